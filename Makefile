@@ -1,0 +1,56 @@
+# `make demo` and `make test` are all that a newcomer types: each makes .venv/ and installs what it needs, once.
+
+PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
+	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null && { echo $$p; break; }; done)
+# Optional parts to install beside the build tools, for example `make test EXTRAS=build,openvino,hf`.
+EXTRAS ?= build
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-all lint format bench docs clean
+
+help:  ## Show the commands.
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(INSTALLED)  ## Build and verify a model trained on real data.
+	$(BIN)/etdev build -c examples/digits/etdev.toml
+	@printf '\n%s\n' \
+		'The .pte files and their reports are in examples/digits/build/.' \
+		'Next: read examples/digits/etdev.toml, or start a project of your own:' \
+		'  . $(VENV)/bin/activate && etdev init my-model && cd my-model && etdev build'
+
+test: $(INSTALLED)  ## Run the tests; skipped ones say why.
+	$(BIN)/pytest $(ARGS)
+
+test-all: $(INSTALLED)  ## Run the slow tests too.
+	$(BIN)/pytest --slow $(ARGS)
+
+lint: $(INSTALLED)  ## Check style, types and who imports whom.
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(INSTALLED)  ## Put the code into its form.
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+bench: $(INSTALLED)  ## Measure every figure that the docs state.
+	set -e; for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script; done
+
+docs: $(INSTALLED)  ## Write the config reference anew from the models.
+	$(BIN)/python -m etdev.config.reference > docs/config.md
+
+clean:  ## Remove the environment and everything that was built.
+	rm -rf $(VENV) dist build examples/*/build .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	find src tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+$(INSTALLED): pyproject.toml constraints.txt
+	@test -n "$(PYTHON)" || { echo 'etdev needs Python 3.11, 3.12 or 3.13: install one, or name it: make $(MAKECMDGOALS) PYTHON=...' >&2; exit 1; }
+	@echo 'Making $(VENV)/ with everything that etdev needs. This takes some minutes, once.'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --constraint constraints.txt --upgrade pip
+	$(BIN)/pip install --quiet --constraint constraints.txt --group dev --editable '.[$(EXTRAS)]'
+	@touch $@

@@ -1,0 +1,6 @@
+"""``python -m etdev``."""
+
+from etdev.cli.app import main
+
+if __name__ == "__main__":
+    main()

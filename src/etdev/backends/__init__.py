@@ -1,0 +1,59 @@
+"""Backends by name: the built-in ones, then those that other packages register.
+
+A third party registers a :class:`etdev.backends.base.Backend` object in the entry-point group ``etdev.backends``; it
+is imported only when a config names it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from importlib import metadata
+
+from etdev.backends.base import Backend
+from etdev.errors import MissingRequirementError
+
+ENTRY_POINT_GROUP = "etdev.backends"
+
+_BUILT_IN = {
+    "portable": "etdev.backends.portable",
+    "xnnpack": "etdev.backends.xnnpack",
+    "openvino": "etdev.backends.openvino",
+}
+
+
+def names() -> tuple[str, ...]:
+    """Names of all backends, built-in ones first; loads none of them."""
+    plugins = sorted({point.name for point in metadata.entry_points(group=ENTRY_POINT_GROUP)} - _BUILT_IN.keys())
+    return (*_BUILT_IN, *plugins)
+
+
+def get(name: str) -> Backend:
+    """The backend of this name.
+
+    Raises :class:`KeyError` for a name that :func:`names` does not list, and
+    :class:`~etdev.errors.MissingRequirementError` for a plug-in that cannot be imported or is no backend.
+    """
+    if name in _BUILT_IN:
+        found: Backend = importlib.import_module(_BUILT_IN[name]).backend
+        return found
+    for point in metadata.entry_points(group=ENTRY_POINT_GROUP):
+        if point.name == name:
+            return _load_plugin(point)
+    raise KeyError(name)
+
+
+def _load_plugin(point: metadata.EntryPoint) -> Backend:
+    package = point.dist.name if point.dist else point.module
+    try:
+        loaded = point.load()
+    except Exception as error:
+        raise MissingRequirementError(
+            f"the backend {point.name!r} of {package!r} cannot be imported: {type(error).__name__}: {error}",
+            hint=f"update or remove the package {package!r}",
+        ) from error
+    if not isinstance(loaded, Backend):
+        raise MissingRequirementError(
+            f"{point.value!r}, which {package!r} registers as the backend {point.name!r}, is no backend object",
+            hint="a backend has the members of etdev.backends.base.Backend",
+        )
+    return loaded

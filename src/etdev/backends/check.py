@@ -1,0 +1,55 @@
+"""Checks the partitioners of a config against the backends that they name, without importing torch."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from etdev import backends
+from etdev.config.loader import Issue, KeyPath
+from etdev.config.messages import model_issues
+from etdev.errors import MissingRequirementError
+
+
+def check_partitioners(data: Mapping[str, Any]) -> Iterable[Issue]:
+    """Issues of every ``[[targets.X.partitioners]]``: unknown backend, wrong options, refused compile specs.
+
+    ``data`` is the merged raw config, which may be wrong anywhere; what is not of the right shape is passed over,
+    since the models report it.
+    """
+    for target, table in _tables(data.get("targets")):
+        steps = table.get("partitioners")
+        for index, step in enumerate(steps if isinstance(steps, list) else []):
+            if isinstance(step, Mapping) and isinstance(step.get("backend"), str):
+                yield from _check_step(step, ("targets", target, "partitioners", index))
+
+
+def _check_step(step: Mapping[str, Any], path: KeyPath) -> Iterable[Issue]:
+    name = step["backend"]
+    try:
+        backend = backends.get(name)
+    except KeyError:
+        known = backends.names()
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"backends here: {', '.join(known)}"
+        yield Issue((*path, "backend"), f"there is no backend {name!r}", "unknown-backend", hint)
+        return
+    except MissingRequirementError as error:
+        yield Issue((*path, "backend"), error.message, "broken-backend", error.hint)
+        return
+    options = step.get("options", {})
+    if isinstance(options, Mapping):
+        yield from model_issues(backend.options, options, (*path, "options"))
+    specs = step.get("compile_specs", {})
+    if isinstance(specs, Mapping):
+        for issue in backend.check_compile_specs(specs):
+            key = (*path, "compile_specs", issue.key)
+            yield Issue(key, issue.message, "compile-spec", issue.hint)
+
+
+def _tables(value: object) -> Iterable[tuple[str, Mapping[str, Any]]]:
+    if isinstance(value, Mapping):
+        for name, table in value.items():
+            if isinstance(name, str) and isinstance(table, Mapping):
+                yield name, table

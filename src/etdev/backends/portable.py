@@ -1,0 +1,38 @@
+"""``portable``: no delegate; what is left runs on the runtime's own kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from etdev.backends.base import (
+    BUILD_EXTRA,
+    Availability,
+    CompileSpecValue,
+    NoOptions,
+    SpecIssue,
+    find_packages,
+    no_compile_specs,
+)
+
+
+class Portable:
+    """Leaves every remaining op to the kernel libraries that the runtime is linked with."""
+
+    name = "portable"
+    summary = "no delegate: the runtime's own kernels"
+    device_types = ("cpu",)
+    delegate_ids: tuple[str, ...] = ()
+    options = NoOptions
+
+    def check_compile_specs(self, specs: Mapping[str, CompileSpecValue]) -> Iterable[SpecIssue]:
+        return no_compile_specs(self.name, specs)
+
+    def availability(self) -> Availability:
+        return find_packages("torch", "executorch", remedy=BUILD_EXTRA)
+
+    def partitioner(self, options: NoOptions, specs: Mapping[str, CompileSpecValue]) -> Any | None:
+        return None
+
+
+backend = Portable()

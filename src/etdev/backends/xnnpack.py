@@ -1,0 +1,57 @@
+"""``xnnpack``: ExecuTorch's delegate for Arm, x86 and WebAssembly CPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
+
+from pydantic import Field
+
+from etdev.backends.base import BUILD_EXTRA, Availability, CompileSpecValue, SpecIssue, find_packages, no_compile_specs
+from etdev.config.models import Table
+from etdev.config.types import Many
+
+
+class XnnpackOptions(Table):
+    """Options of ``executorch.backends.xnnpack``'s partitioner."""
+
+    precisions: Many[Literal["fp32", "static_quant", "dynamic_quant"]] = Field(
+        (), description="Take only ops of these precisions. Default: all."
+    )
+    per_op_mode: bool = Field(
+        False, description="One delegate call per op (with what is fused into it) instead of one per region."
+    )
+    dynamic_fp32_weights: bool = Field(
+        False,
+        description="Keep the weights of fp32 linear layers outside the delegate, so that they can change at run time.",
+    )
+
+
+class Xnnpack:
+    """Lowers through ``XnnpackPartitioner``."""
+
+    name = "xnnpack"
+    summary = "XNNPACK delegate for CPUs: fp32, int8, int8 dynamic with int4 weights"
+    device_types = ("cpu",)
+    delegate_ids = ("XnnpackBackend",)
+    options = XnnpackOptions
+
+    def check_compile_specs(self, specs: Mapping[str, CompileSpecValue]) -> Iterable[SpecIssue]:
+        return no_compile_specs(self.name, specs)
+
+    def availability(self) -> Availability:
+        return find_packages("torch", "executorch", remedy=BUILD_EXTRA)
+
+    def partitioner(self, options: XnnpackOptions, specs: Mapping[str, CompileSpecValue]) -> Any | None:
+        from executorch.backends.xnnpack.partition.config.xnnpack_config import ConfigPrecisionType
+        from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
+
+        precisions = [ConfigPrecisionType[name.upper()] for name in options.precisions]
+        return XnnpackPartitioner(
+            config_precisions=precisions or None,
+            per_op_mode=options.per_op_mode,
+            force_non_static_weights_for_f32_linear=options.dynamic_fp32_weights,
+        )
+
+
+backend = Xnnpack()

@@ -1,0 +1,93 @@
+"""The ``etdev`` command: its list of subcommands, and the one place where an error becomes an exit code."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Any, ClassVar
+
+import typer
+from typer.main import get_command
+
+from etdev import __version__
+from etdev.cli import endings
+from etdev.cli.lazy import CONTEXT_SETTINGS, Entry, Group, LazyGroup
+from etdev.errors import ExitCode
+
+
+class Commands(LazyGroup):
+    """Every command, in the order in which a project meets them."""
+
+    entries: ClassVar = {
+        "init": Entry("Write a new project from a template.", "etdev.cli.init:init"),
+        "validate": Entry("Check a config without running any of its code.", "etdev.cli.validate:validate"),
+        "build": Entry("Build the config's targets and verify them.", "etdev.cli.build:build"),
+        "verify": Entry("Verify a built target again.", "etdev.cli.verify:verify"),
+        "config": Group(
+            "Show the effective config, explain its keys.",
+            {
+                "show": Entry("Print the effective config and where its values come from.", "etdev.cli.config:show"),
+                "explain": Entry("Say what a key means and where its value comes from.", "etdev.cli.config:explain"),
+            },
+        ),
+        "schema": Entry("Print the JSON Schema of the config file, for editors.", "etdev.cli.schema:schema"),
+        "doctor": Entry("Say what works on this machine, and what to install.", "etdev.cli.doctor:doctor"),
+    }
+
+
+app = typer.Typer(
+    cls=Commands,
+    rich_markup_mode=None,
+    context_settings=CONTEXT_SETTINGS,
+    invoke_without_command=True,
+    epilog="Exit codes: 0 done, 1 a gate failed, 2 usage or config, 3 environment, 4 build failed or rejected.",
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"etdev {__version__}")
+        raise typer.Exit
+
+
+@app.callback(help="The build tool and linker for ExecuTorch programs.")
+def root(
+    ctx: typer.Context,
+    version: Annotated[
+        bool,
+        typer.Option("--version", "-V", is_eager=True, callback=_print_version, help="Print the version."),
+    ] = False,
+) -> None:
+    if ctx.invoked_subcommand is None:
+        print(ctx.get_help(), file=sys.stderr)
+        raise typer.Exit(ExitCode.CONFIG)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line to its end and return its exit code. Never raises, prints no traceback unasked."""
+    try:
+        with endings.termination_as_interrupt():
+            code = _dispatch(arguments)
+            sys.stdout.flush()
+    except BaseException as error:  # noqa: BLE001 - the single catch point
+        code = endings.report(error, debug=endings.wants_traceback(arguments))
+    return endings.close_streams(code)
+
+
+def _dispatch(arguments: Sequence[str]) -> int:
+    command: Any = get_command(app)
+    try:
+        code = command.main(args=list(arguments), prog_name="etdev", standalone_mode=False)
+    except SystemExit as error:
+        # Completion ends so, and so does the broken pipe that typer met.
+        if isinstance(error.__context__, BrokenPipeError):
+            raise error.__context__ from None
+        raise
+    if code == ExitCode.INTERRUPTED:  # typer turns the KeyboardInterrupt into this.
+        raise KeyboardInterrupt
+    return int(code or 0)
+
+
+def main() -> None:
+    """Console script ``etdev``, and ``python -m etdev``."""
+    sys.exit(run(sys.argv[1:]))

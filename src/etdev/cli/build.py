@@ -1,0 +1,79 @@
+"""``etdev build``: build the config's targets and verify them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from etdev.cli.common import (
+    ConfigOption,
+    OutputOption,
+    ProfileOption,
+    QuietOption,
+    RequireOption,
+    SetOption,
+    TargetOption,
+    VerboseOption,
+)
+from etdev.cli.output import Outputs, parse_outputs
+
+if TYPE_CHECKING:
+    from etdev.pipeline.dry_run import DryRun
+
+DryRunOption = Annotated[
+    bool, typer.Option("--dry-run", help="Import the model and check shapes and data; lower and write nothing.")
+]
+NoVerifyOption = Annotated[bool, typer.Option("--no-verify", help="Stop after writing; the report says so.")]
+
+
+def build(
+    config: ConfigOption = None,
+    targets: TargetOption = None,
+    profile: ProfileOption = None,
+    overrides: SetOption = None,
+    require: RequireOption = None,
+    dry: DryRunOption = False,
+    no_verify: NoVerifyOption = False,
+    output: OutputOption = None,
+    quiet: QuietOption = False,
+    verbose: VerboseOption = False,
+) -> int:
+    """Build the config's targets: export, quantize, lower, emit, write and verify.
+
+    Runs the code that the config names. Formats of --output: text, json.
+    """
+    outputs = parse_outputs(output, allowed=("text", "json"))
+    from etdev.cli.progress import shown_progress
+    from etdev.cli.render import render_result
+    from etdev.pipeline.api import open_project
+    from etdev.pipeline.options import BuildOptions, check_rungs
+
+    project = open_project(config, profile=profile, overrides=overrides or ())
+    options = BuildOptions(
+        targets=targets or (), require=check_rungs(require or ()), verify=not no_verify, verbose=verbose
+    )
+    if dry:
+        from etdev.pipeline.dry_run import dry_run
+
+        _write_dry_run(dry_run(project, options), outputs)
+        return 0
+    from etdev.pipeline.build import build_project
+
+    with shown_progress(quiet=quiet) as options.progress:
+        result = build_project(project, options)
+    outputs.write({"text": lambda: render_result(result), "json": lambda: result.model_dump_json(indent=2)})
+    return result.exit_code
+
+
+def _write_dry_run(found: DryRun, outputs: Outputs) -> None:
+    def text() -> str:
+        lines = []
+        for method in found.methods:
+            samples = "samples fit" if method.samples else "no samples: verification will use random inputs"
+            lines.append(f"{method.name}: {method.inputs} -> {', '.join(method.outputs)} (largest sizes; {samples})")
+        lines.extend(found.notes)
+        lines.append(f"dry run: {', '.join(found.targets)} can be built as far as shapes tell; nothing was lowered")
+        return "\n".join(lines)
+
+    outputs.write({"text": text, "json": lambda: found.model_dump_json(indent=2)})

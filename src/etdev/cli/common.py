@@ -1,0 +1,102 @@
+"""The options that several commands share, one type per option, so that they read the same everywhere.
+
+A command states them as parameters::
+
+    def validate(config: ConfigOption = None, overrides: SetOption = None, output: OutputOption = None) -> int: ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def complete_target(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Names of targets in the config, for the shell."""
+    return _matching(_names_in_config(ctx, "targets"), incomplete)
+
+
+def complete_profile(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Names of profiles in the config, for the shell."""
+    return _matching(_names_in_config(ctx, "profiles"), incomplete)
+
+
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option(
+        "-c",
+        "--config",
+        metavar="FILE",
+        help="The config file. Default: etdev.toml, etdev.yaml or [tool.etdev] of pyproject.toml, here.",
+        show_default=False,
+    ),
+]
+TargetOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "-t",
+        "--target",
+        metavar="GLOB",
+        help="Only the targets whose name matches. Repeatable.",
+        autocompletion=complete_target,
+        show_default=False,
+    ),
+]
+ProfileOption = Annotated[
+    str | None,
+    typer.Option(
+        "-p",
+        "--profile",
+        metavar="NAME",
+        help="Apply [profiles.NAME] over the config.",
+        autocompletion=complete_profile,
+        show_default=False,
+    ),
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Override a key; the value is read as TOML: --set targets.cpu.verify.atol=1e-3. Repeatable.",
+        show_default=False,
+    ),
+]
+OutputOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--output",
+        metavar="FORMAT[=PATH]",
+        help="What to write, and where (standard output without a path). Repeatable.",
+        show_default=False,
+    ),
+]
+RequireOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--require",
+        metavar="RUNG",
+        help="A rung that must have run; one that did not ends with exit code 3. Repeatable.",
+        show_default=False,
+    ),
+]
+QuietOption = Annotated[bool, typer.Option("-q", "--quiet", help="Say nothing but errors and results.")]
+VerboseOption = Annotated[bool, typer.Option("-v", "--verbose", help="Say more, and show tracebacks.")]
+
+
+def _matching(names: Iterable[str], incomplete: str) -> list[str]:
+    return sorted(name for name in names if name.startswith(incomplete))
+
+
+def _names_in_config(ctx: typer.Context, table: str) -> list[str]:
+    """Names in a table of the config file as it stands: completion neither validates nor follows ``extends``."""
+    from etdev.config.files import find_config, read_document
+
+    try:
+        path = ctx.params.get("config") or find_config(Path.cwd())
+        return list(read_document(path, str(path)).data[table])
+    except Exception:  # noqa: BLE001 - a config that cannot be read completes nothing; a message would garble the prompt
+        return []

@@ -1,0 +1,77 @@
+"""``etdev config show`` and ``etdev config explain``."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from etdev.cli.common import ConfigOption, OutputOption, ProfileOption, SetOption, VerboseOption
+from etdev.cli.output import TEXT, note, parse_outputs
+from etdev.errors import ConfigError
+
+if TYPE_CHECKING:
+    from etdev.config.loader import LoadedConfig
+
+KeyArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="KEY",
+        help="A key such as targets.cpu.budget.file; `*` or any name stands for names of your own.",
+        show_default=False,
+    ),
+]
+
+
+def show(
+    config: ConfigOption = None,
+    profile: ProfileOption = None,
+    overrides: SetOption = None,
+    output: OutputOption = None,
+    verbose: VerboseOption = False,
+) -> int:
+    """Print the effective config: every key, its value, and where that comes from.
+
+    Formats of --output: text, toml (a config by itself), json (with origins).
+    """
+    outputs = parse_outputs(output, allowed=(TEXT, "toml", "json"))
+    from etdev.cli.loading import load
+    from etdev.config.show import show_json, show_text, show_toml
+
+    loaded = load(config, profile=profile, overrides=overrides)
+    outputs.write(
+        {TEXT: partial(show_text, loaded), "toml": partial(show_toml, loaded), "json": partial(show_json, loaded)}
+    )
+    return 0
+
+
+def explain(
+    key: KeyArgument,
+    config: ConfigOption = None,
+    profile: ProfileOption = None,
+    overrides: SetOption = None,
+    verbose: VerboseOption = False,
+) -> int:
+    """Say what a key means, what it may be, and what sets it. Works without a config, too."""
+    from etdev.config.explain import explain as explanation
+
+    print(explanation(key, _load_if_any(config, profile, overrides)), end="")
+    return 0
+
+
+def _load_if_any(config: Path | None, profile: str | None, overrides: list[str] | None) -> LoadedConfig | None:
+    """The config, if there is one and it is in order; a meaning can be looked up in any case."""
+    from etdev.cli.loading import load
+    from etdev.config.files import has_config
+
+    if config is None and not has_config(Path.cwd()):
+        return None
+    try:
+        return load(config, profile=profile, overrides=overrides)
+    except ConfigError as error:
+        if config is not None and error.problems[0].rule == "file":
+            raise
+        note(f"the config has {len(error.problems)} problem(s), so no values are shown; see `etdev validate`")
+        return None

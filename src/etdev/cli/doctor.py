@@ -1,0 +1,111 @@
+"""``etdev doctor``: what works on this machine, and what to install."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from etdev.cli.common import ConfigOption, OutputOption, ProfileOption, SetOption
+from etdev.cli.output import parse_outputs
+from etdev.errors import ConfigError, ExitCode
+
+if TYPE_CHECKING:
+    from etdev.config.loader import LoadedConfig
+    from etdev.pipeline.doctor import BackendState, Diagnosis, Need, Package
+
+
+def doctor(
+    config: ConfigOption = None,
+    profile: ProfileOption = None,
+    overrides: SetOption = None,
+    output: OutputOption = None,
+) -> int:
+    """Say which versions and backends work on this machine, and what to install.
+
+    With a config (named, or in this folder), also what it needs that is missing here: exit code 3 then.
+    Formats: text, json.
+    """
+    from etdev.pipeline.doctor import diagnose, unmet_needs
+
+    outputs = parse_outputs(output, allowed=("text", "json"))
+    loaded = _load(config, profile, overrides or ())
+    found = diagnose()
+    needs = unmet_needs(loaded, found) if loaded is not None else None
+    outputs.write({"text": lambda: _text(found, loaded, needs), "json": lambda: _json(found, loaded, needs)})
+    return ExitCode.ENVIRONMENT if needs else ExitCode.DONE
+
+
+def _load(path: Path | None, profile: str | None, overrides: Sequence[str]) -> LoadedConfig | None:
+    from etdev.backends.check import check_partitioners
+    from etdev.config.files import DEFAULT_NAMES, find_config
+    from etdev.config.loader import load_config
+
+    cwd = Path.cwd()
+    try:
+        path = path or find_config(cwd)
+    except ConfigError:
+        if any((cwd / name).exists() for name in DEFAULT_NAMES):
+            raise
+        return None
+    return load_config(
+        path, profile=profile, overrides=overrides, environ=os.environ, cwd=cwd, checks=(check_partitioners,)
+    )
+
+
+def _json(found: Diagnosis, loaded: LoadedConfig | None, needs: Sequence[Need] | None) -> str:
+    document = {
+        "format": 1,
+        **asdict(found),
+        "config": None if loaded is None else str(loaded.path),
+        "needs": None if needs is None else [asdict(need) for need in needs],
+    }
+    return json.dumps(document, indent=2)
+
+
+def _text(found: Diagnosis, loaded: LoadedConfig | None, needs: Sequence[Need] | None) -> str:
+    lines = [f"etdev {found.etdev}, Python {found.python}, {found.platform}", "", "packages"]
+    lines += _table([_package_row(package) for package in found.packages])
+    lines += ["", "backends"]
+    lines += _table([_backend_row(state) for state in found.backends])
+    runtime = f"{found.runtime.reason}, with {', '.join(found.runtime.backends) or 'no delegates'}"
+    lines += ["", "runtime", f"  {runtime if found.runtime.available else f'not available: {found.runtime.reason}'}"]
+    if loaded is not None:
+        lines += ["", *_needs(loaded, needs or ())]
+    return "\n".join(lines)
+
+
+def _package_row(package: Package) -> tuple[str, ...]:
+    if package.version is None:
+        return package.name, "-", f"not installed; for {package.purpose}: {package.remedy}"
+    if package.untested:
+        return package.name, package.version, f"warning: etdev was tested with {package.tested}"
+    return package.name, package.version, f"for {package.purpose}"
+
+
+def _backend_row(state: BackendState) -> tuple[str, ...]:
+    if not state.available:
+        return state.name, "no", state.reason + (f": {state.remedy}" if state.remedy else "")
+    runtime = {True: "; the runtime here has it", False: "; the runtime here lacks it", None: ""}[state.registered]
+    return state.name, "yes", f"{state.summary} (devices: {', '.join(state.device_types)}){runtime}"
+
+
+def _needs(loaded: LoadedConfig, needs: Sequence[Need]) -> Iterator[str]:
+    if not needs:
+        yield f"{loaded.path.name}: everything that it needs is here"
+        return
+    yield f"{loaded.path.name} needs what is missing here"
+    for need in needs:
+        yield f"  {need.key}: {need.message}"
+        if need.remedy:
+            yield f"    {need.remedy}"
+
+
+def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    ]

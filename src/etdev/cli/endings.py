@@ -1,0 +1,125 @@
+"""How a command ends when it does not end well: what is printed, and the exit code.
+
+An expected error, an interrupt, a reader that went away, a full disk and a bug are five different endings.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import platform
+import signal
+import sys
+import tempfile
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from types import FrameType
+
+import typer
+
+from etdev import __version__
+from etdev.cli.output import print_error
+from etdev.errors import ConfigError, EtdevError, ExitCode
+from etdev.files import describe_os_error
+
+# typer brings its own copy of click since 0.26 and uses the installed one before; this finds either's base class.
+_ClickException: type[BaseException] = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
+
+_DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+
+def report(error: BaseException, *, debug: bool) -> int:
+    """Print what ended the command on stderr and return the exit code. ``debug`` adds the traceback where one helps."""
+    if isinstance(error, SystemExit):  # How typer ends `--show-completion`.
+        return error.code if isinstance(error.code, int) else ExitCode.DONE
+    if isinstance(error, BrokenPipeError):  # Whoever read the output has seen enough: no word, but not "done" either.
+        return ExitCode.INTERRUPTED
+    if isinstance(error, (KeyboardInterrupt, typer.Abort)):
+        print_error("interrupted", label="")
+        return ExitCode.INTERRUPTED
+    if isinstance(error, _ClickException):
+        return _report_usage(error)
+    if isinstance(error, ConfigError):
+        return _report_config(error)
+    if debug:
+        traceback.print_exception(error, file=sys.stderr)
+    if isinstance(error, EtdevError):
+        print_error(error.message, where=error.where, hint=error.hint)
+        return error.exit_code
+    if isinstance(error, OSError) and error.errno in _DISK_FULL:
+        cause, remedy = describe_os_error(error)
+        print_error(f"cannot write: {cause}", where=os.fspath(error.filename or "standard output"), hint=remedy)
+        return ExitCode.BUILD_FAILED
+    return _report_bug(error, shown=debug)
+
+
+def _report_config(error: ConfigError) -> int:
+    for problem in error.problems:
+        print_error(problem.message, where=problem.where, hint=problem.hint)
+    return error.exit_code
+
+
+def _report_usage(error: BaseException) -> int:
+    context = getattr(error, "ctx", None)
+    path = context.command_path if context is not None else "etdev"
+    print_error(error.format_message(), hint=f"`{path} --help` lists what there is")  # type: ignore[attr-defined]
+    return ExitCode.CONFIG
+
+
+def _report_bug(error: BaseException, *, shown: bool) -> int:
+    last = traceback.format_exception_only(error)[-1].strip()
+    print_error(f"internal error: {last}", label="etdev")
+    system = f"etdev {__version__}, Python {platform.python_version()}, {platform.system()} {platform.machine()}"
+    place = "above" if shown else _write_traceback(error)
+    print_error(
+        f"This is a bug in etdev ({system}), not a mistake of yours.\n"
+        f"Please report it together with the command line and the traceback {place}.",
+        label="",
+    )
+    return ExitCode.BUG
+
+
+def _write_traceback(error: BaseException) -> str:
+    try:
+        descriptor, name = tempfile.mkstemp(prefix="etdev-traceback-", suffix=".txt")
+        with os.fdopen(descriptor, "w") as file:
+            traceback.print_exception(error, file=file)
+    except OSError:
+        return "that `ETDEV_DEBUG=1` shows"
+    return f"in {name}"
+
+
+def wants_traceback(arguments: Sequence[str]) -> bool:
+    """Whether the user asked for tracebacks: ``-v`` anywhere on the command line, or ``ETDEV_DEBUG`` set."""
+    options = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    return os.environ.get("ETDEV_DEBUG", "") not in ("", "0") or not {"-v", "--verbose"}.isdisjoint(options)
+
+
+@contextmanager
+def termination_as_interrupt() -> Iterator[None]:
+    """Let SIGTERM unwind like Ctrl-C does, so that half-written files are removed and children end."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    try:
+        previous = signal.signal(signal.SIGTERM, interrupt)
+    except ValueError:  # Not in the main thread: someone else's process, and their signals.
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+def close_streams(code: int) -> int:
+    """Flush both streams; a stream that nobody reads any more must not add the interpreter's own complaint."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            with suppress(OSError, ValueError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    return int(code)

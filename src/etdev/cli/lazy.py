@@ -1,0 +1,78 @@
+"""A command group that imports a command only when it is called.
+
+``etdev --help`` has to start at once, and the file of a command may be broken or need what is not installed without
+taking the other commands along. So the group is a table of names, summaries and ``module:function`` texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, ClassVar
+
+import typer
+from typer.core import TyperGroup
+from typer.main import get_command
+
+CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"]}
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A command that stands in ``module:function``; the function takes typer parameters and returns an exit code."""
+
+    summary: str
+    """One line for the list of commands."""
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A command with commands of its own."""
+
+    summary: str
+    entries: Mapping[str, Entry | Group]
+
+
+class LazyGroup(TyperGroup):
+    """A typer group over a table. Subclasses state the table."""
+
+    entries: ClassVar[Mapping[str, Entry | Group]] = {}
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        # typer looks here, and only at the names, for the "Did you mean" of a misspelled command.
+        self.commands: dict[str, Any] = dict.fromkeys(self.entries)
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(self.entries)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        entry = self.entries.get(cmd_name)
+        return None if entry is None else load(cmd_name, entry)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.summary) for name, entry in self.entries.items()])
+
+
+def load(name: str, entry: Entry | Group) -> Any:
+    """The command object of an entry."""
+    if isinstance(entry, Group):
+        app = _typer_app(name=name, cls=type("Commands", (LazyGroup,), {"entries": entry.entries}))
+        app.callback(help=entry.summary)(_nothing)
+    else:
+        app = _typer_app()
+        module, _, function = entry.target.partition(":")
+        app.command(name)(getattr(import_module(module), function))
+    return get_command(app)
+
+
+def _typer_app(**settings: Any) -> typer.Typer:
+    # Without rich's markup: help is plain text, the same in a pipe and on a terminal, and rich is not imported for it.
+    return typer.Typer(add_completion=False, rich_markup_mode=None, context_settings=CONTEXT_SETTINGS, **settings)
+
+
+def _nothing() -> None:
+    pass

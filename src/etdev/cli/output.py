@@ -1,0 +1,119 @@
+"""Where results and messages go: machine output alone on stdout, everything else on stderr."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+import typer
+
+from etdev.errors import UsageError
+from etdev.files import atomic_write_text
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+TEXT = "text"
+"""The format for people. Everything else is for machines."""
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """One thing that a command is asked to write."""
+
+    format: str
+    path: Path | None
+    """None: the terminal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outputs:
+    """Everything that a command is asked to write; at most one machine format goes to stdout."""
+
+    items: tuple[Output, ...]
+
+    @property
+    def machine_on_stdout(self) -> bool:
+        """Whether stdout belongs to a machine format, so that text has to go to stderr."""
+        return any(item.path is None and item.format != TEXT for item in self.items)
+
+    def write(self, renderers: Mapping[str, Callable[[], str]]) -> None:
+        """Render each wanted format and write it where it belongs; files whole or not at all."""
+        for item in self.items:
+            content = renderers[item.format]()
+            content = content if content.endswith("\n") or not content else content + "\n"
+            if item.path is not None:
+                atomic_write_text(item.path, content)
+            else:
+                stream = sys.stderr if item.format == TEXT and self.machine_on_stdout else sys.stdout
+                stream.write(content)
+                stream.flush()
+
+
+def parse_outputs(values: Iterable[str] | None, *, allowed: Sequence[str]) -> Outputs:
+    """The ``--output`` options of one command line.
+
+    Each is ``FORMAT`` or ``FORMAT=PATH`` (``-`` is the terminal). ``allowed`` are the command's formats. If it has
+    ``text`` and nothing else was asked for on the terminal, text is shown there.
+    """
+    items = tuple(_parse_output(value, allowed) for value in values or ())
+    on_stdout = [item.format for item in items if item.path is None and item.format != TEXT]
+    if len(on_stdout) > 1:
+        raise UsageError(
+            f"{' and '.join(on_stdout)} cannot both go to standard output",
+            where="--output",
+            hint=f"give one of them a file: `--output {on_stdout[1]}=FILE`",
+        )
+    paths = [item.path for item in items if item.path is not None]
+    if len(set(paths)) < len(paths):
+        raise UsageError("two formats were given the same file", where="--output", hint="give each a file of its own")
+    if TEXT in allowed and not any(item.path is None for item in items):
+        items = (*items, Output(TEXT, None))
+    return Outputs(items)
+
+
+def _parse_output(value: str, allowed: Sequence[str]) -> Output:
+    name, separator, path = value.partition("=")
+    if name not in allowed:
+        raise UsageError(f"unknown format {name!r}", where="--output", hint=f"one of: {', '.join(allowed)}")
+    if separator and not path:
+        raise UsageError(f"{value!r} names no file", where="--output", hint=f"write `--output {name}=FILE`")
+    return Output(name, Path(path) if path and path != "-" else None)
+
+
+def note(message: str, *, quiet: bool = False) -> None:
+    """A line for people, on stderr."""
+    if not quiet:
+        print(message, file=sys.stderr, flush=True)
+
+
+def print_error(message: str, *, where: str | None = None, hint: str | None = None, label: str = "error") -> None:
+    """``error: WHERE: message`` and ``hint: …`` on stderr."""
+    head = f"{paint(f'{label}:', 'red')} " if label else ""
+    place = f"{where}: " if where else ""
+    note(f"{head}{place}{message}")
+    if hint:
+        note(f"{paint('hint:', 'cyan')} {hint}")
+
+
+def paint(text: str, colour: str, *, stream: TextIO | None = None) -> str:
+    """The text in bold colour if the stream (stderr by default) is a terminal that wants it."""
+    return typer.style(text, fg=colour, bold=True) if colour_wanted(stream or sys.stderr) else text
+
+
+def colour_wanted(stream: TextIO) -> bool:
+    """Colour goes to terminals only, and to none when ``NO_COLOR`` is set (https://no-color.org)."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def terminal_console() -> Console | None:
+    """A rich console on stderr if that is a terminal; None elsewhere, and nobody pays for importing rich."""
+    if not sys.stderr.isatty():
+        return None
+    from rich.console import Console
+
+    return Console(stderr=True, highlight=False)

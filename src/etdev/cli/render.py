@@ -1,0 +1,109 @@
+"""A :class:`~etdev.pipeline.result.BuildResult` as text for people."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from typing import TextIO
+
+from etdev.cli.output import paint
+from etdev.pipeline.result import BuildResult, MethodResult, RungResult, TargetResult
+from etdev.units import format_seconds, format_size
+
+_COLOURS = {"passed": "green", "failed": "red", "not run": "yellow"}
+_LABEL_WIDTH = 11
+_LISTED_OPS = 6
+
+
+def render_result(result: BuildResult, stream: TextIO | None = None) -> str:
+    """One block per target: file, delegation, rungs, time; then the verdict."""
+    stream = stream or sys.stdout
+    blocks = ["\n".join(_target_lines(target, stream)) for target in result.targets]
+    return "\n\n".join([*blocks, _verdict(result)]) + "\n"
+
+
+def _target_lines(target: TargetResult, stream: TextIO) -> Iterator[str]:
+    heading = paint(target.name, "bright_white", stream=stream)
+    scheme = f", {target.quantize}" if target.quantize else ""
+    yield f"{heading}  {target.artifact}  {format_size(target.size)} ({target.size:,} bytes{scheme})"
+    for method in target.methods:
+        label = "ops" if len(target.methods) == 1 else method.name
+        yield _line(label, describe_delegation(method))
+    for rung in target.rungs:
+        if rung.status != "not run":
+            yield from _rung_lines(rung, stream)
+    for rung in target.unmet:
+        yield _line(rung.rung, f"{paint('not run', 'red', stream=stream)}  required, but {rung.summary}")
+    yield from _not_run_lines(target, stream)
+    for text in target.notes:
+        yield _line("note", text)
+    if target.seconds:
+        total = format_seconds(sum(target.seconds.values()))
+        stages = ", ".join(f"{stage} {format_seconds(seconds)}" for stage, seconds in target.seconds.items())
+        yield _line("time", f"{total}: {stages}")
+
+
+def describe_delegation(method: MethodResult) -> str:
+    """How many ops are in delegates, what is not, and what that costs."""
+    rest = sum(item.count for item in method.undelegated)
+    if not method.delegate_calls:
+        return f"{rest}, none delegated: {_ops(method)}"
+    calls = ", ".join(f"{count} x {name}" for name, count in method.delegate_calls.items())
+    text = f"{method.delegated_ops + rest}, {method.delegated_ops} of them delegated ({calls} calls)"
+    if not rest:
+        return text
+    cost = "on the runtime's own kernels"
+    if sum(method.delegate_calls.values()) > 1:
+        cost += ", which splits the delegate and puts what crosses into planned memory"
+    return f"{text}; {cost}: {_ops(method)}"
+
+
+def _ops(method: MethodResult) -> str:
+    most = sorted(method.undelegated, key=lambda item: (-item.count, item.op))
+    shown = ", ".join(f"{item.op} x{item.count}" if item.count > 1 else item.op for item in most[:_LISTED_OPS])
+    hidden = len(most) - _LISTED_OPS
+    return f"{shown} and {hidden} more kinds" if hidden > 0 else shown or "none"
+
+
+def _rung_lines(rung: RungResult, stream: TextIO) -> Iterator[str]:
+    status = paint(rung.status, _COLOURS[rung.status], stream=stream)
+    yield _line(rung.rung, f"{status}   {rung.summary}")
+    for problem in rung.problems[1:]:
+        yield _line("", f"         {problem}")
+
+
+def _not_run_lines(target: TargetResult, stream: TextIO) -> Iterator[str]:
+    """Rungs that did not run, those with the same reason on one line."""
+    unmet = {rung.rung for rung in target.unmet}
+    skipped = [rung for rung in target.rungs if rung.status == "not run" and rung.rung not in unmet]
+    reasons = Counter(rung.summary for rung in skipped)
+    for reason, group in groupby(
+        sorted(skipped, key=lambda rung: list(reasons).index(rung.summary)), lambda r: r.summary
+    ):
+        yield _line("not run", f"{', '.join(rung.rung for rung in group)}: {reason}")
+
+
+def _verdict(result: BuildResult) -> str:
+    kinds = Counter(_kind(target) for target in result.targets)
+    count = len(result.targets)
+    text = ", ".join(f"{number} {kind}" for kind, number in kinds.items())
+    return f"{result.project}: {count} target{'s' if count > 1 else ''}, {text}"
+
+
+def _kind(target: TargetResult) -> str:
+    if target.status == "built" and target.unmet:
+        return f"without a required check ({_names(target.unmet)})"
+    failed = _names(rung for rung in target.rungs if rung.status == "failed")
+    return {"built": "good", "gate failed": f"missed a gate ({failed})", "rejected": f"rejected ({failed})"}[
+        target.status
+    ]
+
+
+def _names(rungs: Iterable[RungResult]) -> str:
+    return ", ".join(rung.rung for rung in rungs)
+
+
+def _line(label: str, text: str) -> str:
+    return f"  {label:<{_LABEL_WIDTH}}{text}"

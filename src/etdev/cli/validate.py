@@ -1,0 +1,69 @@
+"""``etdev validate``: check a config, and say everything that is wrong with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING
+
+from etdev.cli.common import ConfigOption, OutputOption, ProfileOption, QuietOption, SetOption, VerboseOption
+from etdev.cli.output import TEXT, Outputs, parse_outputs
+from etdev.errors import ConfigError, ExitCode, Problem
+
+if TYPE_CHECKING:
+    from etdev.config.loader import LoadedConfig
+
+_FORMATS = (TEXT, "json", "github", "sarif")
+
+
+def validate(
+    config: ConfigOption = None,
+    profile: ProfileOption = None,
+    overrides: SetOption = None,
+    output: OutputOption = None,
+    quiet: QuietOption = False,
+    verbose: VerboseOption = False,
+) -> int:
+    """Check a config, with all of its profiles, without running any code that it names.
+
+    Exit code 2 when something is wrong. Formats of --output: text, json, github, sarif.
+    """
+    outputs = parse_outputs(output, allowed=_FORMATS)
+    from etdev.cli.loading import load
+
+    try:
+        loaded = load(config, profile=profile, overrides=overrides)
+    except ConfigError as error:
+        return _report(error, outputs)
+    outputs.write(_renderers((), text=lambda: "" if quiet else _summary(loaded)))
+    return ExitCode.DONE
+
+
+def _report(error: ConfigError, outputs: Outputs) -> int:
+    """Write what was asked for; text for the terminal is what any command prints for this error, on stderr."""
+    from etdev.config.diagnostics import as_text
+
+    on_terminal = [item for item in outputs.items if item.path is None and item.format == TEXT]
+    elsewhere = Outputs(tuple(item for item in outputs.items if item not in on_terminal))
+    elsewhere.write(_renderers(error.problems, text=partial(as_text, error.problems)))
+    if on_terminal:
+        raise error
+    return error.exit_code
+
+
+def _renderers(problems: tuple[Problem, ...], *, text: Callable[[], str]) -> Mapping[str, Callable[[], str]]:
+    from etdev.config import diagnostics
+
+    return {
+        TEXT: text,
+        "json": partial(diagnostics.as_json, problems),
+        "github": partial(diagnostics.as_github, problems),
+        "sarif": partial(diagnostics.as_sarif, problems),
+    }
+
+
+def _summary(loaded: LoadedConfig) -> str:
+    config = loaded.config
+    counts = (("target", config.targets), ("method", config.methods), ("profile", config.profiles))
+    listed = ", ".join(f"{len(items)} {name}{'' if len(items) == 1 else 's'}" for name, items in counts)
+    return f"{loaded.name}: ok ({listed})"

@@ -1,0 +1,48 @@
+"""What reading one file gives: its data, and the place of every key and value in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from etdev.config.keys import KeyPath
+from etdev.errors import ConfigError, Problem
+
+MAX_BYTES = 1 << 20
+"""Largest config file that is read."""
+MAX_DEPTH = 32
+"""Deepest nesting of tables and lists."""
+
+
+class Position(NamedTuple):
+    """A place in a text, both 1-based, the column in characters."""
+
+    line: int
+    column: int
+
+
+class Place(NamedTuple):
+    """Where a key and its value stand. An element of a list has its own position as ``key``; a table that needs no
+    value of its own (a header, a dotted key, a YAML block) has the position of what opens it as ``value``."""
+
+    key: Position
+    value: Position
+
+
+START = Place(Position(1, 1), Position(1, 1))
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One parsed file, or one table of it."""
+
+    data: dict[str, Any]
+    places: Mapping[KeyPath, Place]
+    """Place of every table, list element and value; ``()`` is the document itself."""
+
+
+def refuse(source: str, message: str, position: Position | None, *, rule: str, hint: str | None = None) -> ConfigError:
+    """The error of a file that cannot be read as a config at all."""
+    line, column = position or (None, None)
+    return ConfigError((Problem(message, "", source, line, column, hint, rule),))

@@ -1,0 +1,68 @@
+"""Key paths: their text form (``targets.cpu.partitioners[0].backend``), and names that are nearly right."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+import tomllib
+from collections.abc import Iterable
+
+KeyPath = tuple[str | int, ...]
+"""Path of a value: ``("targets", "cpu", "partitioners", 0, "backend")``."""
+
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+_PIECE = r"""(?:[A-Za-z0-9_-]+|"(?:[^"\\\n]|\\[^\n])*"|'[^'\n]*')"""
+_DOTTED = re.compile(rf"[ \t]*{_PIECE}(?:[ \t]*\.[ \t]*{_PIECE})*[ \t]*")
+
+
+def format_key(path: KeyPath) -> str:
+    """The path as TOML would write it, with ``[0]`` for the elements of lists; names that need quotes have them."""
+    text = ""
+    for part in path:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        else:
+            name = part if part == "*" or _BARE.fullmatch(part) else json.dumps(part, ensure_ascii=False)
+            text += f".{name}" if text else name
+    return text
+
+
+def parse_dotted(text: str) -> tuple[str, ...] | None:
+    """The names of a TOML dotted key; None if the text is not one."""
+    if not _DOTTED.fullmatch(text):
+        return None
+    try:
+        table = tomllib.loads(f"{text} = 0")
+    except (tomllib.TOMLDecodeError, RecursionError):
+        return None
+    path: list[str] = []
+    value: object = table
+    while isinstance(value, dict):
+        name, value = next(iter(value.items()))
+        path.append(name)
+    return tuple(path)
+
+
+def split_assignment(text: str) -> tuple[str, str] | None:
+    """``key`` and ``value`` of ``key=value`` at the first ``=`` outside quotes; None if there is no key before one."""
+    key = _DOTTED.match(text)
+    if key is None or text[key.end() : key.end() + 1] != "=":
+        return None
+    return key.group(), text[key.end() + 1 :]
+
+
+def folded(name: str) -> str:
+    """The form in which names are compared where case and ``-``/``_`` do not count."""
+    return name.casefold().replace("-", "_")
+
+
+def nearest(name: str, valid: Iterable[str]) -> str | None:
+    """The valid name that was probably meant."""
+    candidates = list(valid)
+    same = [candidate for candidate in candidates if folded(candidate) == folded(name)]
+    if same:
+        return same[0]
+    by_fold = {folded(candidate): candidate for candidate in candidates}
+    close = difflib.get_close_matches(folded(name), by_fold, n=1, cutoff=0.6)
+    return by_fold[close[0]] if close else None

@@ -1,0 +1,127 @@
+"""From a file, a profile, the environment and ``--set`` to one validated :class:`Config` that knows its origins.
+
+Layers, from the lowest: defaults, ``extends``, the file, the profile, ``ETDEV__SECTION__KEY``, ``--set``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from etdev.config.checks import CHECKS
+from etdev.config.extends import FileSet, read_files
+from etdev.config.files import display, find_config
+from etdev.config.issues import REFERENCE, Check, Issue
+from etdev.config.keys import KeyPath, format_key, nearest
+from etdev.config.layers import Layer, Origin
+from etdev.config.models import Config
+from etdev.config.problems import in_file_order
+from etdev.config.variants import in_profile, profile_names, stack, validate
+from etdev.errors import ConfigError, Problem
+
+__all__ = ["Check", "Issue", "KeyPath", "LoadedConfig", "Origin", "load_config"]
+
+
+@dataclass(frozen=True)
+class LoadedConfig:
+    """A validated config together with the origin of every value."""
+
+    config: Config
+    path: Path
+    """Absolute path of the main config file."""
+    profile: str | None
+    origins: Mapping[KeyPath, Origin]
+    """Origin of every value, table and list element that some layer states."""
+    files: tuple[Path, ...] = ()
+    """Absolute paths of all files that were read, the main one first: what the config depends on."""
+    layers: tuple[Layer, ...] = field(default=(), repr=False)
+    """The layers above the defaults, each by itself, from the lowest."""
+
+    @property
+    def root(self) -> Path:
+        """Folder of the main config file."""
+        return self.path.parent
+
+    @property
+    def name(self) -> str:
+        """The main config file as the user would name it."""
+        return self.origins[()].source if () in self.origins else str(self.path)
+
+    def origin(self, *key: str | int) -> Origin | None:
+        """Origin of a value, or of the nearest table around it that is written somewhere; None if there is neither."""
+        for length in range(len(key), 0, -1):
+            if key[:length] in self.origins:
+                return self.origins[key[:length]]
+        return None
+
+    def where(self, *key: str | int) -> str:
+        """``file:line:column`` of a value (or of the nearest table around it), for error messages."""
+        origin = self.origin(*key) or self.origins.get(())
+        if origin is None:
+            return str(self.path)
+        return origin.source if origin.line is None else f"{origin.source}:{origin.line}:{origin.column}"
+
+    def resolve(self, *key: str | int) -> Path:
+        """The path-valued key as an absolute path, relative to the file that states it."""
+        value: Any = self.config
+        for part in key:
+            value = getattr(value, str(part)) if isinstance(value, BaseModel) else value[part]
+        if not isinstance(value, str):
+            raise TypeError(f"{format_key(key)} holds no path")
+        origin = self.origins.get(key)
+        return Path(os.path.normpath((origin.base if origin else self.root) / value))
+
+
+def load_config(
+    path: Path | None = None,
+    *,
+    profile: str | None = None,
+    overrides: Sequence[str] = (),
+    environ: Mapping[str, str],
+    cwd: Path,
+    checks: Sequence[Check] = (),
+) -> LoadedConfig:
+    """Read, merge and validate. Raises :class:`etdev.errors.ConfigError` with every problem found.
+
+    ``path`` None looks for ``etdev.toml``, ``etdev.yaml``, ``etdev.yml`` and ``[tool.etdev]`` of ``pyproject.toml`` in
+    ``cwd``. ``overrides`` are ``key=value`` texts of ``--set``. ``environ`` is where ``ETDEV__SECTION__KEY`` is read.
+    All profiles are validated, not just the chosen one.
+    """
+    cwd = Path(os.path.abspath(cwd))
+    main = find_config(cwd) if path is None else Path(os.path.normpath(cwd / path))
+    read = read_files(main, cwd)
+    sources = [display(file, cwd) for file in read.files]
+    if read.incomplete or not read.merged.data:
+        raise ConfigError(in_file_order(read.problems or [_empty(sources[0])], sources))
+    chosen = stack(read, profile, environ, overrides)
+    config, found = validate(chosen, (*CHECKS, *checks))
+    problems = [*read.problems, *_profile_problems(profile, read), *chosen.problems, *found]
+    for other in profile_names(read):
+        if other != profile:
+            variant = stack(read, other, environ, overrides)
+            _, more = validate(variant, (*CHECKS, *checks))
+            problems += in_profile([*variant.problems, *more], other, beyond=problems)
+    if config is None or problems:
+        raise ConfigError(in_file_order(problems, sources))
+    origins = {key: mark.origin for key, mark in chosen.merged.marks.items()}
+    return LoadedConfig(config, main, profile, origins, tuple(read.files), tuple(chosen.layers))
+
+
+def _profile_problems(profile: str | None, read: FileSet) -> list[Problem]:
+    names = profile_names(read)
+    if profile is None or profile in names:
+        return []
+    near = nearest(profile, names)
+    known = f"profiles here: {', '.join(names)}" if names else "this config has no profiles"
+    hint = f"did you mean `{near}`?" if near else known
+    return [Problem(f"there is no profile `{profile}`", "profiles", f"--profile {profile}", hint=hint, rule=REFERENCE)]
+
+
+def _empty(source: str) -> Problem:
+    message = "the file is empty; a config needs at least `version`, `model` and `targets`"
+    return Problem(message, "", source, 1, 1, "`etdev init` writes one to begin with", "missing-key")

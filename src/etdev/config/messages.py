@@ -1,0 +1,246 @@
+"""Pydantic's findings in plain words: what the key is, what it should be, and what was probably meant."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from etdev.config.grammar import Anything, Leaf, ListOf, MapOf, Node, OneOf, TableOf, grammar_of, key_names, tables
+from etdev.config.issues import MISSING_KEY, UNKNOWN_KEY, WRONG_NAME, WRONG_TYPE, WRONG_VALUE, Issue
+from etdev.config.keys import KeyPath, format_key, nearest
+from etdev.config.notation import kind, literal, short
+
+_MISSING = object()
+_KEY_OF_MAP = "[key]"
+"""Pydantic's last location part for an error of a dictionary's key."""
+_TABLE_TYPES = frozenset({"model_type", "model_attributes_type", "dict_type"})
+
+
+def model_issues(model: type[BaseModel], data: Mapping[str, Any], prefix: KeyPath = ()) -> list[Issue]:
+    """What is wrong with raw data that a model should take. ``prefix`` is the key path of the data in the config."""
+    try:
+        model.model_validate(dict(data))
+    except ValidationError as error:
+        return translate(error, grammar_of(model), data, prefix)
+    return []
+
+
+def translate(error: ValidationError, root: TableOf, data: Mapping[str, Any], prefix: KeyPath = ()) -> list[Issue]:
+    """One issue for each value that is wrong, in the order in which pydantic met them."""
+    found = [_locate(root, item, data) for item in error.errors(include_url=False)]
+    found = [part for item in found for part in _split_tag_errors(item)]
+    around = {item.path[:length] for item in found for length in range(len(item.path))}
+    issues: dict[KeyPath, Issue] = {}
+    for item in found:
+        # A union reports every form that did not fit; where one got further in, only that one was meant.
+        if not (item.in_union and item.path in around):
+            issues.setdefault(item.path, _issue(item, root, prefix))
+    return _without_misspelled(issues, found, prefix)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """One of pydantic's errors, placed in the grammar."""
+
+    path: KeyPath
+    node: Node
+    """What should stand there; for an unknown key, the table that does not have it."""
+    value: object
+    type: str
+    text: str
+    table: Mapping[str, Any]
+    """The raw table around it."""
+    in_union: bool
+
+
+def _locate(root: TableOf, error: Any, data: Mapping[str, Any]) -> _Found:
+    node: Node = root
+    value: object = data
+    around: Mapping[str, Any] = data
+    path: KeyPath = ()
+    kind_of_error, in_union = error["type"], False
+    name: Node | None = None
+    for part in error["loc"]:
+        if part == _KEY_OF_MAP and name is not None:
+            kind_of_error, node = WRONG_NAME, name
+            break
+        if isinstance(node, OneOf):
+            # Pydantic puts the name of the form that it tried into the location.
+            node, in_union = _form(node, part, value), True
+            continue
+        if isinstance(node, Leaf | Anything):
+            break
+        path, around = (*path, part), value if isinstance(value, Mapping) else {}
+        name, in_union = node.name if isinstance(node, MapOf) else None, False
+        node = _below(node, part)
+        value = _item(value, part)
+    text = str(error.get("msg", "")).removeprefix("Value error, ")
+    return _Found(path, node, value, kind_of_error, text, around, in_union)
+
+
+def _below(node: Node, part: str | int) -> Node:
+    match node:
+        case TableOf():
+            return node.keys[str(part)].node if part in node.keys else node
+        case MapOf():
+            return node.value
+        case ListOf():
+            return node.item
+    return Anything()
+
+
+def _item(value: object, part: str | int) -> object:
+    if isinstance(value, Mapping):
+        return value.get(part, _MISSING)
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes) and isinstance(part, int):
+        return value[part] if part < len(value) else _MISSING
+    return _MISSING
+
+
+def _form(union: OneOf, label: str | int, value: object) -> Node:
+    """The form of a union that a value was probably meant to have; all of them if none takes its kind."""
+    if union.tag is not None:
+        for option in union.options:
+            if isinstance(option, TableOf) and label in _tag_values(option, union.tag):
+                return option
+    fitting = tuple(option for option in union.options if kind(value) in _kinds(option))
+    if len(fitting) == 1:
+        return fitting[0]
+    return OneOf(fitting or union.options)
+
+
+def _kinds(node: Node) -> frozenset[str]:
+    match node:
+        case Leaf():
+            return node.kinds
+        case ListOf():
+            return frozenset({"list"})
+        case MapOf() | TableOf():
+            return frozenset({"table"})
+        case OneOf():
+            return frozenset().union(*(_kinds(option) for option in node.options))
+    return frozenset()
+
+
+def _tag_values(table: TableOf, tag: str) -> tuple[object, ...]:
+    node = table.keys[tag].node
+    return node.values if isinstance(node, Leaf) else ()
+
+
+def _split_tag_errors(item: _Found) -> Iterator[_Found]:
+    """A wrong or absent tag leaves the rest of its table unread: name the tag, and the keys that no form has."""
+    if item.type not in ("union_tag_invalid", "union_tag_not_found") or not isinstance(item.node, OneOf):
+        yield item
+        return
+    tag = item.node.tag or ""
+    values = tuple(v for o in item.node.options if isinstance(o, TableOf) for v in _tag_values(o, tag))
+    leaf = Leaf(frozenset({"text"}), f"one of {', '.join(literal(value) for value in values)}", values)
+    table = item.value if isinstance(item.value, Mapping) else {}
+    at_tag = replace(item, path=(*item.path, tag), node=leaf, table=table, value=table.get(tag, _MISSING))
+    yield replace(at_tag, type="missing" if tag not in table else "literal_error")
+    for name in table:
+        if name not in key_names(item.node):
+            yield replace(item, path=(*item.path, name), type="extra_forbidden", value=table[name], table=table)
+
+
+def _issue(item: _Found, root: TableOf, prefix: KeyPath) -> Issue:
+    key = (*prefix, *item.path)
+    name = format_key(key)
+    node = item.node
+    if item.type == "extra_forbidden":
+        return Issue(key, f"unknown key `{name}`", UNKNOWN_KEY, _unknown_hint(item, root, prefix))
+    if item.type == "missing":
+        return Issue(key, f"`{name}` is missing; expected {node.expected}", MISSING_KEY, _description(root, item.path))
+    if item.type == WRONG_NAME:
+        message = f"`{name}`: {literal(item.path[-1])} is not a valid name; expected {node.expected}"
+        return Issue(key, message, WRONG_NAME)
+    if isinstance(node, Anything) or (isinstance(node, TableOf) and item.type not in _TABLE_TYPES):
+        return Issue(key, f"`{name}` is not valid: {item.text}", WRONG_VALUE)
+    fits = kind(item.value) in _kinds(node)
+    message = f"`{name}` is {short(item.value)}; expected {node.expected}"
+    return Issue(key, message, WRONG_VALUE if fits else WRONG_TYPE, _value_hint(node, item.value))
+
+
+def _unknown_hint(item: _Found, root: TableOf, prefix: KeyPath) -> str:
+    valid = key_names(item.node)
+    name = str(item.path[-1])
+    if meant := _meant(item):
+        return f"did you mean `{meant}`?"
+    if home := _home(name, item.path, root):
+        return f"`{name}` is a key of `{format_key((*prefix, *home))}`"
+    return f"keys here: {', '.join(valid)}" if valid else "this table has no keys"
+
+
+def _home(name: str, path: KeyPath, root: TableOf) -> KeyPath | None:
+    """The one table that has the key, seen from where it was written."""
+    homes = {home for home, table in tables(root) if name in table.keys and home}
+    if len(homes) != 1:
+        return None
+    home = list(homes.pop())
+    for index, part in enumerate(path[: len(home)]):
+        if home[index] == "*" or isinstance(home[index], int):
+            home[index] = part
+        elif home[index] != part:
+            break
+    return tuple(home)
+
+
+def _meant(item: _Found) -> str | None:
+    valid = key_names(item.node)
+    name = str(item.path[-1])
+    return nearest(name, [key for key in valid if key not in item.table]) or nearest(name, valid)
+
+
+def _without_misspelled(issues: dict[KeyPath, Issue], found: Iterable[_Found], prefix: KeyPath) -> list[Issue]:
+    """Leave out "missing" for a key that stands there misspelled, which is reported already."""
+    meant = {(*item.path[:-1], _meant(item)) for item in found if item.type == "extra_forbidden"}
+    return [issue for path, issue in issues.items() if not (issue.rule == MISSING_KEY and path in meant)]
+
+
+def _description(root: TableOf, path: KeyPath) -> str | None:
+    node: Node = root
+    for part in path[:-1]:
+        node = _below(node, part)
+    options = node.options if isinstance(node, OneOf) else (node,)
+    for option in options:
+        if isinstance(option, TableOf) and path[-1] in option.keys:
+            return option.keys[str(path[-1])].description or None
+    return None
+
+
+def _value_hint(node: Node, value: object) -> str | None:
+    if value is None:
+        return "leave the key out, or write {} for an empty table"
+    if isinstance(node, ListOf) and kind(value) in _kinds(node.item):
+        return f"write a list: [{short(value)}]"
+    if not isinstance(node, Leaf):
+        return None
+    if node.values and isinstance(value, str):
+        meant = nearest(value, [choice for choice in node.values if isinstance(choice, str)])
+        return f"did you mean {literal(meant)}?" if meant else None
+    if isinstance(value, str):
+        return _unquote_hint(node, value)
+    if isinstance(value, float) and value.is_integer() and "integer" in node.kinds and "number" not in node.kinds:
+        return f"write {int(value)}"
+    if node.kinds == {"text"} and kind(value) in ("boolean", "integer", "number", "date") and node.is_free_text:
+        return f'text stands in quotes: "{short(value)}"'
+    return None
+
+
+_WHOLE = re.compile(r"[+-]?[0-9][0-9_]*")
+_NUMBER = re.compile(r"[+-]?[0-9][0-9_]*(\.[0-9]+)?(e[+-]?[0-9]+)?")
+_BOOLEANS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+
+
+def _unquote_hint(node: Leaf, value: str) -> str | None:
+    word = value.strip().lower()
+    if node.kinds == {"boolean"} and word in _BOOLEANS:
+        return f"write {literal(_BOOLEANS[word])}, without quotes"
+    number = _WHOLE if "number" not in node.kinds else _NUMBER
+    if "integer" in node.kinds and "text" not in node.kinds and number.fullmatch(word):
+        return f"write {word}, without quotes"
+    return None

@@ -1,0 +1,229 @@
+"""The config file as frozen models: one class per table, one field per key, each with its meaning.
+
+These models are the single source of the validation, the JSON Schema (``etdev schema``), ``etdev config explain``
+and ``docs/config.md``. A key stands here only if this version gives it an effect. What needs to know where a value
+came from (relative paths, positions) lives in :mod:`etdev.config.loader`, rules that join several keys in
+:mod:`etdev.config.checks`; nothing here touches the file system.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from etdev.config.types import (
+    ByteSize,
+    CommitHash,
+    CompileSpecValue,
+    Entry,
+    FormatVersion,
+    Identifier,
+    Many,
+    ModuleName,
+    Number,
+    SafeName,
+    Text,
+)
+
+DType = Literal["float32", "float64", "float16", "bfloat16", "int8", "int16", "int32", "int64", "uint8", "bool"]
+Rung = Literal["bytes", "plan", "placement", "kernels", "budget", "runtime", "replay", "device", "accuracy"]
+KernelLibrary = Literal["portable", "optimized", "quantized"]
+
+
+Size = Annotated[int, Field(ge=1, le=2**31 - 1)]
+"""Of one dimension; the runtime holds sizes in 32 bits."""
+
+
+class Table(BaseModel):
+    """A table of the config: immutable, without unknown keys, without silent conversion of types."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class Project(Table):
+    """The project as a whole."""
+
+    name: SafeName | None = Field(
+        None, description="Name of the built files (`build/TARGET/NAME.pte`). Default: the name of the config's folder."
+    )
+    imports: Many[ModuleName] = Field(
+        (), description="Python modules beside the config that register custom ops; imported before the model."
+    )
+    out: Text = Field("build", description="Folder that the artifacts are written to.")
+
+
+class ModelSource(Table):
+    """Where the model comes from: exactly one of `entry`, `hf` and `pt2`."""
+
+    entry: Entry | None = Field(
+        None, description="`module:callable` beside the config file; called with `kwargs`, returns the `nn.Module`."
+    )
+    kwargs: dict[str, Any] = Field(
+        default_factory=dict,
+        description="Keyword arguments of `entry`, or the attributes of `hf`'s configuration that are overridden.",
+    )
+    weights: Text | None = Field(
+        None,
+        description="A `.safetensors` file with the weights of `entry`'s module. Names and shapes must match exactly.",
+    )
+    hf: Text | None = Field(
+        None,
+        description="A local transformers directory (`./dir`), or a model name on the hub, which needs `revision`.",
+    )
+    revision: CommitHash | None = Field(None, description="The full commit hash that pins a hub model named by `hf`.")
+    pt2: Text | None = Field(None, description="A program saved by `torch.export.save`. Needs `trust = true`.")
+    trust: bool = Field(
+        False, description="Says that the `pt2` file is trusted: loading one may run code that it contains."
+    )
+
+
+class Input(Table):
+    """One tensor that a method takes."""
+
+    name: Identifier = Field(description="Name used in messages and in the report.")
+    dtype: DType = Field(description="Element type.")
+    shape: Many[Size | Identifier] = Field(
+        description="Sizes: a number, or the name of a dynamic dimension declared under `dims`."
+    )
+
+
+class Dim(Table):
+    """The range of a dynamic dimension."""
+
+    min: Size = Field(1, description="Smallest size.")
+    max: Size = Field(description="Largest size. Required: it is what memory gets planned for.")
+
+
+class Method(Table):
+    """One method of the program: `[methods.X]` exports `module.X`."""
+
+    inputs: Many[Input] | None = Field(
+        None, description="The tensors that the method takes, in order. Required, except for a `pt2` model."
+    )
+    dims: dict[Identifier, Dim] = Field(
+        default_factory=dict, description="Dynamic dimensions that the shapes of `inputs` name."
+    )
+    samples: Entry | None = Field(
+        None,
+        description="`module:callable` giving an iterable of tuples of tensors, one tensor per input. Verification "
+        "runs each on fresh state. Without it, random inputs are used and the report says `weak`.",
+    )
+
+
+class Pt2eXnnpack(Table):
+    """Static or dynamic int8 by PT2E with the XNNPACK quantizer, after export."""
+
+    scheme: Literal["pt2e-xnnpack"] = Field(description="The quantization scheme.")
+    calibration: Entry | dict[Identifier, Entry] | None = Field(
+        None,
+        description="`module:callable` giving inputs to calibrate on, in the form of a method's `samples`; with "
+        "several methods a table from method to callable. Required unless `dynamic`.",
+    )
+    per_channel: bool = Field(True, description="One scale per output channel of a weight, instead of one per tensor.")
+    dynamic: bool = Field(False, description="Compute activation scales at run time (linear layers only).")
+
+
+class Int8DynamicInt4Weight(Table):
+    """`8da4w`: torchao's int8 dynamic activations and grouped int4 weights, on linear layers, before export."""
+
+    scheme: Literal["8da4w"] = Field(description="The quantization scheme.")
+    group_size: int = Field(
+        32, ge=8, multiple_of=8, description="Weights per scale. Must divide the input width of every linear layer."
+    )
+
+
+Scheme = Annotated[Pt2eXnnpack | Int8DynamicInt4Weight, Field(discriminator="scheme")]
+
+
+class Partitioner(Table):
+    """One step of lowering: the backend takes what it can of what the steps before it left."""
+
+    backend: Text = Field(description="Name of a backend; `etdev doctor` lists them.")
+    options: dict[str, Any] = Field(default_factory=dict, description="The backend's own options, checked by it.")
+    compile_specs: dict[Text, CompileSpecValue] = Field(
+        default_factory=dict,
+        description="Compile specs handed to the backend. Keys that the backend does not know are refused.",
+    )
+
+
+class Accuracy(Table):
+    """A gate on the project's own metric."""
+
+    fn: Entry = Field(
+        description="`module:callable`, called as `fn(run) -> float`, where `run(*inputs)` calls the built program in "
+        "the stock runtime, `run.map(iterable)` over many inputs, `run.method(name)` another method."
+    )
+    min: Number | None = Field(None, description="Smallest value that passes.")
+    max: Number | None = Field(None, description="Largest value that passes.")
+
+
+class Verify(Table):
+    """What verification asks beyond its defaults."""
+
+    atol: Number | None = Field(
+        None, ge=0, description="Largest absolute error against the reference. A gate, on top of etdev's default."
+    )
+    rtol: Number | None = Field(None, ge=0, description="Largest error relative to the reference; used with `atol`.")
+    min_snr_db: Number | None = Field(
+        None, description="Smallest signal-to-noise ratio of any output against the float model, in dB."
+    )
+    accuracy: Accuracy | None = Field(None, description="Gate on the project's own metric.")
+    require: Many[Rung] = Field(
+        (), description="Rungs that must have run: one that did not makes the build end with exit code 3."
+    )
+
+
+class Budget(Table):
+    """Limits. Missing one fails the build with exit code 1 and keeps the artifact."""
+
+    file: ByteSize | None = Field(None, description="Largest size of the `.pte` file.")
+
+
+class TargetRuntime(Table):
+    """What the runtime on the device has. Default: what the installed executorch wheel has."""
+
+    kernels: Many[KernelLibrary] | None = Field(None, description="Kernel libraries that the runtime is linked with.")
+    operators: Text | None = Field(
+        None, description="A selected-operators YAML of ExecuTorch's selective build, instead of `kernels`."
+    )
+    backends: Many[Text] | None = Field(
+        None, description="Registered names of the runtime's backends, for example `XnnpackBackend`."
+    )
+
+
+class Target(Table):
+    """One artifact to build: `build/TARGET/NAME.pte`."""
+
+    quantize: SafeName | None = Field(None, description="Name of a `[quantize.X]` table to apply.")
+    partitioners: Many[Partitioner] = Field(
+        (), description="Backends in the order in which they are offered the program. None means `portable`."
+    )
+    verify: Verify = Field(default_factory=Verify, description="Tolerances, gates and required rungs.")
+    budget: Budget = Field(default_factory=Budget, description="Limits on the artifact.")
+    runtime: TargetRuntime = Field(default_factory=TargetRuntime, description="The runtime that the artifact is for.")
+
+
+class Config(Table):
+    """A whole config, after all layers were merged."""
+
+    version: FormatVersion = Field(description="Version of the config format.")
+    extends: Many[Text] | Text = Field(
+        (), description="Config files that this one builds on, relative to it; later ones win over earlier ones."
+    )
+    project: Project = Field(default_factory=Project, description="The project as a whole.")
+    model: ModelSource = Field(description="Where the model comes from.")
+    constants: dict[Identifier, bool | int | Number | str] = Field(
+        default_factory=dict, description="Constant methods: programs answer these values without running anything."
+    )
+    methods: dict[Identifier, Method] = Field(
+        default_factory=dict, description="Methods to export. At least one, except for a `pt2` model."
+    )
+    quantize: dict[SafeName, Scheme] = Field(
+        default_factory=dict, description="Quantization schemes, by a name of your own that targets refer to."
+    )
+    targets: dict[SafeName, Target] = Field(min_length=1, description="What to build.")
+    profiles: dict[SafeName, dict[str, Any]] = Field(
+        default_factory=dict,
+        description="Named overlays, chosen with `--profile`. May hold any key but `version`, `extends`, `profiles`.",
+    )

@@ -1,0 +1,91 @@
+"""Raw values in words and in the notation of a config file, for messages and listings."""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from etdev.config.keys import format_key
+
+KIND_WORDS = {
+    "boolean": "true or false",
+    "integer": "a whole number",
+    "number": "a number",
+    "text": "text",
+    "bytes": "bytes",
+    "list": "a list",
+    "table": "a table",
+    "date": "a date or time",
+    "nothing": "no value",
+}
+"""Kinds of raw value, and how a message speaks of one."""
+
+
+def kind(value: object) -> str:
+    """Which of :data:`KIND_WORDS` a value read from a file is."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return "boolean"
+    for kinds, name in (
+        (int, "integer"),
+        (float, "number"),
+        (str, "text"),
+        (bytes, "bytes"),
+        (Mapping, "table"),
+        (Sequence, "list"),
+        ((datetime.date, datetime.time), "date"),
+    ):
+        if isinstance(value, kinds):
+            return name
+    return type(value).__name__
+
+
+def literal(value: object) -> str:
+    """The value as TOML writes it in one line (YAML's flow style reads the scalars the same)."""
+    match kind(value):
+        case "boolean":
+            return "true" if value else "false"
+        case "text":
+            return json.dumps(value, ensure_ascii=False)
+        case "bytes":
+            return literal(bytes_table(value))  # type: ignore[arg-type]
+        case "list":
+            return f"[{', '.join(literal(item) for item in value)}]"  # type: ignore[attr-defined]
+        case "table":
+            pairs = [f"{format_key((key,))} = {literal(item)}" for key, item in value.items()]  # type: ignore[attr-defined]
+            return f"{{ {', '.join(pairs)} }}" if pairs else "{}"
+        case "date":
+            return value.isoformat()  # type: ignore[attr-defined, no-any-return]
+        case "nothing":
+            return "null"
+    return str(value)
+
+
+def short(value: object, limit: int = 60) -> str:
+    """:func:`literal`, cut where it gets long; for lists and tables just the word."""
+    if isinstance(value, Mapping | list | tuple):
+        if value:
+            return KIND_WORDS[kind(value)]
+        return "an empty table" if isinstance(value, Mapping) else "an empty list"
+    if isinstance(value, int) and value.bit_length() > limit * 4:
+        return "a number of over 70 digits"
+    text = literal(value[: limit * 2] if isinstance(value, str | bytes) else value)
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
+def bytes_table(value: bytes) -> dict[str, str]:
+    """How bytes are written in TOML, JSON and YAML alike."""
+    return {"base64": base64.b64encode(value).decode("ascii")}
+
+
+def plain(value: Any) -> Any:
+    """A dumped model as what TOML and JSON can write: lists for tuples, :func:`bytes_table`, without what is unset."""
+    if isinstance(value, Mapping):
+        return {key: plain(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return bytes_table(value) if isinstance(value, bytes) else value

@@ -1,0 +1,168 @@
+"""The layers that no file states: ``ETDEV__SECTION__KEY`` in the environment, and ``--set key=value``.
+
+Both read their value as TOML; text that is not TOML stands for itself (``--set model.entry=model:make``).
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from etdev.config.document import MAX_DEPTH
+from etdev.config.grammar import ListOf, Node, children, key_names
+from etdev.config.keys import KeyPath, folded, format_key, parse_dotted, split_assignment
+from etdev.config.layers import Layer, LayerName, Mark, Origin, lookup, single_value_layer
+from etdev.errors import Problem
+
+PREFIX = "ETDEV__"
+_NOT_OVERRIDABLE = {"extends": "add it to the config file", "profiles": "add it to the config file"}
+"""Keys that are spent before overrides apply, so that overriding them would have no effect."""
+
+
+@dataclass(frozen=True, slots=True)
+class Override:
+    """One key that the environment or the command line states."""
+
+    path: KeyPath
+    value: Any
+    mark: Mark
+
+
+def parse_value(text: str) -> tuple[Any, bool]:
+    """The value that a text stands for as TOML, and whether it is not TOML and stands for itself."""
+    if max(text.count("["), text.count("{")) <= MAX_DEPTH:
+        try:
+            table = tomllib.loads(f"value = {text}")
+        except (ValueError, RecursionError):
+            return text, True
+        if table.keys() == {"value"}:
+            return table["value"], False
+    return text, True
+
+
+def from_command_line(texts: Sequence[str], base: Path) -> tuple[list[Override], list[Problem]]:
+    """The ``key=value`` texts of ``--set``, in their order."""
+    overrides: list[Override] = []
+    problems: list[Problem] = []
+    for text in texts:
+        source = f"--set {short_text(text)}"
+        parts = split_assignment(text)
+        path = parse_dotted(parts[0]) if parts else None
+        if parts is None or path is None:
+            problems.append(_malformed_set(text, source))
+            continue
+        value, as_text = parse_value(parts[1].strip())
+        overrides.append(Override(path, value, _mark("command line", source, base, as_text)))
+    return overrides, problems
+
+
+def from_environment(
+    environ: Mapping[str, str], base: Path, root: Node, data: Mapping[str, Any]
+) -> tuple[list[Override], list[Problem]]:
+    """The variables ``ETDEV__SECTION__KEY``, shorter keys first.
+
+    A part of a name is the key of the models or of ``data`` that it matches without regard to case and to ``-`` or
+    ``_``; a name that is neither is taken in lower case.
+    """
+    overrides: list[Override] = []
+    problems: list[Problem] = []
+    stated: dict[KeyPath, str] = {}
+    names = [name for name in environ if name.startswith(PREFIX)]
+    for name in sorted(names, key=lambda name: (name.count("__"), name)):
+        source = f"environment variable {name}"
+        parts = name.removeprefix(PREFIX).split("__")
+        if not all(parts):
+            message = "the name does not say which key it sets"
+            problems.append(
+                _problem(source, (), message, "write ETDEV__SECTION__KEY, with two underscores between names")
+            )
+            continue
+        path, clash = _match(parts, root, data)
+        if clash is None and path in stated:
+            clash = f"this sets `{format_key(path)}`, and so does {stated[path]}"
+        if clash is not None:
+            problems.append(_problem(source, path, clash, "set this key with --set or in the config file"))
+            continue
+        stated[path] = name
+        value, as_text = parse_value(environ[name].strip())
+        overrides.append(Override(path, value, _mark("environment", source, base, as_text)))
+    return overrides, problems
+
+
+def override_layers(
+    overrides: Iterable[Override], data: Mapping[str, Any], root: Node
+) -> tuple[list[Layer], list[Problem]]:
+    """Each override as a layer of its own. ``data`` is what lies below them all."""
+    layers: list[Layer] = []
+    problems: list[Problem] = []
+    for override in overrides:
+        source, path = override.mark.origin.source, override.path
+        if remedy := _NOT_OVERRIDABLE.get(str(path[0])):
+            message = f"`{path[0]}` cannot be set here: it is read before overrides apply"
+            problems.append(_problem(source, path, message, remedy))
+        elif (outer := _list_on_the_way(path, data, root)) is not None:
+            name = format_key(outer)
+            message = f"`{format_key(path)}` lies in the list `{name}`, whose elements cannot be set one by one"
+            problems.append(_problem(source, path, message, f"set the whole list: --set '{name}=[…]'"))
+        else:
+            layers.append(single_value_layer(path, override.value, override.mark))
+    return layers, problems
+
+
+def short_text(text: str, limit: int = 60) -> str:
+    """The text on one line, cut where it gets long."""
+    line = " ".join(text.split())
+    return line if len(line) <= limit else f"{line[: limit - 1]}…"
+
+
+def _match(parts: Sequence[str], root: Node, data: object) -> tuple[KeyPath, str | None]:
+    """The key that the parts of a variable's name stand for, and what makes it ambiguous."""
+    path: KeyPath = ()
+    nodes: list[Node] = [root]
+    for part in parts:
+        names = [name for node in nodes for name in key_names(node)]
+        if isinstance(data, Mapping):
+            names += [name for name in data if name not in names]
+        fitting = list(dict.fromkeys(name for name in names if folded(name) == folded(part)))
+        if len(fitting) > 1:
+            keys = " and ".join(f"`{format_key((*path, name))}`" for name in fitting)
+            return path, f"the name matches {keys}"
+        key = fitting[0] if fitting else part.lower()
+        path = (*path, key)
+        nodes = [child for node in nodes for child in children(node, key)]
+        data = data.get(key) if isinstance(data, Mapping) else None
+    return path, None
+
+
+def _list_on_the_way(path: KeyPath, data: Mapping[str, Any], root: Node) -> KeyPath | None:
+    """The list that the path would have to step into."""
+    nodes: list[Node] = [root]
+    for length in range(1, len(path)):
+        part = path[length - 1]
+        nodes = [child for node in nodes for child in children(node, part)]
+        exists, value = lookup(data, path[:length])
+        if (exists and isinstance(value, list)) or (nodes and all(isinstance(node, ListOf) for node in nodes)):
+            return path[:length]
+    return None
+
+
+def _malformed_set(text: str, source: str) -> Problem:
+    key, equals, _ = text.partition("=")
+    if not equals:
+        return _problem(source, (), "there is no `=`", "write --set key=value, such as --set project.out=dist")
+    if "[" in key:
+        hint = "elements of lists cannot be set one by one: set the whole list"
+    else:
+        hint = "write names joined by dots; a name with other characters than letters, digits, _ and - stands in quotes"
+    return _problem(source, (), f"`{short_text(key)}` is not a key", hint)
+
+
+def _mark(layer: LayerName, source: str, base: Path, as_text: bool) -> Mark:
+    return Mark(Origin(layer, source, base), as_text=as_text)
+
+
+def _problem(source: str, path: KeyPath, message: str, hint: str) -> Problem:
+    return Problem(message, format_key(path), source, hint=hint, rule="override")

@@ -1,0 +1,40 @@
+"""Issues of values become problems at places; problems come in the order of the files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from etdev.config.issues import AT_KEY, WRONG_TYPE, Issue
+from etdev.config.keys import KeyPath, format_key
+from etdev.config.layers import Mark, mark_of
+from etdev.errors import Problem
+
+
+def problem_of(issue: Issue, marks: Mapping[KeyPath, Mark]) -> Problem:
+    """The issue at the place of its value, of its key, or of the nearest table around what is missing."""
+    mark = mark_of(marks, issue.key)
+    if mark is None:
+        return Problem(issue.message, format_key(issue.key), hint=issue.hint, rule=issue.rule)
+    origin = mark.origin
+    line, column = origin.line, origin.column
+    if issue.rule in AT_KEY and issue.key in marks and mark.key is not None:
+        line, column = mark.key
+    written = (*mark.written, *issue.key[_marked_length(marks, issue.key) :])
+    message = issue.message
+    if written != issue.key:
+        message = message.replace(f"`{format_key(issue.key)}`", f"`{format_key(written)}`", 1)
+    hint = issue.hint
+    if mark.as_text and issue.rule == WRONG_TYPE:
+        hint = "the value is not valid TOML, so it was taken as text"
+    return Problem(message, format_key(written), origin.source, line, column, hint, issue.rule)
+
+
+def in_file_order(problems: Iterable[Problem], sources: Sequence[str]) -> tuple[Problem, ...]:
+    """Sorted by file (in the order of ``sources``), then by position; what no file states comes last."""
+    rank = {source: index for index, source in enumerate(sources)}
+    unique = dict.fromkeys(problems)
+    return tuple(sorted(unique, key=lambda p: (rank.get(p.source or "", len(rank)), p.line or 0, p.column or 0)))
+
+
+def _marked_length(marks: Mapping[KeyPath, Mark], path: KeyPath) -> int:
+    return next(length for length in range(len(path), -1, -1) if path[:length] in marks)

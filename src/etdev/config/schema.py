@@ -1,0 +1,79 @@
+"""The JSON Schema (draft 2020-12) of the config file, for editors of TOML and YAML."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from etdev.config.layers import NOT_IN_PROFILES
+from etdev.config.models import Config
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+_OVERLAY = "Overlay"
+"""Added to the name of a table's definition for its form inside a profile, where nothing is required."""
+
+
+def json_schema() -> dict[str, Any]:
+    """The schema as data: closed tables, descriptions, no nulls (a key that is not wanted is left out)."""
+    schema = Config.model_json_schema(mode="validation")
+    definitions = schema.pop("$defs")
+    tables = {name: _tidy(table) for name, table in definitions.items()}
+    root = _tidy(schema)
+    overlays = {f"{name}{_OVERLAY}": _relaxed(table) for name, table in tables.items()}
+    overlay = _relaxed(root)
+    overlay["properties"] = {key: value for key, value in overlay["properties"].items() if key not in NOT_IN_PROFILES}
+    overlay["description"] = "A profile: any part of the config, which lies over the rest of the file."
+    overlays[f"Config{_OVERLAY}"] = overlay
+    root["properties"]["profiles"]["additionalProperties"] = {"$ref": f"#/$defs/Config{_OVERLAY}"}
+    # What a file extends may state what it lacks.
+    root["if"] = {"not": {"required": ["extends"]}}
+    root["then"] = {"required": root.pop("required")}
+    return {"$schema": DIALECT, "title": "etdev config", **root, "$defs": dict(sorted({**tables, **overlays}.items()))}
+
+
+def schema_text() -> str:
+    """The schema as a JSON file."""
+    return json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n"
+
+
+def _tidy(node: Any) -> Any:
+    """Without pydantic's generated titles, null alternatives and defaults that only say "not set"."""
+    if isinstance(node, list):
+        return [_tidy(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    tidy = {
+        key: {name: _tidy(value) for name, value in item.items()} if key in ("properties", "$defs") else _tidy(item)
+        for key, item in node.items()
+        if not (key == "title" or (key == "default" and item in (None, {}, [], ())) or key == "discriminator")
+    }
+    for pattern, value in tidy.pop("patternProperties", {}).items():
+        # Otherwise a name that does not match could hold anything.
+        tidy["propertyNames"] = {"pattern": pattern, **tidy.get("propertyNames", {})}
+        tidy["additionalProperties"] = value
+    options = tidy.get("anyOf")
+    if options and {"type": "null"} in options:
+        options = [option for option in options if option != {"type": "null"}]
+        del tidy["anyOf"]
+        tidy = {**options[0], **tidy} if len(options) == 1 else {**tidy, "anyOf": options}
+    return tidy
+
+
+def _relaxed(node: Any) -> Any:
+    """The same with nothing required: one part of a table may lie over another."""
+    if isinstance(node, list):
+        return [_relaxed(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    relaxed: dict[str, Any] = {}
+    for key, item in node.items():
+        if key == "properties":
+            relaxed[key] = {name: _relaxed(value) for name, value in item.items()}
+        elif key == "$ref":
+            relaxed[key] = f"{item}{_OVERLAY}"
+        elif key == "items":
+            relaxed[key] = item  # Lists are replaced, not merged: their elements stay whole.
+        elif key not in ("required", "minProperties", "default"):
+            # Without its tag a table may fit several forms.
+            relaxed["anyOf" if key == "oneOf" else key] = _relaxed(item)
+    return relaxed

@@ -1,0 +1,145 @@
+"""The effective config as a listing (``etdev config show``), as TOML and as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel
+
+from etdev.config.grammar import grammar_of
+from etdev.config.keys import KeyPath, format_key
+from etdev.config.layers import Origin
+from etdev.config.loader import LoadedConfig
+from etdev.config.notation import literal, plain
+
+_SPENT = ("extends", "profiles")
+"""Keys that have had their effect once the layers are merged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One key of the effective config."""
+
+    key: KeyPath
+    value: Any
+    """Valid value; None if the key is not set."""
+    is_default: bool
+    """Whether the value is the default, stated by a layer or not."""
+    origin: Origin | None
+    """None if no layer states the key."""
+
+
+def effective_rows(loaded: LoadedConfig) -> list[Row]:
+    """Every key of the effective config, in the order of the models; free tables key by key."""
+    return [row for row in _rows(loaded, (), loaded.config, None) if row.key[0] not in _SPENT]
+
+
+def show_text(loaded: LoadedConfig) -> str:
+    """A listing with one line per key: what differs from its default is marked, and each value has its origin."""
+    rows = effective_rows(loaded)
+    cells = [
+        (" " if row.is_default else "*", format_key(row.key), _value_text(row.value), _origin_text(row.origin))
+        for row in rows
+    ]
+    key_width = max(len(cell[1]) for cell in cells)
+    value_width = min(max(len(cell[2]) for cell in cells), 48)
+    lines = [f"{mark} {key:<{key_width}}  {value:<{value_width}}  {origin}" for mark, key, value, origin in cells]
+    head = f"# {describe_layers(loaded)}\n# * marks what differs from its default\n"
+    return head + "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def describe_layers(loaded: LoadedConfig) -> str:
+    """The layers that have a say, from the lowest."""
+    names = [layer.marks[()].origin.source for layer in loaded.layers if () in layer.marks]
+    if loaded.profile is not None:
+        names.append(f"profile {loaded.profile}")
+    overrides = [mark.origin.layer for layer in loaded.layers for mark in layer.marks.values()]
+    names += [name for name in ("environment", "command line") if name in overrides]
+    return " < ".join(dict.fromkeys(names))
+
+
+def show_toml(loaded: LoadedConfig) -> str:
+    """The effective config as one TOML file that loads to an equal :class:`Config`."""
+    import tomli_w
+
+    return _foreign_paths(loaded) + tomli_w.dumps(effective_data(loaded))
+
+
+def show_json(loaded: LoadedConfig) -> str:
+    """Effective values and origins, for machines."""
+    keys = [
+        {
+            "key": format_key(row.key),
+            "value": plain(row.value),
+            "default": row.is_default,
+            "origin": None if row.origin is None else _origin_json(row.origin),
+        }
+        for row in effective_rows(loaded)
+    ]
+    document = {"format": 1, "profile": loaded.profile, "config": effective_data(loaded), "keys": keys}
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def effective_data(loaded: LoadedConfig) -> dict[str, Any]:
+    """The effective config as plain data: what is stated or has a default, without what is unset."""
+    data: dict[str, Any] = plain(loaded.config.model_dump(mode="python"))
+    return {key: value for key, value in data.items() if key not in _SPENT or value}
+
+
+def _rows(loaded: LoadedConfig, path: KeyPath, value: Any, default: Any) -> Iterator[Row]:
+    if isinstance(value, BaseModel):
+        keys = grammar_of(type(value)).keys
+        for name, key in keys.items():
+            yield from _rows(loaded, (*path, name), getattr(value, name), key.default)
+    elif isinstance(value, Mapping) and value:
+        for name, item in value.items():
+            yield from _rows(loaded, (*path, name), item, None)
+    elif isinstance(value, Sequence) and any(isinstance(item, BaseModel) for item in value):
+        for index, item in enumerate(value):
+            yield from _rows(loaded, (*path, index), item, None)
+    else:
+        yield Row(path, value, value == default, loaded.origins.get(path))
+
+
+def _value_text(value: Any) -> str:
+    if value is None:
+        return "(not set)"
+    text = literal(value)
+    return text if len(text) <= 200 else f"{text[:199]}…"
+
+
+def _origin_text(origin: Origin | None) -> str:
+    if origin is None:
+        return "default"
+    place = origin.source if origin.line is None else f"{origin.source}:{origin.line}:{origin.column}"
+    return f"{place} (profile)" if origin.layer == "profile" else place
+
+
+def _origin_json(origin: Origin) -> dict[str, Any]:
+    return {
+        "layer": origin.layer,
+        "source": origin.source,
+        "line": origin.line,
+        "column": origin.column,
+        "base": str(origin.base),
+    }
+
+
+def _foreign_paths(loaded: LoadedConfig) -> str:
+    """Comment lines on values whose paths are relative to another folder than the main file's."""
+    lines = [
+        f"# {format_key(row.key)} = {literal(row.value)} is relative to {row.origin.base}\n"
+        for row in effective_rows(loaded)
+        if row.origin is not None and row.origin.base != loaded.root and _is_local_name(row.key)
+    ]
+    return "".join(lines)
+
+
+_PATH_KEYS = frozenset({"out", "entry", "weights", "hf", "pt2", "samples", "fn", "operators", "imports", "calibration"})
+
+
+def _is_local_name(key: KeyPath) -> bool:
+    return not _PATH_KEYS.isdisjoint(part for part in key if isinstance(part, str))

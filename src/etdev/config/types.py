@@ -1,0 +1,146 @@
+"""The value types that several tables of the config share."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Literal, TypeVar
+
+from pydantic import AllowInfNan, BeforeValidator, Field, WithJsonSchema
+
+T = TypeVar("T")
+Many = Annotated[tuple[T, ...], Field(strict=False)]
+"""A list in the file, a tuple in memory: configs are values."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What a type asks for, in the words of messages and of the reference: ``expected <phrase>``."""
+
+    phrase: str
+    also: frozenset[str] = frozenset()
+    """Kinds of raw value (:func:`etdev.config.notation.kind`) accepted besides those of the annotated Python type."""
+
+
+_UNITS = {
+    "B": 1,
+    "kB": 10**3,
+    "MB": 10**6,
+    "GB": 10**9,
+    "KiB": 2**10,
+    "MiB": 2**20,
+    "GiB": 2**30,
+}
+_SIZE = re.compile(r"(?P<number>\d{1,18}(?:\.\d{1,9})?)\s*(?P<unit>[A-Za-z]+)")
+UNITS = ", ".join(_UNITS)
+
+
+def parse_byte_size(value: object) -> object:
+    """Bytes of ``"64KiB"``; a whole number stands for bytes. Anything else is left for pydantic to refuse."""
+    if not isinstance(value, str):
+        return value
+    match = _SIZE.fullmatch(value.strip())
+    if match is None or match["unit"] not in _UNITS:
+        raise ValueError(f"not a size; the units are {UNITS}")
+    whole, _, fraction = match["number"].partition(".")
+    scale = 10 ** len(fraction)
+    size, rest = divmod(int(whole + fraction) * _UNITS[match["unit"]], scale)
+    if rest:
+        raise ValueError("not a whole number of bytes")
+    return size
+
+
+ByteSize = Annotated[
+    int,
+    BeforeValidator(parse_byte_size),
+    Field(ge=0, le=2**63 - 1),
+    Expected(f'a size such as "64KiB" (units: {UNITS}) or a whole number of bytes', also=frozenset({"text"})),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "integer", "minimum": 0},
+                {"type": "string", "pattern": r"^\d+(\.\d+)?\s*(B|kB|MB|GB|KiB|MiB|GiB)$"},
+            ]
+        }
+    ),
+]
+"""A number of bytes, written as a whole number or with a unit."""
+
+
+def parse_base64_table(value: object) -> object:
+    """Bytes of ``{ base64 = "..." }``, the way to write binary data that TOML and YAML share."""
+    if not isinstance(value, Mapping):
+        return value
+    if set(value) != {"base64"} or not isinstance(value["base64"], str):
+        raise ValueError('a table stands for bytes only as { base64 = "..." }')
+    try:
+        return base64.b64decode(value["base64"], validate=True)
+    except binascii.Error as error:
+        raise ValueError(f"not base64: {error}") from error
+
+
+CompileSpecValue = Annotated[
+    int | str | bytes,
+    BeforeValidator(parse_base64_table),
+    Expected(
+        'a whole number, text, or bytes written as { base64 = "…" }',
+        also=frozenset({"table"}),
+    ),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "integer"},
+                {"type": "string"},
+                {
+                    "type": "object",
+                    "properties": {"base64": {"type": "string", "contentEncoding": "base64"}},
+                    "required": ["base64"],
+                    "additionalProperties": False,
+                },
+            ]
+        }
+    ),
+]
+"""The value of one compile spec; bytes are written ``{ base64 = "…" }``, in YAML also ``!!binary``."""
+
+Text = Annotated[str, Field(min_length=1), Expected("text that is not empty")]
+
+Number = Annotated[float, AllowInfNan(False), Expected("a finite number")]
+
+
+def refuse_non_integer(value: object) -> object:
+    """``Literal[1]`` compares with ``==``, so that ``true`` and ``1.0`` would pass for 1."""
+    if type(value) is not int:
+        raise ValueError("not a whole number")
+    return value
+
+
+FormatVersion = Annotated[Literal[1], BeforeValidator(refuse_non_integer)]
+
+_NAME = r"[A-Za-z_][A-Za-z0-9_]*"
+_DOTTED = rf"{_NAME}(\.{_NAME})*"
+
+Identifier = Annotated[
+    str,
+    Field(pattern=rf"^{_NAME}$", max_length=128),
+    Expected("a name of letters, digits and `_` that does not begin with a digit"),
+]
+"""A Python identifier: names of methods, inputs and dimensions."""
+
+SafeName = Annotated[
+    str,
+    Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=128),
+    Expected("a name of letters, digits, `.`, `_` and `-` that begins with a letter or digit"),
+]
+"""A name that is also a file name everywhere."""
+
+ModuleName = Annotated[str, Field(pattern=rf"^{_DOTTED}$"), Expected('a module name such as "my_ops"')]
+"""A dotted Python module name."""
+
+Entry = Annotated[str, Field(pattern=rf"^{_DOTTED}:{_DOTTED}$"), Expected('"module:callable"')]
+"""``module:callable``; the module is looked up beside the file that states it, then as usual."""
+
+CommitHash = Annotated[str, Field(pattern=r"^[0-9a-f]{40}$"), Expected("a full commit hash, 40 hexadecimal digits")]

@@ -1,0 +1,156 @@
+"""Every error that etdev raises on purpose: what it means, its exit code, where it stands, what to do.
+
+Libraries raise these; only :mod:`etdev.cli` turns one into a message and an exit code. Anything else that reaches
+the command line is a bug in etdev (exit code 70).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """What the process answers. The numbers are part of the interface and never change their meaning."""
+
+    DONE = 0
+    GATE_FAILED = 1
+    """A budget, an accuracy or a tolerance that the config states was missed; the artifact is kept."""
+    CONFIG = 2
+    """Wrong usage of a command, or a wrong config."""
+    ENVIRONMENT = 3
+    """Something that this machine lacks: a package, a backend, a device, a required check."""
+    BUILD_FAILED = 4
+    """The build did not give an artifact, or gave one that verification rejected."""
+    LOCK_STALE = 5
+    DEPLOY_FAILED = 6
+    BUG = 70
+    INTERRUPTED = 130
+
+
+class EtdevError(Exception):
+    """Base of every expected error.
+
+    ``message`` is a sentence that names the thing and the cause; ``where`` is the place (``file:line:column``, a
+    config key, a file), ``hint`` is the remedy.
+    """
+
+    exit_code: ExitCode = ExitCode.BUILD_FAILED
+
+    def __init__(self, message: str, *, where: str | None = None, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.where = where
+        self.hint = hint
+
+    def __str__(self) -> str:
+        place = f"{self.where}: " if self.where else ""
+        remedy = f"\n  hint: {self.hint}" if self.hint else ""
+        return f"{place}{self.message}{remedy}"
+
+
+class UsageError(EtdevError):
+    """A command was called with arguments that do not fit."""
+
+    exit_code = ExitCode.CONFIG
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong in a config."""
+
+    message: str
+    """A sentence: the key, the value found, what was expected."""
+    key: str
+    """Dotted key, ``targets.cpu.partitioners[0].backend``; empty for a file as a whole."""
+    source: str | None = None
+    """What states it: a file's path, ``environment variable NAME``, or ``--set``."""
+    line: int | None = None
+    """1-based line in ``source`` if that is a file."""
+    column: int | None = None
+    """1-based column, in characters."""
+    hint: str | None = None
+    rule: str = "config"
+    """Stable identifier of the kind of problem (``unknown-key``, ``missing-key``, ``wrong-type``, …)."""
+
+    @property
+    def where(self) -> str | None:
+        """``file:line:column`` as editors and terminals understand it."""
+        if self.source is None or self.line is None:
+            return self.source
+        return f"{self.source}:{self.line}:{self.column or 1}"
+
+
+class ConfigError(EtdevError):
+    """One or more problems of a config, all that could be found at once."""
+
+    exit_code = ExitCode.CONFIG
+
+    def __init__(self, problems: tuple[Problem, ...]) -> None:
+        if not problems:
+            raise ValueError("a ConfigError needs at least one problem")
+        self.problems = problems
+        first = problems[0]
+        super().__init__(first.message, where=first.where, hint=first.hint)
+
+    def __str__(self) -> str:
+        lines = []
+        for problem in self.problems:
+            place = f"{problem.where}: " if problem.where else ""
+            remedy = f"\n  hint: {problem.hint}" if problem.hint else ""
+            lines.append(f"{place}{problem.message}{remedy}")
+        return "\n".join(lines)
+
+
+class MissingRequirementError(EtdevError):
+    """This machine lacks a package, a backend, a device, or could not run a check that is required."""
+
+    exit_code = ExitCode.ENVIRONMENT
+
+
+class StageError(EtdevError):
+    """A stage of the build failed on the user's model, data or options."""
+
+    stage = "build"
+
+
+class LoadError(StageError):
+    """The model, its weights or its data could not be loaded."""
+
+    stage = "load"
+
+
+class ExportError(StageError):
+    """``torch.export`` refused the model."""
+
+    stage = "export"
+
+
+class QuantizeError(StageError):
+    """The quantization scheme could not be applied."""
+
+    stage = "quantize"
+
+
+class LowerError(StageError):
+    """A partitioner or a backend refused the exported program."""
+
+    stage = "lower"
+
+
+class EmitError(StageError):
+    """The lowered program could not be turned into an ExecuTorch program."""
+
+    stage = "emit"
+
+
+class WriteError(StageError):
+    """A file could not be written; whatever stood there before stands there still."""
+
+    stage = "write"
+
+
+class VerifyError(StageError):
+    """Verification could not be carried out (which is not the same as a check that failed)."""
+
+    stage = "verify"

@@ -1,0 +1,112 @@
+"""Writing files whole or not at all."""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from etdev.errors import WriteError
+
+TEMPORARY_SUFFIX = ".etdev-tmp"
+"""Ends the name of every file that is not finished. One that a killed process left behind may be deleted."""
+
+_CAUSES = {
+    errno.ENOSPC: ("no space left on the device", "free some space, or write to another place"),
+    errno.EDQUOT: ("the disk quota is used up", "free some space, or write to another place"),
+    errno.EFBIG: ("the file is larger than this process may write", "raise the limit (`ulimit -f`)"),
+    errno.EACCES: ("permission denied", "check who owns the folder, or write to another place"),
+    errno.EPERM: ("permission denied", "check who owns the folder, or write to another place"),
+    errno.EROFS: ("the file system is read-only", "write to another place"),
+    errno.ENOTDIR: ("a part of the path is a file, not a folder", "remove that file, or write to another place"),
+    errno.EEXIST: ("a part of the path is a file, not a folder", "remove that file, or write to another place"),
+    errno.EISDIR: ("this is a folder", "name a file"),
+    errno.ENAMETOOLONG: ("the name is too long for the file system", "choose a shorter name"),
+}
+
+
+def describe_os_error(error: OSError) -> tuple[str, str | None]:
+    """The cause and the remedy of a failed write, in words."""
+    fallback = (error.strerror or str(error) or type(error).__name__, None)
+    return _CAUSES.get(error.errno or 0, fallback)
+
+
+@contextmanager
+def atomic_path(path: Path) -> Iterator[Path]:
+    """A temporary file beside ``path`` that takes its place when the block ends well, and goes when it does not.
+
+    Until the block ends, whatever stood at ``path`` stands there. Missing folders are made. A device or a pipe cannot
+    be replaced and is handed out itself. Raises :class:`WriteError`; exceptions of the block that are not about
+    writing the file pass through.
+    """
+    if _cannot_be_replaced(path):
+        with write_errors_named(path, (None, os.fspath(path))):
+            yield path
+        return
+    target = Path(os.path.realpath(path))
+    temporary = target.with_name(f".{target.name[:200]}.{secrets.token_hex(4)}{TEMPORARY_SUFFIX}")
+    try:
+        with write_errors_named(path):
+            _create(temporary, target)
+        with write_errors_named(path, (None, os.fspath(temporary))):
+            yield temporary
+        with write_errors_named(path):
+            _put_in_place(temporary, target)
+    except BaseException:
+        with suppress(OSError):
+            temporary.unlink()
+        raise
+
+
+def atomic_write_bytes(path: Path, content: bytes | memoryview) -> None:
+    """Write a file whole or not at all."""
+    with atomic_path(path) as temporary, temporary.open("wb") as file:
+        file.write(content)
+
+
+def atomic_write_text(path: Path, content: str) -> None:
+    """Write a UTF-8 text file with ``\\n`` line ends, whole or not at all."""
+    atomic_write_bytes(path, content.encode("utf-8"))
+
+
+def _cannot_be_replaced(path: Path) -> bool:
+    if path.is_absolute() and path.is_relative_to("/dev"):
+        return True  # /dev/stdout, which may well be a regular file behind the name.
+    return os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
+
+
+def _create(temporary: Path, target: Path) -> None:
+    if target.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(target))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    # 0o666 less the umask, as for any file the user creates; tempfile's are 0o600.
+    os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+
+
+def _put_in_place(temporary: Path, target: Path) -> None:
+    descriptor = os.open(temporary, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    os.replace(temporary, target)
+
+
+@contextmanager
+def write_errors_named(path: Path, files: tuple[str | None, ...] | None = None) -> Iterator[None]:
+    """Turn an OSError of the block into a WriteError about ``path``.
+
+    With ``files``, only an error that is about one of these (None: about none by name, like a failed ``write``).
+    """
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        if files is not None and error.filename not in files:
+            raise
+        cause, remedy = describe_os_error(error)
+        raise WriteError(f"cannot write the file: {cause}", where=os.fspath(path), hint=remedy) from error

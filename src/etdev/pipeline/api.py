@@ -1,0 +1,80 @@
+"""The commands as functions: what ``import etdev`` offers, and what the command line calls."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from etdev.backends.check import check_partitioners
+from etdev.config.loader import load_config
+from etdev.config.models import Rung
+from etdev.pipeline.options import BuildOptions
+from etdev.pipeline.progress import Progress, Silent
+from etdev.pipeline.project import Project
+from etdev.pipeline.result import BuildResult
+
+
+def open_project(
+    config: str | os.PathLike[str] | None = None,
+    *,
+    profile: str | None = None,
+    overrides: Sequence[str] = (),
+    environ: Mapping[str, str] | None = None,
+) -> Project:
+    """Read and check a config: its keys, and the partitioners' options by the backends that they name.
+
+    ``config`` None looks for a config file in the current folder. ``environ`` None is the process's environment. Raises
+    :class:`~etdev.errors.ConfigError` with every problem found.
+    """
+    loaded = load_config(
+        None if config is None else Path(config),
+        profile=profile,
+        overrides=overrides,
+        environ=os.environ if environ is None else environ,
+        cwd=Path.cwd(),
+        checks=(check_partitioners,),
+    )
+    return Project(loaded)
+
+
+def build(
+    config: str | os.PathLike[str] | None = None,
+    *,
+    targets: Sequence[str] = (),
+    profile: str | None = None,
+    overrides: Sequence[str] = (),
+    require: Sequence[Rung] = (),
+    verify: bool = True,
+    environ: Mapping[str, str] | None = None,
+    progress: Progress | None = None,
+) -> BuildResult:
+    """Build the targets of a config: export, quantize, lower, emit, write and verify.
+
+    ``targets`` are glob patterns, none meaning all; ``overrides`` are ``key=value`` texts as for ``--set``; ``require``
+    names rungs that must have run; ``verify=False`` stops after writing. Returns what was built and what verification
+    found, also when a gate was missed or an artifact rejected: see :attr:`BuildResult.ok`. Raises an
+    :class:`~etdev.errors.EtdevError` if the config, the environment or a stage stands in the way.
+    """
+    from etdev.pipeline.build import build_project
+
+    project = open_project(config, profile=profile, overrides=overrides, environ=environ)
+    options = BuildOptions(targets=targets, require=require, verify=verify, progress=progress or Silent())
+    return build_project(project, options)
+
+
+def verify(
+    config: str | os.PathLike[str] | None = None,
+    *,
+    targets: Sequence[str] = (),
+    profile: str | None = None,
+    overrides: Sequence[str] = (),
+    require: Sequence[Rung] = (),
+    environ: Mapping[str, str] | None = None,
+    progress: Progress | None = None,
+) -> BuildResult:
+    """Verify artifacts that were built before, as they lie in the output folder; arguments as for :func:`build`."""
+    from etdev.pipeline.verify.existing import verify_project
+
+    project = open_project(config, profile=profile, overrides=overrides, environ=environ)
+    return verify_project(project, BuildOptions(targets=targets, require=require, progress=progress or Silent()))

@@ -1,0 +1,125 @@
+"""What each stage of a build hands to the next. Frozen: a stage makes a new artifact, it never changes one.
+
+The torch and executorch objects inside are typed as what they are but imported only for type checking, so that this
+module costs nothing to import.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+    from torch.export import ExportedProgram
+
+    from etdev.pipeline.inputs import Signature
+
+Tensors = tuple["torch.Tensor", ...]
+"""Inputs or outputs of one call, in order."""
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """The model as the user's code, a transformers directory or a saved program gives it."""
+
+    module: torch.nn.Module
+    """In eval mode. For a saved program, the module that the program unlifts to."""
+    program: ExportedProgram | None = None
+    """Set if the model was saved after export."""
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ExportedMethod:
+    """One method as a graph of ATen ops with its parameters."""
+
+    program: ExportedProgram
+    example: Tensors
+    """The inputs it was traced with."""
+
+    @property
+    def stateful(self) -> bool:
+        """Whether calls change buffers, so that the order of calls matters."""
+        return bool(self.program.graph_signature.buffers_to_mutate)
+
+
+@dataclass(frozen=True)
+class ExportedModel:
+    """All methods of the program, by name, in the config's order."""
+
+    methods: Mapping[str, ExportedMethod]
+    eager: Mapping[str, Callable[..., Any]]
+    """What computes each method without lowering: the float module, or the quantized one."""
+    signatures: Mapping[str, Signature]
+    """The inputs of each method."""
+    scheme: str | None = None
+    """The quantization scheme that was applied."""
+
+
+@dataclass(frozen=True)
+class Undelegated:
+    """Ops of one kind that no partitioner took."""
+
+    method: str
+    op: str
+    """``aten::mul.out``, the kernel that will run."""
+    count: int
+
+
+@dataclass(frozen=True)
+class Delegation:
+    """How one method was split between delegates and kernels."""
+
+    method: str
+    calls: Mapping[str, int]
+    """Number of delegate calls by delegate id."""
+    delegated_ops: int
+    undelegated: Sequence[Undelegated]
+
+    @property
+    def undelegated_ops(self) -> int:
+        """Number of ops that run on kernels."""
+        return sum(item.count for item in self.undelegated)
+
+
+@dataclass(frozen=True)
+class LoweredModel:
+    """Edge programs with the delegates' blobs inside."""
+
+    manager: Any
+    """``executorch.exir.EdgeProgramManager``."""
+    delegations: tuple[Delegation, ...]
+    stateful: frozenset[str]
+    """Methods that change buffers."""
+
+
+@dataclass(frozen=True)
+class EmittedProgram:
+    """A complete program, ready to be written."""
+
+    manager: Any
+    """``executorch.exir.ExecutorchProgramManager``; its buffers are streamed out, not copied."""
+    operators: Mapping[str, tuple[str, ...]]
+    """Per method, names of the operators that the file asks the runtime for."""
+    delegates: Mapping[str, tuple[str, ...]]
+    """Per method, ids of the delegates that the file asks the runtime for."""
+
+
+@dataclass(frozen=True)
+class WrittenProgram:
+    """The file, at its temporary place until verification says what becomes of it."""
+
+    path: Path
+    size: int
+    """Bytes."""
+    sha256: str
+
+
+@dataclass
+class StageTimes:
+    """Seconds that each stage took, in the order they ran."""
+
+    seconds: dict[str, float] = field(default_factory=dict)

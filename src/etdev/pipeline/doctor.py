@@ -1,0 +1,194 @@
+"""What works on this machine: versions, backends, the installed runtime, and what a config needs of them.
+
+Nothing heavy is imported here: versions come from the packages' metadata, the runtime answers in a process of its own.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from importlib import metadata
+
+from etdev import __version__, backends
+from etdev.backends.base import BUILD_EXTRA, Backend
+from etdev.config.loader import LoadedConfig
+from etdev.errors import MissingRequirementError
+from etdev.runtime.stock import ProgramFailure, StockRuntime
+
+HF_EXTRA = 'pip install "etdev[hf]"'
+_RUNTIME_SECONDS = 120
+
+
+@dataclass(frozen=True, slots=True)
+class Package:
+    """An installed package, or one that is missing."""
+
+    name: str
+    version: str | None
+    """None: not installed."""
+    tested: str | None
+    """The version that this etdev was tested with, where another one may not work."""
+    purpose: str
+    remedy: str
+
+    @property
+    def untested(self) -> bool:
+        """Whether another version is installed than the tested one (``+cpu`` and the like do not count)."""
+        return self.version is not None and self.tested is not None and self.version.partition("+")[0] != self.tested
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeState:
+    """ExecuTorch's Python runtime, which verification runs programs in."""
+
+    available: bool
+    reason: str
+    backends: tuple[str, ...] = ()
+    """Delegates that are registered in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class BackendState:
+    """Whether a backend can lower programs here, and whether the runtime here can run what it makes."""
+
+    name: str
+    summary: str
+    available: bool
+    reason: str
+    remedy: str | None
+    device_types: tuple[str, ...]
+    registered: bool | None
+    """Whether the runtime has the backend's delegate; None if it makes none, or without a runtime."""
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """Something that a config asks for and that this machine lacks."""
+
+    key: str
+    """The config's key that asks for it."""
+    message: str
+    remedy: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """Everything that ``etdev doctor`` says."""
+
+    etdev: str
+    python: str
+    platform: str
+    packages: tuple[Package, ...]
+    runtime: RuntimeState
+    backends: tuple[BackendState, ...]
+
+
+PACKAGES = (
+    ("torch", "2.13.0", "models, export", BUILD_EXTRA),
+    ("executorch", "1.4.1", "lowering, emission, the runtime", BUILD_EXTRA),
+    ("torchao", "0.18.0", "quantization", BUILD_EXTRA),
+    ("safetensors", None, "`model.weights`", BUILD_EXTRA),
+    ("openvino", None, "the backend `openvino`", 'pip install "etdev[openvino]"'),
+    ("transformers", None, "`model.hf`", HF_EXTRA),
+)
+"""Name, tested version, purpose and remedy of what is worth a line."""
+
+
+def diagnose() -> Diagnosis:
+    """Look at this machine. Takes seconds where ExecuTorch is installed, since its runtime is started once."""
+    runtime = _runtime()
+    return Diagnosis(
+        etdev=__version__,
+        python=platform.python_version(),
+        platform=f"{platform.system()} {platform.machine()}",
+        packages=tuple(Package(name, _version(name), *rest) for name, *rest in PACKAGES),
+        runtime=runtime,
+        backends=tuple(_backend(name, runtime) for name in backends.names()),
+    )
+
+
+def unmet_needs(loaded: LoadedConfig, found: Diagnosis) -> tuple[Need, ...]:
+    """What building and verifying this config lacks here."""
+    return tuple(dict.fromkeys([*_model_needs(loaded, found), *_target_needs(loaded, found)]))
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _runtime() -> RuntimeState:
+    if _version("executorch") is None:
+        return RuntimeState(False, "executorch is not installed")
+    # The runtime's block ends first: that ends its process, and with it a question that hangs.
+    with ThreadPoolExecutor(1) as waiting, StockRuntime() as runtime:
+        try:
+            names = waiting.submit(lambda: runtime.backends).result(timeout=_RUNTIME_SECONDS)
+        except TimeoutError:
+            return RuntimeState(False, f"executorch's runtime did not start within {_RUNTIME_SECONDS} s")
+        except ProgramFailure as error:
+            return RuntimeState(False, str(error))
+    return RuntimeState(True, f"executorch {_version('executorch')}", tuple(sorted(names)))
+
+
+def _backend(name: str, runtime: RuntimeState) -> BackendState:
+    try:
+        backend = backends.get(name)
+    except MissingRequirementError as error:
+        return BackendState(name, "", False, error.message, error.hint, (), None)
+    state = backend.availability()
+    return BackendState(
+        name=name,
+        summary=backend.summary,
+        available=state.available,
+        reason=state.reason,
+        remedy=state.remedy,
+        device_types=tuple(backend.device_types),
+        registered=_registered(backend, runtime),
+    )
+
+
+def _registered(backend: Backend, runtime: RuntimeState) -> bool | None:
+    if not backend.delegate_ids or not runtime.available:
+        return None
+    return set(backend.delegate_ids) <= set(runtime.backends)
+
+
+def _model_needs(loaded: LoadedConfig, found: Diagnosis) -> Iterator[Need]:
+    installed = {package.name for package in found.packages if package.version is not None}
+    wanted = [("model", "torch"), ("model", "executorch")]
+    if loaded.config.model.weights is not None:
+        wanted.append(("model.weights", "safetensors"))
+    if loaded.config.model.hf is not None:
+        wanted.append(("model.hf", "transformers"))
+    if any(target.quantize for target in loaded.config.targets.values()):
+        wanted.append(("quantize", "torchao"))
+    remedies = {package.name: package.remedy for package in found.packages}
+    for key, package in wanted:
+        if package not in installed:
+            yield Need(key, f"the package {package!r} is not installed", remedies[package])
+
+
+def _target_needs(loaded: LoadedConfig, found: Diagnosis) -> Iterator[Need]:
+    states = {state.name: state for state in found.backends}
+    for name, target in loaded.config.targets.items():
+        for index, step in enumerate(target.partitioners):
+            yield from _backend_needs(f"targets.{name}.partitioners[{index}].backend", states[step.backend])
+
+
+def _backend_needs(key: str, state: BackendState) -> Sequence[Need]:
+    if not state.available:
+        return [Need(key, f"the backend {state.name!r} is not available: {state.reason}", state.remedy)]
+    if state.registered is False:
+        return [
+            Need(
+                key,
+                f"the installed runtime lacks the delegate of the backend {state.name!r}: programs cannot run here",
+                state.remedy,
+            )
+        ]
+    return []

@@ -1,0 +1,56 @@
+"""Stage *emit*: the complete program, by ExecuTorch's own memory planning and emission."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from etdev.errors import EmitError
+from etdev.pipeline.artifacts import EmittedProgram, ExportedModel, LoweredModel
+from etdev.pipeline.lower_errors import explain_emission
+from etdev.pipeline.project import Project
+
+
+def emit_program(project: Project, lowered: LoweredModel, exported: ExportedModel, target: str) -> EmittedProgram:
+    """Plan memory and emit.
+
+    Raises :class:`~etdev.errors.EmitError` for ops without an out variant, and if the emitted program does not hold
+    inputs of the sizes that the config declares.
+    """
+    from executorch.exir import ExecutorchBackendConfig
+
+    if _uses_quantized_ops(lowered):
+        import executorch.kernels.quantized  # noqa: F401 - registers the out variants of quantized_decomposed
+    try:
+        manager = lowered.manager.to_executorch(ExecutorchBackendConfig())
+    except Exception as error:
+        raise explain_emission(error, project, target) from error
+    plans = manager.executorch_program.execution_plan
+    for plan in plans:
+        if plan.name in exported.signatures:
+            _check_planned_sizes(project, plan, exported)
+    return EmittedProgram(
+        manager,
+        operators={plan.name: tuple(sorted({_operator_name(op) for op in plan.operators})) for plan in plans},
+        delegates={plan.name: tuple(sorted({delegate.id for delegate in plan.delegates})) for plan in plans},
+    )
+
+
+def _operator_name(operator: Any) -> str:
+    return f"{operator.name}.{operator.overload}" if operator.overload else str(operator.name)
+
+
+def _uses_quantized_ops(lowered: LoweredModel) -> bool:
+    return any("quantized_decomposed" in item.op for part in lowered.delegations for item in part.undelegated)
+
+
+def _check_planned_sizes(project: Project, plan: Any, exported: ExportedModel) -> None:
+    """Whether the file takes inputs up to the declared maximum: the sizes in it are what memory was planned for."""
+    signature = exported.signatures[plan.name]
+    for item, index, shape in zip(signature.inputs, plan.inputs, signature.sizes(signature.largest()), strict=False):
+        sizes = tuple(plan.values[index].val.sizes)
+        if sizes != shape:
+            raise EmitError(
+                f"the emitted method {plan.name!r} takes {item.name!r} up to {list(sizes)}, declared {list(shape)}",
+                where=project.where("methods", plan.name, "inputs"),
+                hint="a pass of the lowering narrowed a dynamic dimension; fix its size, or report this with the model",
+            )

@@ -1,0 +1,136 @@
+"""Stage *export*: every method of the module as a graph of ATen ops, by ``torch.export``."""
+
+from __future__ import annotations
+
+import inspect
+import io
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, redirect_stderr
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from etdev.errors import ExportError
+from etdev.pipeline.artifacts import ExportedMethod, ExportedModel, LoadedModel, Tensors
+from etdev.pipeline.export_errors import explain_export_error
+from etdev.pipeline.inputs import Signature, make_inputs
+from etdev.pipeline.project import Project
+from etdev.pipeline.usercode import UserCode
+
+if TYPE_CHECKING:
+    import torch
+    from torch.export import ExportedProgram
+
+DynamicShapes = tuple[dict[int, Any] | None, ...]
+
+
+def signatures(project: Project, loaded: LoadedModel) -> dict[str, Signature]:
+    """The declared inputs of every method; for a saved program without declarations, what its placeholders say."""
+    from etdev.pipeline.saved_program import signature_of_program
+
+    if loaded.program is not None:
+        declared = project.config.methods.get("forward")
+        return {"forward": signature_of_program(project, loaded.program, declared)}
+    return {name: Signature.of(name, method) for name, method in project.config.methods.items()}
+
+
+def export_model(project: Project, loaded: LoadedModel, user: UserCode) -> ExportedModel:
+    """Export every method that the config names.
+
+    Raises :class:`~etdev.errors.ExportError` in the config's terms: which dimension, which input, which line of the
+    user's model.
+    """
+    methods: dict[str, ExportedMethod] = {}
+    eager: dict[str, Callable[..., Any]] = {}
+    declared = signatures(project, loaded)
+    for name, signature in declared.items():
+        example = make_inputs(signature, signature.largest())
+        eager[name] = method_of(project, loaded.module, name)
+        if loaded.program is not None:
+            methods[name] = ExportedMethod(loaded.program, example)
+            continue
+        check_call(project, eager[name], signature)
+        with as_forward(loaded.module, name):
+            program = export_module(project, user, loaded.module, signature, example)
+        methods[name] = ExportedMethod(program, example)
+    return ExportedModel(methods, eager, declared)
+
+
+def export_module(
+    project: Project, user: UserCode, module: torch.nn.Module, signature: Signature, example: Tensors
+) -> ExportedProgram:
+    """``torch.export`` of ``module.forward`` with the declared dynamic dimensions.
+
+    ``example`` must have every dynamic dimension at its maximum: guards that later passes evaluate on the example
+    narrow a dimension's range around it, and the upper end is what memory gets planned for.
+    """
+    import torch
+
+    printed = io.StringIO()
+    try:
+        with torch.no_grad(), redirect_stderr(printed):
+            program = torch.export.export(module, example, dynamic_shapes=dynamic_shapes(signature), strict=False)
+    except Exception as error:
+        error.add_note(printed.getvalue())  # torch prints the graph so far; it is shown with the traceback
+        raise explain_export_error(error, project, user, signature) from error
+    sys.stderr.write(printed.getvalue())
+    return program
+
+
+def dynamic_shapes(signature: Signature) -> DynamicShapes:
+    """The declaration in ``torch.export``'s terms: per input, its dynamic axes."""
+    import torch
+
+    dims = {
+        name: torch.export.Dim(name, min=dim.min, max=dim.max)
+        for name, dim in signature.dims.items()
+        if dim.min < dim.max
+    }
+    return tuple(
+        {axis: dims[size] for axis, size in enumerate(item.shape) if isinstance(size, str) and size in dims} or None
+        for item in signature.inputs
+    )
+
+
+def method_of(project: Project, module: torch.nn.Module, name: str) -> Callable[..., Any]:
+    """``module.NAME`` as something to call eagerly."""
+    function = module if name == "forward" else getattr(module, name, None)
+    if function is None or not callable(function):
+        own = [key for key, value in vars(type(module)).items() if callable(value) and not key.startswith("_")]
+        raise ExportError(
+            f"the model {type(module).__name__} has no method {name!r}",
+            where=project.where("methods", name),
+            hint=f"its own methods: {', '.join(own) or 'none'}",
+        )
+    return function if name == "forward" else partial(getattr(module, name))
+
+
+def check_call(project: Project, function: Callable[..., Any], signature: Signature) -> None:
+    """Whether the method can be called with as many inputs as the config declares."""
+    target = getattr(function, "forward", function)
+    parameters = inspect.signature(target)
+    try:
+        parameters.bind(*signature.inputs)
+    except TypeError as error:
+        raise ExportError(
+            f"method {signature.method!r} cannot be called with the {len(signature.inputs)} declared inputs: {error}",
+            where=project.where("methods", signature.method, "inputs"),
+            hint=f"it takes {parameters}",
+        ) from None
+
+
+@contextmanager
+def as_forward(module: torch.nn.Module, name: str) -> Iterator[None]:
+    """Let ``module.forward`` be ``module.NAME`` for a while; names of parameters and buffers stay what they are."""
+    if name == "forward":
+        yield
+        return
+    before: Mapping[str, Any] = dict(vars(module))
+    module.forward = getattr(module, name)
+    try:
+        yield
+    finally:
+        if "forward" in before:
+            module.forward = before["forward"]
+        else:
+            del module.forward

@@ -1,0 +1,128 @@
+"""What ``torch.export`` raises, said in the terms of the config and of the user's own code.
+
+The texts matched here are those of torch 2.13; one that is not recognised is passed on with its place.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from etdev.errors import ExportError
+from etdev.pipeline.inputs import Signature
+from etdev.pipeline.project import Project
+from etdev.pipeline.usercode import UserCode
+
+_SIZE_OF_INPUT = re.compile(r"L\['(?P<argument>[^']+)'\]\.size\(\)\[(?P<axis>\d+)\]")
+_GUARD = re.compile(
+    r"Not all values of (?P<dim>\w+) = .*? satisfy the generated guard (?P<guard>.+?)\.?$", re.MULTILINE
+)
+_EQUAL = re.compile(r"The values of (?P<first>\w+) = .*? and (?P<second>\w+) = .*? must always be equal")
+_RANGE_FIX = re.compile(r"^\s*(?P<dim>\w+) = Dim\('\w+'(?:, min=(?P<min>\d+))?(?:, max=(?P<max>\d+))?\)", re.MULTILINE)
+_FIXED = re.compile(r"^\s*(?P<dim>\w+) = (?P<size>\d+)\s*$", re.MULTILINE)
+_MULTIPLE = re.compile(r"^\s*(?P<dim>\w+) = (?P<factor>\d+)\*_\w+\s*$", re.MULTILINE)
+
+
+def explain_export_error(error: Exception, project: Project, user: UserCode, signature: Signature) -> ExportError:
+    """The error to raise in place of ``error``."""
+    kinds: dict[str, Callable[[Exception, Project, UserCode, Signature], ExportError]] = {
+        "UserError": _guard,
+        "ConstraintViolationError": _guard,
+        "GuardOnDataDependentSymNode": _data_dependent,
+        "PendingUnbackedSymbolNotFound": _data_dependent,
+    }
+    explain = kinds.get(type(error).__name__, _model_error)
+    return explain(error, project, user, signature)
+
+
+def _guard(error: Exception, project: Project, user: UserCode, signature: Signature) -> ExportError:
+    """The model does not work for the whole range of a dynamic dimension."""
+    text = str(error).partition("\n\nThe error above occurred")[0]
+    equal = _EQUAL.search(text)
+    if equal:
+        return _must_be_equal(equal["first"], equal["second"], project, signature)
+    violated = _GUARD.search(text)
+    fixed = {match["dim"]: int(match["size"]) for match in _FIXED.finditer(text)}
+    dim = violated["dim"] if violated else next((name for name in fixed if name in signature.dims), None)
+    if dim is None or dim not in signature.dims:
+        return _model_error(error, project, user, signature)
+    declared = signature.dims[dim]
+    where = project.where("methods", signature.method, "dims", dim)
+    range_text = f"{declared.min}..{declared.max}"
+    if dim in fixed:
+        return ExportError(
+            f"the model works only with {dim!r} = {fixed[dim]}, not with all of {range_text}",
+            where=where,
+            hint=f"write {fixed[dim]} instead of {dim!r} in the shapes, or remove what fixes the size from the model",
+        )
+    return ExportError(
+        f"the model does not treat all sizes {range_text} of {dim!r} alike"
+        + (f": it asks whether {_condition(violated['guard'], dim)}" if violated else ""),
+        where=where,
+        hint=_guard_remedy(text, dim),
+    )
+
+
+def _must_be_equal(first: str, second: str, project: Project, signature: Signature) -> ExportError:
+    return ExportError(
+        f"the model needs {first!r} and {second!r} to be equal",
+        where=project.where("methods", signature.method, "dims", first),
+        hint=f"write {first!r} in the shapes instead of {second!r}",
+    )
+
+
+def _condition(guard: str, dim: str) -> str:
+    return _SIZE_OF_INPUT.sub(dim, guard).strip()
+
+
+def _guard_remedy(text: str, dim: str) -> str:
+    for match in _MULTIPLE.finditer(text):
+        if match["dim"] == dim:
+            return (
+                f"only multiples of {match['factor']} work: declare the dimension that is multiplied "
+                f"(size = {match['factor']} * n) and reshape in the model, or fix the size"
+            )
+    for match in _RANGE_FIX.finditer(text):
+        if match["dim"] == dim and (match["min"] or match["max"]):
+            bounds = [f"{key} = {match[key]}" for key in ("min", "max") if match[key]]
+            return f"this range works: {{ {', '.join(bounds)} }}; or write the branch with torch.cond"
+    return "fix the size, or write the branch with torch.cond"
+
+
+def _data_dependent(error: Exception, project: Project, user: UserCode, signature: Signature) -> ExportError:
+    """The model decides on the values in a tensor, which are not known when it is exported."""
+    place = user.place(error.__traceback__)
+    expression = re.search(r"data-dependent expression (.+?) \(unhinted", str(error))
+    number = "extract" in str(error)[:60]
+    doing = "turns a tensor's value into a number" if number else "branches on a tensor's value"
+    return ExportError(
+        f"method {signature.method!r} {doing}"
+        + (f" at {place}" if place else "")
+        + ", which is not known before it runs"
+        + (f" (the condition is {expression[1]})" if expression and not place else ""),
+        where=project.where("methods", signature.method),
+        hint="use torch.where or torch.cond instead of `if`; bound a size with torch._check(n <= 128)"
+        if not number
+        else "keep it a tensor, or bound the size with torch._check(n <= 128)",
+    )
+
+
+def _model_error(error: Exception, project: Project, user: UserCode, signature: Signature) -> ExportError:
+    """The model itself raised on inputs of the declared types."""
+    first = next(iter(str(error).strip().splitlines()), "no message")
+    place = user.place(error.__traceback__)
+    text = _name_dims(first, error, signature)
+    return ExportError(
+        f"method {signature.method!r} raised {type(error).__name__} when it was traced: {text}"
+        + (f" ({place})" if place else ""),
+        where=project.where("methods", signature.method),
+        hint=f"the config declares {signature.describe()}",
+    )
+
+
+def _name_dims(text: str, error: Exception, signature: Signature) -> str:
+    """Replace torch's symbols (``s77``) by the config's names, if only one name is possible."""
+    symbols = set(re.findall(r"\bs\d+\b", text))
+    if len(symbols) == 1 and len(signature.dims) == 1:
+        return re.sub(r"\bs\d+\b", next(iter(signature.dims)), text)
+    return text

@@ -1,0 +1,152 @@
+"""A method's inputs: made up from the config's declaration, or checked against it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from etdev.config.models import Dim, Input, Method
+from etdev.errors import EtdevError, LoadError
+from etdev.pipeline.artifacts import Tensors
+from etdev.pipeline.usercode import UserCode, translated
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass(frozen=True)
+class Signature:
+    """The declared inputs of one method."""
+
+    method: str
+    inputs: tuple[Input, ...]
+    dims: Mapping[str, Dim]
+
+    @classmethod
+    def of(cls, name: str, method: Method) -> Signature:
+        """The declaration of ``[methods.NAME]``."""
+        return cls(name, method.inputs or (), method.dims)
+
+    def sizes(self, choice: Mapping[str, int]) -> list[tuple[int, ...]]:
+        """Shape of every input for one size per dynamic dimension."""
+        return [tuple(choice[size] if isinstance(size, str) else size for size in item.shape) for item in self.inputs]
+
+    def largest(self) -> dict[str, int]:
+        """Every dynamic dimension at its maximum."""
+        return {name: dim.max for name, dim in self.dims.items()}
+
+    def smallest(self) -> dict[str, int]:
+        """Every dynamic dimension at its minimum."""
+        return {name: dim.min for name, dim in self.dims.items()}
+
+    def describe(self) -> str:
+        """``image: float32 [batch, 1, 8, 8], …``."""
+        return ", ".join(f"{item.name}: {item.dtype} [{', '.join(map(str, item.shape))}]" for item in self.inputs)
+
+
+def make_inputs(signature: Signature, choice: Mapping[str, int], seed: int = 0) -> Tensors:
+    """Inputs of the declared types: normal numbers for floats, coin tosses for bools, zeros for integers.
+
+    Integers are zero because the declaration does not say what they index, and zero is valid for every table.
+    """
+    import torch
+
+    generator = torch.Generator().manual_seed(seed)
+    made = []
+    for item, shape in zip(signature.inputs, signature.sizes(choice), strict=True):
+        dtype: torch.dtype = getattr(torch, item.dtype)
+        if dtype.is_floating_point:
+            made.append(torch.randn(shape, generator=generator).to(dtype))
+        elif dtype == torch.bool:
+            made.append(torch.randint(0, 2, shape, generator=generator).bool())
+        else:
+            made.append(torch.zeros(shape, dtype=dtype))
+    return tuple(made)
+
+
+def random_samples(signature: Signature) -> Iterator[Tensors]:
+    """Three inputs where no real ones are given: largest sizes, smallest sizes, largest sizes with other numbers."""
+    yield make_inputs(signature, signature.largest(), seed=1)
+    if signature.dims:
+        yield make_inputs(signature, signature.smallest(), seed=2)
+    yield make_inputs(signature, signature.largest(), seed=3)
+
+
+def read_samples(
+    user: UserCode, function: object, entry: str, signature: Signature, where: str, kind: type[EtdevError] = LoadError
+) -> Iterator[Tensors]:
+    """The tuples that a config's ``samples`` or ``calibration`` callable gives, each checked against the declaration.
+
+    Lazy. Raises ``kind`` naming the sample, the input and the axis that do not fit, or what the user's code raised.
+    """
+    assert callable(function)
+    with translated(user, kind, f"{entry!r} failed", where=where):
+        result = function()
+    if not isinstance(result, Iterable):
+        raise kind(f"{entry!r} returned {type(result).__name__}, not an iterable of tuples of tensors", where=where)
+    iterator, index = iter(result), 0
+    while True:
+        with translated(user, kind, f"{entry!r} failed at sample {index}", where=where):
+            try:
+                sample = next(iterator)
+            except StopIteration:
+                break
+        problem = check_sample(sample, signature)
+        if problem is not None:
+            raise kind(
+                f"{entry!r} gives inputs that method {signature.method!r} does not take: sample {index}: {problem}",
+                where=where,
+                hint=f"the config declares {signature.describe()}",
+            )
+        yield tuple(sample)
+        index += 1
+    if index == 0:
+        raise kind(f"{entry!r} gave no samples", where=where)
+
+
+def check_sample(sample: object, signature: Signature) -> str | None:
+    """What is wrong with one sample, as a sentence; None if it fits."""
+    import torch
+
+    if not isinstance(sample, tuple | list):
+        return f"it is {_kind(sample)}, not a tuple of tensors"
+    if len(sample) != len(signature.inputs):
+        return f"it holds {len(sample)} values, the method takes {len(signature.inputs)}"
+    bound: dict[str, int] = {}
+    for item, value in zip(signature.inputs, sample, strict=True):
+        if not isinstance(value, torch.Tensor):
+            return f"input {item.name!r} is {_kind(value)}, not a tensor"
+        if value.dtype != getattr(torch, item.dtype):
+            return f"input {item.name!r} is {str(value.dtype).removeprefix('torch.')}, declared {item.dtype}"
+        problem = _check_shape(item, tuple(value.shape), signature.dims, bound)
+        if problem is not None:
+            return problem
+    return None
+
+
+def _check_shape(item: Input, shape: tuple[int, ...], dims: Mapping[str, Dim], bound: dict[str, int]) -> str | None:
+    declared = f"[{', '.join(map(str, item.shape))}]"
+    found = f"input {item.name!r} has the shape {list(shape)}, declared {declared}"
+    if len(shape) != len(item.shape):
+        return found
+    for axis, (size, expected) in enumerate(zip(shape, item.shape, strict=True)):
+        if isinstance(expected, int):
+            if size != expected:
+                return f"{found}: axis {axis} is {size}, not {expected}"
+            continue
+        dim = dims[expected]
+        if not dim.min <= size <= dim.max:
+            return f"{found}: axis {axis} is {size}, outside {expected!r} = {dim.min}..{dim.max}"
+        if bound.setdefault(expected, size) != size:
+            return f"{found}: {expected!r} is {size} here and {bound[expected]} at an earlier axis"
+    return None
+
+
+def _kind(value: object) -> str:
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        return f"a tensor of shape {list(value.shape)}"
+    name = type(value).__name__
+    return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"

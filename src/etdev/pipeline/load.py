@@ -1,0 +1,95 @@
+"""Stage *load*: from the config's ``[model]`` to an ``nn.Module`` in eval mode."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from etdev.errors import LoadError
+from etdev.pipeline.artifacts import LoadedModel
+from etdev.pipeline.project import Project
+from etdev.pipeline.usercode import UserCode, translated
+from etdev.pipeline.weights import load_weights
+
+if TYPE_CHECKING:
+    import torch
+
+
+def load_model(project: Project, user: UserCode) -> LoadedModel:
+    """Import what the config names under ``imports``, then make the model.
+
+    Raises :class:`~etdev.errors.LoadError` at the key that is to blame.
+    """
+    config = project.config
+    if config.project.imports:
+        where = project.where("project", "imports")
+        user.register(config.project.imports, project.base("project", "imports"), where)
+    if config.model.entry is not None:
+        return _load_entry(project, user, config.model.entry)
+    if config.model.pt2 is not None:
+        return _load_saved_program(project)
+    from etdev.pipeline.load_hf import load_transformers
+
+    return load_transformers(project)
+
+
+def _load_entry(project: Project, user: UserCode, entry: str) -> LoadedModel:
+    import torch
+
+    model = project.config.model
+    where = project.where("model", "entry")
+    make = user.get(entry, project.base("model", "entry"), where)
+    _check_kwargs(make, entry, model.kwargs, project.where("model", "kwargs"))
+    with translated(user, LoadError, f"{entry!r} failed", where=where):
+        module = make(**model.kwargs)
+    if not isinstance(module, torch.nn.Module):
+        raise LoadError(
+            f"{entry!r} returned {type(module).__name__}, not a torch.nn.Module",
+            where=where,
+            hint="return the model itself",
+        )
+    notes: tuple[str, ...] = ()
+    if model.weights is not None:
+        notes = load_weights(module, project.loaded.resolve("model", "weights"), project.where("model", "weights"))
+    return LoadedModel(module.eval(), notes=notes)
+
+
+def _check_kwargs(make: Callable[..., Any], entry: str, kwargs: Mapping[str, Any], where: str) -> None:
+    """Point at ``model.kwargs`` when they do not fit the callable, instead of at a TypeError inside it."""
+    try:
+        signature = inspect.signature(make)
+    except (TypeError, ValueError):
+        return
+    try:
+        signature.bind(**kwargs)
+    except TypeError as error:
+        raise LoadError(
+            f"{entry!r} cannot be called with model.kwargs: {error}", where=where, hint=f"it takes {signature}"
+        ) from None
+
+
+def _load_saved_program(project: Project) -> LoadedModel:
+    import torch
+
+    path = project.loaded.resolve("model", "pt2")
+    where = project.where("model", "pt2")
+    if not path.is_file():
+        raise LoadError(f"there is no file {path}", where=where)
+    try:
+        program = torch.export.load(path)
+    except Exception as error:
+        raise LoadError(
+            f"{path} is no program that this torch ({torch.__version__}) can load: {type(error).__name__}: {error}",
+            where=where,
+            hint="save it again with torch.export.save of the same torch version",
+        ) from error
+    return LoadedModel(program.module(), program)
+
+
+def iter_tensors(value: Any) -> list[torch.Tensor]:
+    """All tensors in a nested result, in order (dicts and dataclasses through torch's pytree)."""
+    import torch
+    from torch.utils._pytree import tree_leaves
+
+    return [leaf for leaf in tree_leaves(value) if isinstance(leaf, torch.Tensor)]

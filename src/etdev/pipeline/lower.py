@@ -1,0 +1,98 @@
+"""Stage *lower*: the edge dialect, and the partitioners in the config's order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+
+from etdev import backends
+from etdev.backends.base import Backend
+from etdev.config.models import Partitioner
+from etdev.errors import MissingRequirementError
+from etdev.pipeline.artifacts import ExportedModel, LoweredModel
+from etdev.pipeline.delegation import summarize_delegation
+from etdev.pipeline.lower_errors import translated_lowering
+from etdev.pipeline.project import Project
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+
+
+def lower_model(project: Project, exported: ExportedModel, target: str) -> LoweredModel:
+    """Offer every method to the target's partitioners, in order.
+
+    Raises :class:`~etdev.errors.LowerError` naming the backend that failed, and
+    :class:`~etdev.errors.MissingRequirementError` for one that is not installed.
+    """
+    steps = [_step(project, target, index) for index in range(len(project.config.targets[target].partitioners))]
+    from executorch.exir import to_edge_transform_and_lower
+
+    programs = {name: method.program for name, method in exported.methods.items()}
+    with translated_lowering(project, target, [backend.name for backend, _ in steps]), ExitStack() as stack:
+        partitioners = {
+            name: [part for backend, step in steps if (part := _make(project, target, backend, step)) is not None]
+            for name in programs
+        }
+        for program in programs.values():
+            stack.enter_context(_fixed_ranges(program))
+        manager = to_edge_transform_and_lower(
+            programs, partitioner=partitioners, constant_methods=dict(project.config.constants) or None
+        )
+    delegations = tuple(summarize_delegation(name, manager.exported_program(name)) for name in programs)
+    stateful = frozenset(name for name, method in exported.methods.items() if method.stateful)
+    return LoweredModel(manager, delegations, stateful)
+
+
+def require_backends(project: Project, target: str) -> None:
+    """Refuse a target whose backends cannot lower here, before anything slow happens."""
+    for index in range(len(project.config.targets[target].partitioners)):
+        _step(project, target, index)
+    portable = backends.get("portable").availability()
+    if not portable.available:
+        raise MissingRequirementError(f"building needs more packages: {portable.reason}", hint=portable.remedy)
+
+
+def _step(project: Project, target: str, index: int) -> tuple[Backend, Partitioner]:
+    step = project.config.targets[target].partitioners[index]
+    backend = backends.get(step.backend)
+    availability = backend.availability()
+    if not availability.available:
+        raise MissingRequirementError(
+            f"the backend {backend.name!r} is not usable here: {availability.reason}",
+            where=project.where("targets", target, "partitioners", index, "backend"),
+            hint=availability.remedy,
+        )
+    return backend, step
+
+
+def _make(project: Project, target: str, backend: Backend, step: Partitioner) -> Any | None:
+    options = backend.options.model_validate(dict(step.options))
+    try:
+        return backend.partitioner(options, step.compile_specs)
+    except ImportError as error:
+        raise MissingRequirementError(
+            f"the backend {backend.name!r} is installed but cannot be imported: {error}",
+            where=project.where("targets", target, "partitioners"),
+            hint=backend.availability().remedy,
+        ) from error
+
+
+@contextmanager
+def _fixed_ranges(program: ExportedProgram) -> Iterator[None]:
+    """Keep lowering from narrowing the ranges of dynamic dimensions.
+
+    XNNPACK's passes run convolutions on fake tensors again; torch's choice of a convolution backend asks whether the
+    batch is below 16, and the answer would become a bound of the dimension (max 32 was emitted as 15), also for every
+    later lowering of the same export. Seen with executorch 1.4.1 and torch 2.13.0.
+    """
+    import torch
+    from torch.utils._pytree import tree_leaves
+
+    values = [leaf for node in program.graph.nodes for leaf in tree_leaves(node.meta.get("val"))]
+    sizes = [size for value in values if isinstance(value, torch.Tensor) for size in value.shape]
+    environments = {id(size.node.shape_env): size.node.shape_env for size in sizes if isinstance(size, torch.SymInt)}
+    with ExitStack() as stack:
+        for environment in environments.values():
+            stack.enter_context(environment.suppress_guards())
+        yield

@@ -1,0 +1,86 @@
+"""The models that the targets of one build lower: the float one, made once, and the quantized ones made from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from etdev.config.models import Pt2eXnnpack
+from etdev.errors import QuantizeError
+from etdev.pipeline.artifacts import ExportedModel, LoadedModel, Tensors
+from etdev.pipeline.export import export_model
+from etdev.pipeline.inputs import read_samples
+from etdev.pipeline.load import load_model
+from etdev.pipeline.progress import StageClock
+from etdev.pipeline.project import Project
+from etdev.pipeline.quantize import quantize_exported, quantize_loaded, works_before_export
+from etdev.pipeline.usercode import UserCode
+
+
+class Models:
+    """Loads and exports on first use; later targets share the result, which no later stage changes."""
+
+    def __init__(self, project: Project, user: UserCode) -> None:
+        self._project, self._user = project, user
+        self._loaded: LoadedModel | None = None
+        self._exported: ExportedModel | None = None
+        self._quantized: dict[str, ExportedModel] = {}
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What loading had to say, for the report."""
+        return self._loaded.notes if self._loaded else ()
+
+    def load(self, clock: StageClock) -> LoadedModel:
+        """The eager float model."""
+        if self._loaded is None:
+            with clock.stage("load"):
+                self._loaded = load_model(self._project, self._user)
+        return self._loaded
+
+    def prepare(self, target: str, clock: StageClock) -> tuple[ExportedModel, ExportedModel]:
+        """The float model, and the one that the target lowers: the same object if the target is not quantized."""
+        loaded = self.load(clock)
+        if self._exported is None:
+            with clock.stage("export"):
+                self._exported = export_model(self._project, loaded, self._user)
+        name = self._project.config.targets[target].quantize
+        if name is None:
+            return self._exported, self._exported
+        if name not in self._quantized:
+            with clock.stage("quantize"):
+                self._quantized[name] = self._quantize(loaded, self._exported, name)
+        return self._exported, self._quantized[name]
+
+    def _quantize(self, loaded: LoadedModel, exported: ExportedModel, name: str) -> ExportedModel:
+        scheme = self._project.config.quantize[name].scheme
+        if works_before_export(scheme):
+            quantized = quantize_loaded(self._project, loaded, name)
+            return replace(export_model(self._project, quantized, self._user), scheme=scheme)
+        return quantize_exported(
+            self._project, exported, name, self._user, lambda method: self._calibration(exported, name, method)
+        )
+
+    def _calibration(self, exported: ExportedModel, name: str, method: str) -> Iterator[Tensors]:
+        """Calibration inputs of a method; where none are needed, one run on the example to set the observers up."""
+        settings = self._project.config.quantize[name]
+        assert isinstance(settings, Pt2eXnnpack)
+        given = settings.calibration
+        key: tuple[str, ...] = ("quantize", name, "calibration")
+        if isinstance(given, dict):
+            key = (*key, method)
+            given = given.get(method)
+        if given is None:
+            if not settings.dynamic:
+                raise QuantizeError(
+                    f"method {method!r} has no calibration data",
+                    where=self._project.where(*key[:3]),
+                    hint="add it to the table",
+                )
+            return iter([exported.methods[method].example])
+        where = self._project.where(*key)
+        function = self._user.get(given, self._project.base(*key), where)
+        samples: Iterable[Tensors] = read_samples(
+            self._user, function, given, exported.signatures[method], where, QuantizeError
+        )
+        return iter(samples)

@@ -1,0 +1,60 @@
+"""How the stages are run, as opposed to what is built: the config says that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+
+from etdev.config.models import Rung
+from etdev.errors import UsageError
+from etdev.pipeline.progress import Progress, Silent
+from etdev.pipeline.project import Project
+from etdev.pipeline.result import RUNGS
+from etdev.runtime.stock import StockRuntime
+
+
+@dataclass
+class BuildOptions:
+    """How a build is done, as opposed to what is built (the config says that)."""
+
+    targets: Sequence[str] = ()
+    """Glob patterns; none means every target."""
+    require: Sequence[Rung] = ()
+    """Rungs that must have run, beside those that the config requires."""
+    verify: bool = True
+    """False stops after writing; the artifact is put in place unverified, and the report says so."""
+    verbose: bool = False
+    progress: Progress = field(default_factory=Silent)
+
+
+def choose_targets(project: Project, patterns: Iterable[str]) -> tuple[str, ...]:
+    """Names of the targets that the patterns match, in the config's order."""
+    names = tuple(project.config.targets)
+    patterns = tuple(patterns)
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for name in names):
+            raise UsageError(f"no target matches {pattern!r}", where="--target", hint=f"targets: {', '.join(names)}")
+    return tuple(name for name in names if not patterns or any(fnmatchcase(name, pattern) for pattern in patterns))
+
+
+def runtime_for(project: Project) -> StockRuntime:
+    """The stock runtime with the project's custom kernels."""
+    imports = project.config.project.imports
+    path = [project.base("project", "imports")] if imports else []
+    return StockRuntime(imports=imports, path=path)
+
+
+def required_rungs(project: Project, name: str, options: BuildOptions) -> tuple[Rung, ...]:
+    """Rungs that the config and the caller want to have run."""
+    return tuple(dict.fromkeys((*project.config.targets[name].verify.require, *options.require)))
+
+
+def check_rungs(names: Iterable[str]) -> tuple[Rung, ...]:
+    """Names of rungs from a command line; raises :class:`~etdev.errors.UsageError` for one that does not exist."""
+    known = {str(rung): rung for rung in RUNGS}
+    names = tuple(names)
+    for name in names:
+        if name not in known:
+            raise UsageError(f"there is no rung {name!r}", where="--require", hint=f"rungs: {', '.join(RUNGS)}")
+    return tuple(known[name] for name in names)

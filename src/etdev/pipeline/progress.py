@@ -1,0 +1,56 @@
+"""How a build tells what it is doing; the command line shows it, the Python API is silent unless asked."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+
+class Progress(Protocol):
+    """Receives what happens in a build, in order."""
+
+    def started(self, target: str, stage: str) -> None:
+        """A stage of a target begins."""
+
+    def finished(self, target: str, stage: str, seconds: float) -> None:
+        """It is done."""
+
+    def failed(self, target: str, stage: str) -> None:
+        """It raised."""
+
+
+class Silent:
+    """Shows nothing."""
+
+    def started(self, target: str, stage: str) -> None:
+        """Nothing."""
+
+    def finished(self, target: str, stage: str, seconds: float) -> None:
+        """Nothing."""
+
+    def failed(self, target: str, stage: str) -> None:
+        """Nothing."""
+
+
+class StageClock:
+    """Times the stages of one target and passes them on to a :class:`Progress`."""
+
+    def __init__(self, target: str, progress: Progress) -> None:
+        self.seconds: dict[str, float] = {}
+        self._target, self._progress = target, progress
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Time one stage; a stage entered twice adds up."""
+        self._progress.started(self._target, name)
+        start = time.perf_counter()
+        try:
+            yield
+        except BaseException:
+            self._progress.failed(self._target, name)
+            raise
+        seconds = time.perf_counter() - start
+        self.seconds[name] = self.seconds.get(name, 0.0) + seconds
+        self._progress.finished(self._target, name, seconds)

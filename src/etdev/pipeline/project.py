@@ -1,0 +1,55 @@
+"""What the stages need to know of a loaded config: names, folders, and the places that errors point at."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from etdev.config.loader import LoadedConfig
+from etdev.config.models import Config
+
+
+@dataclass(frozen=True)
+class Project:
+    """A loaded config seen as a project on disk."""
+
+    loaded: LoadedConfig
+
+    @property
+    def config(self) -> Config:
+        """The validated values."""
+        return self.loaded.config
+
+    @property
+    def name(self) -> str:
+        """``project.name``, or the folder's name with what a file name may not hold replaced by ``_``."""
+        if self.config.project.name is not None:
+            return self.config.project.name
+        cleaned = re.sub(r"[^A-Za-z0-9._-]", "_", self.loaded.root.name).lstrip("._-")
+        return cleaned or "model"
+
+    @property
+    def out(self) -> Path:
+        """Folder of all artifacts."""
+        return self.loaded.resolve("project", "out")
+
+    def artifact(self, target: str) -> Path:
+        """Where a target's program is written."""
+        return self.out / target / f"{self.name}.pte"
+
+    def where(self, *key: str | int) -> str:
+        """Place of a key for an error message, with the key's own name: ``etdev.toml:3:9 (model.entry)``."""
+        return f"{self.loaded.where(*key)} ({_dotted(key)})"
+
+    def base(self, *key: str | int) -> Path:
+        """Folder that the module named by this key is looked up in."""
+        origin = self.loaded.origin(*key)
+        return origin.base if origin is not None else self.loaded.root
+
+
+def _dotted(key: tuple[str | int, ...]) -> str:
+    text = ""
+    for part in key:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+    return text

@@ -1,0 +1,162 @@
+"""What a build or a verification found: ``report.json`` and :class:`BuildResult` are this one, versioned model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from etdev.config.models import Rung
+from etdev.errors import ExitCode
+
+RUNGS: tuple[Rung, ...] = (
+    "bytes",
+    "plan",
+    "placement",
+    "kernels",
+    "budget",
+    "runtime",
+    "replay",
+    "device",
+    "accuracy",
+)
+"""In the order in which they are reported."""
+
+Status = Literal["passed", "failed", "not run"]
+
+
+class Part(BaseModel):
+    """A part of a result: immutable, and complete in JSON."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class OutputError(Part):
+    """How far one output of a method is from its reference, over all samples."""
+
+    method: str
+    output: int
+    """Position, 0-based."""
+    dtype: str
+    max_abs_error: float
+    allowed: float
+    """Largest absolute error that etdev's default for the dtype allows, at the sample where it was nearest to it."""
+    snr_db: float | None
+    """Signal-to-noise ratio against the reference; None if every sample was equal."""
+    float_snr_db: float | None = None
+    """For a quantized target: the ratio against the float model; None if equal, or if not quantized."""
+
+
+class RungResult(Part):
+    """One question of the verification, and its answer."""
+
+    rung: Rung
+    status: Status
+    summary: str
+    """One line: what was seen, or why it did not run."""
+    gate: bool = False
+    """Whether a failure is a missed limit of the config (the artifact stays) instead of a broken artifact."""
+    problems: tuple[str, ...] = ()
+    """One sentence per thing that failed."""
+    outputs: tuple[OutputError, ...] = ()
+    value: float | None = None
+    """``accuracy``: the metric. ``budget``: the file's size in bytes."""
+
+
+class UndelegatedOps(Part):
+    """Ops of one kind that run on kernels instead of a delegate."""
+
+    op: str
+    count: int
+
+
+class MethodResult(Part):
+    """One method of the program."""
+
+    name: str
+    inputs: tuple[str, ...]
+    """``image: float32 [batch, 1, 8, 8]``."""
+    stateful: bool
+    delegate_calls: dict[str, int]
+    """Number of calls by delegate id."""
+    delegated_ops: int
+    undelegated: tuple[UndelegatedOps, ...]
+    operators: tuple[str, ...]
+    """Kernels that the file asks the runtime for."""
+
+
+class TargetResult(Part):
+    """One target's artifact and what verification said about it."""
+
+    name: str
+    status: Literal["built", "gate failed", "rejected"]
+    artifact: str
+    """Path of the file, relative to the config's folder where it lies below it."""
+    size: int
+    """Bytes."""
+    sha256: str
+    quantize: str | None
+    """Scheme that was applied."""
+    methods: tuple[MethodResult, ...] = ()
+    rungs: tuple[RungResult, ...] = ()
+    required: tuple[Rung, ...] = ()
+    """Rungs that had to run."""
+    seconds: dict[str, float] = {}
+    """Per stage, in the order they ran."""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def unmet(self) -> tuple[RungResult, ...]:
+        """Required rungs that did not run."""
+        return tuple(rung for rung in self.rungs if rung.status == "not run" and rung.rung in self.required)
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """What this target alone would make the process answer."""
+        if self.status == "rejected":
+            return ExitCode.BUILD_FAILED
+        if self.unmet:
+            return ExitCode.ENVIRONMENT
+        return ExitCode.GATE_FAILED if self.status == "gate failed" else ExitCode.DONE
+
+
+class BuildResult(Part):
+    """All targets of one run."""
+
+    format: Literal[1] = 1
+    project: str
+    config: str
+    """The config file."""
+    profile: str | None = None
+    versions: dict[str, str]
+    """Of etdev, Python and the packages that took part."""
+    targets: tuple[TargetResult, ...]
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """The worst of all targets: broken artifact, then unmet requirement, then missed gate."""
+        order = (ExitCode.BUILD_FAILED, ExitCode.ENVIRONMENT, ExitCode.GATE_FAILED)
+        codes = {target.exit_code for target in self.targets}
+        return next((code for code in order if code in codes), ExitCode.DONE)
+
+    @property
+    def ok(self) -> bool:
+        """Whether every target was built, verified and within its gates."""
+        return self.exit_code == ExitCode.DONE
+
+    def __getitem__(self, target: str) -> TargetResult:
+        """The result of a target, by name."""
+        return next(result for result in self.targets if result.name == target)
+
+    def path(self, target: str) -> Path:
+        """Path of a target's file: the artifact, or the rejected one."""
+        return Path(self.config).parent / self[target].artifact
+
+
+def outcome(rungs: tuple[RungResult, ...]) -> Literal["built", "gate failed", "rejected"]:
+    """What the rungs make of an artifact."""
+    failed = [rung for rung in rungs if rung.status == "failed"]
+    if any(not rung.gate for rung in failed):
+        return "rejected"
+    return "gate failed" if failed else "built"

@@ -1,0 +1,190 @@
+"""Importing and calling the Python code that a config names, and saying where in it something went wrong."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import sys
+import sysconfig
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType, TracebackType
+from typing import Any, Self
+
+from etdev.errors import EtdevError, LoadError
+
+_LIBRARIES = tuple({sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), sysconfig.get_path("stdlib")})
+
+
+class UserCode:
+    """The modules that one build imports from the folders of its config files.
+
+    A context manager: inside, those folders come first in the module search, also for imports that the user's functions
+    make later; on leaving, what was imported from them is forgotten, so that the next build in this process sees the
+    files as they are then. Modules imported by :meth:`register` stay, because registering an op twice is an error.
+    """
+
+    def __init__(self) -> None:
+        self._bases: list[Path] = []
+        self._hidden: dict[str, ModuleType] = {}
+        self._kept: set[str] = set()
+        self._path_before: list[str] = []
+        self._bytecode_before = False
+
+    def __enter__(self) -> Self:
+        self._path_before = list(sys.path)
+        self._bytecode_before = sys.dont_write_bytecode
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.path[:] = self._path_before
+        for name in [name for name, module in sys.modules.items() if self._is_local(module)]:
+            if name not in self._kept:
+                del sys.modules[name]
+        sys.modules.update(self._hidden)
+
+    def register(self, names: Iterable[str], base: Path, where: str) -> None:
+        """Import modules for what they register (custom ops), and keep them loaded."""
+        for name in names:
+            before = set(sys.modules)
+            self._import(name, base, where)
+            self._kept |= set(sys.modules) - before
+
+    def get(self, entry: str, base: Path, where: str) -> Callable[..., Any]:
+        """The callable ``module:attribute``, the module looked up in ``base`` first.
+
+        Raises :class:`~etdev.errors.LoadError` at ``where`` if the module or the attribute does not exist, or if
+        importing it fails.
+        """
+        module_name, _, attribute = entry.partition(":")
+        found: Any = self._import(module_name, base, where)
+        for part in attribute.split("."):
+            try:
+                found = getattr(found, part)
+            except AttributeError:
+                raise _no_attribute(found, part, entry, where) from None
+        if not callable(found):
+            raise LoadError(
+                f"{entry!r} is not callable but {type(found).__name__}", where=where, hint="name a function or a class"
+            )
+        function: Callable[..., Any] = found
+        return function
+
+    def describe(self, error: BaseException) -> str:
+        """``TypeError: … (model.py:12, in forward)``: the error and the last line of the user's own code behind it."""
+        text = str(error).strip() or "no message"
+        place = self.place(error.__traceback__)
+        return f"{type(error).__name__}: {text}" + (f" ({place})" if place else "")
+
+    def place(self, trace: TracebackType | None) -> str | None:
+        """``model.py:12, in forward`` for the innermost frame of the user's own code, relative to its config."""
+        for frame in reversed(traceback.extract_tb(trace)):
+            short = self.shorten(frame.filename)
+            if short is not None:
+                return f"{short}:{frame.lineno}, in {frame.name}"
+        return None
+
+    def shorten(self, filename: str) -> str | None:
+        """The file relative to the config's folder; None if it is not the user's code."""
+        path = Path(filename)
+        if any(filename.startswith(library) for library in _LIBRARIES):
+            return None
+        for base in self._bases:
+            if path.is_relative_to(base):
+                return str(path.relative_to(base))
+        return None
+
+    def _import(self, name: str, base: Path, where: str) -> ModuleType:
+        self._add_base(base)
+        top = name.partition(".")[0]
+        self._hide_foreign(top, base, where)
+        try:
+            return importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            if error.name is not None and (name == error.name or name.startswith(error.name + ".")):
+                raise _no_module(name, base, where) from None
+            raise LoadError(
+                f"importing {name!r} failed: {self.describe(error)}",
+                where=where,
+                hint=f"install the package that provides {error.name!r}",
+            ) from error
+        except EtdevError:
+            raise
+        except Exception as error:
+            raise LoadError(f"importing {name!r} failed: {self.describe(error)}", where=where) from error
+
+    def _add_base(self, base: Path) -> None:
+        if base not in self._bases:
+            self._bases.append(base)
+            sys.path.insert(0, str(base))
+            importlib.invalidate_caches()
+
+    def _hide_foreign(self, top: str, base: Path, where: str) -> None:
+        """Make room for a local module whose name some other module already has in this process."""
+        local = [path for path in (base / f"{top}.py", base / top) if path.exists()]
+        loaded = sys.modules.get(top)
+        if not local or loaded is None:
+            return
+        path = _file_of(loaded)
+        if path is not None and path.is_relative_to(base):
+            return
+        if path is not None and self._is_local(loaded):
+            raise LoadError(
+                f"two config files name a module {top!r}: {path} and {local[0]}",
+                where=where,
+                hint="rename one of the two modules",
+            )
+        for name in [name for name in sys.modules if name == top or name.startswith(top + ".")]:
+            self._hidden[name] = sys.modules.pop(name)
+
+    def _is_local(self, module: ModuleType) -> bool:
+        path = _file_of(module)
+        return path is not None and self.shorten(str(path)) is not None
+
+
+@contextmanager
+def translated(
+    user: UserCode, kind: type[EtdevError], what: str, *, where: str | None = None, hint: str | None = None
+) -> Iterator[None]:
+    """Turn what the user's code raises into ``kind`` with a sentence that starts with ``what``."""
+    try:
+        yield
+    except EtdevError:
+        raise
+    except Exception as error:
+        raise kind(f"{what}: {user.describe(error)}", where=where, hint=hint) from error
+
+
+def _file_of(module: ModuleType) -> Path | None:
+    file = getattr(module, "__file__", None)
+    if file is None:
+        paths = list(getattr(module, "__path__", []))
+        file = paths[0] if paths else None
+    return Path(file).resolve() if file else None
+
+
+def _no_module(name: str, base: Path, where: str) -> LoadError:
+    here = sorted({path.stem for path in base.glob("*.py")} | {path.parent.name for path in base.glob("*/__init__.py")})
+    near = difflib.get_close_matches(name, here, n=1)
+    if near:
+        hint = f"did you mean {near[0]!r}?"
+    elif here:
+        hint = f"modules there: {', '.join(here)}"
+    else:
+        hint = f"create {base / (name.replace('.', '/') + '.py')}, or name an installed module"
+    return LoadError(
+        f"there is no module {name!r}, neither in {base} nor among the installed packages", where=where, hint=hint
+    )
+
+
+def _no_attribute(holder: object, part: str, entry: str, where: str) -> LoadError:
+    public = [name for name in dir(holder) if not name.startswith("_")]
+    near = difflib.get_close_matches(part, public, n=1)
+    label = getattr(holder, "__name__", type(holder).__name__)
+    return LoadError(
+        f"{label!r} has no attribute {part!r} (from {entry!r})",
+        where=where,
+        hint=f"did you mean {near[0]!r}?" if near else None,
+    )

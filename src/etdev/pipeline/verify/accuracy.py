@@ -1,0 +1,96 @@
+"""Rung *accuracy*: does the config's own metric on its own data hold?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from etdev.config.models import Accuracy
+from etdev.errors import VerifyError
+from etdev.pipeline.artifacts import ExportedModel
+from etdev.pipeline.inputs import check_sample
+from etdev.pipeline.project import Project
+from etdev.pipeline.result import RungResult
+from etdev.pipeline.usercode import UserCode, translated
+from etdev.runtime.stock import ProgramFailureError, StockRuntime
+
+
+class Run:
+    """The built program, for the user's metric: ``run(*inputs) -> outputs``.
+
+    State is the program's initial state at the start and carries over from call to call; :meth:`reset` starts again.
+    """
+
+    def __init__(self, runtime: StockRuntime, model: ExportedModel, method: str) -> None:
+        self._runtime, self._model, self._method = runtime, model, method
+
+    def __call__(self, *inputs: Any) -> tuple[Any, ...]:
+        """All outputs of one call, as a tuple."""
+        problem = check_sample(inputs, self._model.signatures[self._method])
+        if problem is not None:
+            raise ValueError(f"method {self._method!r} does not take these inputs: {problem}")
+        return self._runtime.call(self._method, inputs)
+
+    def map(self, samples: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
+        """Outputs for each tuple of inputs, in order."""
+        return (self(*sample) for sample in samples)
+
+    def method(self, name: str) -> Run:
+        """Another method of the same program, on the same state."""
+        if name not in self._model.signatures:
+            raise ValueError(f"the program has no method {name!r}; it has {', '.join(self._model.signatures)}")
+        return Run(self._runtime, self._model, name)
+
+
+def check_accuracy(
+    project: Project, user: UserCode, target: str, gate: Accuracy, model: ExportedModel, runtime: StockRuntime
+) -> RungResult:
+    """Call the metric and compare it with the gate.
+
+    Raises :class:`~etdev.errors.VerifyError` if the metric itself fails or returns no number; a program that fails in the
+    runtime makes the rung fail as a broken artifact.
+    """
+    key = ("targets", target, "verify", "accuracy", "fn")
+    where = project.where(*key)
+    function: Callable[[Run], Any] = user.get(gate.fn, project.base(*key), where)
+    method = "forward" if "forward" in model.signatures else next(iter(model.signatures))
+    try:
+        with translated(user, VerifyError, f"{gate.fn!r} failed", where=where):
+            value = _protected(function, Run(runtime, model, method))
+    except _ProgramFailedError as error:
+        return RungResult(rung="accuracy", status="failed", summary=str(error), problems=(str(error),))
+    if isinstance(value, bool) or not hasattr(value, "__float__"):
+        raise VerifyError(f"{gate.fn!r} returned {type(value).__name__}, not a number", where=where)
+    return _judge(float(value), gate)
+
+
+class _ProgramFailedError(VerifyError):
+    """The program, not the metric, failed."""
+
+
+def _protected(function: Callable[[Run], Any], run: Run) -> Any:
+    try:
+        return function(run)
+    except ProgramFailureError as error:
+        raise _ProgramFailedError(f"the runtime failed while the metric was computed: {error}") from error
+
+
+def _judge(value: float, gate: Accuracy) -> RungResult:
+    limits = []
+    if gate.min is not None:
+        limits.append((value >= gate.min, f"at least {gate.min:g}"))
+    if gate.max is not None:
+        limits.append((value <= gate.max, f"at most {gate.max:g}"))
+    wanted = " and ".join(text for _, text in limits)
+    text = f"{gate.fn} = {value:.6g} ({wanted})"
+    if math.isnan(value) or not all(held for held, _ in limits):
+        problem = f"{gate.fn} gave {value:.6g}, the config asks for {wanted}"
+        return RungResult(
+            rung="accuracy", status="failed", gate=True, summary=problem, problems=(problem,), value=_json(value)
+        )
+    return RungResult(rung="accuracy", status="passed", summary=text, value=value)
+
+
+def _json(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -1,0 +1,119 @@
+"""How far a program's outputs are from a reference, and how far they may be."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+
+RELATIVE_TOLERANCE = {"float64": 1e-3, "float32": 1e-3, "float16": 1e-2, "bfloat16": 5e-2}
+"""Default tolerance per dtype, relative to the largest magnitude in the reference output of the sample (at least
+:data:`SMALLEST_PEAK`). Kernels sum in other orders than eager torch and round intermediate results; the figures leave
+room for that. Other dtypes must be equal. float64 is held to float32's figure, since delegates and
+some kernels compute it in single precision."""
+
+SMALLEST_PEAK = 1e-2
+"""Outputs smaller than this are compared as if their largest value were this."""
+
+QUANTIZED_MARGIN_DB = 6.0
+QUANTIZED_SNR_RANGE = (3.0, 30.0)
+"""Default for a quantized target against the quantized model before lowering: not more noise than quantization itself
+made, less :data:`QUANTIZED_MARGIN_DB`, and within this range. A delegate now and then rounds to the next quantization step where
+the reference rounds to the other, and the model amplifies such steps as it amplifies quantization noise, so no absolute
+figure is both safe and sharp; a wrong program is near 0 dB."""
+
+
+@dataclass
+class Difference:
+    """Running comparison of one output over many samples."""
+
+    dtype: str
+    max_abs_error: float = 0.0
+    allowed: float = math.inf
+    excess: float = -math.inf
+    """Largest error minus what was allowed; at most 0 if every sample is within."""
+    signal: float = 0.0
+    noise: float = 0.0
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def snr_db(self) -> float | None:
+        """Signal-to-noise ratio over all samples; None if equal."""
+        if self.noise == 0.0:
+            return None
+        return 10 * math.log10(self.signal / self.noise) if self.signal > 0.0 else -math.inf
+
+    def add(self, found: Any, expected: Any, sample: int) -> None:
+        """Compare one sample. A difference in kind, shape, dtype, NaNs or infinities is a problem of its own."""
+        problem = _mismatch(found, expected)
+        if problem is None and not _is_tensor(expected):
+            problem = None if found == expected else f"is {found!r}, not {expected!r}"
+        if problem is not None:
+            self.problems.append(f"sample {sample}: {problem}")
+            return
+        if _is_tensor(expected):
+            self._add_tensors(found, expected, sample)
+
+    def _add_tensors(self, found: torch.Tensor, expected: torch.Tensor, sample: int) -> None:
+        import torch
+
+        found64, expected64 = found.to(torch.float64), expected.to(torch.float64)
+        finite = torch.isfinite(expected64)
+        if not torch.equal(found64[~finite].nan_to_num(nan=1.0), expected64[~finite].nan_to_num(nan=1.0)) or not bool(
+            torch.isfinite(found64[finite]).all()
+        ):
+            self.problems.append(f"sample {sample}: NaN or infinite where the reference is not, or the other way round")
+            return
+        if not bool(finite.any()):
+            return
+        error = (found64 - expected64)[finite]
+        largest = float(error.abs().max())
+        allowed = tolerance(self.dtype, float(expected64[finite].abs().max()))
+        self.max_abs_error = max(self.max_abs_error, largest)
+        if largest - allowed > self.excess:
+            self.excess, self.allowed = largest - allowed, allowed
+        self.signal += float((expected64[finite] ** 2).sum())
+        self.noise += float((error**2).sum())
+
+
+def tolerance(dtype: str, peak: float) -> float:
+    """Largest absolute error allowed by default in an output whose largest magnitude is ``peak``."""
+    return RELATIVE_TOLERANCE.get(dtype, 0.0) * max(peak, SMALLEST_PEAK)
+
+
+def worst_excess(found: torch.Tensor, expected: torch.Tensor, atol: float, rtol: float) -> float:
+    """Largest ``|found - expected| - (atol + rtol * |expected|)`` over all elements; above 0 means out of tolerance."""
+    import torch
+
+    if expected.numel() == 0:
+        return -math.inf
+    found64, expected64 = found.to(torch.float64), expected.to(torch.float64)
+    excess = (found64 - expected64).abs() - (atol + rtol * expected64.abs())
+    return float(excess.nan_to_num(nan=-math.inf).max())
+
+
+def _mismatch(found: Any, expected: Any) -> str | None:
+    if _is_tensor(found) != _is_tensor(expected):
+        return f"is {type(found).__name__}, not {type(expected).__name__}"
+    if not _is_tensor(expected):
+        return None
+    if tuple(found.shape) != tuple(expected.shape):
+        return f"has the shape {list(found.shape)}, not {list(expected.shape)}"
+    if found.dtype != expected.dtype:
+        return f"is {found.dtype}, not {expected.dtype}"
+    return None
+
+
+def _is_tensor(value: object) -> bool:
+    return hasattr(value, "data_ptr")
+
+
+def required_snr_db(reference_snr_db: float | None) -> float:
+    """Smallest ratio of runtime to quantized reference, given the reference's own ratio to the float model."""
+    lowest, highest = QUANTIZED_SNR_RANGE
+    if reference_snr_db is None:
+        return highest
+    return min(max(reference_snr_db - QUANTIZED_MARGIN_DB, lowest), highest)

@@ -1,0 +1,88 @@
+"""Verifying artifacts that were built before, against the models that their targets come from."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
+from etdev.config.models import Rung
+from etdev.errors import LoadError
+from etdev.pipeline.lower import require_backends
+from etdev.pipeline.models import Models
+from etdev.pipeline.noise import quiet_libraries
+from etdev.pipeline.options import BuildOptions, choose_targets, required_rungs, runtime_for
+from etdev.pipeline.progress import StageClock
+from etdev.pipeline.project import Project
+from etdev.pipeline.result import BuildResult, TargetResult, outcome
+from etdev.pipeline.summary import display_path, start_result
+from etdev.pipeline.usercode import UserCode
+from etdev.pipeline.verify.ladder import Candidate, verify_program
+from etdev.runtime.stock import ProgramFailureError, StockRuntime
+
+
+def verify_project(project: Project, options: BuildOptions, files: Sequence[Path] = ()) -> BuildResult:
+    """Answer the rungs for the artifacts of the chosen targets as they lie in the output folder.
+
+    ``files``, one per chosen target, stand in for the artifacts. Nothing is written or renamed. Raises
+    :class:`~etdev.errors.LoadError` for an artifact that is not there.
+    """
+    names = choose_targets(project, options.targets)
+    paths = dict(zip(names, files, strict=True)) if files else {name: project.artifact(name) for name in names}
+    for name, path in paths.items():
+        if not path.is_file():
+            raise LoadError(f"target {name!r} has no artifact: {path}", hint=f"run `etdev build -t {name}` first")
+    require_backends(project, names[0])
+    with quiet_libraries(verbose=options.verbose), UserCode() as user, runtime_for(project) as runtime:
+        models = Models(project, user)
+        results = tuple(_verify_target(project, name, paths[name], options, user, runtime, models) for name in names)
+    return start_result(project, results)
+
+
+def _verify_target(
+    project: Project,
+    name: str,
+    path: Path,
+    options: BuildOptions,
+    user: UserCode,
+    runtime: StockRuntime,
+    models: Models,
+) -> TargetResult:
+    clock = StageClock(name, options.progress)
+    float_model, reference = models.prepare(name, clock)
+    with clock.stage("verify"):
+        required: tuple[Rung, ...] = required_rungs(project, name, options)
+        contents = _describe(path, runtime)
+        candidate = Candidate(
+            path,
+            path.stat().st_size,
+            {method: tuple(part["operators"]) for method, part in contents.items()},
+            {method: tuple(part["delegates"]) for method, part in contents.items()},
+            float_model,
+            reference,
+        )
+        rungs = verify_program(project, user, name, candidate, runtime)
+    return TargetResult(
+        name=name,
+        status=outcome(rungs),
+        artifact=display_path(project, path),
+        size=candidate.size,
+        sha256=_sha256(path),
+        quantize=reference.scheme,
+        rungs=rungs,
+        required=required,
+        seconds=clock.seconds,
+        notes=models.notes,
+    )
+
+
+def _describe(path: Path, runtime: StockRuntime) -> dict[str, dict[str, list[str]]]:
+    try:
+        return runtime.describe(path)
+    except ProgramFailureError as error:
+        raise LoadError(f"{path} cannot be read as a .pte file: {error}", hint="build it again") from error
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,149 @@
+"""Rung *kernels*: does the target's runtime have every operator and backend that the file names?"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from etdev.config.models import TargetRuntime
+from etdev.errors import ConfigError, MissingRequirementError, Problem
+from etdev.pipeline.project import Project
+from etdev.pipeline.result import RungResult
+
+_LISTED_OP = re.compile(r"^- (?:op|func): (?P<name>[\w:.]+)", re.MULTILINE)
+_PRIMITIVE = re.compile(r"^(executorch_prim::|aten::sym_|aten::_local_scalar_dense$)")
+"""Operators that are part of the runtime itself, whatever kernels it is linked with."""
+
+
+@dataclass(frozen=True)
+class RuntimeContents:
+    """What a runtime can run."""
+
+    operators: frozenset[str] | None
+    """None: every operator that exists."""
+    backends: frozenset[str]
+    closed: bool
+    """Whether ``backends`` is all it has, rather than all that is known."""
+    label: str
+
+
+def target_runtime(
+    project: Project, target: str, wheel_operators: frozenset[str], wheel_backends: frozenset[str]
+) -> RuntimeContents:
+    """What the config says the target's runtime has; where it is silent, what the wheel has."""
+    settings = project.config.targets[target].runtime
+    operators: frozenset[str] | None = wheel_operators
+    labels = []
+    if settings.operators is not None:
+        path = project.loaded.resolve("targets", target, "runtime", "operators")
+        operators = _selected_operators(project, target, path)
+        labels.append(path.name)
+    elif settings.kernels is not None:
+        operators = frozenset().union(*(library_operators(name, wheel_operators) for name in settings.kernels))
+        labels.append(f"kernel libraries {', '.join(settings.kernels)}")
+    if settings.backends is not None:
+        labels.append(f"backends {', '.join(settings.backends) or 'none'}")
+    backends = wheel_backends if settings.backends is None else frozenset(settings.backends)
+    return RuntimeContents(
+        operators, backends, settings.backends is not None, "; ".join(labels) or "the wheel's runtime"
+    )
+
+
+def is_wheel(settings: TargetRuntime) -> bool:
+    """Whether the target's runtime is the wheel's in all respects."""
+    return settings.kernels is None and settings.operators is None and settings.backends is None
+
+
+def check_kernels(
+    contents: RuntimeContents, operators: Mapping[str, Iterable[str]], delegates: Mapping[str, Iterable[str]]
+) -> RungResult:
+    """Compare what the file asks for, per method, with what the runtime has."""
+    problems = []
+    unknown = set()
+    for method, names in operators.items():
+        missing = sorted(name for name in names if not _has_operator(contents, name))
+        if missing:
+            problems.append(f"method {method!r} needs operators that {contents.label} lacks: {', '.join(missing)}")
+    for method, ids in delegates.items():
+        absent = sorted(set(ids) - contents.backends)
+        if absent and contents.closed:
+            problems.append(f"method {method!r} needs backends that {contents.label} lacks: {', '.join(absent)}")
+        unknown.update(absent)
+    if problems:
+        return RungResult(rung="kernels", status="failed", summary=problems[0], problems=tuple(problems))
+    if unknown:
+        return RungResult(
+            rung="kernels",
+            status="not run",
+            summary=f"neither {contents.label} nor the config's `runtime.backends` knows {', '.join(sorted(unknown))}",
+        )
+    count = len({name for names in operators.values() for name in names})
+    used = sorted({name for ids in delegates.values() for name in ids})
+    text = f"{count} operators" + (f" and {', '.join(used)}" if used else "") + f" in {contents.label}"
+    return RungResult(rung="kernels", status="passed", summary=text)
+
+
+def library_operators(library: str, wheel_operators: frozenset[str]) -> frozenset[str]:
+    """Operators of one of ExecuTorch's kernel libraries, from the lists in the wheel.
+
+    ``optimized`` is the library as ExecuTorch links it, merged with ``portable``; the wheel has no list of it, so it is
+    what the wheel's registry has beyond the other two.
+    """
+    portable = _listed("portable/functions.yaml", "portable/custom_ops.yaml", "portable/et_copy_ops.yaml")
+    quantized = _listed("quantized/quantized.yaml")
+    if library == "portable":
+        return portable
+    return quantized if library == "quantized" else wheel_operators - quantized
+
+
+def _listed(*names: str) -> frozenset[str]:
+    spec = importlib.util.find_spec("executorch")
+    if spec is None or not spec.submodule_search_locations:
+        raise MissingRequirementError("the lists of kernels are part of the executorch package, which is not installed")
+    kernels = Path(next(iter(spec.submodule_search_locations))) / "kernels"
+    found = [match["name"] for name in names for match in _LISTED_OP.finditer((kernels / name).read_text())]
+    return frozenset(name if "::" in name else f"aten::{name}" for name in found)
+
+
+def _has_operator(contents: RuntimeContents, name: str) -> bool:
+    return contents.operators is None or name in contents.operators or _PRIMITIVE.match(name) is not None
+
+
+def _selected_operators(project: Project, target: str, path: Path) -> frozenset[str] | None:
+    """The root operators of a selected-operators YAML as ExecuTorch's selective build reads and writes it."""
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
+
+    try:
+        data: Any = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, YAMLError) as error:
+        raise _bad_operators(project, target, f"{path} cannot be read: {error}") from error
+    if not isinstance(data, dict):
+        raise _bad_operators(project, target, f"{path} holds no table")
+    if data.get("include_all_operators"):
+        return None
+    operators = data.get("operators")
+    if not isinstance(operators, dict):
+        raise _bad_operators(project, target, f"{path} has no table `operators`")
+    return frozenset(str(name) for name in operators)
+
+
+def _bad_operators(project: Project, target: str, message: str) -> ConfigError:
+    key = ("targets", target, "runtime", "operators")
+    origin = project.loaded.origin(*key)
+    return ConfigError(
+        (
+            Problem(
+                message,
+                key=".".join(key),
+                source=origin.source if origin else None,
+                line=origin.line if origin else None,
+                column=origin.column if origin else None,
+                hint="give the YAML that ExecuTorch's gen_oplist writes",
+            ),
+        )
+    )

@@ -1,0 +1,142 @@
+"""All rungs of one artifact, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from etdev.config.models import Rung
+from etdev.pipeline.artifacts import ExportedModel, Tensors
+from etdev.pipeline.inputs import random_samples, read_samples
+from etdev.pipeline.project import Project
+from etdev.pipeline.result import RUNGS, RungResult
+from etdev.pipeline.usercode import UserCode
+from etdev.pipeline.verify.accuracy import check_accuracy
+from etdev.pipeline.verify.kernels import check_kernels, is_wheel, target_runtime
+from etdev.pipeline.verify.runtime import Subject, check_runtime
+from etdev.runtime.stock import ProgramFailureError, StockRuntime
+from etdev.units import format_size
+
+NOT_IN_THIS_VERSION = "not in this version"
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """The file to verify and what it came from."""
+
+    path: Path
+    size: int
+    """Bytes."""
+    operators: Mapping[str, tuple[str, ...]]
+    delegates: Mapping[str, tuple[str, ...]]
+    float_model: ExportedModel
+    reference: ExportedModel
+    """The quantized model before lowering, or ``float_model`` itself."""
+
+
+def verify_program(
+    project: Project, user: UserCode, target: str, candidate: Candidate, runtime: StockRuntime
+) -> tuple[RungResult, ...]:
+    """Answer every rung for one file.
+
+    Raises :class:`~etdev.errors.VerifyError` if the user's samples, metric or eager model fail.
+    """
+    answers = {rung: not_run(rung, NOT_IN_THIS_VERSION) for rung in RUNGS}
+    answers["budget"] = check_budget(project, target, candidate.size)
+    settings = project.config.targets[target].runtime
+    contents = target_runtime(project, target, runtime.operators, runtime.backends)
+    answers["kernels"] = check_kernels(contents, candidate.operators, candidate.delegates)
+    obstacle = _cannot_run(candidate, runtime) if not is_wheel(settings) or not _passed(answers["kernels"]) else None
+    if obstacle is None:
+        obstacle = _load(candidate, runtime, answers)
+    if obstacle is not None:
+        answers["runtime"] = (
+            answers["runtime"] if answers["runtime"].status == "failed" else not_run("runtime", obstacle)
+        )
+        answers["accuracy"] = not_run("accuracy", obstacle)
+    else:
+        _run(project, user, target, candidate, runtime, answers)
+    return tuple(answers[rung] for rung in RUNGS)
+
+
+def not_run(rung: Rung, reason: str) -> RungResult:
+    """The answer of a rung that could not be asked."""
+    return RungResult(rung=rung, status="not run", summary=reason)
+
+
+def check_budget(project: Project, target: str, size: int) -> RungResult:
+    """Rung *budget*: the file's size against the config's limit."""
+    limit = project.config.targets[target].budget.file
+    if limit is None:
+        return not_run("budget", "the config sets no budget")
+    text = f"file {format_size(size)} of {format_size(limit)}"
+    if size <= limit:
+        return RungResult(rung="budget", status="passed", summary=text, value=size)
+    problem = f"the file has {size:,} bytes, {size - limit:,} more than budget.file ({limit:,})"
+    return RungResult(rung="budget", status="failed", gate=True, summary=problem, problems=(problem,), value=size)
+
+
+def _passed(result: RungResult) -> bool:
+    return result.status == "passed"
+
+
+def _cannot_run(candidate: Candidate, runtime: StockRuntime) -> str | None:
+    """Why the wheel's runtime cannot run the file, if it lacks something that the file names."""
+    operators = {name for names in candidate.operators.values() for name in names} - runtime.operators
+    if operators:
+        return f"the wheel's runtime has no kernel for {', '.join(sorted(operators))}"
+    delegates = {name for names in candidate.delegates.values() for name in names} - runtime.backends
+    if delegates:
+        return f"the wheel's runtime has no backend {', '.join(sorted(delegates))}"
+    return None
+
+
+def _load(candidate: Candidate, runtime: StockRuntime, answers: dict[Rung, RungResult]) -> str | None:
+    try:
+        runtime.load(candidate.path)
+    except ProgramFailureError as error:
+        problem = f"the runtime refuses the file: {error}"
+        answers["runtime"] = RungResult(rung="runtime", status="failed", summary=problem, problems=(problem,))
+        return "the runtime refuses the file"
+    return None
+
+
+def _run(
+    project: Project,
+    user: UserCode,
+    target: str,
+    candidate: Candidate,
+    runtime: StockRuntime,
+    answers: dict[Rung, RungResult],
+) -> None:
+    samples, weak = _samples(project, user, candidate.reference)
+    subject = Subject(project, user, target, candidate.float_model, candidate.reference, samples, weak)
+    answers["runtime"] = check_runtime(subject, runtime)
+    gate = project.config.targets[target].verify.accuracy
+    if gate is None:
+        answers["accuracy"] = not_run("accuracy", "the config names no metric")
+    elif answers["runtime"].status == "failed" and not answers["runtime"].gate:
+        answers["accuracy"] = not_run("accuracy", "the rung `runtime` failed")
+    else:
+        runtime.load(candidate.path)
+        answers["accuracy"] = check_accuracy(project, user, target, gate, candidate.reference, runtime)
+
+
+def _samples(
+    project: Project, user: UserCode, model: ExportedModel
+) -> tuple[dict[str, Iterable[Tensors]], frozenset[str]]:
+    """Samples per method, and the methods for which they are random."""
+    samples: dict[str, Iterable[Tensors]] = {}
+    weak = set()
+    for name, signature in model.signatures.items():
+        declared = project.config.methods.get(name)
+        if declared is None or declared.samples is None:
+            samples[name] = random_samples(signature)
+            weak.add(name)
+            continue
+        key = ("methods", name, "samples")
+        where = project.where(*key)
+        function = user.get(declared.samples, project.base(*key), where)
+        samples[name] = read_samples(user, function, declared.samples, signature, where)
+    return samples, frozenset(weak)

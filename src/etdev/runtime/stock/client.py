@@ -1,0 +1,130 @@
+"""The parent's side of the stock runtime's process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, BinaryIO, Self
+
+from etdev.runtime.stock.wire import receive, send
+
+_TAIL_LINES = 3
+_NOISE = ("[cpuinfo_utils.cpp", "Failed to load", "W1", "W0", "I0", "I1")
+"""Beginnings of lines that the wheel prints on every start."""
+
+
+class ProgramFailureError(Exception):
+    """The runtime refused the program or a call, with its own words and what it logged."""
+
+
+class RuntimeCrashError(ProgramFailureError):
+    """The program took the runtime's process down."""
+
+
+class StockRuntime:
+    """ExecuTorch's Python runtime in a child process. A context manager; the child ends with it.
+
+    The child starts at once and imports in the background; the first question waits for it. ``imports`` are modules
+    that register custom kernels, looked up in ``path`` first.
+    """
+
+    def __init__(self, *, imports: Sequence[str] = (), path: Sequence[Path] = ()) -> None:
+        self._imports, self._path = list(imports), [str(folder) for folder in path]
+        self._process: subprocess.Popen[bytes] | None = None
+        self._operators: frozenset[str] = frozenset()
+        self._backends: frozenset[str] = frozenset()
+        self._greeted = False
+
+    def __enter__(self) -> Self:
+        self._log = tempfile.TemporaryFile("a+b")
+        ours_in, theirs_out = os.pipe()
+        theirs_in, ours_out = os.pipe()
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "etdev.runtime.stock.worker", str(theirs_in), str(theirs_out)],
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=self._log,
+            pass_fds=(theirs_in, theirs_out),
+        )
+        os.close(theirs_in)
+        os.close(theirs_out)
+        self._reading: BinaryIO = os.fdopen(ours_in, "rb")
+        self._writing: BinaryIO = os.fdopen(ours_out, "wb")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._process is not None
+        with suppress(OSError):
+            self._writing.close()
+        self._reading.close()
+        self._process.kill()
+        self._process.wait()
+        self._log.close()
+
+    @property
+    def operators(self) -> frozenset[str]:
+        """Names of all operators that the runtime has kernels for: ``aten::add.out``."""
+        self._greet()
+        return self._operators
+
+    @property
+    def backends(self) -> frozenset[str]:
+        """Names of the delegates that are registered in the runtime."""
+        self._greet()
+        return self._backends
+
+    def describe(self, file: Path) -> dict[str, dict[str, list[str]]]:
+        """Per method of a file, the ``operators`` and ``delegates`` that it asks for."""
+        methods: dict[str, dict[str, list[str]]] = self._ask({"ask": "describe", "file": str(file)})[0]["methods"]
+        return methods
+
+    def load(self, file: Path) -> tuple[str, ...]:
+        """Open a program; its methods' names, constant methods included."""
+        return tuple(self._ask({"ask": "load", "file": str(file)})[0]["methods"])
+
+    def call(self, method: str, inputs: Sequence[Any], *, fresh: bool = False) -> tuple[Any, ...]:
+        """Outputs of one call, tensors and plain values; ``fresh`` starts from initial state."""
+        return tuple(self._ask({"ask": "call", "method": method, "fresh": fresh}, inputs)[1])
+
+    def _greet(self) -> None:
+        if not self._greeted:
+            self._greeted = True
+            answer, _ = self._exchange({"ask": "hello", "imports": self._imports, "path": self._path}, ())
+            self._operators = frozenset(answer["operators"])
+            self._backends = frozenset(answer["backends"])
+
+    def _ask(self, header: dict[str, Any], values: Sequence[Any] = ()) -> tuple[dict[str, Any], list[Any]]:
+        self._greet()
+        return self._exchange(header, values)
+
+    def _exchange(self, header: dict[str, Any], values: Sequence[Any]) -> tuple[dict[str, Any], list[Any]]:
+        before = self._log.seek(0, os.SEEK_END)
+        try:
+            send(self._writing, header, values)
+            answer, outputs = receive(self._reading)
+        except (EOFError, BrokenPipeError, ConnectionResetError):
+            raise RuntimeCrashError(self._crash_text(before)) from None
+        if "error" in answer:
+            logged = self._logged(before)
+            raise ProgramFailureError(answer["error"] + (f" [{logged}]" if logged else ""))
+        return answer, outputs
+
+    def _crash_text(self, since: int) -> str:
+        assert self._process is not None
+        code = self._process.wait()
+        how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        logged = self._logged(since)
+        return f"the runtime's process ended with {how}" + (f" [{logged}]" if logged else "")
+
+    def _logged(self, since: int) -> str:
+        """The last lines that the runtime logged since then."""
+        self._log.seek(since)
+        text = self._log.read().decode(errors="replace")
+        lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith(_NOISE)]
+        return " | ".join(lines[-_TAIL_LINES:])

@@ -1,0 +1,125 @@
+"""The process that holds ExecuTorch's Python runtime: ``python -m etdev.runtime.stock.worker READ_FD WRITE_FD``.
+
+Answers ``hello`` (versions, operators, backends), ``describe`` (what a file asks the runtime for), ``load`` and
+``call``. An error of the runtime is an answer; a crash ends the process, which the parent sees. Ends when its parent's
+end of the pipe closes. Everything that the runtime prints goes to stderr.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from etdev.runtime.stock.wire import receive, send
+
+
+class Worker:
+    """The loaded program and its methods."""
+
+    def __init__(self) -> None:
+        import executorch.kernels.quantized  # noqa: F401 - the wheel registers these kernels only on import
+        from executorch.runtime import Runtime
+
+        self._runtime = Runtime.get()
+        self._path: str | None = None
+        self._program: Any = None
+        self._methods: dict[str, Any] = {}
+
+    def hello(self, header: dict[str, Any]) -> dict[str, Any]:
+        """Import what registers custom kernels, then say what the runtime has."""
+        sys.path[:0] = header["path"]
+        for name in header["imports"]:
+            importlib.import_module(name)
+        return {
+            "operators": sorted(self._runtime.operator_registry.operator_names),
+            "backends": sorted(self._runtime.backend_registry.registered_backend_names),
+        }
+
+    def describe(self, header: dict[str, Any]) -> dict[str, Any]:
+        """Operators and delegates of every method of a file."""
+        from executorch.exir._serialize._program import deserialize_pte_binary
+
+        program = deserialize_pte_binary(Path(header["file"]).read_bytes()).program
+        return {
+            "methods": {
+                plan.name: {
+                    "operators": [f"{op.name}.{op.overload}" if op.overload else op.name for op in plan.operators],
+                    "delegates": [delegate.id for delegate in plan.delegates],
+                }
+                for plan in program.execution_plan
+            }
+        }
+
+    def load(self, header: dict[str, Any]) -> dict[str, Any]:
+        """Open a file; its methods are loaded when they are first called."""
+        self._path = header["file"]
+        self._open()
+        return {"methods": sorted(self._program.method_names)}
+
+    def call(self, header: dict[str, Any], values: list[Any]) -> list[Any]:
+        """Run a method; ``fresh`` starts with initial state."""
+        if header["fresh"]:
+            self._open()
+        name = header["method"]
+        if name not in self._methods:
+            self._methods[name] = self._program.load_method(name)
+        return list(self._methods[name].execute(values))
+
+    def _open(self) -> None:
+        assert self._path is not None
+        self._methods.clear()
+        self._program = self._runtime.load_program(self._path)
+
+
+def serve(reading: BinaryIO, writing: BinaryIO) -> None:
+    """Answer messages until the other side closes."""
+    start = _start()
+    while True:
+        try:
+            header, values = receive(reading)
+        except EOFError:
+            return
+        try:
+            worker = start()
+            outputs: list[Any] = []
+            answer: dict[str, Any] = {}
+            match header["ask"]:
+                case "call":
+                    outputs = worker.call(header, values)
+                case ask:
+                    answer = getattr(worker, ask)(header)
+        except Exception as error:  # noqa: BLE001 - it is the answer
+            send(writing, {"error": f"{type(error).__name__}: {error}"})
+        else:
+            send(writing, answer, outputs)
+
+
+def _start() -> Callable[[], Worker]:
+    """Import the runtime now, while the parent is busy; a failure becomes the answer to the first question."""
+    try:
+        worker = Worker()
+    except Exception as error:  # noqa: BLE001 - it is the answer
+        failure = error
+
+        def fail() -> Worker:
+            raise failure
+
+        return fail
+    return lambda: worker
+
+
+def main() -> None:
+    """Entry of the child process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides.
+    os.dup2(2, 1)
+    with os.fdopen(int(sys.argv[1]), "rb") as reading, os.fdopen(int(sys.argv[2]), "wb") as writing:
+        serve(reading, writing)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,61 @@
+"""The projects that ``etdev init`` writes: files beside this one, and a table of what each is called when written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+
+_NAME_PLACEHOLDER = b"{{name}}"
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A project that builds and verifies as written."""
+
+    summary: str
+    """One line for ``etdev init --list``."""
+    files: Mapping[str, str]
+    """From the written path to the file in the template's folder, where a ``.gitignore`` would act as one."""
+    named: frozenset[str]
+    """The written paths in which ``{{name}}`` stands for the project's name."""
+
+
+TEMPLATES: Mapping[str, Template] = {
+    "minimal": Template(
+        summary="a small classifier with real data, a target for CPUs and an accuracy gate",
+        files={
+            "etdev.toml": "etdev.toml",
+            "model.py": "model.py",
+            "data.py": "data.py",
+            "train.py": "train.py",
+            "iris.csv": "iris.csv",
+            "weights.safetensors": "weights.safetensors",
+            "README.md": "README.md",
+            ".gitignore": "gitignore",
+        },
+        named=frozenset({"etdev.toml", "README.md"}),
+    ),
+}
+
+
+def render(template: str, name: str) -> dict[str, bytes]:
+    """Contents by relative path of a project called ``name``. Raises KeyError for an unknown template."""
+    chosen = TEMPLATES[template]
+    folder = files(__package__).joinpath(template)
+    contents = {path: folder.joinpath(stored).read_bytes() for path, stored in chosen.files.items()}
+    for path in chosen.named:
+        contents[path] = contents[path].replace(_NAME_PLACEHOLDER, name.encode())
+    return contents
+
+
+def is_project_name(text: str) -> bool:
+    """Whether ``project.name`` may be this: it becomes a file name."""
+    return re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", text) is not None
+
+
+def project_name_from(text: str) -> str:
+    """The nearest project name: ``my model!`` gives ``my_model``."""
+    cleaned = re.sub(r"[^A-Za-z0-9._-]+", "_", text).lstrip("._-").rstrip("_")
+    return cleaned[:128] or "model"

@@ -1,0 +1,38 @@
+"""The data: R. A. Fisher's 150 iris flowers, every fifth of them held out for tests."""
+
+import csv
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+
+def flowers(*, held_out: bool) -> tuple[Tensor, Tensor]:
+    """Measurements (n, 4) in cm and kinds (n,) of the flowers held out, or of the others."""
+    with (Path(__file__).parent / "iris.csv").open(newline="") as file:
+        rows = [row for index, row in enumerate(csv.reader(file)) if index > 0 and (index % 5 == 0) == held_out]
+    measurements = torch.tensor([[float(value) for value in row[:4]] for row in rows])
+    kinds = torch.tensor([int(row[4]) for row in rows])
+    return measurements, kinds
+
+
+def samples() -> Iterator[tuple[Tensor]]:
+    """Inputs to verify on: one tuple per call, one tensor per input. Batches of 1, 2, 3 and so on."""
+    measurements, _ = flowers(held_out=True)
+    for batch in measurements.split([1, 2, 3, 4, 5, 6, 9]):
+        yield (batch,)
+
+
+def calibration() -> Iterator[tuple[Tensor]]:
+    """Inputs from which quantization learns the ranges of activations: never the held-out ones."""
+    measurements, _ = flowers(held_out=False)
+    for batch in measurements.split(24):
+        yield (batch,)
+
+
+def accuracy(run: Callable[..., list[Tensor]]) -> float:
+    """The share of held-out flowers that the built program names rightly. `run(*inputs)` returns its outputs."""
+    measurements, kinds = flowers(held_out=True)
+    (logits,) = run(measurements)
+    return (logits.argmax(dim=1) == kinds).float().mean().item()

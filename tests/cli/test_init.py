@@ -1,0 +1,128 @@
+"""``etdev init``: what it writes, and that it never writes over anything."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from etdev.cli import app
+from etdev.templates import TEMPLATES, project_name_from, render
+from etdev.templates import create as create_module
+
+FILES = sorted(TEMPLATES["minimal"].files)
+
+
+def _files(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+
+
+def test_writes_a_project_named_like_its_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "deep" / "my model!"
+    assert app.run(["init", str(folder)]) == 0
+
+    assert _files(folder) == FILES
+    assert list(folder.parent.iterdir()) == [folder]
+    assert 'name = "my_model"' in (folder / "etdev.toml").read_text()
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "etdev build" in captured.err
+
+
+def test_writes_into_the_folder_it_stands_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    monkeypatch.chdir(tmp_path)
+    assert app.run(["init", "--name", "other", "-q"]) == 0
+    assert _files(tmp_path) == sorted([*FILES, "notes.txt"])
+    assert 'name = "other"' in (tmp_path / "etdev.toml").read_text()
+
+
+def test_never_writes_over_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "data.py").write_text("mine")
+    (tmp_path / "README.md").symlink_to("nowhere")
+    assert app.run(["init", str(tmp_path)]) == 2
+
+    assert _files(tmp_path) == ["README.md", "data.py"]
+    assert (tmp_path / "data.py").read_text() == "mine"
+    assert "would overwrite data.py, README.md; nothing was written" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("exists", [False, True], ids=["new folder", "existing folder"])
+def test_is_all_or_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exists: bool) -> None:
+    folder = tmp_path / "project"
+    if exists:
+        folder.mkdir()
+    rename = Path.rename
+
+    def interrupted(self: Path, target: Path) -> Path:
+        if self.name == "README.md" or self.name.startswith(".project."):
+            raise KeyboardInterrupt
+        return rename(self, target)
+
+    monkeypatch.setattr(create_module.Path, "rename", interrupted)
+    assert app.run(["init", str(folder)]) == 130
+    assert _files(tmp_path) == (["project"] if exists else [])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--template", "maximal"], "error: --template: there is no template 'maximal'\nhint: one of: minimal\n"),
+        (["--name", "../up"], "error: --name: '../up' cannot be a project's name, which becomes a file name\n"),
+    ],
+)
+def test_wrong_usage(tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str) -> None:
+    assert app.run(["init", str(tmp_path / "x"), *arguments]) == 2
+    assert capsys.readouterr().err.startswith(message)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_in_the_way(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "x").write_text("")
+    assert app.run(["init", str(tmp_path / "x")]) == 2
+    assert "this is a file, not a folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("folder", "name"),
+    [
+        ("model", "model"),
+        ("my model", "my_model"),
+        ("..hidden", "hidden"),
+        ("Ünïcode", "n_code"),
+        ("", "model"),
+        ("!", "model"),
+    ],
+)
+def test_project_names(folder: str, name: str) -> None:
+    assert project_name_from(folder) == name
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_every_placeholder_is_filled(template: str) -> None:
+    assert not [path for path, content in render(template, "x").items() if b"{{" in content]
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_a_new_project_builds_and_verifies_as_it_is(template: str, tmp_path: Path) -> None:
+    pytest.importorskip("executorch", reason="needs the extra `build`")
+    folder, report = tmp_path / "project", tmp_path / "report.json"
+    assert app.run(["init", str(folder), "--template", template]) == 0
+    assert app.run(["build", "-c", str(folder / "etdev.toml"), "--output", f"json={report}"]) == 0
+
+    assert (folder / "build" / "cpu" / "project.pte").is_file()
+    (target,) = json.loads(report.read_text())["targets"]
+    rungs = {rung["rung"]: rung["status"] for rung in target["rungs"]}
+    assert {"kernels", "budget", "runtime", "accuracy"} <= {
+        name for name, status in rungs.items() if status == "passed"
+    }
+
+
+def test_the_commented_target_of_minimal_works(tmp_path: Path) -> None:
+    pytest.importorskip("executorch", reason="needs the extra `build`")
+    assert app.run(["init", str(tmp_path / "project")]) == 0
+    config = tmp_path / "project" / "etdev.toml"
+    active, _, commented = config.read_text().partition("#\n# [quantize.int8]")
+    config.write_text(active + "[quantize.int8]" + commented.replace("\n# ", "\n").replace("\n#\n", "\n"))
+    assert app.run(["build", "-c", str(config), "-t", "cpu-int8"]) == 0

@@ -1,0 +1,62 @@
+"""``--output``: what it accepts, and where text and machine formats go."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from etdev.cli.output import Output, parse_outputs
+from etdev.errors import UsageError
+
+FORMATS = ("text", "json", "sarif")
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (None, [Output("text", None)]),
+        (["json"], [Output("json", None)]),
+        (["json=-"], [Output("json", None)]),
+        (["json=out/x=y.json"], [Output("json", Path("out/x=y.json")), Output("text", None)]),
+        (["text", "json"], [Output("text", None), Output("json", None)]),
+        (["json", "sarif=a"], [Output("json", None), Output("sarif", Path("a"))]),
+    ],
+)
+def test_accepted(values: list[str] | None, expected: list[Output]) -> None:
+    assert list(parse_outputs(values, allowed=FORMATS).items) == expected
+
+
+@pytest.mark.parametrize(
+    ("values", "message", "hint"),
+    [
+        (["xml"], "unknown format 'xml'", "one of: text, json, sarif"),
+        (["json="], "'json=' names no file", "write `--output json=FILE`"),
+        (["json", "sarif"], "json and sarif cannot both go to standard output", "`--output sarif=FILE`"),
+        (["json=a", "sarif=a"], "two formats were given the same file", "a file of its own"),
+    ],
+)
+def test_refused(values: list[str], message: str, hint: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_outputs(values, allowed=FORMATS)
+    assert caught.value.message == message
+    assert hint in str(caught.value.hint)
+
+
+def test_a_command_without_text_shows_none() -> None:
+    assert parse_outputs(["json=a"], allowed=("json",)).items == (Output("json", Path("a")),)
+
+
+def test_a_machine_format_has_stdout_to_itself(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "new" / "out.sarif"
+    outputs = parse_outputs(["json", "text", f"sarif={file}"], allowed=FORMATS)
+    outputs.write({"text": lambda: "for people", "json": lambda: "{}\n", "sarif": lambda: "[]"})
+
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err) == ("{}\n", "for people\n")
+    assert file.read_text() == "[]\n"
+
+
+def test_text_alone_goes_to_stdout(capsys: pytest.CaptureFixture[str]) -> None:
+    parse_outputs(None, allowed=FORMATS).write({"text": lambda: "for people"})
+    assert capsys.readouterr().out == "for people\n"

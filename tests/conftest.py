@@ -1,0 +1,57 @@
+"""What all tests share: the options of this suite, and where to find what lies outside the repository.
+
+``ETDEV_SHARED`` names a folder with data that is too large for the repository; the default is ``../shared`` beside it.
+Tests that need it skip, and say so, where it is missing.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--slow", action="store_true", help="run the slow tests too")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--slow"):
+        return
+    skip = pytest.mark.skip(reason="slow: run with --slow")
+    for item in items:
+        if item.get_closest_marker("slow"):
+            item.add_marker(skip)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("hardware"):
+        torch = pytest.importorskip("torch", reason="hardware: torch is not installed")
+        if not torch.cuda.is_available():
+            pytest.skip("hardware: there is no CUDA device")
+
+
+@pytest.fixture(scope="session")
+def repository() -> Path:
+    """Root of the repository."""
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """Folder with data outside the repository."""
+    folder = Path(os.environ.get("ETDEV_SHARED", ROOT.parent / "shared"))
+    if not folder.is_dir():
+        pytest.skip(f"there is no folder {folder}: set ETDEV_SHARED")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _neutral_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No variable of the developer's shell changes what a test sees."""
+    for name in list(os.environ):
+        if name.startswith("ETDEV__") or name in {"ETDEV_DEBUG", "NO_COLOR", "FORCE_COLOR"}:
+            monkeypatch.delenv(name)

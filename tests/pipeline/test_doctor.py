@@ -1,0 +1,118 @@
+"""What ``etdev doctor`` finds, on machines that have and that lack things."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from etdev.backends import base
+from etdev.cli import app
+from etdev.pipeline import doctor
+from etdev.pipeline.doctor import RuntimeState
+
+COMPLETE = {"torch": "2.13.0+cpu", "executorch": "1.4.1", "torchao": "0.18.0", "safetensors": "0.8.0"}
+RUNTIME = RuntimeState(True, "executorch 1.4.1", ("OpenvinoBackend", "XnnpackBackend"))
+NO_RUNTIME = RuntimeState(False, "executorch is not installed")
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
+    """An empty folder on a machine that has everything for ``etdev[build]`` and nothing else."""
+    monkeypatch.chdir(tmp_path)
+    _install(monkeypatch, COMPLETE, RUNTIME)
+    return monkeypatch
+
+
+def _install(monkeypatch: pytest.MonkeyPatch, versions: dict[str, str], runtime: RuntimeState) -> None:
+    monkeypatch.setattr(doctor, "_version", versions.get)
+    monkeypatch.setattr(doctor, "_runtime", lambda: runtime)
+    monkeypatch.setattr(base.importlib.util, "find_spec", lambda name: object() if name in versions else None)
+
+
+def _doctor(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    code = app.run(["doctor", *arguments])
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    return code, captured.out
+
+
+def _line(text: str, start: str) -> str:
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    (line,) = [line for line in lines if line.startswith(start)]
+    return line
+
+
+def test_a_complete_machine(machine: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    code, text = _doctor(capsys)
+    assert code == 0
+    assert _line(text, "torch ") == "torch 2.13.0+cpu for models, export"
+    assert _line(text, "xnnpack").startswith("xnnpack yes")
+    assert _line(text, "xnnpack").endswith("(devices: cpu); the runtime here has it")
+    assert "the package 'openvino' is not installed: pip install" in _line(text, "openvino no")
+
+
+def test_another_version_is_a_warning(machine: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    _install(machine, COMPLETE | {"executorch": "1.4.3"}, RUNTIME)
+    code, text = _doctor(capsys)
+    assert code == 0
+    assert "warning: etdev was tested with 1.4.1" in _line(text, "executorch 1.4.3")
+
+
+def test_a_machine_without_torch(machine: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    _install(machine, {}, NO_RUNTIME)
+    code, text = _doctor(capsys)
+    assert code == 0
+    assert 'pip install "etdev[build]"' in _line(text, "torch -")
+    assert _line(text, "not available") == "not available: executorch is not installed"
+
+
+@pytest.mark.parametrize(
+    ("versions", "runtime", "partitioner", "needs"),
+    [
+        pytest.param(COMPLETE, RUNTIME, "xnnpack", [], id="all met"),
+        pytest.param(
+            COMPLETE, RUNTIME, "openvino", ["targets.cpu.partitioners[0].backend"], id="backend not installed"
+        ),
+        pytest.param(
+            COMPLETE,
+            RuntimeState(True, "executorch 1.4.1", ()),
+            "xnnpack",
+            ["targets.cpu.partitioners[0].backend"],
+            id="backend not in the runtime",
+        ),
+        pytest.param(
+            {},
+            NO_RUNTIME,
+            "xnnpack",
+            ["model", "model", "model.weights", "targets.cpu.partitioners[0].backend"],
+            id="nothing installed",
+        ),
+    ],
+)
+def test_needs_of_a_config(
+    machine: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    versions: dict[str, str],
+    runtime: RuntimeState,
+    partitioner: str,
+    needs: list[str],
+) -> None:
+    _install(machine, versions, runtime)
+    assert app.run(["init", "-q"]) == 0
+    config = Path("etdev.toml")
+    config.write_text(config.read_text().replace('backend = "xnnpack"', f'backend = "{partitioner}"', 1))
+
+    code, text = _doctor(capsys, "--output", "json")
+    assert code == (3 if needs else 0)
+    assert [need["key"] for need in json.loads(text)["needs"]] == needs
+
+    code, text = _doctor(capsys)
+    assert code == (3 if needs else 0)
+    assert ("everything that it needs is here" in text) == (not needs)
+
+
+def test_the_installed_runtime_says_which_delegates_it_has() -> None:
+    pytest.importorskip("executorch", reason="needs the extra `build`")
+    assert "XnnpackBackend" in doctor.diagnose().runtime.backends

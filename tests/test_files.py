@@ -1,0 +1,135 @@
+"""Files are written whole or not at all, whatever happens in the middle."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import signal
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from etdev.errors import WriteError
+from etdev.files import TEMPORARY_SUFFIX, atomic_path, atomic_write_bytes, atomic_write_text
+
+
+def test_writes_and_replaces(tmp_path: Path) -> None:
+    file = tmp_path / "new" / "folder" / "a.txt"
+    atomic_write_text(file, "first\n")
+    atomic_write_bytes(file, b"second \xff")
+    assert file.read_bytes() == b"second \xff"
+    assert list(file.parent.iterdir()) == [file]
+
+
+def test_permissions_are_the_users_default(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        atomic_write_text(tmp_path / "a", "")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o640
+
+
+def test_writes_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / "real").write_text("old")
+    (tmp_path / "link").symlink_to("real")
+    atomic_write_text(tmp_path / "link", "new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "real").read_text() == "new"
+
+
+def test_a_device_is_written_and_not_replaced() -> None:
+    atomic_write_text(Path("/dev/null"), "gone")
+    assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
+
+
+@pytest.mark.parametrize("kind", [ValueError, KeyboardInterrupt, SystemExit])
+def test_what_stood_there_survives_an_exception(tmp_path: Path, kind: type[BaseException]) -> None:
+    file = tmp_path / "a.txt"
+    file.write_text("old")
+
+    def stop_in_the_middle() -> None:
+        with atomic_path(file) as temporary:
+            temporary.write_text("half of the ne")
+            raise kind
+
+    with pytest.raises(kind):
+        stop_in_the_middle()
+    assert file.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_an_error_about_another_file_is_not_ours(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError), atomic_path(tmp_path / "a.txt"):
+        (tmp_path / "input").read_bytes()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture
+def _small_files() -> Iterator[None]:
+    """A process that may write no more than 4 KiB to a file: a full disk that needs no disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    signal.signal(signal.SIGXFSZ, before)
+
+
+@pytest.mark.usefixtures("_small_files")
+def test_no_room(tmp_path: Path) -> None:
+    file = tmp_path / "a.bin"
+    file.write_bytes(b"old")
+    with pytest.raises(WriteError) as caught:
+        atomic_write_bytes(file, bytes(100_000))
+    assert caught.value.where == str(file)
+    assert caught.value.message == "cannot write the file: the file is larger than this process may write"
+    assert caught.value.hint
+    assert file.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_disk_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(WriteError, match="no space left on the device"):
+        atomic_write_bytes(tmp_path / "a.bin", b"new")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_places_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(WriteError, match="this is a folder"):
+        atomic_write_text(tmp_path, "")
+    with pytest.raises(WriteError, match="a part of the path is a file, not a folder"):
+        atomic_write_text(tmp_path / "file" / "a", "")
+    with pytest.raises(WriteError, match="the name is too long"):
+        atomic_write_text(tmp_path / ("x" * 300), "")
+
+
+_KILLED = """
+import os, signal, sys
+from pathlib import Path
+from etdev.files import atomic_path
+with atomic_path(Path(sys.argv[1])) as temporary:
+    temporary.write_bytes(b"half")
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_killed_process_leaves_the_old_file_and_a_name_that_says_what_it_is(tmp_path: Path) -> None:
+    file = tmp_path / "a.bin"
+    file.write_bytes(b"old")
+    done = subprocess.run([sys.executable, "-c", _KILLED, str(file)], check=False, timeout=30)
+    assert done.returncode == -signal.SIGKILL
+    assert file.read_bytes() == b"old"
+    (left,) = set(tmp_path.iterdir()) - {file}
+    assert left.name.startswith(".a.bin.")
+    assert left.name.endswith(TEMPORARY_SUFFIX)
