@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from etdev.cli.common import ConfigOption, OutputOption, ProfileOption, SetOption
-from etdev.cli.output import parse_outputs
-from etdev.errors import ConfigError, ExitCode
+from etdev.cli.common import ConfigOption, OutputOption, ProfileOption, SetOption, VerboseOption
+from etdev.cli.output import TEXT, parse_outputs
+from etdev.errors import ExitCode
 
 if TYPE_CHECKING:
     from etdev.config.loader import LoadedConfig
@@ -23,37 +22,25 @@ def doctor(
     profile: ProfileOption = None,
     overrides: SetOption = None,
     output: OutputOption = None,
+    verbose: VerboseOption = False,
 ) -> int:
     """Say which versions and backends work on this machine, and what to install.
 
     With a config (named, or in this folder), also what it needs that is missing here: exit code 3 then.
-    Formats: text, json.
+    Formats of --output: text, json.
     """
+    outputs = parse_outputs(output, allowed=(TEXT, "json"))
+    from etdev.cli.loading import load
+    from etdev.config.files import has_config
     from etdev.pipeline.doctor import diagnose, unmet_needs
 
-    outputs = parse_outputs(output, allowed=("text", "json"))
-    loaded = _load(config, profile, overrides or ())
+    loaded = None
+    if config is not None or has_config(Path.cwd()):
+        loaded = load(config, profile=profile, overrides=overrides)
     found = diagnose()
     needs = unmet_needs(loaded, found) if loaded is not None else None
-    outputs.write({"text": lambda: _text(found, loaded, needs), "json": lambda: _json(found, loaded, needs)})
+    outputs.write({TEXT: lambda: _text(found, loaded, needs), "json": lambda: _json(found, loaded, needs)})
     return ExitCode.ENVIRONMENT if needs else ExitCode.DONE
-
-
-def _load(path: Path | None, profile: str | None, overrides: Sequence[str]) -> LoadedConfig | None:
-    from etdev.backends.check import check_partitioners
-    from etdev.config.files import DEFAULT_NAMES, find_config
-    from etdev.config.loader import load_config
-
-    cwd = Path.cwd()
-    try:
-        path = path or find_config(cwd)
-    except ConfigError:
-        if any((cwd / name).exists() for name in DEFAULT_NAMES):
-            raise
-        return None
-    return load_config(
-        path, profile=profile, overrides=overrides, environ=os.environ, cwd=cwd, checks=(check_partitioners,)
-    )
 
 
 def _json(found: Diagnosis, loaded: LoadedConfig | None, needs: Sequence[Need] | None) -> str:

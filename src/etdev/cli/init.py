@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from etdev.cli.common import QuietOption
+from etdev.cli.common import QuietOption, VerboseOption
 from etdev.cli.output import note
 from etdev.errors import ExitCode, UsageError
 from etdev.templates import TEMPLATES, is_project_name, project_name_from, render
@@ -40,6 +40,7 @@ def init(
         bool, typer.Option("--list", is_eager=True, callback=_print_templates, help="List the templates and exit.")
     ] = False,
     quiet: QuietOption = False,
+    verbose: VerboseOption = False,
 ) -> int:
     """Write a new project that builds and verifies as it is. Files that exist are never overwritten."""
     if template not in TEMPLATES:

@@ -6,6 +6,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import groupby
+from pathlib import Path
 from typing import TextIO
 
 from etdev.cli.output import paint
@@ -20,14 +21,16 @@ _LISTED_OPS = 6
 def render_result(result: BuildResult, stream: TextIO | None = None) -> str:
     """One block per target: file, delegation, rungs, time; then the verdict."""
     stream = stream or sys.stdout
-    blocks = ["\n".join(_target_lines(target, stream)) for target in result.targets]
+    blocks = ["\n".join(_target_lines(result, target, stream)) for target in result.targets]
     return "\n\n".join([*blocks, _verdict(result)]) + "\n"
 
 
-def _target_lines(target: TargetResult, stream: TextIO) -> Iterator[str]:
+def _target_lines(result: BuildResult, target: TargetResult, stream: TextIO) -> Iterator[str]:
+    path = result.path(target.name)
+    place = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
     heading = paint(target.name, "bright_white", stream=stream)
     scheme = f", {target.quantize}" if target.quantize else ""
-    yield f"{heading}  {target.artifact}  {format_size(target.size)} ({target.size:,} bytes{scheme})"
+    yield f"{heading}  {place}  {format_size(target.size)} ({target.size:,} bytes{scheme})"
     for method in target.methods:
         label = "ops" if len(target.methods) == 1 else method.name
         yield _line(label, describe_delegation(method))

@@ -112,29 +112,43 @@ def check_dims(data: Mapping[str, Any]) -> Iterator[Issue]:
     """Dynamic dimensions: each is declared, used, and has a range."""
     for name, method in _tables(data, "methods"):
         path: KeyPath = ("methods", name)
-        dims = _table(method, "dims")
+        dims, are_known = _table(method, "dims"), _is_settled(method, "dims")
         used: set[str] = set()
         names: dict[str, int] = {}
         for index, tensor in enumerate(_list_of_tables(method, "inputs")):
-            used |= yield from _check_shape(tensor, dims, (*path, "inputs", index))
+            shape = tensor.get("shape")
+            names_in_shape = _names_in(shape)
+            used |= names_in_shape | {near for name in names_in_shape if (near := nearest(name, dims))}
+            if are_known:
+                yield from _check_shape(shape, dims, (*path, "inputs", index, "shape"))
             yield from _check_input_name(tensor, names, path, index)
         for dim, limits in dims.items():
-            yield from _check_dim(dim, limits, path, is_used=dim in used or "inputs" not in method)
+            yield from _check_dim(dim, limits, path, is_used=dim in used or not _shapes_are_legible(method))
 
 
-def _check_shape(tensor: Mapping[str, Any], dims: Mapping[str, Any], path: KeyPath) -> Any:
-    shape = tensor.get("shape")
-    used = {size for size in shape if isinstance(size, str)} if isinstance(shape, list) else set()
+def _names_in(shape: object) -> set[str]:
+    return {size for size in shape if isinstance(size, str)} if isinstance(shape, list) else set()
+
+
+def _shapes_are_legible(method: Mapping[str, Any]) -> bool:
+    inputs = method.get("inputs")
+    return isinstance(inputs, list) and all(
+        isinstance(tensor, Mapping)
+        and isinstance(tensor.get("shape"), list)
+        and all(isinstance(size, int | str) and not isinstance(size, bool) for size in tensor["shape"])
+        for tensor in inputs
+    )
+
+
+def _check_shape(shape: object, dims: Mapping[str, Any], path: KeyPath) -> Iterator[Issue]:
     for axis, size in enumerate(shape if isinstance(shape, list) else ()):
         if isinstance(size, str) and size.isidentifier() and size not in dims:
-            key = (*path, "shape", axis)
+            key = (*path, axis)
             declared = format_key((*path[:2], "dims"))
             message = f"`{format_key(key)}` is {literal(size)}, which `{declared}` does not declare"
             near = nearest(size, dims)
             hint = f"did you mean {literal(near)}?" if near else f"declare it: {declared}.{size} = {{ max = 32 }}"
             yield Issue(key, message, REFERENCE, hint)
-            used |= {near} if near else set()
-    return used
 
 
 def _check_input_name(tensor: Mapping[str, Any], names: dict[str, int], path: KeyPath, index: int) -> Iterator[Issue]:
@@ -161,7 +175,7 @@ def check_quantization(data: Mapping[str, Any]) -> Iterator[Issue]:
     schemes = _table(data, "quantize")
     for name, target in _tables(data, "targets"):
         wanted = target.get("quantize")
-        if isinstance(wanted, str) and wanted not in schemes:
+        if isinstance(wanted, str) and wanted not in schemes and _is_settled(data, "quantize"):
             key: KeyPath = ("targets", name, "quantize")
             message = f"`{format_key(key)}` is {short(wanted)}, but there is no `{format_key(('quantize', wanted))}`"
             near = nearest(wanted, schemes)
@@ -193,6 +207,10 @@ def _check_calibration(data: Mapping[str, Any], path: KeyPath, scheme: Mapping[s
         message = f"`{name}` is one callable, but there are {len(methods)} methods"
         yield Issue(key, message, CONFLICT, f"name one for each: {{ {table} }}")
     elif isinstance(calibration, Mapping) and methods:
+        lacking = [method for method in methods if method not in calibration]
+        if lacking and all(method in methods for method in calibration) and scheme.get("dynamic", False) is False:
+            message = f"`{format_key((*key, lacking[0]))}` is missing; each method has to be calibrated"
+            yield Issue((*key, lacking[0]), message, MISSING_KEY, f'add {lacking[0]} = "module:callable"')
         for method in calibration:
             if method not in methods:
                 near = nearest(method, methods)
@@ -289,6 +307,11 @@ def _conflict(key: str, reason: str, hint: str) -> Issue:
 
 def _there_are(what: str, names: Any, otherwise: str | None = None) -> str | None:
     return f"{what} here: {', '.join(names)}" if names else otherwise
+
+
+def _is_settled(data: Mapping[str, Any], key: str) -> bool:
+    """Whether a table is there, or plainly is not: neither malformed nor misspelled, which the models report."""
+    return isinstance(data[key], Mapping) if key in data else nearest(key, data) is None
 
 
 def _meant_source(data: Mapping[str, Any]) -> str | None:

@@ -26,7 +26,7 @@ def parse_key(text: str) -> KeyPath:
     position = 0
     while position < len(text):
         step = _STEP.match(text, position)
-        if step is None or (position == 0) == text[:1].startswith((".", "[")):
+        if step is None or (position == 0) == step.group().startswith((".", "[")):
             break
         if step["index"]:
             path = (*path, ANY if step["index"] == ANY else int(step["index"]))

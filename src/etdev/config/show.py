@@ -85,8 +85,20 @@ def show_json(loaded: LoadedConfig) -> str:
 
 def effective_data(loaded: LoadedConfig) -> dict[str, Any]:
     """The effective config as plain data: what is stated or has a default, without what is unset."""
-    data: dict[str, Any] = plain(loaded.config.model_dump(mode="python"))
-    return {key: value for key, value in data.items() if key not in _SPENT or value}
+    data: dict[str, Any] = _dump(loaded.config)
+    return data
+
+
+def _dump(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        defaults = {name: key.default for name, key in grammar_of(type(value)).keys.items()}
+        stated = {name: getattr(value, name) for name in defaults}
+        dumped = {name: _dump(item) for name, item in stated.items() if item is not None}
+        # A table at its default may not even be allowed here, such as `kwargs` beside `pt2`.
+        return {name: item for name, item in dumped.items() if item not in ({}, ()) or stated[name] != defaults[name]}
+    if isinstance(value, Mapping):
+        return {name: _dump(item) for name, item in value.items()}
+    return [_dump(item) for item in value] if isinstance(value, tuple | list) else plain(value)
 
 
 def _rows(loaded: LoadedConfig, path: KeyPath, value: Any, default: Any) -> Iterator[Row]:

@@ -15,7 +15,7 @@ from etdev import __version__, backends
 from etdev.backends.base import BUILD_EXTRA, Backend
 from etdev.config.loader import LoadedConfig
 from etdev.errors import MissingRequirementError
-from etdev.runtime.stock import ProgramFailure, StockRuntime
+from etdev.runtime.stock import ProgramFailureError, StockRuntime
 
 HF_EXTRA = 'pip install "etdev[hf]"'
 _RUNTIME_SECONDS = 120
@@ -130,7 +130,7 @@ def _runtime() -> RuntimeState:
             names = waiting.submit(lambda: runtime.backends).result(timeout=_RUNTIME_SECONDS)
         except TimeoutError:
             return RuntimeState(False, f"executorch's runtime did not start within {_RUNTIME_SECONDS} s")
-        except ProgramFailure as error:
+        except ProgramFailureError as error:
             return RuntimeState(False, str(error))
     return RuntimeState(True, f"executorch {_version('executorch')}", tuple(sorted(names)))
 

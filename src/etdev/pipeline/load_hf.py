@@ -43,7 +43,7 @@ def load_transformers(project: Project) -> LoadedModel:
         raise LoadError(
             f"transformers cannot load {name!r}: {type(error).__name__}: {first}",
             where=where,
-            hint="the directory needs config.json and model.safetensors; a hub model needs the network or the local cache",
+            hint="it needs config.json and model.safetensors; a hub model also the network or the local cache",
         ) from error
     _by_name(project, model)
     return LoadedModel(model.eval())

@@ -90,7 +90,7 @@ def _fixed_ranges(program: ExportedProgram) -> Iterator[None]:
     from torch.utils._pytree import tree_leaves
 
     values = [leaf for node in program.graph.nodes for leaf in tree_leaves(node.meta.get("val"))]
-    sizes = [size for value in values if isinstance(value, torch.Tensor) for size in value.shape]
+    sizes: list[Any] = [size for value in values if isinstance(value, torch.Tensor) for size in value.shape]
     environments = {id(size.node.shape_env): size.node.shape_env for size in sizes if isinstance(size, torch.SymInt)}
     with ExitStack() as stack:
         for environment in environments.values():

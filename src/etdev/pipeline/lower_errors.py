@@ -80,7 +80,7 @@ def _missing_out_variants(ops: list[str], where: str) -> EmitError:
         return EmitError(
             message,
             where=where,
-            hint="they come from quantization and stayed outside the delegate: add a partitioner that takes them (xnnpack)",
+            hint="they come from quantization and no delegate took them: add a partitioner that does (xnnpack)",
         )
     return EmitError(
         message,

@@ -60,11 +60,12 @@ def _read(path: Path, where: str) -> Mapping[str, torch.Tensor]:
             hint="convert it once: safetensors.torch.save_model(model, 'weights.safetensors')",
         )
     try:
-        return load_file(path)
+        stored: dict[str, torch.Tensor] = load_file(path)
     except FileNotFoundError:
         raise LoadError(f"there is no file {path}", where=where) from None
     except (SafetensorError, OSError) as error:
         raise LoadError(f"{path} cannot be read: {error}", where=where) from error
+    return stored
 
 
 def _tied_names(state: Mapping[str, torch.Tensor]) -> dict[str, set[str]]:

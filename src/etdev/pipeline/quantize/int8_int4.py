@@ -44,7 +44,8 @@ def quantize_module(module: torch.nn.Module, settings: Int8DynamicInt4Weight, wh
         quantize_(
             quantized,
             Int8DynamicActivationIntxWeightConfig(
-                weight_dtype=torch.int4, weight_granularity=PerGroup(settings.group_size)
+                weight_dtype=torch.int4,  # type: ignore[attr-defined]
+                weight_granularity=PerGroup(settings.group_size),
             ),
         )
     except Exception as error:

@@ -48,8 +48,8 @@ def check_accuracy(
 ) -> RungResult:
     """Call the metric and compare it with the gate.
 
-    Raises :class:`~etdev.errors.VerifyError` if the metric itself fails or returns no number; a program that fails in the
-    runtime makes the rung fail as a broken artifact.
+    Raises :class:`~etdev.errors.VerifyError` if the metric itself fails or returns no number; a program that fails in
+    the runtime makes the rung fail as a broken artifact.
     """
     key = ("targets", target, "verify", "accuracy", "fn")
     where = project.where(*key)

@@ -21,9 +21,9 @@ SMALLEST_PEAK = 1e-2
 QUANTIZED_MARGIN_DB = 6.0
 QUANTIZED_SNR_RANGE = (3.0, 30.0)
 """Default for a quantized target against the quantized model before lowering: not more noise than quantization itself
-made, less :data:`QUANTIZED_MARGIN_DB`, and within this range. A delegate now and then rounds to the next quantization step where
-the reference rounds to the other, and the model amplifies such steps as it amplifies quantization noise, so no absolute
-figure is both safe and sharp; a wrong program is near 0 dB."""
+made, less :data:`QUANTIZED_MARGIN_DB`, and within this range. A delegate now and then rounds to the next quantization
+step where the reference rounds to the other, and the model amplifies such steps as it amplifies quantization noise, so
+no absolute figure is both safe and sharp; a wrong program is near 0 dB."""
 
 
 @dataclass

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from etdev.config.models import TargetRuntime
 from etdev.errors import ConfigError, MissingRequirementError, Problem
 from etdev.pipeline.project import Project
 from etdev.pipeline.result import RungResult
@@ -51,11 +50,6 @@ def target_runtime(
     return RuntimeContents(
         operators, backends, settings.backends is not None, "; ".join(labels) or "the wheel's runtime"
     )
-
-
-def is_wheel(settings: TargetRuntime) -> bool:
-    """Whether the target's runtime is the wheel's in all respects."""
-    return settings.kernels is None and settings.operators is None and settings.backends is None
 
 
 def check_kernels(

@@ -13,7 +13,7 @@ from etdev.pipeline.project import Project
 from etdev.pipeline.result import RUNGS, RungResult
 from etdev.pipeline.usercode import UserCode
 from etdev.pipeline.verify.accuracy import check_accuracy
-from etdev.pipeline.verify.kernels import check_kernels, is_wheel, target_runtime
+from etdev.pipeline.verify.kernels import check_kernels, target_runtime
 from etdev.pipeline.verify.runtime import Subject, check_runtime
 from etdev.runtime.stock import ProgramFailureError, StockRuntime
 from etdev.units import format_size
@@ -44,10 +44,9 @@ def verify_program(
     """
     answers = {rung: not_run(rung, NOT_IN_THIS_VERSION) for rung in RUNGS}
     answers["budget"] = check_budget(project, target, candidate.size)
-    settings = project.config.targets[target].runtime
     contents = target_runtime(project, target, runtime.operators, runtime.backends)
     answers["kernels"] = check_kernels(contents, candidate.operators, candidate.delegates)
-    obstacle = _cannot_run(candidate, runtime) if not is_wheel(settings) or not _passed(answers["kernels"]) else None
+    obstacle = _cannot_run(candidate, runtime)
     if obstacle is None:
         obstacle = _load(candidate, runtime, answers)
     if obstacle is not None:
@@ -77,18 +76,17 @@ def check_budget(project: Project, target: str, size: int) -> RungResult:
     return RungResult(rung="budget", status="failed", gate=True, summary=problem, problems=(problem,), value=size)
 
 
-def _passed(result: RungResult) -> bool:
-    return result.status == "passed"
-
-
 def _cannot_run(candidate: Candidate, runtime: StockRuntime) -> str | None:
     """Why the wheel's runtime cannot run the file, if it lacks something that the file names."""
     operators = {name for names in candidate.operators.values() for name in names} - runtime.operators
     if operators:
         return f"the wheel's runtime has no kernel for {', '.join(sorted(operators))}"
-    delegates = {name for names in candidate.delegates.values() for name in names} - runtime.backends
-    if delegates:
-        return f"the wheel's runtime has no backend {', '.join(sorted(delegates))}"
+    delegates = {name for names in candidate.delegates.values() for name in names}
+    if delegates - runtime.backends:
+        return f"the wheel's runtime has no backend {', '.join(sorted(delegates - runtime.backends))}"
+    if delegates - runtime.usable_backends:
+        names = ", ".join(sorted(delegates - runtime.usable_backends))
+        return f"the wheel's runtime finds no library for its backend {names}"
     return None
 
 

@@ -64,8 +64,8 @@ class _Findings:
 def check_runtime(subject: Subject, runtime: StockRuntime) -> RungResult:
     """Run every method on every sample, each on initial state, and compare every output.
 
-    A crash, a wrong shape or dtype, or an error beyond the default for the dtype makes a broken artifact; an error beyond
-    the config's own ``atol``, ``rtol`` or ``min_snr_db`` a missed gate.
+    A crash, a wrong shape or dtype, or an error beyond the default for the dtype makes a broken artifact; an error
+    beyond the config's own ``atol``, ``rtol`` or ``min_snr_db`` a missed gate.
     """
     findings = _Findings()
     try:
@@ -164,7 +164,7 @@ def _judge(subject: Subject, method: str, position: int, output: _Output, findin
             )
         elif snr < needed:
             findings.broken.append(
-                f"{label} has {snr:.1f} dB against the quantized model before lowering, at least {needed:.1f} dB is expected"
+                f"{label} has {snr:.1f} dB against the quantized model before lowering, {needed:.1f} dB is the least"
             )
     _judge_gates(subject.settings, label, output, float_snr, findings)
 

@@ -39,6 +39,7 @@ class StockRuntime:
         self._process: subprocess.Popen[bytes] | None = None
         self._operators: frozenset[str] = frozenset()
         self._backends: frozenset[str] = frozenset()
+        self._usable: frozenset[str] = frozenset()
         self._greeted = False
 
     def __enter__(self) -> Self:
@@ -79,6 +80,12 @@ class StockRuntime:
         self._greet()
         return self._backends
 
+    @property
+    def usable_backends(self) -> frozenset[str]:
+        """Those of :attr:`backends` that say they work here (their own libraries are found)."""
+        self._greet()
+        return self._usable
+
     def describe(self, file: Path) -> dict[str, dict[str, list[str]]]:
         """Per method of a file, the ``operators`` and ``delegates`` that it asks for."""
         methods: dict[str, dict[str, list[str]]] = self._ask({"ask": "describe", "file": str(file)})[0]["methods"]
@@ -98,6 +105,7 @@ class StockRuntime:
             answer, _ = self._exchange({"ask": "hello", "imports": self._imports, "path": self._path}, ())
             self._operators = frozenset(answer["operators"])
             self._backends = frozenset(answer["backends"])
+            self._usable = frozenset(answer["usable"])
 
     def _ask(self, header: dict[str, Any], values: Sequence[Any] = ()) -> tuple[dict[str, Any], list[Any]]:
         self._greet()

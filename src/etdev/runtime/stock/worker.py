@@ -35,9 +35,11 @@ class Worker:
         sys.path[:0] = header["path"]
         for name in header["imports"]:
             importlib.import_module(name)
+        registry = self._runtime.backend_registry
         return {
             "operators": sorted(self._runtime.operator_registry.operator_names),
-            "backends": sorted(self._runtime.backend_registry.registered_backend_names),
+            "backends": sorted(registry.registered_backend_names),
+            "usable": sorted(name for name in registry.registered_backend_names if registry.is_available(name)),
         }
 
     def describe(self, header: dict[str, Any]) -> dict[str, Any]:
