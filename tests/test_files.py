@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
-import resource
 import signal
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -70,26 +68,28 @@ def test_an_error_about_another_file_is_not_ours(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.fixture
-def _small_files() -> Iterator[None]:
-    """A process that may write no more than 4 KiB to a file: a full disk that needs no disk."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    signal.signal(signal.SIGXFSZ, before)
+_LIMITED = """
+import resource, sys
+from pathlib import Path
+from etdev.errors import WriteError
+from etdev.files import atomic_write_bytes
+resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+try:
+    atomic_write_bytes(Path(sys.argv[1]), bytes(100_000))
+except WriteError as error:
+    print(error)
+"""
 
 
-@pytest.mark.usefixtures("_small_files")
-def test_no_room(tmp_path: Path) -> None:
+def test_no_room_for_a_file_in_the_middle_of_a_write(tmp_path: Path) -> None:
     file = tmp_path / "a.bin"
     file.write_bytes(b"old")
-    with pytest.raises(WriteError) as caught:
-        atomic_write_bytes(file, bytes(100_000))
-    assert caught.value.where == str(file)
-    assert caught.value.message == "cannot write the file: the file is larger than this process may write"
-    assert caught.value.hint
+    command = [sys.executable, "-c", _LIMITED, str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30)
+    assert done.stdout == (
+        f"{file}: cannot write the file: the file is larger than this process may write\n"
+        "  hint: raise the limit (`ulimit -f`)\n"
+    )
     assert file.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [file]
 

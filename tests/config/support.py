@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from etdev.config.keys import KeyPath, format_key
+from etdev.config.diagnostics import as_text
+from etdev.config.keys import KeyPath, format_key, toml_name
 from etdev.config.loader import LoadedConfig, load_config
 from etdev.config.notation import literal
 from etdev.errors import ConfigError, Problem
@@ -25,13 +26,31 @@ def load(
     return load_config(Path(name), overrides=arguments, **options)
 
 
-def problems(folder: Path, text: str | None = None, name: str = "etdev.toml", *arguments: str, **options: Any) -> tuple[Problem, ...]:
+def problems(
+    folder: Path, text: str | None = None, name: str = "etdev.toml", *arguments: str, **options: Any
+) -> tuple[Problem, ...]:
     """The problems of a config; none if it loads."""
     try:
         load(folder, text, name, *arguments, **options)
     except ConfigError as error:
         return error.problems
     return ()
+
+
+def said(folder: Path, text: str, name: str = "etdev.toml", *arguments: str, **options: Any) -> str:
+    """What a user reads about a config."""
+    return as_text(problems(folder, text, name, *arguments, **options))
+
+
+MINIMAL = """\
+version = 1
+[model]
+entry = "model:make"
+[methods.forward]
+inputs = [{ name = "x", dtype = "float32", shape = [1, 8] }]
+[targets.cpu]
+"""
+"""The smallest config: each test adds its own lines, which belong to ``[targets.cpu]`` unless they begin a table."""
 
 
 def emit(data: Mapping[str, Any], form: str) -> tuple[str, dict[KeyPath, int]]:
@@ -61,7 +80,7 @@ class _Toml(_Writer):
         inner = {key: value for key, value in data.items() if isinstance(value, Mapping) or is_tables(value)}
         for key, value in data.items():
             if key not in inner:
-                self.scalar(format_key((key,)), value, (*path, key))
+                self.scalar(toml_name(key), value, (*path, key))
         for key, value in inner.items():
             name = format_key(tuple(part for part in (*path, key) if isinstance(part, str)))
             for index, item in enumerate(value if isinstance(value, list) else []):
@@ -82,7 +101,7 @@ class _Yaml(_Writer):
         for key, value in data.items():
             start = indent if first is None else first
             first = None
-            name, inner = json.dumps(key) if not key.isidentifier() else key, (*path, key)
+            name, inner = json.dumps(key, ensure_ascii=False) if not key.isidentifier() else key, (*path, key)
             if isinstance(value, Mapping) and value:
                 self.line(f"{start}{name}:", inner)
                 self.table(value, inner, f"{indent}  ")
@@ -94,6 +113,6 @@ class _Yaml(_Writer):
                     if not item:
                         self.line(f"{indent}  - {{}}")
             else:
-                self.line(f"{start}{name}: {json.dumps(value)}", inner)
+                self.line(f"{start}{name}: {json.dumps(value, ensure_ascii=False)}", inner)
                 for index in range(len(value) if isinstance(value, Sequence) and not isinstance(value, str) else 0):
                     self.at[(*inner, index)] = len(self.lines)

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from config.support import FORMATS, emit
 
+from config.support import FORMATS, emit
 from etdev.cli import app
 from etdev.config.grammar import Anything, Leaf, ListOf, MapOf, Node, OneOf, TableOf, children, grammar_of, tables
 from etdev.config.keys import KeyPath, format_key
@@ -66,8 +66,12 @@ BASES: dict[str, dict[str, Any]] = {
         "quantize": {"static": {**_STATIC, "calibration": {"forward": "data:calibration"}}},
         "targets": {"cpu": {"runtime": {"operators": "ops.yaml"}}},
     },
-    "pt2": {"version": 1, "model": {"pt2": "m.pt2", "trust": True}, "targets": {"cpu": {"quantize": "static"}},
-            "quantize": {"static": _STATIC}},
+    "pt2": {
+        "version": 1,
+        "model": {"pt2": "m.pt2", "trust": True},
+        "targets": {"cpu": {"quantize": "static"}},
+        "quantize": {"static": _STATIC},
+    },
 }
 for _base in BASES.values():
     _inner = {key: value for key, value in _base.items() if key not in ("version", "extends")}

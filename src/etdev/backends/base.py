@@ -67,6 +67,14 @@ class Backend(Protocol):
     def options(self) -> type[Table]:
         """Model of the config's ``options``."""
 
+    @property
+    def compute_dtype(self) -> str:
+        """Coarsest dtype that its delegate computes float32 in (``bfloat16``, say); verification allows for it."""
+
+    @property
+    def dynamic_shapes(self) -> bool:
+        """Whether it lowers methods with dynamic dimensions."""
+
     def check_compile_specs(self, specs: Mapping[str, CompileSpecValue]) -> Iterable[SpecIssue]:
         """What is wrong with these compile specs."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from etdev import backends
@@ -18,14 +18,15 @@ def check_partitioners(data: Mapping[str, Any]) -> Iterable[Issue]:
     ``data`` is the merged raw config, which may be wrong anywhere; what is not of the right shape is passed over,
     since the models report it.
     """
+    dynamic = [name for name, method in _tables(data.get("methods")) if method.get("dims")]
     for target, table in _tables(data.get("targets")):
         steps = table.get("partitioners")
         for index, step in enumerate(steps if isinstance(steps, list) else []):
             if isinstance(step, Mapping) and isinstance(step.get("backend"), str):
-                yield from _check_step(step, ("targets", target, "partitioners", index))
+                yield from _check_step(step, ("targets", target, "partitioners", index), dynamic)
 
 
-def _check_step(step: Mapping[str, Any], path: KeyPath) -> Iterable[Issue]:
+def _check_step(step: Mapping[str, Any], path: KeyPath, dynamic: Sequence[str]) -> Iterable[Issue]:
     name = step["backend"]
     try:
         backend = backends.get(name)
@@ -38,6 +39,9 @@ def _check_step(step: Mapping[str, Any], path: KeyPath) -> Iterable[Issue]:
     except MissingRequirementError as error:
         yield Issue((*path, "backend"), error.message, "broken-backend", error.hint)
         return
+    if dynamic and not backend.dynamic_shapes:
+        text = f"the backend {name!r} needs static shapes, and method {dynamic[0]!r} has dynamic dimensions"
+        yield Issue((*path, "backend"), text, "dynamic-shapes", f"write numbers in the shapes of {', '.join(dynamic)}")
     options = step.get("options", {})
     if isinstance(options, Mapping):
         yield from model_issues(backend.options, options, (*path, "options"))

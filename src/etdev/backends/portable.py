@@ -24,6 +24,8 @@ class Portable:
     device_types = ("cpu",)
     delegate_ids: tuple[str, ...] = ()
     options = NoOptions
+    compute_dtype = "float32"
+    dynamic_shapes = True
 
     def check_compile_specs(self, specs: Mapping[str, CompileSpecValue]) -> Iterable[SpecIssue]:
         return no_compile_specs(self.name, specs)

@@ -35,6 +35,8 @@ class Xnnpack:
     device_types = ("cpu",)
     delegate_ids = ("XnnpackBackend",)
     options = XnnpackOptions
+    compute_dtype = "float32"
+    dynamic_shapes = True
 
     def check_compile_specs(self, specs: Mapping[str, CompileSpecValue]) -> Iterable[SpecIssue]:
         return no_compile_specs(self.name, specs)

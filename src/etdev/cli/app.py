@@ -11,6 +11,7 @@ from typer.main import get_command
 
 from etdev import __version__
 from etdev.cli import endings
+from etdev.cli.interrupts import INTERRUPTS
 from etdev.cli.lazy import CONTEXT_SETTINGS, Entry, Group, LazyGroup
 from etdev.errors import ExitCode
 
@@ -66,11 +67,12 @@ def root(
 def run(arguments: Sequence[str]) -> int:
     """Run one command line to its end and return its exit code. Never raises, prints no traceback unasked."""
     try:
-        with endings.termination_as_interrupt():
+        with INTERRUPTS:
             code = _dispatch(arguments)
             sys.stdout.flush()
     except BaseException as error:  # noqa: BLE001 - the single catch point
-        code = endings.report(error, debug=endings.wants_traceback(arguments))
+        ending = KeyboardInterrupt() if INTERRUPTS.seen else error
+        code = endings.report(ending, debug=endings.wants_traceback(arguments))
     return endings.close_streams(code)
 
 
@@ -86,8 +88,3 @@ def _dispatch(arguments: Sequence[str]) -> int:
     if code == ExitCode.INTERRUPTED:  # typer turns the KeyboardInterrupt into this.
         raise KeyboardInterrupt
     return int(code or 0)
-
-
-def main() -> None:
-    """Console script ``etdev``, and ``python -m etdev``."""
-    sys.exit(run(sys.argv[1:]))

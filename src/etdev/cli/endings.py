@@ -8,13 +8,11 @@ from __future__ import annotations
 import errno
 import os
 import platform
-import signal
 import sys
 import tempfile
 import traceback
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from types import FrameType
+from collections.abc import Sequence
+from contextlib import suppress
 
 import typer
 
@@ -94,24 +92,6 @@ def wants_traceback(arguments: Sequence[str]) -> bool:
     """Whether the user asked for tracebacks: ``-v`` anywhere on the command line, or ``ETDEV_DEBUG`` set."""
     options = arguments[: arguments.index("--")] if "--" in arguments else arguments
     return os.environ.get("ETDEV_DEBUG", "") not in ("", "0") or not {"-v", "--verbose"}.isdisjoint(options)
-
-
-@contextmanager
-def termination_as_interrupt() -> Iterator[None]:
-    """Let SIGTERM unwind like Ctrl-C does, so that half-written files are removed and children end."""
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    try:
-        previous = signal.signal(signal.SIGTERM, interrupt)
-    except ValueError:  # Not in the main thread: someone else's process, and their signals.
-        yield
-        return
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, previous)
 
 
 def close_streams(code: int) -> int:

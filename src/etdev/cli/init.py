@@ -28,7 +28,7 @@ def _complete_template(incomplete: str) -> list[tuple[str, str]]:
 
 def init(
     folder: Annotated[
-        Path, typer.Argument(metavar="[DIR]", help="Where to write it; made if missing.", show_default="here")
+        Path, typer.Argument(metavar="DIR", help="Where to write it; made if missing.", show_default="here")
     ] = Path(),
     template: Annotated[
         str, typer.Option("--template", metavar="NAME", help="What to write.", autocompletion=_complete_template)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from etdev.cli.interrupts import Interruptible
 from etdev.cli.output import note, terminal_console
 from etdev.pipeline.progress import Progress, Silent
 from etdev.units import format_seconds
@@ -18,15 +19,15 @@ if TYPE_CHECKING:
 def shown_progress(*, quiet: bool) -> Iterator[Progress]:
     """The right display for where stderr goes."""
     if quiet:
-        yield Silent()
+        yield Interruptible(Silent())
         return
     console = terminal_console()
     if console is None:
-        yield _Lines()
+        yield Interruptible(_Lines())
         return
     live = _Live(console)
     try:
-        yield live
+        yield Interruptible(live)
     finally:
         live.close()
 

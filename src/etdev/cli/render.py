@@ -99,7 +99,9 @@ def _kind(target: TargetResult) -> str:
     if target.status == "built" and target.unmet:
         return f"without a required check ({_names(target.unmet)})"
     failed = _names(rung for rung in target.rungs if rung.status == "failed")
-    return {"built": "good", "gate failed": f"missed a gate ({failed})", "rejected": f"rejected ({failed})"}[
+    ran = any(rung.rung == "runtime" and rung.status == "passed" for rung in target.rungs)
+    built = "good" if ran else "built but not run"
+    return {"built": built, "gate failed": f"missed a gate ({failed})", "rejected": f"rejected ({failed})"}[
         target.status
     ]
 
@@ -109,4 +111,4 @@ def _names(rungs: Iterable[RungResult]) -> str:
 
 
 def _line(label: str, text: str) -> str:
-    return f"  {label:<{_LABEL_WIDTH}}{text}"
+    return f"  {label:<{_LABEL_WIDTH - 1}} {text}"

@@ -8,7 +8,7 @@ from pathlib import PurePath
 from typing import Any
 
 from etdev import __version__
-from etdev.errors import Problem
+from etdev.errors import ConfigError, Problem
 
 _RULES = {
     "unknown-key": "A key that this version of etdev does not have",
@@ -22,6 +22,9 @@ _RULES = {
     "file": "A file that cannot be read",
     "reference": "A value that names something which does not exist",
     "conflict": "Keys that do not go together",
+    "unknown-backend": "A backend that does not exist here",
+    "broken-backend": "A backend of another package that cannot be used",
+    "compile-spec": "A compile spec that the backend does not take",
     "override": "An environment variable or --set that cannot apply",
     "not-in-profile": "A key that a profile cannot contain",
 }
@@ -29,13 +32,7 @@ _RULES = {
 
 def as_text(problems: Sequence[Problem]) -> str:
     """``place: message`` and the hint, for people and for editors that jump to ``file:line:column``."""
-    lines = []
-    for problem in problems:
-        place = f"{problem.where}: " if problem.where else ""
-        lines.append(f"{place}{problem.message}")
-        if problem.hint:
-            lines.append(f"  hint: {problem.hint}")
-    return "".join(f"{line}\n" for line in lines)
+    return f"{ConfigError(tuple(problems))}\n" if problems else ""
 
 
 def as_json(problems: Sequence[Problem]) -> str:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from etdev.config.keys import KeyPath
 from etdev.errors import ConfigError, Problem
 
-MAX_BYTES = 1 << 20
+MAX_BYTES = 1 << 18
 """Largest config file that is read."""
 MAX_DEPTH = 32
 """Deepest nesting of tables and lists."""

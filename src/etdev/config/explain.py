@@ -95,7 +95,7 @@ def _value_lines(path: KeyPath, loaded: LoadedConfig) -> list[str]:
             lines.append(f"    {verb:<7}{place}{profile}: {short(stated)}")
         if not chain:
             lines.append("    the default; nothing sets it")
-    return lines or ["", f"  {loaded.where()} has no such value"]
+    return lines or ["", f"  {loaded.name} has no such table or list element"]
 
 
 def short_value(value: Any) -> str:

@@ -71,7 +71,7 @@ def _read(path: Path, source: str) -> bytes:
     except OSError as error:
         raise refuse(source, f"cannot read the file: {describe_os_error(error)[0]}", None, rule="file") from error
     if len(content) > MAX_BYTES:
-        message = f"the file is larger than {MAX_BYTES // 2**20} MiB, which no config is"
+        message = f"the file is larger than {MAX_BYTES // 2**10} KiB, which no config is"
         raise refuse(source, message, None, rule="file")
     return content
 

@@ -246,7 +246,7 @@ _LIMITS = {
     "gt": "greater than",
     "le": "of at most",
     "lt": "less than",
-    "multiple_of": "a multiple of",
+    "multiple_of": "in multiples of",
     "min_length": "of length at least",
     "max_length": "of length at most",
 }

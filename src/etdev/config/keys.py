@@ -23,9 +23,14 @@ def format_key(path: KeyPath) -> str:
         if isinstance(part, int):
             text += f"[{part}]"
         else:
-            name = part if part == "*" or _BARE.fullmatch(part) else json.dumps(part, ensure_ascii=False)
+            name = part if part == "*" else toml_name(part)
             text += f".{name}" if text else name
     return text
+
+
+def toml_name(name: str) -> str:
+    """One name of a TOML key, in quotes if it needs them."""
+    return name if _BARE.fullmatch(name) else json.dumps(name, ensure_ascii=False)
 
 
 def parse_dotted(text: str) -> tuple[str, ...] | None:

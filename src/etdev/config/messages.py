@@ -158,6 +158,8 @@ def _issue(item: _Found, root: TableOf, prefix: KeyPath) -> Issue:
     if item.type == WRONG_NAME:
         message = f"`{name}`: {literal(item.path[-1])} is not a valid name; expected {node.expected}"
         return Issue(key, message, WRONG_NAME)
+    if isinstance(node, Anything) and item.value is not _MISSING:
+        return Issue(key, f"`{name}` is {short(item.value)}: {item.text}", WRONG_VALUE)
     if isinstance(node, Anything) or (isinstance(node, TableOf) and item.type not in _TABLE_TYPES):
         return Issue(key, f"`{name}` is not valid: {item.text}", WRONG_VALUE)
     fits = kind(item.value) in _kinds(node)

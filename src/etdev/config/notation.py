@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from etdev.config.keys import format_key
+from etdev.config.keys import toml_name
 
 KIND_WORDS = {
     "boolean": "true or false",
@@ -56,7 +56,7 @@ def literal(value: object) -> str:
         case "list":
             return f"[{', '.join(literal(item) for item in value)}]"  # type: ignore[attr-defined]
         case "table":
-            pairs = [f"{format_key((key,))} = {literal(item)}" for key, item in value.items()]  # type: ignore[attr-defined]
+            pairs = [f"{toml_name(key)} = {literal(item)}" for key, item in value.items()]  # type: ignore[attr-defined]
             return f"{{ {', '.join(pairs)} }}" if pairs else "{}"
         case "date":
             return value.isoformat()  # type: ignore[attr-defined, no-any-return]

@@ -137,7 +137,7 @@ the main config file. `module:callable` is imported by `build`, `verify` and `bu
 and dates are text. Keys are text. Anchors, aliases, merge keys, tags other than the standard ones, duplicate keys and
 several documents in one file are errors. An empty table is written `{{}}`, since a key without a value is an error.
 
-A file is UTF-8 text of at most {MAX_BYTES // 2**20} MiB, nested at most {MAX_DEPTH} levels deep.
+A file is UTF-8 text of at most {MAX_BYTES // 2**10} KiB, nested at most {MAX_DEPTH} levels deep.
 
 ## Keys
 

@@ -11,10 +11,16 @@ from etdev.errors import ConfigError, Problem
 
 _AT_LINE = re.compile(r"(?P<cause>.*) \(at line (?P<line>\d+), column (?P<column>\d+)\)", re.DOTALL)
 _AT_END = re.compile(r"(?P<cause>.*) \(at end of document\)", re.DOTALL)
+_NAME = r"""(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')"""
 _TOKEN = re.compile(
-    r'"""(?:\\.|[^\\])*?"""|\'\'\'.*?\'\'\'|"(?:\\[^\n]|[^"\\\n])*"|\'[^\'\n]*\'|\#[^\n]*|(?P<open>[\[{])|(?P<close>[\]}])',
+    rf"(?P<dotted>{_NAME}(?:[ \t]*+\.[ \t]*+{_NAME}){{{MAX_DEPTH},}})"
+    r'|"""(?:\\.|[^\\])*?"""'
+    r"|'''.*?'''"
+    r'|"(?:\\[^\n]|[^"\\\n])*+"'
+    r"|'[^'\n]*+'|\#[^\n]*+|[\w-]++|(?P<open>[\[{])|(?P<close>[\]}])",
     re.DOTALL,
 )
+"""What has to be told apart to count brackets. Words are consumed whole, so that the scan is linear."""
 _LONG_NUMBER = re.compile(r"[0-9_]{4300,}")
 _WORD = re.compile(r"[A-Za-z_][\w:./-]*")
 
@@ -41,10 +47,10 @@ def _check_brackets(text: str, source: str) -> int | None:
     for token in _TOKEN.finditer(text):
         if token["open"]:
             stack.append(token.start())
-            if len(stack) > MAX_DEPTH:
-                message = f"nested more than {MAX_DEPTH} levels deep"
-                raise refuse(source, message, _position(text, token.start()), rule="syntax")
-        elif token["close"] and stack:
+        if len(stack) > MAX_DEPTH or token["dotted"]:
+            message = f"nested more than {MAX_DEPTH} levels deep"
+            raise refuse(source, message, _position(text, token.start()), rule="syntax")
+        if token["close"] and stack:
             stack.pop()
     return stack[-1] if stack else None
 
@@ -60,7 +66,9 @@ def _syntax_error(message: str, text: str, source: str, unclosed: int | None) ->
         at_end = _AT_END.fullmatch(message)
         position = _position(text, len(text.rstrip()))
         cause = at_end["cause"] if at_end else message
-    rule = "duplicate-key" if _is_about_duplicates(message) else "syntax"
+    rule = "syntax"
+    if _is_about_duplicates(message):
+        rule, cause = "duplicate-key", "this adds to a table or value that is complete already"
     hint = _syntax_hint(text, position, unclosed)
     return refuse(source, f"not valid TOML: {cause[:1].lower()}{cause[1:]}", position, rule=rule, hint=hint)
 

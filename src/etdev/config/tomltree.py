@@ -49,6 +49,8 @@ class _Surveyor:
         self._dotted: dict[KeyPath, int] = {}
         """Tables that a dotted key made, and the statement block in which it did: only that block may add to them."""
         self._block = 0
+        self._repeated: set[KeyPath] = set()
+        """Duplicates so far: what lies in a table that stands there twice is no news."""
 
     def survey(self, root: Node) -> None:
         for node in root.named_children:
@@ -129,7 +131,9 @@ class _Surveyor:
                 self._value(element, (*path, index))
 
     def _duplicate(self, path: KeyPath, position: Position) -> None:
-        self.duplicates.append(Duplicate(format_key(path), self.places[path].key, position))
+        if not any(path[:length] in self._repeated for length in range(len(path))):
+            self.duplicates.append(Duplicate(format_key(path), self.places[path].key, position))
+        self._repeated.add(path)
 
 
 class _Lines:

@@ -138,10 +138,11 @@ class _Builder:
             raise self._refuse("a key must be text", position)
         if event.value == "<<" and event.style is None:
             raise self._refuse("merge keys (`<<`) are not supported", position, "use `extends` or profiles")
-        table.key, table.key_position = event.value, position
-        before = table.first.setdefault(event.value, position)
+        key = self._joined(event.value, position)
+        table.key, table.key_position = key, position
+        before = table.first.setdefault(key, position)
         if before is not position:
-            name = format_key((*table.path, event.value))
+            name = format_key((*table.path, key))
             message = f"`{name}` is defined twice; the first time at {self._source}:{before.line}:{before.column}"
             self._duplicates.append(
                 Problem(message, name, self._source, *position, hint="keep one of the two", rule="duplicate-key")
@@ -174,7 +175,7 @@ class _Builder:
         return path
 
     def _scalar(self, event: Any, position: Position) -> Any:
-        tag, text = event.tag, event.value
+        tag, text = event.tag, self._joined(event.value, position)
         if tag == _TAG + "binary":
             try:
                 return base64.b64decode("".join(text.split()), validate=True)
@@ -187,6 +188,13 @@ class _Builder:
         if tag == "!":
             return text
         return self._plain(text, position)
+
+    def _joined(self, text: str, position: Position) -> str:
+        """Text in which two escapes stand for the halves of one character, as JSON writes it."""
+        try:
+            return text.encode("utf-16", "surrogatepass").decode("utf-16")
+        except UnicodeDecodeError as error:
+            raise self._refuse("an escape stands for half a character", position) from error
 
     def _plain(self, text: str, position: Position) -> Any:
         for pattern, convert in _CORE:

@@ -1,0 +1,57 @@
+"""``openvino``: Intel's OpenVINO, compiled ahead of time for one of the devices of this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from etdev.backends.base import (
+    Availability,
+    CompileSpecValue,
+    NoOptions,
+    SpecIssue,
+    encode_compile_spec,
+    find_packages,
+)
+
+EXTRA = 'pip install "etdev[openvino]"'
+DEFAULT_DEVICE = "CPU"
+
+
+class OpenVino:
+    """Lowers through ``OpenvinoPartitioner``.
+
+    Seen with executorch 1.4.1 and openvino 2025.4: the CPU plugin computes in bfloat16 on processors that have it,
+    whatever precision the model was compiled with; a method with dynamic dimensions fails in ``preprocess``; the blob
+    differs between the first and the second lowering in one process (names in it are numbered), not between processes.
+    """
+
+    name = "openvino"
+    summary = "OpenVINO delegate for Intel CPUs, GPUs and NPUs; static shapes"
+    device_types = ("cpu",)
+    delegate_ids = ("OpenvinoBackend",)
+    options = NoOptions
+    compute_dtype = "bfloat16"
+    dynamic_shapes = False
+
+    def check_compile_specs(self, specs: Mapping[str, CompileSpecValue]) -> Iterable[SpecIssue]:
+        for key, value in specs.items():
+            if key != "device":
+                yield SpecIssue(
+                    key, f"openvino knows no compile spec {key!r}", "it takes 'device', for example \"CPU\""
+                )
+            elif not isinstance(value, str) or not value:
+                yield SpecIssue(key, "openvino's compile spec 'device' is a name, for example \"CPU\"")
+
+    def availability(self) -> Availability:
+        return find_packages("torch", "executorch", "openvino", "nncf", remedy=EXTRA)
+
+    def partitioner(self, options: NoOptions, specs: Mapping[str, CompileSpecValue]) -> Any | None:
+        from executorch.backends.openvino.partitioner import OpenvinoPartitioner
+        from executorch.exir.backend.compile_spec_schema import CompileSpec
+
+        device = encode_compile_spec(specs.get("device", DEFAULT_DEVICE))
+        return OpenvinoPartitioner([CompileSpec("device", device)])
+
+
+backend = OpenVino()

@@ -1,0 +1,95 @@
+"""The source of the model, and the keys that go with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from etdev.config.checks.raw import table_at
+from etdev.config.issues import CONFLICT, MISSING_KEY, WRONG_TYPE, Issue
+from etdev.config.keys import KeyPath, format_key, nearest
+from etdev.config.notation import kind, literal, short
+
+SOURCES = ("entry", "hf", "pt2")
+"""The keys of which exactly one says where the model comes from."""
+
+
+def check_model_source(data: Mapping[str, Any]) -> Iterator[Issue]:
+    """Exactly one of ``entry``, ``hf`` and ``pt2``, with the keys that go with it and no others."""
+    if "model" not in data or not isinstance(data["model"], Mapping):
+        return
+    model = data["model"]
+    present = [key for key in model if key in SOURCES]
+    if meant_source(data) is None:
+        yield Issue(
+            ("model", "entry"),
+            "`model` does not say where the model comes from; expected one of `entry`, `hf` and `pt2`",
+            MISSING_KEY,
+            'for a function that makes the module: entry = "module:callable"',
+        )
+    for key in present[1:]:
+        yield _conflict(key, f"`model.{present[0]}` already says where the model comes from", "keep one of the two")
+    if len(present) == 1:
+        yield from _check_companions(model, present[0])
+
+
+def _check_companions(model: Mapping[str, Any], source: str) -> Iterator[Issue]:
+    if source == "pt2" and (model.get("trust") is False or nearest("trust", model) is None):
+        key: KeyPath = ("model", "trust" if "trust" in model else "pt2")
+        message = "`model.pt2` needs `trust = true`: loading such a file may run code that it contains"
+        yield Issue(key, message, CONFLICT, "if you trust where the file comes from, add `trust = true`")
+    if source != "pt2" and model.get("trust") is True:
+        yield _conflict("trust", "only a `pt2` model needs it", "remove it")
+    if source != "entry" and "weights" in model:
+        yield _conflict("weights", f"a `{source}` model brings its own", "remove it")
+    if source == "pt2" and "kwargs" in model:
+        yield _conflict("kwargs", "a `pt2` model is already made", "remove it")
+    yield from _check_revision(model)
+
+
+def _check_revision(model: Mapping[str, Any]) -> Iterator[Issue]:
+    name = model.get("hf")
+    is_hub_name = isinstance(name, str) and name != "" and not is_local(name)
+    if is_hub_name and "revision" not in model and nearest("revision", model) is None:
+        yield Issue(
+            ("model", "hf"),
+            f"`model.hf` is {short(name)}, a name on the hub, which needs `revision`",
+            CONFLICT,
+            f"add the commit hash as `revision`; a local directory is written {literal(f'./{name}')}",
+        )
+    if "revision" in model and not is_hub_name and not (name is not None and not isinstance(name, str)):
+        yield _conflict("revision", "only a model from the hub (`hf`) has one", "remove it")
+
+
+def check_kwargs(data: Mapping[str, Any]) -> Iterator[Issue]:
+    """``model.kwargs`` holds what both formats can write."""
+    yield from _check_free(table_at(data, "model").get("kwargs"), ("model", "kwargs"))
+
+
+def _check_free(value: object, path: KeyPath) -> Iterator[Issue]:
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _check_free(item, (*path, key))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _check_free(item, (*path, index))
+    elif len(path) > len(("model", "kwargs")) and kind(value) in ("nothing", "date", "bytes"):
+        hint = "leave the key out" if value is None else "write it as text, in quotes"
+        message = f"`{format_key(path)}` is {short(value)}; expected true or false, a number, text, a list, or a table"
+        yield Issue(path, message, WRONG_TYPE, hint)
+
+
+def _conflict(key: str, reason: str, hint: str) -> Issue:
+    return Issue(("model", key), f"`model.{key}` does not belong here: {reason}", CONFLICT, hint)
+
+
+def is_local(hf: str) -> bool:
+    """Whether ``model.hf`` is a directory, and not a name on the hub."""
+    return hf in (".", "..") or hf.startswith(("./", "../", "/"))
+
+
+def meant_source(data: Mapping[str, Any]) -> str | None:
+    """Which key states the model's source, misspelled or not; None if that cannot be told."""
+    model = table_at(data, "model")
+    stated = next((key for key in SOURCES if key in model), None)
+    return stated or next((meant for key in model if (meant := nearest(key, SOURCES))), None)

@@ -1,0 +1,214 @@
+"""E1: rules that join several keys; each at the place of the value that breaks it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from config.support import MINIMAL, load, problems
+from etdev.config.loader import Issue
+
+HASH = "0123456789abcdef0123456789abcdef01234567"
+METHOD = '[methods.forward]\ninputs = [{ name = "x", dtype = "float32", shape = [1] }]\n'
+SECOND = METHOD.replace("forward", "second")
+STATIC = '[quantize.q]\nscheme = "pt2e-xnnpack"\n'
+PT2 = 'pt2 = "m.pt2"\ntrust = true\n'
+
+
+def model(lines: str, rest: str = METHOD) -> str:
+    """A config with these lines in ``[model]``, which begin at line 3."""
+    return f"version = 1\n[model]\n{lines}[targets.cpu]\n{rest}"
+
+
+VALID = {
+    "entry": model('entry = "a:b"\nkwargs = { a = 1 }\nweights = "w"\n'),
+    "local directory": model('hf = "./dir"\nkwargs = { a = 1 }\n'),
+    "parent directory": model('hf = "../dir"\n'),
+    "absolute directory": model('hf = "/dir"\n'),
+    "hub": model(f'hf = "org/name"\nrevision = "{HASH}"\n'),
+    "pt2 without methods": model(PT2, ""),
+    "pt2 with samples": model(PT2, '[methods.forward]\nsamples = "a:b"\n'),
+    "pt2 calibrated": model(PT2, STATIC + 'calibration = "a:b"\n'),
+    "pt2 calibrated by a table": model(PT2, STATIC + 'calibration = { forward = "a:b" }\n'),
+    "unused scheme": model('entry = "a:b"\n', METHOD + STATIC + "dynamic = true\n"),
+    "dynamic with calibration": model('entry = "a:b"\n', METHOD + STATIC + 'dynamic = true\ncalibration = "a:b"\n'),
+    "portable alone": MINIMAL + 'partitioners = [{ backend = "portable" }]\n',
+    "portable last": MINIMAL + 'partitioners = [{ backend = "xnnpack" }, { backend = "portable" }]\n',
+    "min alone": MINIMAL + 'verify.accuracy = { fn = "a:b", min = 1 }\n',
+    "equal limits": MINIMAL + 'verify.accuracy = { fn = "a:b", min = 1, max = 1.0 }\n',
+}
+
+# Text, place, part of the message.
+INVALID = {
+    "no source": (model("kwargs = {}\n"), "2:1", "expected one of `entry`, `hf` and `pt2`"),
+    "two sources": (model('hf = "./a"\nentry = "a:b"\n'), "4:9", "`model.hf` already says where the model comes from"),
+    "pt2 untrusted": (model('pt2 = "m.pt2"\n', ""), "3:7", "`model.pt2` needs `trust = true`"),
+    "pt2 distrusted": (model('pt2 = "m.pt2"\ntrust = false\n', ""), "4:9", "`model.pt2` needs `trust = true`"),
+    "trust for nothing": (model('entry = "a:b"\ntrust = true\n'), "4:9", "only a `pt2` model needs it"),
+    "hub without revision": (model('hf = "org/name"\n'), "3:6", "which needs `revision`"),
+    "revision of a directory": (model(f'hf = "./x"\nrevision = "{HASH}"\n'), "4:12", "only a model from the hub"),
+    "revision of an entry": (model(f'entry = "a:b"\nrevision = "{HASH}"\n'), "4:12", "only a model from the hub"),
+    "weights of hf": (model('hf = "./x"\nweights = "w"\n'), "4:11", "a `hf` model brings its own"),
+    "weights of pt2": (model(PT2 + 'weights = "w"\n', ""), "5:11", "a `pt2` model brings its own"),
+    "kwargs of pt2": (model(PT2 + "kwargs = {}\n", ""), "5:10", "a `pt2` model is already made"),
+    "no methods": (model('entry = "a:b"\n', ""), "1:1", "`methods` names no method to export"),
+    "no inputs": (model('entry = "a:b"\n', "[methods.forward]\n"), "5:1", "`methods.forward.inputs` is missing"),
+    "second method of pt2": (model(PT2, SECOND), "6:1", "a `pt2` model has the method `forward` only"),
+    "dimension without inputs": (model(PT2, "[methods.forward.dims.n]\nmax = 3\n"), "6:1", "is used by no shape"),
+    "constant like a method": (MINIMAL + "[constants]\nforward = 1\n", "8:11", "have the same name"),
+    "constant too large": (
+        MINIMAL + "[constants]\nbig = 9223372036854775808\n",
+        "8:7",
+        "expected a whole number of 64 bits",
+    ),
+    "infinite constant": (MINIMAL + "[constants]\nbig = inf\n", "8:7", "`constants.big` is inf; expected"),
+    "unused dimension": (
+        MINIMAL + "[methods.forward.dims.batch]\nmax = 3\n",
+        "7:1",
+        "`methods.forward.dims.batch` is used by no shape",
+    ),
+    "empty range": (
+        MINIMAL.replace("[1, 8]", '["n"]') + "[methods.forward.dims.n]\nmin = 4\nmax = 3\n",
+        "8:7",
+        "`methods.forward.dims.n.min` is 4, more than `max`, which is 3",
+    ),
+    "two inputs of one name": (
+        MINIMAL.replace("inputs = [", 'inputs = [\n{ name = "x", dtype = "int8", shape = [1] },\n'),
+        "7:10",
+        '`methods.forward.inputs[1].name` is "x", which input 0 is called already',
+    ),
+    "static without calibration": (MINIMAL + STATIC, "7:1", "`quantize.q.calibration` is missing"),
+    "one callable for two methods": (
+        MINIMAL + SECOND + STATIC + 'calibration = "a:b"\n',
+        "11:15",
+        "is one callable, but there are 2 methods",
+    ),
+    "calibration of no method": (
+        MINIMAL + STATIC + 'calibration = { forwad = "a:b" }\n',
+        "9:26",
+        "`quantize.q.calibration.forwad` names no method",
+    ),
+    "a method left out": (
+        MINIMAL + SECOND + STATIC + 'calibration = { forward = "a:b" }\n',
+        "11:15",
+        "`quantize.q.calibration.second` is missing",
+    ),
+    "8da4w of pt2": (model(PT2, '[quantize.q]\nscheme = "8da4w"\n'), "7:10", "8da4w works on the module"),
+    "portable first": (
+        MINIMAL + 'partitioners = [{ backend = "portable" }, { backend = "xnnpack" }]\n',
+        "7:29",
+        '`targets.cpu.partitioners[0].backend` is "portable", which takes every op',
+    ),
+    "kernels and operators": (
+        MINIMAL + 'runtime = { operators = "x.yaml", kernels = ["portable"] }\n',
+        "7:25",
+        "`targets.cpu.runtime.operators` and `kernels` exclude each other",
+    ),
+    "gate of nothing": (
+        MINIMAL + 'verify.accuracy = { fn = "a:b" }\n',
+        "7:19",
+        "`targets.cpu.verify.accuracy` gates nothing",
+    ),
+    "gate without a gap": (
+        MINIMAL + 'verify.accuracy = { fn = "a:b", min = 2, max = 1 }\n',
+        "7:39",
+        "`targets.cpu.verify.accuracy.min` is 2, more than `max`, which is 1",
+    ),
+    "nan": (MINIMAL + "verify.atol = nan\n", "7:15", "`targets.cpu.verify.atol` is nan; expected a finite number"),
+    "negative": (MINIMAL + "verify.rtol = -1\n", "7:15", "expected a finite number of at least 0"),
+    "date among the arguments": (
+        model('entry = "a:b"\nkwargs = { a = [2020-01-01] }\n'),
+        "4:17",
+        "`model.kwargs.a[0]` is 2020-01-01; expected",
+    ),
+    "number of the wrong scheme": (
+        MINIMAL + '[quantize.q]\nscheme = "8da4w"\ngroup_size = 12\n',
+        "9:14",
+        "`quantize.q.group_size` is 12; expected a whole number of at least 8, in multiples of 8",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", VALID)
+def test_valid(case: str, tmp_path: Path) -> None:
+    load(tmp_path, VALID[case])
+
+
+@pytest.mark.parametrize("case", INVALID)
+def test_invalid(case: str, tmp_path: Path) -> None:
+    text, place, message = INVALID[case]
+    (found,) = problems(tmp_path, text)
+    assert found.where == f"etdev.toml:{place}"
+    assert message in found.message
+
+
+def test_all_kinds_of_problems_come_at_once(tmp_path: Path) -> None:
+    """E1: what pydantic finds, what the rules find, and what backends find."""
+
+    def check(data: Mapping[str, Any]) -> Iterable[Issue]:
+        yield Issue(("targets", "cpu", "quantize"), "not today", "own-rule", "tomorrow")
+
+    text = MINIMAL + 'quantize = "q"\nverify = { atol = true, accuracy = { fn = "a:b" } }\n'
+    found = problems(tmp_path, text, checks=(check,))
+    assert [(p.line, p.rule) for p in found] == [
+        (7, "reference"),
+        (7, "own-rule"),
+        (8, "wrong-type"),
+        (8, "missing-key"),
+    ]
+
+
+def test_bytes_in_compile_specs(tmp_path: Path) -> None:
+    steps = 'partitioners = [{ backend = "x", compile_specs = { a = 1, b = "t", c = { base64 = "AP8=" } } }]\n'
+    in_toml = load(tmp_path, MINIMAL + steps).config.targets["cpu"].partitioners
+    assert in_toml[0].compile_specs == {"a": 1, "b": "t", "c": b"\x00\xff"}
+    in_yaml = """
+version: 1
+model: {entry: "a:b"}
+methods: {forward: {inputs: [{name: x, dtype: int8, shape: [1]}]}}
+targets: {cpu: {partitioners: [{backend: x, compile_specs: {a: 1, b: t, c: !!binary AP8=}}]}}
+"""
+    assert load(tmp_path, in_yaml, "etdev.yaml").config.targets["cpu"].partitioners == in_toml
+    for wrong in ("true", "1.5", "{}", '{ base64 = "?" }', "[]", "2020-01-01"):
+        text = MINIMAL + f'partitioners = [{{ backend = "x", compile_specs.a = {wrong} }}]\n'
+        (found,) = problems(tmp_path, text)
+        assert (found.key, found.column) == ("targets.cpu.partitioners[0].compile_specs.a", 52)
+
+
+def test_sizes(tmp_path: Path) -> None:
+    for text, size in (("'64KiB'", 65536), ("'1.5 MB'", 1_500_000), ("12", 12), ("'0B'", 0), ("'0.5KiB'", 512)):
+        assert load(tmp_path, MINIMAL + f"budget.file = {text}\n").config.targets["cpu"].budget.file == size
+    for text in ("'64'", "'KiB'", "'64 kb'", "'0.3B'", "'-1KiB'", "true", "1.5", "'1e3KiB'", "'9999999999999GiB'"):
+        (found,) = problems(tmp_path, MINIMAL + f"budget.file = {text}\n")
+        assert found.message.startswith("`targets.cpu.budget.file` is")
+
+
+def test_yaml_is_version_1_2(tmp_path: Path) -> None:
+    text = """
+version: 0x1
+model:
+  entry: "a:b"
+  kwargs: {on: on, no: no, y: y, t: true, o: 0o17, d: 012, f: 1e3, i: -.inf, s: 2020-01-01,
+    q: "1", e: '', p: "\\ud83d\\ude00"}
+methods: {forward: {inputs: [{name: x, dtype: int8, shape: [1]}]}}
+targets: {1: {}, 1.0: {}, null: {}}
+"""
+    config = load(tmp_path, text, "etdev.yaml").config
+    assert config.model.kwargs == {
+        "on": "on",
+        "no": "no",
+        "y": "y",
+        "t": True,
+        "o": 15,
+        "d": 12,
+        "f": 1000.0,
+        "i": float("-inf"),
+        "s": "2020-01-01",
+        "q": "1",
+        "e": "",
+        "p": "\U0001f600",
+    }
+    assert list(config.targets) == ["1", "1.0", "null"]

@@ -1,0 +1,140 @@
+"""E1: the text that a user reads, word for word, for the mistakes that are made most."""
+
+# ruff: noqa: E501 - lines as the user sees them
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from config.support import MINIMAL, said
+
+CASES = {
+    "misspelled key": (
+        MINIMAL + 'quantise = "int8"\n',
+        "etdev.toml:7:1: unknown key `targets.cpu.quantise`\n  hint: did you mean `quantize`?\n",
+    ),
+    "key of another table": (
+        MINIMAL + "atol = 0.1\n",
+        "etdev.toml:7:1: unknown key `targets.cpu.atol`\n  hint: `atol` is a key of `targets.cpu.verify`\n",
+    ),
+    "key of a later version": (
+        MINIMAL + '[deploy.board]\ntarget = "cpu"\n',
+        (
+            "etdev.toml:7:2: unknown key `deploy`\n"
+            "  hint: keys here: version, extends, project, model, constants, methods, quantize, targets, profiles\n"
+        ),
+    ),
+    "quoted number": (
+        MINIMAL + 'verify.atol = "1e-3"\n',
+        (
+            'etdev.toml:7:15: `targets.cpu.verify.atol` is "1e-3"; expected a finite number of at least 0\n'
+            "  hint: write 1e-3, without quotes\n"
+        ),
+    ),
+    "one name for a list": (
+        MINIMAL + 'verify.require = "runtime"\n',
+        (
+            'etdev.toml:7:18: `targets.cpu.verify.require` is "runtime"; expected a list, each element one of "bytes", '
+            '"plan", "placement", "kernels", "budget", "runtime", "replay", "device", "accuracy"\n'
+            '  hint: write a list: ["runtime"]\n'
+        ),
+    ),
+    "misspelled choice": (
+        MINIMAL.replace("float32", "flot32"),
+        (
+            'etdev.toml:5:33: `methods.forward.inputs[0].dtype` is "flot32"; expected one of "float32", "float64", "float16",'
+            ' "bfloat16", "int8", "int16", "int32", "int64", "uint8", "bool"\n'
+            '  hint: did you mean "float32"?\n'
+        ),
+    ),
+    "size without a unit that exists": (
+        MINIMAL + 'budget.file = "64K"\n',
+        (
+            'etdev.toml:7:15: `targets.cpu.budget.file` is "64K"; expected a size such as "64KiB" '
+            "(units: B, kB, MB, GB, KiB, MiB, GiB) or a whole number of bytes\n"
+        ),
+    ),
+    "dynamic dimension without a maximum": (
+        MINIMAL.replace("[1, 8]", '["batch", 8]') + "[methods.forward.dims.batch]\nmin = 2\n",
+        (
+            "etdev.toml:7:1: `methods.forward.dims.batch.max` is missing; expected a whole number from 1 to 2147483647\n"
+            "  hint: Largest size. Required: it is what memory gets planned for.\n"
+        ),
+    ),
+    "undeclared dimension": (
+        MINIMAL.replace("[1, 8]", '["batch", 8]'),
+        (
+            'etdev.toml:5:53: `methods.forward.inputs[0].shape[0]` is "batch", which `methods.forward.dims` does not declare\n'
+            "  hint: declare it: methods.forward.dims.batch = { max = 32 }\n"
+        ),
+    ),
+    "no model": (
+        MINIMAL.replace('[model]\nentry = "model:make"\n', ""),
+        "etdev.toml:1:1: `model` is missing; expected a table\n  hint: Where the model comes from.\n",
+    ),
+    "hub model without a revision": (
+        MINIMAL.replace('entry = "model:make"', 'hf = "org/name"'),
+        (
+            'etdev.toml:3:6: `model.hf` is "org/name", a name on the hub, which needs `revision`\n'
+            '  hint: add the commit hash as `revision`; a local directory is written "./org/name"\n'
+        ),
+    ),
+    "reference to a scheme": (
+        MINIMAL + 'quantize = "int"\n[quantize.int8]\nscheme = "8da4w"\n',
+        'etdev.toml:7:12: `targets.cpu.quantize` is "int", but there is no `quantize.int`\n  hint: did you mean "int8"?\n',
+    ),
+    "duplicate key": (
+        MINIMAL + "[targets.cpu.budget]\nfile = 1\n[targets.cpu.budget]\nfile = 2\n",
+        (
+            "etdev.toml:9:14: `targets.cpu.budget` is defined twice; the first time at etdev.toml:7:14\n"
+            "  hint: keep one of the two\n"
+        ),
+    ),
+    "several at once, in the order of the file": (
+        'version = 2\nmodle = 3\n[targets."a b"]\nbudget = { file = -1 }\n',
+        (
+            "etdev.toml:1:11: `version` is 2; expected 1\n"
+            "etdev.toml:2:1: unknown key `modle`\n  hint: did you mean `model`?\n"
+            'etdev.toml:3:10: `targets."a b"`: "a b" is not a valid name; expected a name of letters, digits, `.`, `_` and `-` '
+            "that begins with a letter or digit\n"
+            'etdev.toml:4:19: `targets."a b".budget.file` is -1; expected a size such as "64KiB" '
+            "(units: B, kB, MB, GB, KiB, MiB, GiB) or a whole number of bytes\n"
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_text(case: str, tmp_path: Path) -> None:
+    text, expected = CASES[case]
+    assert said(tmp_path, text) == expected
+
+
+YAML = {
+    "a word that YAML 1.1 took for true": (
+        "version: 1\nmodel: {pt2: m.pt2, trust: yes}\ntargets: {cpu: {}}\n",
+        'etdev.yaml:2:28: `model.trust` is "yes"; expected true or false\n  hint: write true, without quotes\n',
+    ),
+    "a table without content": (
+        "version: 1\nmodel: {pt2: m.pt2, trust: true}\ntargets:\n  cpu:\n",
+        (
+            "etdev.yaml:4:3: `targets.cpu` is null; expected a table\n"
+            "  hint: leave the key out, or write {} for an empty table\n"
+        ),
+    ),
+    "a date": (
+        "version: 1\nmodel: {pt2: m.pt2, trust: true}\ntargets: {cpu: {budget: {file: 2020-01-01}}}\n",
+        (
+            'etdev.yaml:3:32: `targets.cpu.budget.file` is "2020-01-01"; expected a size such as "64KiB" '
+            "(units: B, kB, MB, GB, KiB, MiB, GiB) or a whole number of bytes\n"
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", YAML)
+def test_text_for_yaml(case: str, tmp_path: Path) -> None:
+    text, expected = YAML[case]
+    assert said(tmp_path, text, "etdev.yaml") == expected

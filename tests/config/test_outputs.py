@@ -1,0 +1,327 @@
+"""E1: what ``validate``, ``config show``, ``config explain`` and ``schema`` write."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from config.support import MINIMAL, emit, load
+from config.test_every_key import BASES, CASES, _apply
+from etdev.cli import app
+from etdev.config.diagnostics import as_github, as_json, as_sarif
+from etdev.config.reference import reference
+from etdev.config.reference_text import TOML_EXAMPLE, YAML_EXAMPLE
+from etdev.config.schema import json_schema
+from etdev.errors import Problem
+
+PROBLEMS = (
+    Problem("`a` is 100%\nwrong", "a", "sub folder/x,y.toml", 3, 5, "fix: it", "wrong-value"),
+    Problem("unknown key `b`", "b", "--set b=1", rule="unknown-key"),
+    Problem("there is no config", "", hint="`etdev init`", rule="file"),
+    Problem("elsewhere", "c.d", "/abs/é.toml", 1, 1, rule="wrong-value"),
+)
+
+
+@pytest.fixture
+def etdev(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Any:
+    """Run the command line in an empty folder: exit code, stdout, stderr."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        code = app.run(arguments)
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run
+
+
+def test_github_commands_are_escaped() -> None:
+    assert as_github(PROBLEMS) == (
+        "::error file=sub folder/x%2Cy.toml,line=3,col=5,title=etdev%3A wrong-value::"
+        "`a` is 100%25%0Awrong%0Ahint: fix: it\n"
+        "::error title=etdev%3A unknown-key::--set b=1: unknown key `b`\n"
+        "::error title=etdev%3A file::there is no config%0Ahint: `etdev init`\n"
+        "::error file=/abs/é.toml,line=1,col=1,title=etdev%3A wrong-value::elsewhere\n"
+    )
+
+
+def test_json() -> None:
+    document = json.loads(as_json(PROBLEMS))
+    assert document["format"] == 1
+    assert document["problems"][1] == {
+        "rule": "unknown-key",
+        "message": "unknown key `b`",
+        "hint": None,
+        "key": "b",
+        "source": "--set b=1",
+        "line": None,
+        "column": None,
+    }
+
+
+# The parts of sarif-schema-2.1.0.json that the log uses, with its own required keys and types.
+SARIF = {
+    "type": "object",
+    "required": ["version", "runs"],
+    "properties": {
+        "version": {"const": "2.1.0"},
+        "runs": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["tool", "results"],
+                "properties": {
+                    "columnKind": {"enum": ["utf16CodeUnits", "unicodeCodePoints"]},
+                    "tool": {
+                        "required": ["driver"],
+                        "properties": {
+                            "driver": {
+                                "required": ["name"],
+                                "properties": {
+                                    "rules": {"type": "array", "uniqueItems": True, "items": {"required": ["id"]}}
+                                },
+                            }
+                        },
+                    },
+                    "results": {
+                        "type": "array",
+                        "items": {
+                            "required": ["message"],
+                            "additionalProperties": False,
+                            "properties": {
+                                "ruleId": {"type": "string"},
+                                "ruleIndex": {"type": "integer", "minimum": 0},
+                                "level": {"enum": ["none", "note", "warning", "error"]},
+                                "message": {"required": ["text"]},
+                                "locations": {
+                                    "items": {
+                                        "minProperties": 1,
+                                        "properties": {
+                                            "physicalLocation": {
+                                                "required": ["artifactLocation", "region"],
+                                                "properties": {
+                                                    "artifactLocation": {
+                                                        "properties": {"uri": {"pattern": r"^[!-~]+$"}}
+                                                    },
+                                                    "region": {
+                                                        "properties": {
+                                                            "startLine": {"type": "integer", "minimum": 1},
+                                                            "startColumn": {"type": "integer", "minimum": 1},
+                                                        }
+                                                    },
+                                                },
+                                            }
+                                        },
+                                    }
+                                },
+                            },
+                        },
+                    },
+                },
+            },
+        },
+    },
+}
+
+
+def test_sarif() -> None:
+    log = json.loads(as_sarif(PROBLEMS))
+    jsonschema.validate(log, SARIF)
+    (run,) = log["runs"]
+    rules = [rule["id"] for rule in run["tool"]["driver"]["rules"]]
+    assert [rules[result["ruleIndex"]] for result in run["results"]] == [problem.rule for problem in PROBLEMS]
+    uris = [
+        location["physicalLocation"]["artifactLocation"]["uri"]
+        for result in run["results"]
+        for location in result.get("locations", [])
+        if "physicalLocation" in location
+    ]
+    assert uris == ["sub%20folder/x%2Cy.toml", "file:///abs/%C3%A9.toml"]
+    assert json.loads(as_sarif(()))["runs"][0]["results"] == []
+
+
+def test_validate(etdev: Any, tmp_path: Path) -> None:
+    """E1: text on stderr, machine output alone on stdout, exit code 2."""
+    assert etdev("validate")[0] == 2
+    (tmp_path / "etdev.toml").write_text(MINIMAL + "[profiles.a]\n[profiles.b]\n")
+    assert etdev("validate") == (0, "etdev.toml: ok (1 target, 1 method, 2 profiles)\n", "")
+    assert etdev("validate", "-q") == (0, "", "")
+    assert etdev("validate", "--output", "github") == (0, "", "")
+    assert etdev("validate", "--output", "json")[1] == as_json(())
+
+    code, out, err = etdev("validate", "--set", "nope=1", "--output", "sarif=log.sarif", "--output", "text=log.txt")
+    assert (code, out) == (2, "")
+    assert err.startswith("error: --set nope=1: unknown key `nope`\n")
+    assert json.loads(Path("log.sarif").read_text())["runs"][0]["results"][0]["ruleId"] == "unknown-key"
+    assert Path("log.txt").read_text().startswith("--set nope=1: unknown key `nope`\n")
+
+    code, out, err = etdev("validate", "-p", "c", "--output", "github")
+    assert (code, err) == (2, "")
+    assert out.startswith("::error title=etdev%3A reference::--profile c: there is no profile `c`")
+    code, out, err = etdev("validate", "-p", "c", "--output", "json", "--output", "text")
+    assert json.loads(out)["problems"][0]["key"] == "profiles"
+    assert err.startswith("error: --profile c:")
+
+
+def test_validate_asks_the_backends(etdev: Any, tmp_path: Path) -> None:
+    text = MINIMAL + "[[targets.cpu.partitioners]]\nbackend = 'xnnpack'\noptions = { per_op_mod = true }\n"
+    (tmp_path / "etdev.toml").write_text(text)
+    code, _, err = etdev("validate")
+    assert code == 2
+    assert err.startswith("error: etdev.toml:9:13: unknown key `targets.cpu.partitioners[0].options.per_op_mod`\n")
+    assert "did you mean `per_op_mode`?" in err
+
+
+def test_show(etdev: Any, tmp_path: Path) -> None:
+    (tmp_path / "etdev.toml").write_text(MINIMAL + "budget.file = '1KiB'\n[profiles.ci]\nproject.out = 'dist'\n")
+    code, out, err = etdev("config", "show", "-p", "ci", "--set", "project.name=x")
+    assert (code, err) == (0, "")
+    lines = {line[2:].split("  ")[0]: line.split() for line in out.splitlines() if not line.startswith("#")}
+    assert out.startswith("# etdev.toml < profile ci < command line\n")
+    assert lines["project.out"] == ["*", "project.out", '"dist"', "etdev.toml:9:15", "(profile)"]
+    assert lines["project.name"] == ["*", "project.name", '"x"', "--set", "project.name=x"]
+    assert lines["targets.cpu.budget.file"] == ["*", "targets.cpu.budget.file", "1024", "etdev.toml:7:15"]
+    assert lines["model.trust"] == ["model.trust", "false", "default"]
+    assert lines["model.hf"] == ["model.hf", "(not", "set)", "default"]
+
+    code, out, _ = etdev("config", "show", "-p", "ci", "--output", "toml")
+    assert tomllib.loads(out)["project"]["out"] == "dist"
+    code, out, _ = etdev("config", "show", "--output", "json")
+    document = json.loads(out)
+    assert document["config"]["targets"]["cpu"]["budget"]["file"] == 1024
+    budget = next(key for key in document["keys"] if key["key"] == "targets.cpu.budget.file")
+    assert budget["origin"] == {"layer": "file", "source": "etdev.toml", "line": 7, "column": 15, "base": str(tmp_path)}
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_the_effective_config_of_every_key_loads_to_itself(base: str, etdev: Any, tmp_path: Path) -> None:
+    (tmp_path / "below.toml").write_text("")
+    first = load(tmp_path, emit(BASES[base], "toml")[0])
+    code, out, _ = etdev("config", "show", "--output", "toml")
+    assert code == 0
+    assert load(tmp_path, out).config == first.config
+
+
+def test_show_says_which_paths_belong_elsewhere(etdev: Any, tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub/below.toml").write_text("model.weights = 'w'\n")
+    (tmp_path / "etdev.toml").write_text("extends = 'sub/below.toml'\n" + MINIMAL)
+    out = etdev("config", "show", "--output", "toml")[1]
+    assert out.startswith(f'# model.weights = "w" is relative to {tmp_path / "sub"}\n')
+
+
+def test_explain(etdev: Any, tmp_path: Path) -> None:
+    code, out, err = etdev("config", "explain", "targets.cpu.budget.file")
+    assert (code, err) == (0, "")
+    assert out == (
+        "targets.cpu.budget.file\n"
+        "  Largest size of the `.pte` file.\n"
+        "\n"
+        '  type     a size such as "64KiB" (units: B, kB, MB, GB, KiB, MiB, GiB) or a whole number of bytes\n'
+        "  default  not set\n"
+    )
+    (tmp_path / "etdev.toml").write_text(MINIMAL + "budget.file = '1KiB'\n[targets.b]\n")
+    out = etdev("config", "explain", "targets.*.budget.file", "--set", "targets.cpu.budget.file='2KiB'")[1]
+    assert out.endswith(
+        "  targets.cpu.budget.file  2048\n"
+        "    set by --set targets.cpu.budget.file='2KiB': \"2KiB\"\n"
+        '    over   etdev.toml:7:15: "1KiB"\n'
+        "\n"
+        "  targets.b.budget.file  not set\n"
+        "    the default; nothing sets it\n"
+    )
+    (tmp_path / "etdev.toml").write_text("broken")
+    code, out, err = etdev("config", "explain", "version")
+    assert (code, out.splitlines()[0]) == (0, "version")
+    assert "see `etdev validate`" in err
+
+
+@pytest.mark.parametrize(
+    ("key", "message", "hint"),
+    [
+        ("targets.cpu.budgt.file", "there is no key `targets.cpu.budgt.file`", "did you mean `targets.cpu.budget`?"),
+        ("atol", "there is no key `atol`", "did you mean `targets.*.verify.atol`?"),
+        ("version.x", "there is no key `version.x`", "`version` has no keys"),
+        ("a b", '"a b" is not a key', "write names joined by dots: targets.cpu.budget.file"),
+        (".a", '".a" is not a key', "write names joined by dots: targets.cpu.budget.file"),
+        ("", '"" is not a key', "write names joined by dots: targets.cpu.budget.file"),
+    ],
+)
+def test_explain_of_what_is_no_key(key: str, message: str, hint: str, etdev: Any) -> None:
+    assert etdev("config", "explain", key) == (2, "", f"error: {message}\nhint: {hint}\n")
+
+
+def test_explain_knows_every_key(etdev: Any) -> None:
+    for case in CASES:
+        if case.change == "misspelled" and "profiles" not in case.path:
+            path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in case.path).lstrip(".")
+            code, out, _ = etdev("config", "explain", path)
+            assert code == 0
+            assert "  type     " in out
+
+
+SCHEMA = json_schema()
+VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
+
+
+def test_the_schema_is_one(etdev: Any, tmp_path: Path) -> None:
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+    code, out, err = etdev("schema")
+    assert (code, json.loads(out), err) == (0, SCHEMA, "")
+    assert etdev("schema", "-o", "etdev.schema.json") == (0, "", "")
+    assert json.loads((tmp_path / "etdev.schema.json").read_text()) == SCHEMA
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_the_schema_takes_what_validates(base: str) -> None:
+    assert list(VALIDATOR.iter_errors(BASES[base])) == []
+
+
+def test_the_schema_refuses_what_does_not() -> None:
+    """E1: an editor marks every misspelled and wrongly typed key, and required keys that are missing."""
+    for case in CASES:
+        data, _, _ = _apply(case)
+        if case.change == "missing" and data.get("extends"):
+            data.pop("extends")
+        assert list(VALIDATOR.iter_errors(data)), case.id
+
+
+def test_the_schema_describes_every_key() -> None:
+    for name, table in {"": SCHEMA, **SCHEMA["$defs"]}.items():
+        assert table["additionalProperties"] is False, name
+        for key, value in table["properties"].items():
+            assert value.get("description") or "$ref" in value, (name, key)
+
+
+def test_the_reference_is_current(repository: Path) -> None:
+    """``python -m etdev.config.reference`` writes it."""
+    assert (repository / "docs/config.md").read_text() == reference()
+
+
+def test_the_examples_of_the_reference_are_the_same_config(tmp_path: Path) -> None:
+    in_toml = load(tmp_path, TOML_EXAMPLE)
+    assert in_toml.config == load(tmp_path, YAML_EXAMPLE, "etdev.yaml").config
+
+
+def test_nothing_heavy_is_imported(tmp_path: Path) -> None:
+    """No torch, executorch or numpy; ruamel for YAML only, tree-sitter for TOML only."""
+    (tmp_path / "a.toml").write_text(TOML_EXAMPLE)
+    (tmp_path / "a.yaml").write_text(YAML_EXAMPLE)
+    script = (
+        "import sys; from pathlib import Path; from etdev.config.loader import load_config\n"
+        "load_config(Path(sys.argv[1]), environ={}, cwd=Path.cwd())\n"
+        "heavy = {'torch', 'executorch', 'numpy', 'ruamel', 'tree_sitter', 'tomli_w', 'rich', 'typer'}\n"
+        "print(*sorted(heavy & {name.split('.')[0] for name in sys.modules}))"
+    )
+    imported = [
+        subprocess.run([sys.executable, "-c", script, name], cwd=tmp_path, capture_output=True, text=True, check=True)
+        for name in ("a.toml", "a.yaml")
+    ]
+    assert [run.stdout.split() for run in imported] == [["tree_sitter"], ["ruamel"]]

@@ -1,0 +1,53 @@
+"""Verifying one program under many configs: it is built once, and judged with other samples, gates and runtimes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from etdev.config.models import Rung
+from etdev.pipeline.api import open_project
+from etdev.pipeline.emit import emit_program
+from etdev.pipeline.lower import lower_model
+from etdev.pipeline.models import Models
+from etdev.pipeline.noise import quiet_libraries
+from etdev.pipeline.progress import Silent, StageClock
+from etdev.pipeline.result import RungResult
+from etdev.pipeline.usercode import UserCode
+from etdev.pipeline.verify.ladder import Candidate, verify_program
+from etdev.pipeline.write import StagedFile, write_program
+from support.projects import write_project
+from support.stock import shared_runtime
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A built program with the models that it came from."""
+
+    config: Path
+    target: str
+    candidate: Candidate
+
+    def judge(self, *overrides: str, runtime: Any = None, **changes: Any) -> dict[Rung, RungResult]:
+        """Every rung's answer with these ``--set`` texts; ``changes`` replace fields of the candidate."""
+        project = open_project(self.config, overrides=overrides, environ={})
+        candidate = replace(self.candidate, **changes)
+        with quiet_libraries(), UserCode() as user:
+            rungs = verify_program(project, user, self.target, candidate, runtime or shared_runtime())
+        return {rung.rung: rung for rung in rungs}
+
+
+def prepare(folder: Path, target: str, config: str, **files: str) -> Prepared:
+    """Build one target of a small project, without verifying it."""
+    path = write_project(folder, config, **files)
+    project = open_project(path, environ={})
+    with quiet_libraries(), UserCode() as user:
+        float_model, reference = Models(project, user).prepare(target, StageClock(target, Silent()))
+        lowered = lower_model(project, reference, target)
+        emitted = emit_program(project, lowered, reference, target)
+        with StagedFile(project.artifact(target)) as staged:
+            written = write_program(emitted, staged)
+            place = staged.accept()
+    candidate = Candidate(place, written.size, emitted.operators, emitted.delegates, float_model, reference)
+    return Prepared(path, target, candidate)
