@@ -2,8 +2,8 @@
 
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null && { echo $$p; break; }; done)
-# Optional parts to install beside the build tools, for example `make test EXTRAS=build,openvino,hf`.
-EXTRAS ?= build
+# Parts to install; the tests of a part that is left out skip and say so. Smallest: EXTRAS=build.
+EXTRAS ?= build,hf,openvino
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
