@@ -102,7 +102,12 @@ def test_needs_of_a_config(
     _install(machine, versions, runtime)
     assert app.run(["init", "-q"]) == 0
     config = Path("etdev.toml")
-    config.write_text(config.read_text().replace('backend = "xnnpack"', f'backend = "{partitioner}"', 1))
+    config.write_text(
+        config.read_text()
+        .replace('backend = "xnnpack"', f'backend = "{partitioner}"', 1)
+        .replace('shape = ["batch", 4]', "shape = [1, 4]")
+        .replace("dims.batch", "# dims.batch")
+    )
 
     code, text = _doctor(capsys, "--output", "json")
     assert code == (3 if needs else 0)

@@ -48,3 +48,39 @@ def write_project(folder: Path, config: str, **files: str) -> Path:
 def make_project(folder: Path, config: str, **files: str) -> Project:
     """:func:`write_project`, opened as the stages see it, without any ``ETDEV__`` variable."""
     return open_project(write_project(folder, config, **files), environ={})
+
+
+SAMPLES = """
+    import torch
+
+    def samples():
+        generator = torch.Generator().manual_seed(0)
+        return [(torch.randn(2, 32, generator=generator),) for _ in range(3)]
+
+    def score(run):
+        return float(sum(len(outputs) for outputs in run.map(samples())))
+"""
+"""Source of a module with samples for :data:`LINEAR`, and a metric that counts three outputs."""
+
+FOUR_TARGETS = (
+    LINEAR_CONFIG
+    + """
+    samples = "data:samples"
+    [quantize.int8]
+    scheme = "pt2e-xnnpack"
+    calibration = "data:samples"
+    [quantize.w4]
+    scheme = "8da4w"
+    [targets.portable]
+    verify.accuracy = { fn = "data:score", min = 3 }
+    [targets.xnnpack]
+    partitioners = [{ backend = "xnnpack" }]
+    [targets.int8]
+    quantize = "int8"
+    partitioners = [{ backend = "xnnpack" }]
+    [targets.w4]
+    quantize = "w4"
+    partitioners = [{ backend = "xnnpack" }]
+"""
+)
+"""A whole config for :data:`LINEAR` and :data:`SAMPLES`: every scheme and both backends."""

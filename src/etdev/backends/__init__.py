@@ -51,9 +51,14 @@ def _load_plugin(point: metadata.EntryPoint) -> Backend:
             f"the backend {point.name!r} of {package!r} cannot be imported: {type(error).__name__}: {error}",
             hint=f"update or remove the package {package!r}",
         ) from error
-    if not isinstance(loaded, Backend):
+    lacking = sorted(name for name in vars(Backend) if not name.startswith("_") and not hasattr(loaded, name))
+    if lacking or isinstance(loaded, type):
         raise MissingRequirementError(
-            f"{point.value!r}, which {package!r} registers as the backend {point.name!r}, is no backend object",
-            hint="a backend has the members of etdev.backends.base.Backend",
+            f"{point.value!r}, which {package!r} registers as the backend {point.name!r}, is no backend: "
+            + (f"it lacks {', '.join(lacking)}" if lacking else "it is a class"),
+            hint="a backend has the members of etdev.backends.base.Backend"
+            if lacking
+            else "register an object of the class",
         )
-    return loaded
+    found: Backend = loaded
+    return found

@@ -116,4 +116,4 @@ def terminal_console() -> Console | None:
         return None
     from rich.console import Console
 
-    return Console(stderr=True, highlight=False)
+    return Console(file=sys.stderr, highlight=False)  # Not what sys.stderr is redirected to while it draws.

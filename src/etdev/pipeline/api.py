@@ -9,7 +9,7 @@ from pathlib import Path
 from etdev.backends.check import check_partitioners
 from etdev.config.loader import load_config
 from etdev.config.models import Rung
-from etdev.pipeline.options import BuildOptions
+from etdev.pipeline.options import BuildOptions, check_rungs
 from etdev.pipeline.progress import Progress, Silent
 from etdev.pipeline.project import Project
 from etdev.pipeline.result import BuildResult
@@ -59,7 +59,7 @@ def build(
     from etdev.pipeline.build import build_project
 
     project = open_project(config, profile=profile, overrides=overrides, environ=environ)
-    options = BuildOptions(targets=targets, require=require, verify=verify, progress=progress or Silent())
+    options = BuildOptions(targets=targets, require=check_rungs(require), verify=verify, progress=progress or Silent())
     return build_project(project, options)
 
 
@@ -77,4 +77,5 @@ def verify(
     from etdev.pipeline.verify.existing import verify_project
 
     project = open_project(config, profile=profile, overrides=overrides, environ=environ)
-    return verify_project(project, BuildOptions(targets=targets, require=require, progress=progress or Silent()))
+    options = BuildOptions(targets=targets, require=check_rungs(require), progress=progress or Silent())
+    return verify_project(project, options)

@@ -40,11 +40,6 @@ class ExportedMethod:
     example: Tensors
     """The inputs it was traced with."""
 
-    @property
-    def stateful(self) -> bool:
-        """Whether calls change buffers, so that the order of calls matters."""
-        return bool(self.program.graph_signature.buffers_to_mutate)
-
 
 @dataclass(frozen=True)
 class ExportedModel:
@@ -93,7 +88,7 @@ class LoweredModel:
     """``executorch.exir.EdgeProgramManager``."""
     delegations: tuple[Delegation, ...]
     stateful: frozenset[str]
-    """Methods that change buffers."""
+    """Methods that change buffers, so that the order of calls matters."""
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,8 @@ from etdev.pipeline.project import Project
 from etdev.pipeline.result import RUNGS, BuildResult, TargetResult, outcome
 from etdev.pipeline.summary import describe_methods, display_path, start_result
 from etdev.pipeline.usercode import UserCode
-from etdev.pipeline.verify.ladder import Candidate, not_run, verify_program
+from etdev.pipeline.verify.kernels import check_runtime_settings
+from etdev.pipeline.verify.ladder import Candidate, check_functions, not_run, verify_program
 from etdev.pipeline.write import StagedFile, write_program
 from etdev.runtime.stock import StockRuntime
 
@@ -30,6 +31,7 @@ def build_project(project: Project, options: BuildOptions) -> BuildResult:
     names = choose_targets(project, options.targets)
     for name in names:
         require_backends(project, name)
+        check_runtime_settings(project, name)
     with quiet_libraries(verbose=options.verbose), UserCode() as user, _stock_runtime(project, options) as runtime:
         models = Models(project, user)
         results = tuple(_build_target(project, name, options, user, runtime, models) for name in names)
@@ -49,6 +51,9 @@ def _build_target(
     project: Project, name: str, options: BuildOptions, user: UserCode, runtime: StockRuntime | None, models: Models
 ) -> TargetResult:
     clock = StageClock(name, options.progress)
+    models.load(clock)
+    if runtime is not None:
+        check_functions(project, user, name)
     float_model, reference = models.prepare(name, clock)
     with clock.stage("lower"):
         lowered = lower_model(project, reference, name)

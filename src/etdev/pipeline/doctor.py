@@ -13,6 +13,7 @@ from importlib import metadata
 
 from etdev import __version__, backends
 from etdev.backends.base import BUILD_EXTRA, Backend
+from etdev.backends.openvino import EXTRA as OPENVINO_EXTRA
 from etdev.config.loader import LoadedConfig
 from etdev.errors import MissingRequirementError
 from etdev.runtime.stock import ProgramFailureError, StockRuntime
@@ -90,7 +91,8 @@ PACKAGES = (
     ("executorch", "1.4.1", "lowering, emission, the runtime", BUILD_EXTRA),
     ("torchao", "0.18.0", "quantization", BUILD_EXTRA),
     ("safetensors", None, "`model.weights`", BUILD_EXTRA),
-    ("openvino", None, "the backend `openvino`", 'pip install "etdev[openvino]"'),
+    ("openvino", None, "the backend `openvino`", OPENVINO_EXTRA),
+    ("nncf", None, "the backend `openvino`", OPENVINO_EXTRA),
     ("transformers", None, "`model.hf`", HF_EXTRA),
 )
 """Name, tested version, purpose and remedy of what is worth a line."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict
 
 from etdev.pipeline.artifacts import LoadedModel
-from etdev.pipeline.export import as_forward, check_call, method_of, signatures
+from etdev.pipeline.export import as_forward, check_call, held_back, method_of, signatures
 from etdev.pipeline.export_errors import explain_export_error
 from etdev.pipeline.inputs import Signature, make_inputs, read_samples
 from etdev.pipeline.load import iter_tensors, load_model
@@ -55,6 +55,7 @@ def dry_run(project: Project, options: BuildOptions) -> DryRun:
         )
         for name in names:
             _check_calibration(project, user, name, signatures(project, loaded))
+            _check_metric(project, user, name)
     return DryRun(targets=names, methods=methods, notes=loaded.notes)
 
 
@@ -75,14 +76,16 @@ def _fake_call(
 ) -> tuple[str, ...]:
     import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
     try:
         with (
             as_forward(loaded.module, signature.method),
             torch.no_grad(),
-            FakeTensorMode(allow_non_fake_inputs=True) as mode,
+            held_back(),
+            FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv()) as mode,  # symbols for values of tensors
         ):
-            inputs = tuple(mode.from_tensor(tensor) for tensor in make_inputs(signature, sizes))
+            inputs = tuple(mode.from_tensor(tensor, static_shapes=True) for tensor in make_inputs(signature, sizes))
             result = loaded.module.forward(*inputs)
     except Exception as error:
         raise explain_export_error(error, project, user, signature) from error
@@ -96,6 +99,13 @@ def _check_calibration(project: Project, user: UserCode, target: str, declared: 
         _check_first(project, user, given, next(iter(declared.values())), ("quantize", str(name), "calibration"))
     for method, entry in given.items() if isinstance(given, dict) else ():
         _check_first(project, user, entry, declared[method], ("quantize", str(name), "calibration", method))
+
+
+def _check_metric(project: Project, user: UserCode, target: str) -> None:
+    gate = project.config.targets[target].verify.accuracy
+    if gate is not None:
+        key = ("targets", target, "verify", "accuracy", "fn")
+        user.get(gate.fn, project.base(*key), project.where(*key))
 
 
 def _check_first(project: Project, user: UserCode, entry: str, signature: Signature, key: tuple[str, ...]) -> None:

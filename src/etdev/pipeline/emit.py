@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import Any
 
 from etdev.errors import EmitError
 from etdev.pipeline.artifacts import EmittedProgram, ExportedModel, LoweredModel
+from etdev.pipeline.lower import fixed_ranges
 from etdev.pipeline.lower_errors import explain_emission
 from etdev.pipeline.project import Project
 
@@ -21,9 +23,13 @@ def emit_program(project: Project, lowered: LoweredModel, exported: ExportedMode
     if _uses_quantized_ops(lowered):
         import executorch.kernels.quantized  # noqa: F401 - registers the out variants of quantized_decomposed
     try:
-        manager = lowered.manager.to_executorch(ExecutorchBackendConfig())
+        with ExitStack() as stack:
+            for method in exported.methods.values():
+                stack.enter_context(fixed_ranges(method.program))
+            manager = lowered.manager.to_executorch(ExecutorchBackendConfig())
     except Exception as error:
-        raise explain_emission(error, project, target) from error
+        programs = [lowered.manager.exported_program(name) for name in exported.methods]
+        raise explain_emission(error, project, target, programs) from error
     plans = manager.executorch_program.execution_plan
     for plan in plans:
         if plan.name in exported.signatures:

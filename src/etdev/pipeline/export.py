@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import io
+import logging
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr
@@ -66,15 +67,29 @@ def export_module(
     """
     import torch
 
-    printed = io.StringIO()
     try:
-        with torch.no_grad(), redirect_stderr(printed):
-            program = torch.export.export(module, example, dynamic_shapes=dynamic_shapes(signature), strict=False)
+        with torch.no_grad(), held_back():
+            shapes = _as_taken(module.forward, dynamic_shapes(signature))
+            program = torch.export.export(module, example, dynamic_shapes=shapes, strict=False)
     except Exception as error:
-        error.add_note(printed.getvalue())  # torch prints the graph so far; it is shown with the traceback
         raise explain_export_error(error, project, user, signature) from error
-    sys.stderr.write(printed.getvalue())
     return program
+
+
+@contextmanager
+def held_back() -> Iterator[None]:
+    """Keep what torch prints about a failure (the graph so far) for its traceback; what it logs is that traceback."""
+    printed, before = io.StringIO(), logging.root.manager.disable
+    logging.disable(max(before, logging.ERROR))
+    try:
+        with redirect_stderr(printed):
+            yield
+    except Exception as error:
+        error.add_note(printed.getvalue())
+        raise
+    finally:
+        logging.disable(before)
+    sys.stderr.write(printed.getvalue())
 
 
 def dynamic_shapes(signature: Signature) -> DynamicShapes:
@@ -92,10 +107,18 @@ def dynamic_shapes(signature: Signature) -> DynamicShapes:
     )
 
 
+def _as_taken(function: Callable[..., Any], shapes: DynamicShapes) -> tuple[Any, ...]:
+    """``torch.export`` wants what ``*args`` takes as one tuple."""
+    for index, parameter in enumerate(inspect.signature(function).parameters.values()):
+        if parameter.kind is inspect.Parameter.VAR_POSITIONAL and index < len(shapes):
+            return (*shapes[:index], shapes[index:])
+    return shapes
+
+
 def method_of(project: Project, module: torch.nn.Module, name: str) -> Callable[..., Any]:
     """``module.NAME`` as something to call eagerly."""
     function = module if name == "forward" else getattr(module, name, None)
-    if function is None or not callable(function):
+    if not callable(function) or (name == "forward" and _has_no_forward(module)):
         own = [key for key, value in vars(type(module)).items() if callable(value) and not key.startswith("_")]
         raise ExportError(
             f"the model {type(module).__name__} has no method {name!r}",
@@ -103,6 +126,12 @@ def method_of(project: Project, module: torch.nn.Module, name: str) -> Callable[
             hint=f"its own methods: {', '.join(own) or 'none'}",
         )
     return function if name == "forward" else partial(getattr(module, name))
+
+
+def _has_no_forward(module: torch.nn.Module) -> bool:
+    import torch
+
+    return getattr(module.forward, "__func__", None) is torch.nn.Module.forward
 
 
 def check_call(project: Project, function: Callable[..., Any], signature: Signature) -> None:
@@ -113,10 +142,15 @@ def check_call(project: Project, function: Callable[..., Any], signature: Signat
         parameters.bind(*signature.inputs)
     except TypeError as error:
         raise ExportError(
-            f"method {signature.method!r} cannot be called with the {len(signature.inputs)} declared inputs: {error}",
+            f"method {signature.method!r} cannot be called with the {_count(signature)}: {error}",
             where=project.where("methods", signature.method, "inputs"),
             hint=f"it takes {parameters}",
         ) from None
+
+
+def _count(signature: Signature) -> str:
+    number = len(signature.inputs)
+    return "one declared input" if number == 1 else f"{number} declared inputs"
 
 
 @contextmanager

@@ -18,6 +18,8 @@ _GUARD = re.compile(
     r"Not all values of (?P<dim>\w+) = .*? satisfy the generated guard (?P<guard>.+?)\.?$", re.MULTILINE
 )
 _EQUAL = re.compile(r"The values of (?P<first>\w+) = .*? and (?P<second>\w+) = .*? must always be equal")
+_BROADCAST = re.compile(r"The size of tensor a \(s\d+\) must match the size of tensor b \(s\d+\)")
+_UNKNOWN_OUTPUT = re.compile(r"Found <class '(?P<kind>.+?)'> in output, which is not a known type")
 _RANGE_FIX = re.compile(r"^\s*(?P<dim>\w+) = Dim\('\w+'(?:, min=(?P<min>\d+))?(?:, max=(?P<max>\d+))?\)", re.MULTILINE)
 _FIXED = re.compile(r"^\s*(?P<dim>\w+) = (?P<size>\d+)\s*$", re.MULTILINE)
 _MULTIPLE = re.compile(r"^\s*(?P<dim>\w+) = (?P<factor>\d+)\*_\w+\s*$", re.MULTILINE)
@@ -63,9 +65,11 @@ def _guard(error: Exception, project: Project, user: UserCode, signature: Signat
     )
 
 
-def _must_be_equal(first: str, second: str, project: Project, signature: Signature) -> ExportError:
+def _must_be_equal(
+    first: str, second: str, project: Project, signature: Signature, place: str | None = None
+) -> ExportError:
     return ExportError(
-        f"the model needs {first!r} and {second!r} to be equal",
+        f"the model needs {first!r} and {second!r} to be equal" + (f" ({place})" if place else ""),
         where=project.where("methods", signature.method, "dims", first),
         hint=f"write {first!r} in the shapes instead of {second!r}",
     )
@@ -93,7 +97,7 @@ def _data_dependent(error: Exception, project: Project, user: UserCode, signatur
     """The model decides on the values in a tensor, which are not known when it is exported."""
     place = user.place(error.__traceback__)
     expression = re.search(r"data-dependent expression (.+?) \(unhinted", str(error))
-    number = "extract" in str(error)[:60]
+    number = "extract" in str(error)[:60] or (expression is not None and expression[1].isalnum())
     doing = "turns a tensor's value into a number" if number else "branches on a tensor's value"
     return ExportError(
         f"method {signature.method!r} {doing}"
@@ -103,7 +107,7 @@ def _data_dependent(error: Exception, project: Project, user: UserCode, signatur
         where=project.where("methods", signature.method),
         hint="use torch.where or torch.cond instead of `if`; bound a size with torch._check(n <= 128)"
         if not number
-        else "keep it a tensor, or bound the size with torch._check(n <= 128)",
+        else "keep it a tensor; a size may be `n = t.long().item()`, bounded with torch._check(n <= 128)",
     )
 
 
@@ -111,11 +115,22 @@ def _model_error(error: Exception, project: Project, user: UserCode, signature: 
     """The model itself raised on inputs of the declared types."""
     first = next(iter(str(error).strip().splitlines()), "no message")
     place = user.place(error.__traceback__)
+    where = project.where("methods", signature.method)
+    returned = _UNKNOWN_OUTPUT.search(first)
+    if returned:
+        return ExportError(
+            f"method {signature.method!r} returns an object of {returned['kind'].rpartition('.')[2]}",
+            where=where,
+            hint="return tensors, or tuples, lists and dicts of them",
+        )
+    if _BROADCAST.search(first) and len(signature.dims) == 2:
+        one, other = signature.dims
+        return _must_be_equal(one, other, project, signature, place)
     text = _name_dims(first, error, signature)
     return ExportError(
         f"method {signature.method!r} raised {type(error).__name__} when it was traced: {text}"
         + (f" ({place})" if place else ""),
-        where=project.where("methods", signature.method),
+        where=where,
         hint=f"the config declares {signature.describe()}",
     )
 

@@ -83,9 +83,14 @@ def read_samples(
     assert callable(function)
     with translated(user, kind, f"{entry!r} failed", where=where):
         result = function()
-    if not isinstance(result, Iterable):
-        raise kind(f"{entry!r} returned {type(result).__name__}, not an iterable of tuples of tensors", where=where)
-    iterator, index = iter(result), 0
+        iterator = iter(result) if isinstance(result, Iterable) else None
+    if iterator is None:
+        raise kind(
+            f"{entry!r} returned {_kind(result)}, not an iterable of tuples of tensors",
+            where=where,
+            hint="return a list of tuples, or yield them",
+        )
+    index = 0
     while True:
         with translated(user, kind, f"{entry!r} failed at sample {index}", where=where):
             try:
@@ -102,7 +107,7 @@ def read_samples(
         yield tuple(sample)
         index += 1
     if index == 0:
-        raise kind(f"{entry!r} gave no samples", where=where)
+        raise kind(f"{entry!r} gave no samples", where=where, hint="check that it finds its data")
 
 
 def check_sample(sample: object, signature: Signature) -> str | None:
@@ -112,11 +117,14 @@ def check_sample(sample: object, signature: Signature) -> str | None:
     if not isinstance(sample, tuple | list):
         return f"it is {_kind(sample)}, not a tuple of tensors"
     if len(sample) != len(signature.inputs):
-        return f"it holds {len(sample)} values, the method takes {len(signature.inputs)}"
+        count = f"{len(sample)} value{'s' * (len(sample) != 1)}"
+        return f"it holds {count}, the method takes {len(signature.inputs)}"
     bound: dict[str, int] = {}
     for item, value in zip(signature.inputs, sample, strict=True):
         if not isinstance(value, torch.Tensor):
             return f"input {item.name!r} is {_kind(value)}, not a tensor"
+        if value.device.type != "cpu":
+            return f"input {item.name!r} is on the device {str(value.device)!r}, not on the CPU"
         if value.dtype != getattr(torch, item.dtype):
             return f"input {item.name!r} is {str(value.dtype).removeprefix('torch.')}, declared {item.dtype}"
         problem = _check_shape(item, tuple(value.shape), signature.dims, bound)

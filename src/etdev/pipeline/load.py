@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -40,33 +41,58 @@ def _load_entry(project: Project, user: UserCode, entry: str) -> LoadedModel:
     model = project.config.model
     where = project.where("model", "entry")
     make = user.get(entry, project.base("model", "entry"), where)
-    _check_kwargs(make, entry, model.kwargs, project.where("model", "kwargs"))
+    _check_kwargs(project, make, entry, model.kwargs)
     with translated(user, LoadError, f"{entry!r} failed", where=where):
         module = make(**model.kwargs)
     if not isinstance(module, torch.nn.Module):
         raise LoadError(
-            f"{entry!r} returned {type(module).__name__}, not a torch.nn.Module",
+            f"{entry!r} returned {_described(module)}, not a torch.nn.Module",
             where=where,
             hint="return the model itself",
         )
+    _check_device(module, entry, where)
     notes: tuple[str, ...] = ()
     if model.weights is not None:
         notes = load_weights(module, project.loaded.resolve("model", "weights"), project.where("model", "weights"))
     return LoadedModel(module.eval(), notes=notes)
 
 
-def _check_kwargs(make: Callable[..., Any], entry: str, kwargs: Mapping[str, Any], where: str) -> None:
+def _check_kwargs(project: Project, make: Callable[..., Any], entry: str, kwargs: Mapping[str, Any]) -> None:
     """Point at ``model.kwargs`` when they do not fit the callable, instead of at a TypeError inside it."""
     try:
         signature = inspect.signature(make)
     except (TypeError, ValueError):
         return
+    takes_any = any(part.kind is inspect.Parameter.VAR_KEYWORD for part in signature.parameters.values())
+    for name in () if takes_any else kwargs.keys() - signature.parameters.keys():
+        near = difflib.get_close_matches(name, signature.parameters, n=1)
+        raise LoadError(
+            f"{entry!r} takes no argument {name!r}",
+            where=project.where("model", "kwargs", name),
+            hint=f"did you mean {near[0]!r}?" if near else f"it takes {signature}",
+        )
     try:
         signature.bind(**kwargs)
     except TypeError as error:
         raise LoadError(
-            f"{entry!r} cannot be called with model.kwargs: {error}", where=where, hint=f"it takes {signature}"
+            f"{entry!r} cannot be called with `model.kwargs`: {error}",
+            where=project.where("model", "kwargs"),
+            hint=f"it takes {signature}",
         ) from None
+
+
+def _described(value: object) -> str:
+    return f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
+
+
+def _check_device(module: torch.nn.Module, entry: str, where: str) -> None:
+    for name, tensor in (*module.named_parameters(), *module.named_buffers()):
+        if tensor.device.type != "cpu":
+            raise LoadError(
+                f"{entry!r} returned a model whose {name!r} is on the device {str(tensor.device)!r}",
+                where=where,
+                hint="return it on the CPU: models are exported there",
+            )
 
 
 def _load_saved_program(project: Project) -> LoadedModel:
@@ -79,8 +105,9 @@ def _load_saved_program(project: Project) -> LoadedModel:
     try:
         program = torch.export.load(path)
     except Exception as error:
+        first = next(iter(str(error).strip().splitlines()), "no message")
         raise LoadError(
-            f"{path} is no program that this torch ({torch.__version__}) can load: {type(error).__name__}: {error}",
+            f"{path} is no program that this torch ({torch.__version__}) can load: {type(error).__name__}: {first}",
             where=where,
             hint="save it again with torch.export.save of the same torch version",
         ) from error

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import MethodType
 from typing import TYPE_CHECKING, Any
 
 from etdev.errors import LoadError, MissingRequirementError
 from etdev.pipeline.artifacts import LoadedModel
 from etdev.pipeline.project import Project
+from etdev.pipeline.weights import misfit
 
 if TYPE_CHECKING:
     import torch
 
 EXTRA = 'pip install "etdev[hf]"'
+
+_DEFAULTS = {"use_cache": False, "attn_implementation": "eager"}
+"""Attributes of the configuration that ``model.kwargs`` may override. The default attention, sdpa, makes GPT-2 fail in
+lowering (``Cannot view a tensor with shape …``, executorch 1.4.1 and transformers 5.23)."""
 
 
 def load_transformers(project: Project) -> LoadedModel:
@@ -29,13 +37,9 @@ def load_transformers(project: Project) -> LoadedModel:
     transformers = _import(where)
     source, extra = _source(project, name, where)
     try:
-        config = transformers.AutoConfig.from_pretrained(
-            source, trust_remote_code=False, **extra, **{"use_cache": False, **project.config.model.kwargs}
-        )
-        model_class = _model_class(transformers, config, source, where)
-        model = model_class.from_pretrained(
-            source, config=config, use_safetensors=True, trust_remote_code=False, **extra
-        )
+        with _no_progress_bars(transformers):
+            config = _configuration(project, transformers, source, extra)
+            model, notes = _load(_model_class(transformers, config, source, where), source, config, extra, where)
     except LoadError:
         raise
     except Exception as error:
@@ -43,18 +47,84 @@ def load_transformers(project: Project) -> LoadedModel:
         raise LoadError(
             f"transformers cannot load {name!r}: {type(error).__name__}: {first}",
             where=where,
-            hint="it needs config.json and model.safetensors; a hub model also the network or the local cache",
+            hint="a hub model needs the network, or its files in the local cache"
+            if "revision" in extra
+            else "the directory needs config.json and model.safetensors: save it with model.save_pretrained",
         ) from error
     _by_name(project, model)
-    return LoadedModel(model.eval())
+    return LoadedModel(model.eval(), notes=notes)
+
+
+def _is_cached(name: str, revision: str) -> bool:
+    """Whether all that a pinned model needs is here; asking for its optional files would wait for the network."""
+    from huggingface_hub import try_to_load_from_cache
+
+    def has(file: str) -> bool:
+        return isinstance(try_to_load_from_cache(name, file, revision=revision), str)
+
+    return has("config.json") and has("model.safetensors")
+
+
+def _configuration(project: Project, transformers: Any, source: str, extra: dict[str, Any]) -> Any:
+    """The model's configuration with ``model.kwargs`` on top; transformers ignores those that it does not know."""
+    kwargs = project.config.model.kwargs
+    config, unused = transformers.AutoConfig.from_pretrained(
+        source, trust_remote_code=False, return_unused_kwargs=True, **extra, **{**_DEFAULTS, **kwargs}
+    )
+    for key in kwargs.keys() & unused.keys():
+        near = difflib.get_close_matches(key, vars(config), n=1)
+        raise LoadError(
+            f"the configuration of {source} has no {key!r}",
+            where=project.where("model", "kwargs", key),
+            hint=f"did you mean {near[0]!r}?" if near else f"it is a {type(config).__name__}",
+        )
+    return config
+
+
+def _load(
+    model_class: Any, source: str, config: Any, extra: dict[str, Any], where: str
+) -> tuple[torch.nn.Module, tuple[str, ...]]:
+    """The model with its weights; transformers would make up those that the files lack."""
+    model, found = model_class.from_pretrained(
+        source,
+        config=config,
+        use_safetensors=True,
+        trust_remote_code=False,
+        output_loading_info=True,
+        ignore_mismatched_sizes=True,
+        **extra,
+    )
+    misshapen = [f"{name} (file {list(old)}, model {list(new)})" for name, old, new in sorted(found["mismatched_keys"])]
+    problem = misfit(missing=sorted(found["missing_keys"]), misshapen=misshapen)
+    if problem is not None:
+        raise LoadError(
+            f"the weights in {source} do not fit {model_class.__name__}: {problem}",
+            where=where,
+            hint="check `architectures` in its config.json, and `model.kwargs`, against what the weights are for",
+        )
+    unused = misfit(unexpected=sorted(found["unexpected_keys"]))
+    return model, (f"weights that {model_class.__name__} does not use: {unused}",) if unused is not None else ()
+
+
+@contextmanager
+def _no_progress_bars(transformers: Any) -> Iterator[None]:
+    bars = transformers.utils.logging
+    enabled = bars.is_progress_bar_enabled()
+    bars.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if enabled:
+            bars.enable_progress_bar()
 
 
 def _import(where: str) -> Any:
     try:
         import transformers
-    except ImportError as error:
+    except ModuleNotFoundError as error:
+        missing = "which is not installed" if error.name == "transformers" else f"which lacks {error.name!r}"
         raise MissingRequirementError(
-            f"`model.hf` needs the package 'transformers': {error}", where=where, hint=EXTRA
+            f"`model.hf` needs the package 'transformers', {missing}", where=where, hint=EXTRA
         ) from error
     return transformers
 
@@ -63,7 +133,7 @@ def _source(project: Project, name: str, where: str) -> tuple[str, dict[str, Any
     """What to hand to transformers: a directory, or a hub name and its revision."""
     revision = project.config.model.revision
     if revision is not None:
-        return name, {"revision": revision}
+        return name, {"revision": revision, "local_files_only": _is_cached(name, revision)}
     path = project.loaded.resolve("model", "hf")
     if not (path / "config.json").is_file():
         raise LoadError(
@@ -75,7 +145,11 @@ def _source(project: Project, name: str, where: str) -> tuple[str, dict[str, Any
 def _model_class(transformers: Any, config: Any, source: str, where: str) -> Any:
     names = getattr(config, "architectures", None)
     if not names:
-        raise LoadError(f"the configuration of {source} names no class under `architectures`", where=where)
+        raise LoadError(
+            f"the configuration of {source} names no class under `architectures`",
+            where=where,
+            hint='add it to config.json, for example "architectures": ["BertModel"]',
+        )
     found = getattr(transformers, names[0], None)
     if found is None:
         raise LoadError(
@@ -89,32 +163,35 @@ def _model_class(transformers: Any, config: Any, source: str, where: str) -> Any
 def _by_name(project: Project, model: torch.nn.Module) -> None:
     """Let every method of the config take its inputs by position and return plain tensors."""
     for name, method in project.config.methods.items():
-        original = getattr(model, name, None)
+        original = getattr(type(model), name, None)
         if callable(original):
             names = [item.name for item in method.inputs or ()]
             _check_names(project, name, names, original)
-            setattr(model, name, _flat(original, names))
+            setattr(model, name, MethodType(_flat(original, names), model))
 
 
 def _check_names(project: Project, method: str, names: list[str], original: Callable[..., Any]) -> None:
-    known = inspect.signature(original).parameters
-    if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in known.values()):
-        return  # extra names are taken, and the model judges them
-    unknown = [name for name in names if name not in known]
-    if unknown:
+    known = list(inspect.signature(original).parameters.values())[1:]
+    takes_more = any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in known)
+    own = [parameter.name for parameter in known if parameter.kind is not inspect.Parameter.VAR_KEYWORD]
+    for index, name in enumerate(names):
+        near = difflib.get_close_matches(name, own, n=1)
+        if name in own or (takes_more and not near):
+            continue  # names beyond the signature are the model's to judge where it takes them
         raise LoadError(
-            f"method {method!r} of the transformers model has no argument {', '.join(unknown)}",
-            where=project.where("methods", method, "inputs"),
-            hint=f"name the inputs as the model does: {', '.join(known)}",
+            f"method {method!r} of the transformers model has no argument {name!r}",
+            where=project.where("methods", method, "inputs", index, "name"),
+            hint=f"did you mean {near[0]!r}?" if near else f"name the inputs as the model does: {', '.join(own)}",
         )
 
 
 def _flat(original: Callable[..., Any], names: list[str]) -> Callable[..., tuple[Any, ...]]:
+    """A method, not a closure over the model, so that a copy of the model calls itself."""
     from etdev.pipeline.load import iter_tensors
 
-    def forward(*inputs: Any) -> tuple[Any, ...]:
-        return tuple(iter_tensors(original(**dict(zip(names, inputs, strict=True)))))
+    def forward(self: torch.nn.Module, *inputs: Any) -> tuple[Any, ...]:
+        return tuple(iter_tensors(original(self, **dict(zip(names, inputs, strict=True)))))
 
-    parameters = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in names]
+    parameters = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in ("self", *names)]
     forward.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return forward

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from etdev import backends
 from etdev.backends.base import Backend
-from etdev.config.models import Partitioner
 from etdev.errors import MissingRequirementError
 from etdev.pipeline.artifacts import ExportedModel, LoweredModel
 from etdev.pipeline.delegation import summarize_delegation
@@ -25,35 +24,41 @@ def lower_model(project: Project, exported: ExportedModel, target: str) -> Lower
     Raises :class:`~etdev.errors.LowerError` naming the backend that failed, and
     :class:`~etdev.errors.MissingRequirementError` for one that is not installed.
     """
-    steps = [_step(project, target, index) for index in range(len(project.config.targets[target].partitioners))]
+    steps = [_backend(project, target, index) for index in range(len(project.config.targets[target].partitioners))]
     from executorch.exir import to_edge_transform_and_lower
 
     programs = {name: method.program for name, method in exported.methods.items()}
-    with translated_lowering(project, target, [backend.name for backend, _ in steps]), ExitStack() as stack:
+    names = [backend.name for backend in steps]
+    with translated_lowering(project, target, names, programs.values()), ExitStack() as stack:
         partitioners = {
-            name: [part for backend, step in steps if (part := _make(project, target, backend, step)) is not None]
+            name: [part for index in range(len(steps)) if (part := _make(project, target, index)) is not None]
             for name in programs
         }
         for program in programs.values():
-            stack.enter_context(_fixed_ranges(program))
+            stack.enter_context(fixed_ranges(program))
         manager = to_edge_transform_and_lower(
             programs, partitioner=partitioners, constant_methods=dict(project.config.constants) or None
         )
     delegations = tuple(summarize_delegation(name, manager.exported_program(name)) for name in programs)
-    stateful = frozenset(name for name, method in exported.methods.items() if method.stateful)
+    stateful = frozenset(name for name in programs if manager.exported_program(name).graph_signature.buffers_to_mutate)
     return LoweredModel(manager, delegations, stateful)
 
 
 def require_backends(project: Project, target: str) -> None:
     """Refuse a target whose backends cannot lower here, before anything slow happens."""
     for index in range(len(project.config.targets[target].partitioners)):
-        _step(project, target, index)
+        _backend(project, target, index)
+    require_packages("building")
+
+
+def require_packages(doing: str) -> None:
+    """Refuse to go on without torch and executorch."""
     portable = backends.get("portable").availability()
     if not portable.available:
-        raise MissingRequirementError(f"building needs more packages: {portable.reason}", hint=portable.remedy)
+        raise MissingRequirementError(f"{doing} needs more packages: {portable.reason}", hint=portable.remedy)
 
 
-def _step(project: Project, target: str, index: int) -> tuple[Backend, Partitioner]:
+def _backend(project: Project, target: str, index: int) -> Backend:
     step = project.config.targets[target].partitioners[index]
     backend = backends.get(step.backend)
     availability = backend.availability()
@@ -63,28 +68,30 @@ def _step(project: Project, target: str, index: int) -> tuple[Backend, Partition
             where=project.where("targets", target, "partitioners", index, "backend"),
             hint=availability.remedy,
         )
-    return backend, step
+    return backend
 
 
-def _make(project: Project, target: str, backend: Backend, step: Partitioner) -> Any | None:
+def _make(project: Project, target: str, index: int) -> Any | None:
+    backend = _backend(project, target, index)
+    step = project.config.targets[target].partitioners[index]
     options = backend.options.model_validate(dict(step.options))
     try:
         return backend.partitioner(options, step.compile_specs)
     except ImportError as error:
         raise MissingRequirementError(
             f"the backend {backend.name!r} is installed but cannot be imported: {error}",
-            where=project.where("targets", target, "partitioners"),
-            hint=backend.availability().remedy,
+            where=project.where("targets", target, "partitioners", index, "backend"),
+            hint=f"reinstall what it needs: {backend.availability().reason}",
         ) from error
 
 
 @contextmanager
-def _fixed_ranges(program: ExportedProgram) -> Iterator[None]:
-    """Keep lowering from narrowing the ranges of dynamic dimensions.
+def fixed_ranges(program: ExportedProgram) -> Iterator[None]:
+    """Keep lowering and emission from narrowing the ranges of dynamic dimensions.
 
-    XNNPACK's passes run convolutions on fake tensors again; torch's choice of a convolution backend asks whether the
-    batch is below 16, and the answer would become a bound of the dimension (max 32 was emitted as 15), also for every
-    later lowering of the same export. Seen with executorch 1.4.1 and torch 2.13.0.
+    Both run the graph, convolutions among it, on fake tensors again; torch's choice of a convolution backend asks
+    whether the batch is below 16, and the answer would become a bound of the dimension (max 32 was emitted as 15), also
+    for every later lowering of the same export. Seen with executorch 1.4.1 and torch 2.13.0.
     """
     import torch
     from torch.utils._pytree import tree_leaves

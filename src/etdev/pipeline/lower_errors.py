@@ -6,46 +6,77 @@ The texts matched here are those of executorch 1.4.1; one that is not recognised
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from etdev.errors import EmitError, EtdevError, LowerError
 from etdev.pipeline.project import Project
 
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+
 _NOT_CORE = re.compile(r"Operator (?:torch\._ops\.)?(?P<op>\S+) is not in Core ATen")
 _MIXED_DTYPES = re.compile(r"mismatched dtypes")
 _MISSING_OUT = re.compile(r"Missing out variants: (?P<ops>\{.*?\})", re.DOTALL)
+_NUMBERED_NAME = re.compile(r"'(?P<name>\d+(_\w+?)*)_fused_bn' is not in list")
 _CONTROL_FLOW = re.compile(r"Unsupported control flow operator: (?P<op>\w+)")
+_KEPT_WHOLE = re.compile(r"with op <EdgeOpOverload: (?P<op>[\w.]+)>.*was not decomposed or delegated")
+_NAMED_TUPLE = re.compile(r"No registered serialization name for <class '(?P<kind>.+?)'>")
+_NO_TENSOR = re.compile(r"Returning (?P<value>.*) is not yet supported in the emitter|graph_output_allocated not set")
+_FRAME = re.compile(r'File "(?P<file>.+)", line (?P<line>\d+), in (?P<name>\S+)')
 _VERBOSE = "run with -v for the whole trace"
 
 
 @contextmanager
-def translated_lowering(project: Project, target: str, names: list[str]) -> Iterator[None]:
+def translated_lowering(
+    project: Project, target: str, names: list[str], programs: Iterable[ExportedProgram]
+) -> Iterator[None]:
     """Turn what partitioners and the edge dialect's checks raise into a :class:`~etdev.errors.LowerError`."""
     try:
         yield
     except EtdevError:
         raise
     except Exception as error:
-        raise _explain_lowering(error, project, target, names) from error
+        raise _explain_lowering(error, project, target, names, programs) from error
 
 
-def _explain_lowering(error: Exception, project: Project, target: str, names: list[str]) -> LowerError:
+def _explain_lowering(
+    error: Exception, project: Project, target: str, names: list[str], programs: Iterable[ExportedProgram]
+) -> LowerError:
     text = str(error)
     where = project.where("targets", target)
     unsupported = _NOT_CORE.search(text)
     if unsupported:
+        line = _line_of(project, _decomposed(programs), unsupported["op"])
         return LowerError(
-            f"the op {unsupported['op']} is not one that ExecuTorch can lower, and nothing decomposes it",
+            f"the op {unsupported['op']}{line} is not one that ExecuTorch can lower, and nothing decomposes it",
             where=where,
             hint="express it by other ops in the model",
         )
     if _MIXED_DTYPES.search(text):
         op = re.search(r"(?P<op>[\w.]+\.\w+)\b", text.partition("mismatched dtypes")[2])
+        line = _line_of(project, _decomposed(programs), op["op"]) if op else ""
         return LowerError(
-            "an op takes tensors of different dtypes" + (f": {op['op']}" if op else ""),
+            "an op takes tensors of different dtypes" + (f": {op['op']}{line}" if op else ""),
             where=where,
             hint="check the dtypes of the declared inputs against the model's weights, or convert in the model",
+        )
+    kept = _KEPT_WHOLE.search(text)
+    if kept:
+        return LowerError(
+            f"a partitioner ({', '.join(names)}) asked to keep {kept['op']} whole and then did not take it",
+            where=project.where("targets", target, "partitioners"),
+            hint="it does that in branches of torch.cond: move the op out of the branch, or leave this partitioner out",
+        )
+    numbered = _NUMBERED_NAME.search(root_cause(error))
+    if numbered:
+        name = numbered["name"].replace("_", ".")
+        return LowerError(
+            f"XNNPACK cannot fuse a batch norm into {name!r}: the name begins with a digit",
+            where=where,
+            hint="give the layers names: wrap the nn.Sequential in a module that holds it as an attribute",
         )
     steps = ", ".join(names) or "no partitioner"
     hint = f"{_VERBOSE}; a target without this partitioner shows whether it is the cause" if names else _VERBOSE
@@ -56,13 +87,30 @@ def _explain_lowering(error: Exception, project: Project, target: str, names: li
     )
 
 
-def explain_emission(error: Exception, project: Project, target: str) -> EmitError:
-    """The error to raise in place of what ``to_executorch`` raised."""
+def explain_emission(error: Exception, project: Project, target: str, programs: Iterable[ExportedProgram]) -> EmitError:
+    """The error to raise in place of what ``to_executorch`` raised on the lowered ``programs``."""
     text = str(error)
     where = project.where("targets", target)
     missing = _MISSING_OUT.search(text)
     if missing:
-        return _missing_out_variants(sorted(re.findall(r"'([^']+)'", missing["ops"])), where)
+        ops = sorted(re.findall(r"'([^']+)'", missing["ops"]))
+        return _missing_out_variants(ops, _lines_of(project, programs, ops), where)
+    returned = _NAMED_TUPLE.search(text)
+    if returned:
+        return EmitError(
+            f"a method returns a {returned['kind']}, which a program cannot hold",
+            where=where,
+            hint="return a plain tuple of its fields",
+        )
+    valueless = _NO_TENSOR.search(text)
+    if valueless:
+        return EmitError(
+            f"a method returns {valueless['value']!r}, which a program cannot hold"
+            if valueless["value"] is not None
+            else "a method returns no tensor",
+            where=where,
+            hint="return tensors and numbers only",
+        )
     control = _CONTROL_FLOW.search(text)
     if control:
         return EmitError(
@@ -73,9 +121,10 @@ def explain_emission(error: Exception, project: Project, target: str) -> EmitErr
     return EmitError(f"emitting target {target!r} failed: {root_cause(error)}", where=where, hint=_VERBOSE)
 
 
-def _missing_out_variants(ops: list[str], where: str) -> EmitError:
+def _missing_out_variants(ops: list[str], lines: list[str], where: str) -> EmitError:
     quantized = all(op.startswith(("quantized_decomposed::", "torchao::")) for op in ops)
-    message = "these ops have no out variant, so no ExecuTorch kernel can run them: " + ", ".join(ops)
+    named = ops if quantized else [op + line for op, line in zip(ops, lines, strict=True)]
+    message = "these ops have no out variant, so no ExecuTorch kernel can run them: " + ", ".join(named)
     if quantized:
         return EmitError(
             message,
@@ -87,6 +136,28 @@ def _missing_out_variants(ops: list[str], where: str) -> EmitError:
         where=where,
         hint="register one with torch.library in a module under project.imports, or express the op by others",
     )
+
+
+def _decomposed(programs: Iterable[ExportedProgram]) -> Iterator[ExportedProgram]:
+    """The programs in the ops that lowering looks at; slow, for errors only."""
+    return (program.run_decompositions() for program in programs)
+
+
+def _lines_of(project: Project, programs: Iterable[ExportedProgram], ops: list[str]) -> list[str]:
+    programs = tuple(programs)
+    return [_line_of(project, programs, op.replace("::", ".")) for op in ops]
+
+
+def _line_of(project: Project, programs: Iterable[ExportedProgram], op: str) -> str:
+    """`` (model.py:12, in forward)`` for the first node of this op that a line beside the config made, else nothing."""
+    root = project.loaded.root
+    for program in programs:
+        for node in program.graph.nodes:
+            if node.op == "call_function" and op in str(node.target):
+                for frame in reversed(list(_FRAME.finditer(node.meta.get("stack_trace") or ""))):
+                    if (path := Path(frame["file"])).is_relative_to(root):
+                        return f" ({path.relative_to(root)}:{frame['line']}, in {frame['name']})"
+    return ""
 
 
 def root_cause(error: BaseException) -> str:

@@ -29,9 +29,9 @@ class BuildOptions:
 
 
 def choose_targets(project: Project, patterns: Iterable[str]) -> tuple[str, ...]:
-    """Names of the targets that the patterns match, in the config's order."""
+    """Names of the targets that the patterns match, in the config's order. One text is one pattern."""
     names = tuple(project.config.targets)
-    patterns = tuple(patterns)
+    patterns = (patterns,) if isinstance(patterns, str) else tuple(patterns)
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in names):
             raise UsageError(f"no target matches {pattern!r}", where="--target", hint=f"targets: {', '.join(names)}")
@@ -51,9 +51,9 @@ def required_rungs(project: Project, name: str, options: BuildOptions) -> tuple[
 
 
 def check_rungs(names: Iterable[str]) -> tuple[Rung, ...]:
-    """Names of rungs from a command line; raises :class:`~etdev.errors.UsageError` for one that does not exist."""
+    """Names of rungs from a caller; raises :class:`~etdev.errors.UsageError` for one that does not exist."""
     known = {str(rung): rung for rung in RUNGS}
-    names = tuple(names)
+    names = (names,) if isinstance(names, str) else tuple(names)
     for name in names:
         if name not in known:
             raise UsageError(f"there is no rung {name!r}", where="--require", hint=f"rungs: {', '.join(RUNGS)}")

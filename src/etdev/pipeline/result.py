@@ -142,12 +142,15 @@ class BuildResult(Part):
 
     @property
     def ok(self) -> bool:
-        """Whether every target was built, verified and within its gates."""
+        """Whether no target was rejected, missed a gate or lacks a required check."""
         return self.exit_code == ExitCode.DONE
 
     def __getitem__(self, target: str) -> TargetResult:
-        """The result of a target, by name."""
-        return next(result for result in self.targets if result.name == target)
+        """The result of a target, by name; :class:`KeyError` for one that was not built."""
+        for result in self.targets:
+            if result.name == target:
+                return result
+        raise KeyError(target)
 
     def path(self, target: str) -> Path:
         """Path of a target's file: the artifact, or the rejected one."""

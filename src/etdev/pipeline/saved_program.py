@@ -26,32 +26,58 @@ def signature_of_program(project: Project, program: ExportedProgram, declared: M
     stated = Signature.of("forward", declared)
     where = project.where("methods", "forward", "inputs")
     if len(stated.inputs) != len(found.inputs):
+        count = f"{len(found.inputs)} input{'s' * (len(found.inputs) != 1)}"
         raise ExportError(
-            f"the saved program takes {len(found.inputs)} inputs, the config declares {len(stated.inputs)}",
+            f"the saved program takes {count}, the config declares {len(stated.inputs)}",
             where=where,
             hint=f"the program takes {found.describe()}",
         )
-    for mine, its in zip(_bounds(stated), _bounds(found), strict=True):
-        if mine != its:
-            raise ExportError(
-                "the declared inputs are not those of the saved program",
-                where=where,
-                hint=f"the program takes {found.describe()}; or leave `inputs` out",
-            )
+    problem = _disagreement(stated, found)
+    if problem is not None:
+        raise ExportError(
+            f"the declared inputs are not those of the saved program: {problem}",
+            where=where,
+            hint=f"the program takes {found.describe()}{_ranges(found)}; or leave `inputs` out",
+        )
     return stated
 
 
-def _bounds(signature: Signature) -> list[tuple[str, list[int]]]:
-    return [
-        (item.dtype, [signature.dims[size].max if isinstance(size, str) else size for size in item.shape])
-        for item in signature.inputs
-    ]
+def _disagreement(stated: Signature, found: Signature) -> str | None:
+    """The first input that is declared otherwise than the program has it. A range may be declared narrower below."""
+    names: dict[str, str] = {}
+    for mine, its in zip(stated.inputs, found.inputs, strict=True):
+        if mine.dtype != its.dtype:
+            return f"{mine.name!r} is {its.dtype}, declared {mine.dtype}"
+        if len(mine.shape) != len(its.shape):
+            return f"{mine.name!r} has {len(its.shape)} dimensions, declared with {len(mine.shape)}"
+        for axis, (size, expected) in enumerate(zip(mine.shape, its.shape, strict=True)):
+            if not _agree(size, expected, stated, found, names):
+                return f"axis {axis} of {mine.name!r} is {_text(expected, found)}, declared {_text(size, stated)}"
+    return None
+
+
+def _agree(size: int | str, expected: int | str, stated: Signature, found: Signature, names: dict[str, str]) -> bool:
+    if isinstance(size, int) or isinstance(expected, int):
+        return size == expected
+    mine, its = stated.dims[size], found.dims[expected]
+    return names.setdefault(expected, size) == size and its.min <= mine.min and mine.max == its.max
+
+
+def _text(size: int | str, signature: Signature) -> str:
+    if isinstance(size, int):
+        return str(size)
+    return f"{size!r} ({signature.dims[size].min}..{signature.dims[size].max})"
+
+
+def _ranges(signature: Signature) -> str:
+    return "".join(f", {name} = {dim.min}..{dim.max}" for name, dim in signature.dims.items())
 
 
 def _read_signature(project: Project, program: ExportedProgram) -> Signature:
     import torch
 
     where = project.where("model", "pt2")
+    _require_positional(program, where)
     nodes = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
     inputs: list[Input] = []
     dims: dict[str, Dim] = {}
@@ -71,10 +97,27 @@ def _read_signature(project: Project, program: ExportedProgram) -> Signature:
     return Signature("forward", tuple(inputs), dims)
 
 
+def _require_positional(program: ExportedProgram, where: str) -> None:
+    """Whether the program is called with one tensor after the other: not by keyword, not with nested containers."""
+    arguments, keywords = program.call_spec.in_spec.children()
+    if keywords.num_leaves or any(not argument.is_leaf() for argument in arguments.children()):
+        raise ExportError(
+            "the saved program takes inputs by keyword or in containers",
+            where=where,
+            hint="export it with positional inputs, each of them a tensor",
+        )
+
+
 def _size(program: ExportedProgram, size: int | torch.SymInt, dims: dict[str, Dim], name: str, where: str) -> int | str:
     if isinstance(size, int):
         return size
     symbol = size.node.expr
+    if not symbol.is_Symbol:
+        raise ExportError(
+            f"input {name!r} of the saved program has a dimension that is computed from another ({symbol})",
+            where=where,
+            hint="export it with plain torch.export.Dim dimensions",
+        )
     bounds = program.range_constraints.get(symbol)
     try:
         lower, upper = int(bounds.lower), int(bounds.upper)

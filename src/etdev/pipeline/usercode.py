@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import site
 import sys
 import sysconfig
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from importlib.machinery import EXTENSION_SUFFIXES, SOURCE_SUFFIXES, ExtensionFileLoader, FileFinder, SourceFileLoader
 from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any, Self
 
 from etdev.errors import EtdevError, LoadError
 
-_LIBRARIES = tuple({sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), sysconfig.get_path("stdlib")})
+_LIBRARIES = (*map(sysconfig.get_path, ("purelib", "platlib", "stdlib")), site.getusersitepackages())
+
+_REGISTERED: dict[tuple[Path, str], dict[str, ModuleType]] = {}
+"""What importing a module for its custom ops brought in, by folder and name: registering an op twice is an error."""
 
 
 class UserCode:
@@ -23,7 +28,7 @@ class UserCode:
 
     A context manager: inside, those folders come first in the module search, also for imports that the user's functions
     make later; on leaving, what was imported from them is forgotten, so that the next build in this process sees the
-    files as they are then. Modules imported by :meth:`register` stay, because registering an op twice is an error.
+    files as they are then. Modules imported by :meth:`register` are remembered for the whole process.
     """
 
     def __init__(self) -> None:
@@ -31,26 +36,38 @@ class UserCode:
         self._hidden: dict[str, ModuleType] = {}
         self._kept: set[str] = set()
         self._path_before: list[str] = []
-        self._bytecode_before = False
+        self._modules_before: dict[str, ModuleType] = {}
+        self._hook = FileFinder.path_hook((_SourceLoader, SOURCE_SUFFIXES), (ExtensionFileLoader, EXTENSION_SUFFIXES))
 
     def __enter__(self) -> Self:
         self._path_before = list(sys.path)
-        self._bytecode_before = sys.dont_write_bytecode
+        self._modules_before = dict(sys.modules)
+        sys.path_hooks.insert(0, self._find_in_bases)
         return self
 
     def __exit__(self, *_: object) -> None:
         sys.path[:] = self._path_before
-        for name in [name for name, module in sys.modules.items() if self._is_local(module)]:
-            if name not in self._kept:
+        sys.path_hooks.remove(self._find_in_bases)
+        self._forget_finders()
+        for name, module in list(sys.modules.items()):
+            if self._modules_before.get(name) is not module and self._is_local(module) and name not in self._kept:
                 del sys.modules[name]
         sys.modules.update(self._hidden)
 
     def register(self, names: Iterable[str], base: Path, where: str) -> None:
-        """Import modules for what they register (custom ops), and keep them loaded."""
+        """Import modules for what they register (custom ops), once per process."""
         for name in names:
-            before = set(sys.modules)
-            self._import(name, base, where)
-            self._kept |= set(sys.modules) - before
+            known = _REGISTERED.get((base, name))
+            if known is None:
+                before = dict(sys.modules)
+                self._import(name, base, where)
+                new = {key: module for key, module in sys.modules.items() if before.get(key) is not module}
+                known = {key: module for key, module in new.items() if self._is_local(module)}
+                _REGISTERED[base, name] = known
+            else:
+                self._hide_foreign(name.partition(".")[0], base, where)
+                sys.modules.update(known)
+            self._kept |= known.keys()
 
     def get(self, entry: str, base: Path, where: str) -> Callable[..., Any]:
         """The callable ``module:attribute``, the module looked up in ``base`` first.
@@ -76,6 +93,8 @@ class UserCode:
         """``TypeError: … (model.py:12, in forward)``: the error and the last line of the user's own code behind it."""
         text = str(error).strip() or "no message"
         place = self.place(error.__traceback__)
+        if isinstance(error, SyntaxError) and error.filename is not None:
+            text, place = error.msg, f"{self.shorten(error.filename) or error.filename}:{error.lineno}"
         return f"{type(error).__name__}: {text}" + (f" ({place})" if place else "")
 
     def place(self, trace: TracebackType | None) -> str | None:
@@ -89,11 +108,12 @@ class UserCode:
     def shorten(self, filename: str) -> str | None:
         """The file relative to the config's folder; None if it is not the user's code."""
         path = Path(filename)
-        if any(filename.startswith(library) for library in _LIBRARIES):
+        if any(path.is_relative_to(library) for library in _LIBRARIES):
             return None
         for base in self._bases:
-            if path.is_relative_to(base):
-                return str(path.relative_to(base))
+            for folder in (base, base.resolve()):
+                if path.is_relative_to(folder):
+                    return str(path.relative_to(folder))
         return None
 
     def _import(self, name: str, base: Path, where: str) -> ModuleType:
@@ -108,27 +128,41 @@ class UserCode:
             raise LoadError(
                 f"importing {name!r} failed: {self.describe(error)}",
                 where=where,
-                hint=f"install the package that provides {error.name!r}",
+                hint=f"install the package that provides {error.name!r}, or write {error.name}.py beside the config",
             ) from error
         except EtdevError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise LoadError(f"importing {name!r} failed: {self.describe(error)}", where=where) from error
 
     def _add_base(self, base: Path) -> None:
+        """Search ``base`` before everything else, the folders of other config files included."""
         if base not in self._bases:
             self._bases.append(base)
-            sys.path.insert(0, str(base))
+            self._forget_finders()
             importlib.invalidate_caches()
+        sys.path[:] = [str(base), *(entry for entry in sys.path if entry != str(base))]
+
+    def _find_in_bases(self, path: str) -> Any:
+        """A path hook for the user's own folders."""
+        if not self._is_own(Path(path)):
+            raise ImportError(f"{path} is not the user's code")
+        return self._hook(path)
+
+    def _forget_finders(self) -> None:
+        for path in [path for path in sys.path_importer_cache if self._is_own(Path(path))]:
+            del sys.path_importer_cache[path]
 
     def _hide_foreign(self, top: str, base: Path, where: str) -> None:
         """Make room for a local module whose name some other module already has in this process."""
-        local = [path for path in (base / f"{top}.py", base / top) if path.exists()]
         loaded = sys.modules.get(top)
+        local = [path for path in (base / top / "__init__.py", base / f"{top}.py") if path.is_file()]
+        if loaded is not None and getattr(loaded, "__file__", None) is None and (base / top).is_dir():
+            local.append(base / top)  # a namespace package, which only another one can hide
         if not local or loaded is None:
             return
         path = _file_of(loaded)
-        if path is not None and path.is_relative_to(base):
+        if path is not None and path.is_relative_to(base.resolve()):
             return
         if path is not None and self._is_local(loaded):
             raise LoadError(
@@ -141,7 +175,28 @@ class UserCode:
 
     def _is_local(self, module: ModuleType) -> bool:
         path = _file_of(module)
-        return path is not None and self.shorten(str(path)) is not None
+        return path is not None and self._is_own(path)
+
+    def _is_own(self, path: Path) -> bool:
+        """Whether a path lies in a config's folder and not in one that the process imports from anyway.
+
+        The latter is how packages that are installed from their sources (etdev's, the user's) can lie below a config.
+        """
+        if self.shorten(str(path)) is None:
+            return False
+        bases = [base.resolve() for base in self._bases]
+        return not any(
+            path.is_relative_to(folder) and folder not in bases and any(folder.is_relative_to(base) for base in bases)
+            for folder in map(Path, filter(None, self._path_before))
+        )
+
+
+class _SourceLoader(SourceFileLoader):
+    """Compiles the source as it stands. Cached bytecode is told apart by whole seconds, and would be written there."""
+
+    def get_code(self, fullname: str) -> Any:
+        path = self.get_filename(fullname)
+        return self.source_to_code(self.get_data(path), path)
 
 
 @contextmanager
@@ -153,7 +208,7 @@ def translated(
         yield
     except EtdevError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise kind(f"{what}: {user.describe(error)}", where=where, hint=hint) from error
 
 
@@ -166,7 +221,10 @@ def _file_of(module: ModuleType) -> Path | None:
 
 
 def _no_module(name: str, base: Path, where: str) -> LoadError:
-    here = sorted({path.stem for path in base.glob("*.py")} | {path.parent.name for path in base.glob("*/__init__.py")})
+    package = name.rpartition(".")[0]
+    folder = base / package.replace(".", "/")
+    found = {path.stem for path in folder.glob("*.py")} | {path.parent.name for path in folder.glob("*/__init__.py")}
+    here = sorted(f"{package}.{stem}" if package else stem for stem in found - {"__init__"})
     near = difflib.get_close_matches(name, here, n=1)
     if near:
         hint = f"did you mean {near[0]!r}?"
@@ -183,8 +241,9 @@ def _no_attribute(holder: object, part: str, entry: str, where: str) -> LoadErro
     public = [name for name in dir(holder) if not name.startswith("_")]
     near = difflib.get_close_matches(part, public, n=1)
     label = getattr(holder, "__name__", type(holder).__name__)
+    own = [name for name in public if getattr(getattr(holder, name), "__module__", None) == label]
     return LoadError(
         f"{label!r} has no attribute {part!r} (from {entry!r})",
         where=where,
-        hint=f"did you mean {near[0]!r}?" if near else None,
+        hint=f"did you mean {near[0]!r}?" if near else f"it has: {', '.join(own)}" if own else None,
     )

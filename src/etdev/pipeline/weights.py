@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,7 @@ def load_weights(module: torch.nn.Module, path: Path, where: str) -> tuple[str, 
     untouched then.
     """
     stored = _read(path, where)
-    state = module.state_dict(keep_vars=True)
+    state = _tensors(module)
     tied = _tied_names(state)
     missing = [name for name in state if name not in stored and not (tied[name] & stored.keys())]
     unexpected = [name for name in stored if name not in state]
@@ -31,14 +31,10 @@ def load_weights(module: torch.nn.Module, path: Path, where: str) -> tuple[str, 
         for name in stored
         if name in state and stored[name].shape != state[name].shape
     ]
-    parts = [
-        f"{title}: {_listed(names)}"
-        for title, names in (("missing", missing), ("unexpected", unexpected), ("of another shape", misshapen))
-        if names
-    ]
-    if parts:
+    problem = misfit(missing=missing, unexpected=unexpected, misshapen=misshapen)
+    if problem is not None:
         raise LoadError(
-            f"the weights in {path.name} do not fit the model: {'; '.join(parts)}",
+            f"the weights in {path.name} do not fit the model: {problem}",
             where=where,
             hint="check that `model.kwargs` build the same architecture that the weights were saved from",
         )
@@ -49,13 +45,31 @@ def load_weights(module: torch.nn.Module, path: Path, where: str) -> tuple[str, 
     return tuple(f"weights converted from {conversion}" for conversion in changed)
 
 
+def misfit(*, missing: Sequence[str] = (), unexpected: Sequence[str] = (), misshapen: Sequence[str] = ()) -> str | None:
+    """``missing: a, b; unexpected: c``, long lists cut; None if there is nothing to list."""
+    parts = [
+        f"{title}: {', '.join(names[:_LISTED])}" + (f" and {rest} more" if (rest := len(names) - _LISTED) > 0 else "")
+        for title, names in (("missing", missing), ("unexpected", unexpected), ("of another shape", misshapen))
+        if names
+    ]
+    return "; ".join(parts) or None
+
+
+def _tensors(module: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """The module's state, without what ``get_extra_state`` adds that is no tensor."""
+    import torch
+
+    state: dict[str, object] = module.state_dict(keep_vars=True)
+    return {name: value for name, value in state.items() if isinstance(value, torch.Tensor)}
+
+
 def _read(path: Path, where: str) -> Mapping[str, torch.Tensor]:
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
     if path.suffix != ".safetensors":
         raise LoadError(
-            f"{path.name!r} is not a .safetensors file; other formats hold pickles, which are not loaded",
+            f"{path.name!r} is not a .safetensors file; other formats can hold pickles, which are not loaded",
             where=where,
             hint="convert it once: safetensors.torch.save_model(model, 'weights.safetensors')",
         )
@@ -75,8 +89,3 @@ def _tied_names(state: Mapping[str, torch.Tensor]) -> dict[str, set[str]]:
         key = (tensor.data_ptr(), tuple(tensor.shape), tensor.stride()) if tensor.numel() else name
         groups.setdefault(key, set()).add(name)
     return {name: group - {name} for group in groups.values() for name in group}
-
-
-def _listed(names: list[str]) -> str:
-    shown = ", ".join(names[:_LISTED])
-    return shown if len(names) <= _LISTED else f"{shown} and {len(names) - _LISTED} more"

@@ -39,8 +39,8 @@ def quantize_module(module: torch.nn.Module, settings: Int8DynamicInt4Weight, wh
             where=where,
             hint="choose a group_size that divides the widths of all linear layers (a multiple of 32)",
         )
-    quantized = copy.deepcopy(module)
     try:
+        quantized = copy.deepcopy(module)
         quantize_(
             quantized,
             Int8DynamicActivationIntxWeightConfig(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from etdev.config.models import Pt2eXnnpack
@@ -51,11 +52,14 @@ def _convert(
         quantizer = XNNPACKQuantizer().set_global(
             get_symmetric_quantization_config(is_per_channel=settings.per_channel, is_dynamic=settings.dynamic)
         )
-        prepared = prepare_pt2e(graph.program.module(), quantizer)
-        with torch.no_grad():
-            for sample in calibration(method):
-                prepared(*sample)
-        converted = convert_pt2e(prepared)
+        with _initial_state(graph) as reset:
+            prepared = prepare_pt2e(graph.program.module(), quantizer)
+            with torch.no_grad():
+                for sample in calibration(method):
+                    prepared(*sample)
+                    reset(prepared)
+            converted = convert_pt2e(prepared)
+            reset(converted)
     except EtdevError:
         raise
     except Exception as error:
@@ -67,6 +71,30 @@ def _convert(
             hint="dynamic quantization covers linear layers only" if settings.dynamic else "leave `quantize` out",
         )
     return converted
+
+
+@contextmanager
+def _initial_state(graph: ExportedMethod) -> Iterator[Callable[[Any], None]]:
+    """Gives the function that puts a module's buffers back to where they began; at the end, the float model's.
+
+    Each sample is calibrated on fresh state, as it is verified. The modules share the buffers' memory, and converting
+    runs the graph once more.
+    """
+    import torch
+
+    original = graph.program.module()
+    initial = {name: buffer.clone() for name, buffer in original.named_buffers()}
+
+    def reset(module: Any) -> None:
+        with torch.no_grad():
+            for name, buffer in module.named_buffers():
+                if name in initial:
+                    buffer.copy_(initial[name])
+
+    try:
+        yield reset
+    finally:
+        reset(original)
 
 
 def _is_quantized(module: Any) -> bool:

@@ -19,18 +19,20 @@ from etdev.runtime.stock import ProgramFailureError, StockRuntime
 class Run:
     """The built program, for the user's metric: ``run(*inputs) -> outputs``.
 
-    State is the program's initial state at the start and carries over from call to call; :meth:`reset` starts again.
+    State is the program's initial state at the start and carries over from call to call.
     """
 
     def __init__(self, runtime: StockRuntime, model: ExportedModel, method: str) -> None:
         self._runtime, self._model, self._method = runtime, model, method
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
-        """All outputs of one call, as a tuple."""
+        """All outputs of one call, as a tuple; without the inputs it changed, which a program answers before them."""
         problem = check_sample(inputs, self._model.signatures[self._method])
         if problem is not None:
             raise ValueError(f"method {self._method!r} does not take these inputs: {problem}")
-        return self._runtime.call(self._method, inputs)
+        count = self._model.methods[self._method].program.call_spec.out_spec.num_leaves
+        outputs = self._runtime.call(self._method, inputs)
+        return outputs[len(outputs) - count :]
 
     def map(self, samples: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
         """Outputs for each tuple of inputs, in order."""
@@ -60,9 +62,7 @@ def check_accuracy(
             value = _protected(function, Run(runtime, model, method))
     except _ProgramFailedError as error:
         return RungResult(rung="accuracy", status="failed", summary=str(error), problems=(str(error),))
-    if isinstance(value, bool) or not hasattr(value, "__float__"):
-        raise VerifyError(f"{gate.fn!r} returned {type(value).__name__}, not a number", where=where)
-    return _judge(float(value), gate)
+    return _judge(_number(value, gate.fn, where), gate)
 
 
 class _ProgramFailedError(VerifyError):
@@ -74,6 +74,18 @@ def _protected(function: Callable[[Run], Any], run: Run) -> Any:
         return function(run)
     except ProgramFailureError as error:
         raise _ProgramFailedError(f"the runtime failed while the metric was computed: {error}") from error
+
+
+def _number(value: Any, fn: str, where: str) -> float:
+    """A Python or numpy number, or a tensor of one element."""
+    try:
+        if isinstance(value, bool | str | bytes):
+            raise TypeError
+        return float(value)
+    except (TypeError, ValueError, RuntimeError, OverflowError):
+        shape = getattr(value, "shape", ())
+        kind = type(value).__name__ + (f" of shape {list(shape)}" if len(shape) else "")
+        raise VerifyError(f"{fn!r} returned {kind}, not a number", where=where) from None
 
 
 def _judge(value: float, gate: Accuracy) -> RungResult:
@@ -89,7 +101,7 @@ def _judge(value: float, gate: Accuracy) -> RungResult:
         return RungResult(
             rung="accuracy", status="failed", gate=True, summary=problem, problems=(problem,), value=_json(value)
         )
-    return RungResult(rung="accuracy", status="passed", summary=text, value=value)
+    return RungResult(rung="accuracy", status="passed", summary=text, value=_json(value))
 
 
 def _json(value: float) -> float | None:

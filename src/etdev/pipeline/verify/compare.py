@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,8 @@ class Difference:
     """Running comparison of one output over many samples."""
 
     dtype: str
+    compute_dtype: str = "float32"
+    """Coarsest dtype that the program may compute float32 in."""
     max_abs_error: float = 0.0
     allowed: float = math.inf
     excess: float = -math.inf
@@ -41,10 +44,11 @@ class Difference:
 
     @property
     def snr_db(self) -> float | None:
-        """Signal-to-noise ratio over all samples; None if equal."""
+        """Signal-to-noise ratio over all samples; None if equal. A reference of zeros counts as one value of
+        :data:`SMALLEST_PEAK`."""
         if self.noise == 0.0:
             return None
-        return 10 * math.log10(self.signal / self.noise) if self.signal > 0.0 else -math.inf
+        return 10 * (math.log10(self.signal or SMALLEST_PEAK**2) - math.log10(self.noise))
 
     def add(self, found: Any, expected: Any, sample: int) -> None:
         """Compare one sample. A difference in kind, shape, dtype, NaNs or infinities is a problem of its own."""
@@ -62,26 +66,29 @@ class Difference:
 
         found64, expected64 = found.to(torch.float64), expected.to(torch.float64)
         finite = torch.isfinite(expected64)
-        if not torch.equal(found64[~finite].nan_to_num(nan=1.0), expected64[~finite].nan_to_num(nan=1.0)) or not bool(
-            torch.isfinite(found64[finite]).all()
-        ):
+        same = (found64 == expected64) | (found64.isnan() & expected64.isnan())
+        if not bool((same | finite).all()) or not bool(torch.isfinite(found64[finite]).all()):
             self.problems.append(f"sample {sample}: NaN or infinite where the reference is not, or the other way round")
             return
         if not bool(finite.any()):
             return
         error = (found64 - expected64)[finite]
-        largest = float(error.abs().max())
-        allowed = tolerance(self.dtype, float(expected64[finite].abs().max()))
+        if not expected.dtype.is_floating_point:  # Whole numbers beyond 2**53 differ though their float64 do not.
+            error = error.where(found[finite] == expected[finite], error.abs().clamp(min=1.0))
+        largest = _bounded(error.abs().max())
+        allowed = tolerance(self.dtype, self.compute_dtype, float(expected64[finite].abs().max()))
         self.max_abs_error = max(self.max_abs_error, largest)
         if largest - allowed > self.excess:
             self.excess, self.allowed = largest - allowed, allowed
-        self.signal += float((expected64[finite] ** 2).sum())
-        self.noise += float((error**2).sum())
+        self.signal = _bounded(self.signal + (expected64[finite] ** 2).sum())
+        self.noise = _bounded(self.noise + (error**2).sum())
 
 
-def tolerance(dtype: str, peak: float) -> float:
+def tolerance(dtype: str, compute_dtype: str, peak: float) -> float:
     """Largest absolute error allowed by default in an output whose largest magnitude is ``peak``."""
-    return RELATIVE_TOLERANCE.get(dtype, 0.0) * max(peak, SMALLEST_PEAK)
+    if dtype not in RELATIVE_TOLERANCE:
+        return 0.0
+    return max(RELATIVE_TOLERANCE[dtype], RELATIVE_TOLERANCE[compute_dtype]) * max(peak, SMALLEST_PEAK)
 
 
 def worst_excess(found: torch.Tensor, expected: torch.Tensor, atol: float, rtol: float) -> float:
@@ -93,6 +100,11 @@ def worst_excess(found: torch.Tensor, expected: torch.Tensor, atol: float, rtol:
     found64, expected64 = found.to(torch.float64), expected.to(torch.float64)
     excess = (found64 - expected64).abs() - (atol + rtol * expected64.abs())
     return float(excess.nan_to_num(nan=-math.inf).max())
+
+
+def _bounded(value: torch.Tensor) -> float:
+    """The largest finite number instead of an overflow, so that ratios and reports stay numbers."""
+    return min(float(value), sys.float_info.max)
 
 
 def _mismatch(found: Any, expected: Any) -> str | None:

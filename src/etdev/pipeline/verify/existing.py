@@ -8,7 +8,7 @@ from pathlib import Path
 
 from etdev.config.models import Rung
 from etdev.errors import LoadError
-from etdev.pipeline.lower import require_backends
+from etdev.pipeline.lower import require_packages
 from etdev.pipeline.models import Models
 from etdev.pipeline.noise import quiet_libraries
 from etdev.pipeline.options import BuildOptions, choose_targets, required_rungs, runtime_for
@@ -17,7 +17,9 @@ from etdev.pipeline.project import Project
 from etdev.pipeline.result import BuildResult, TargetResult, outcome
 from etdev.pipeline.summary import display_path, start_result
 from etdev.pipeline.usercode import UserCode
+from etdev.pipeline.verify.kernels import check_runtime_settings
 from etdev.pipeline.verify.ladder import Candidate, verify_program
+from etdev.pipeline.write import REJECTED_SUFFIX
 from etdev.runtime.stock import ProgramFailureError, StockRuntime
 
 
@@ -31,8 +33,12 @@ def verify_project(project: Project, options: BuildOptions, files: Sequence[Path
     paths = dict(zip(names, files, strict=True)) if files else {name: project.artifact(name) for name in names}
     for name, path in paths.items():
         if not path.is_file():
-            raise LoadError(f"target {name!r} has no artifact: {path}", hint=f"run `etdev build -t {name}` first")
-    require_backends(project, names[0])
+            rejected = path.with_name(path.name + REJECTED_SUFFIX).exists()
+            why = "; the last build of it was rejected" if rejected else ""
+            raise LoadError(f"target {name!r} has no artifact: {path}{why}", hint=f"run `etdev build -t {name}` first")
+    require_packages("verifying")
+    for name in names:
+        check_runtime_settings(project, name)
     with quiet_libraries(verbose=options.verbose), UserCode() as user, runtime_for(project) as runtime:
         models = Models(project, user)
         results = tuple(_verify_target(project, name, paths[name], options, user, runtime, models) for name in names)

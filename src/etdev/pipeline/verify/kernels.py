@@ -38,9 +38,8 @@ def target_runtime(
     operators: frozenset[str] | None = wheel_operators
     labels = []
     if settings.operators is not None:
-        path = project.loaded.resolve("targets", target, "runtime", "operators")
-        operators = _selected_operators(project, target, path)
-        labels.append(path.name)
+        operators = _selected_operators(project, target)
+        labels.append(Path(settings.operators).name)
     elif settings.kernels is not None:
         operators = frozenset().union(*(library_operators(name, wheel_operators) for name in settings.kernels))
         labels.append(f"kernel libraries {', '.join(settings.kernels)}")
@@ -50,6 +49,15 @@ def target_runtime(
     return RuntimeContents(
         operators, backends, settings.backends is not None, "; ".join(labels) or "the wheel's runtime"
     )
+
+
+def check_runtime_settings(project: Project, target: str) -> None:
+    """Refuse a `runtime.operators` that cannot be read, before anything slow happens.
+
+    Raises :class:`~etdev.errors.ConfigError` at the key.
+    """
+    if project.config.targets[target].runtime.operators is not None:
+        _selected_operators(project, target)
 
 
 def check_kernels(
@@ -107,11 +115,12 @@ def _has_operator(contents: RuntimeContents, name: str) -> bool:
     return contents.operators is None or name in contents.operators or _PRIMITIVE.match(name) is not None
 
 
-def _selected_operators(project: Project, target: str, path: Path) -> frozenset[str] | None:
+def _selected_operators(project: Project, target: str) -> frozenset[str] | None:
     """The root operators of a selected-operators YAML as ExecuTorch's selective build reads and writes it."""
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
 
+    path = project.loaded.resolve("targets", target, "runtime", "operators")
     try:
         data: Any = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, YAMLError) as error:

@@ -48,7 +48,7 @@ def verify_program(
     answers["kernels"] = check_kernels(contents, candidate.operators, candidate.delegates)
     obstacle = _cannot_run(candidate, runtime)
     if obstacle is None:
-        obstacle = _load(candidate, runtime, answers)
+        obstacle = _load(project, candidate, runtime, answers)
     if obstacle is not None:
         answers["runtime"] = (
             answers["runtime"] if answers["runtime"].status == "failed" else not_run("runtime", obstacle)
@@ -57,6 +57,23 @@ def verify_program(
     else:
         _run(project, user, target, candidate, runtime, answers)
     return tuple(answers[rung] for rung in RUNGS)
+
+
+def check_functions(project: Project, user: UserCode, target: str) -> None:
+    """Find the samples and the metric that verification will call, before anything slow happens.
+
+    Raises :class:`~etdev.errors.LoadError` at the key that names what does not exist.
+    """
+    wanted: dict[tuple[str, ...], str] = {
+        ("methods", name, "samples"): method.samples
+        for name, method in project.config.methods.items()
+        if method.samples is not None
+    }
+    gate = project.config.targets[target].verify.accuracy
+    if gate is not None:
+        wanted["targets", target, "verify", "accuracy", "fn"] = gate.fn
+    for key, entry in wanted.items():
+        user.get(entry, project.base(*key), project.where(*key))
 
 
 def not_run(rung: Rung, reason: str) -> RungResult:
@@ -90,14 +107,20 @@ def _cannot_run(candidate: Candidate, runtime: StockRuntime) -> str | None:
     return None
 
 
-def _load(candidate: Candidate, runtime: StockRuntime, answers: dict[Rung, RungResult]) -> str | None:
+def _load(project: Project, candidate: Candidate, runtime: StockRuntime, answers: dict[Rung, RungResult]) -> str | None:
+    """Open the file. What stands in the way fails the rung *runtime* and is returned in short."""
     try:
-        runtime.load(candidate.path)
+        found = runtime.load(candidate.path)
     except ProgramFailureError as error:
-        problem = f"the runtime refuses the file: {error}"
-        answers["runtime"] = RungResult(rung="runtime", status="failed", summary=problem, problems=(problem,))
-        return "the runtime refuses the file"
-    return None
+        problem, obstacle = f"the runtime refuses the file: {error}", "the runtime refuses the file"
+    else:
+        declared = sorted({*candidate.reference.signatures, *project.config.constants})
+        if sorted(found) == declared:
+            return None
+        problem = f"the file has the methods {', '.join(sorted(found))}, the config declares {', '.join(declared)}"
+        obstacle = "the file has other methods than the config"
+    answers["runtime"] = RungResult(rung="runtime", status="failed", summary=problem, problems=(problem,))
+    return obstacle
 
 
 def _run(

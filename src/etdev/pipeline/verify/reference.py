@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 def compute(project: Project, user: UserCode, model: ExportedModel, method: str, inputs: Tensors) -> list[Any]:
     """Outputs of a method on initial state, flattened in order; state and inputs are left as they were.
 
-    Raises :class:`~etdev.errors.VerifyError` if the model itself fails on these inputs.
+    A program answers the inputs that it changes before its outputs, so they come first here too. Raises
+    :class:`~etdev.errors.VerifyError` if the model itself fails on these inputs.
     """
     import torch
     from torch.utils._pytree import tree_leaves
@@ -27,8 +28,11 @@ def compute(project: Project, user: UserCode, model: ExportedModel, method: str,
     what = f"method {method!r} failed in eager PyTorch on its own samples"
     with restored_buffers(_module_of(function)), torch.no_grad():
         with translated(user, VerifyError, what, where=project.where("methods", method, "samples")):
-            result = function(*(tensor.clone() for tensor in inputs))
-        return [leaf.clone() if isinstance(leaf, torch.Tensor) else leaf for leaf in tree_leaves(result)]
+            given = [tensor.clone() for tensor in inputs]
+            fresh = [tensor._version for tensor in given]
+            result = function(*given)
+        changed = [tensor for tensor, version in zip(given, fresh, strict=True) if tensor._version != version]
+        return [leaf.clone() if isinstance(leaf, torch.Tensor) else leaf for leaf in (*changed, *tree_leaves(result))]
 
 
 @contextmanager

@@ -7,13 +7,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from etdev import backends
 from etdev.config.models import Verify
 from etdev.pipeline.artifacts import ExportedModel, Tensors
 from etdev.pipeline.inputs import Signature
 from etdev.pipeline.project import Project
 from etdev.pipeline.result import OutputError, RungResult
 from etdev.pipeline.usercode import UserCode
-from etdev.pipeline.verify.compare import Difference, required_snr_db, worst_excess
+from etdev.pipeline.verify.compare import RELATIVE_TOLERANCE, Difference, required_snr_db, worst_excess
 from etdev.pipeline.verify.reference import compute
 from etdev.runtime.stock import ProgramFailureError, StockRuntime
 
@@ -36,6 +37,13 @@ class Subject:
     def settings(self) -> Verify:
         """``[targets.X.verify]``."""
         return self.project.config.targets[self.target].verify
+
+    @property
+    def compute_dtype(self) -> str:
+        """Coarsest dtype that one of the target's backends computes float32 in."""
+        steps = self.project.config.targets[self.target].partitioners
+        dtypes = [backends.get(step.backend).compute_dtype for step in steps]
+        return max(dtypes, key=lambda dtype: RELATIVE_TOLERANCE[dtype], default="float32")
 
     @property
     def quantized(self) -> bool:
@@ -93,7 +101,6 @@ def _check_method(
     subject: Subject, runtime: StockRuntime, method: str, signature: Signature, findings: _Findings
 ) -> None:
     outputs: list[_Output] = []
-    skipped = len(subject.reference.methods[method].program.graph_signature.user_inputs_to_mutate)
     for index, inputs in enumerate(subject.samples[method]):
         expected = compute(subject.project, subject.user, subject.reference, method, inputs)
         original = (
@@ -102,7 +109,7 @@ def _check_method(
             else expected
         )
         try:
-            found = runtime.call(method, inputs, fresh=True)[skipped:]
+            found = runtime.call(method, inputs, fresh=True)
         except ProgramFailureError as error:
             shapes = ", ".join(str(list(tensor.shape)) for tensor in inputs)
             findings.broken.append(f"method {method!r} failed on sample {index} (inputs {shapes}): {error}")
@@ -112,16 +119,16 @@ def _check_method(
             return
         for position, (value, wanted, plain) in enumerate(zip(found, expected, original, strict=True)):
             if index == 0:
-                outputs.append(_new_output(wanted))
+                outputs.append(_new_output(wanted, subject.compute_dtype))
             _add(outputs[position], value, wanted, plain, index, subject.settings)
         findings.samples += 1
     for position, output in enumerate(outputs):
         _judge(subject, method, position, output, findings)
 
 
-def _new_output(wanted: Any) -> _Output:
+def _new_output(wanted: Any, compute_dtype: str) -> _Output:
     dtype = str(getattr(wanted, "dtype", type(wanted).__name__)).removeprefix("torch.")
-    return _Output(Difference(dtype), Difference(dtype), Difference(dtype))
+    return _Output(Difference(dtype, compute_dtype), Difference(dtype, compute_dtype), Difference(dtype, compute_dtype))
 
 
 def _add(output: _Output, value: Any, wanted: Any, plain: Any, index: int, settings: Verify) -> None:
@@ -183,7 +190,7 @@ def _judge_gates(settings: Verify, label: str, output: _Output, float_snr: float
 
 def _check_constants(subject: Subject, runtime: StockRuntime, findings: _Findings) -> None:
     for name, value in subject.project.config.constants.items():
-        found = runtime.call(name, ())
+        found = runtime.call(name, (), fresh=True)
         if list(found) != [value]:
             findings.broken.append(f"constant method {name!r} answers {list(found)!r}, not {value!r}")
 

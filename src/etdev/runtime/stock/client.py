@@ -10,8 +10,10 @@ import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from threading import Lock
 from typing import Any, BinaryIO, Self
 
+from etdev.errors import MissingRequirementError
 from etdev.runtime.stock.wire import receive, send
 
 _TAIL_LINES = 3
@@ -31,7 +33,9 @@ class StockRuntime:
     """ExecuTorch's Python runtime in a child process. A context manager; the child ends with it.
 
     The child starts at once and imports in the background; the first question waits for it. ``imports`` are modules
-    that register custom kernels, looked up in ``path`` first.
+    that register custom kernels, looked up in ``path`` first. A program that takes the child down is reported as
+    :class:`RuntimeCrashError`, and the next program gets a new child. A child that cannot start at all is a
+    :class:`~etdev.errors.MissingRequirementError`.
     """
 
     def __init__(self, *, imports: Sequence[str] = (), path: Sequence[Path] = ()) -> None:
@@ -41,9 +45,22 @@ class StockRuntime:
         self._backends: frozenset[str] = frozenset()
         self._usable: frozenset[str] = frozenset()
         self._greeted = False
+        self._file: Path | None = None
+        self._crash: str | None = None
+        """What became of the loaded program, if it took its process down."""
+        self._turn = Lock()
+        """One question at a time: a metric may call the program from several threads."""
 
     def __enter__(self) -> Self:
-        self._log = tempfile.TemporaryFile("a+b")
+        self._log = tempfile.TemporaryFile(buffering=0)
+        self._start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop()
+        self._log.close()
+
+    def _start(self) -> None:
         ours_in, theirs_out = os.pipe()
         theirs_in, ours_out = os.pipe()
         self._process = subprocess.Popen(
@@ -57,16 +74,18 @@ class StockRuntime:
         os.close(theirs_out)
         self._reading: BinaryIO = os.fdopen(ours_in, "rb")
         self._writing: BinaryIO = os.fdopen(ours_out, "wb")
-        return self
+        self._greeted = False
 
-    def __exit__(self, *_: object) -> None:
-        assert self._process is not None
+    def _stop(self) -> int | None:
+        """End the child; its return code. Nothing happens if there is none."""
+        if self._process is None:
+            return None
+        process, self._process = self._process, None
         with suppress(OSError):
             self._writing.close()
         self._reading.close()
-        self._process.kill()
-        self._process.wait()
-        self._log.close()
+        process.kill()
+        return process.wait()
 
     @property
     def operators(self) -> frozenset[str]:
@@ -93,31 +112,51 @@ class StockRuntime:
 
     def load(self, file: Path) -> tuple[str, ...]:
         """Open a program; its methods' names, constant methods included."""
+        self._crash, self._file = None, file
         return tuple(self._ask({"ask": "load", "file": str(file)})[0]["methods"])
 
     def call(self, method: str, inputs: Sequence[Any], *, fresh: bool = False) -> tuple[Any, ...]:
-        """Outputs of one call, tensors and plain values; ``fresh`` starts from initial state."""
+        """Outputs of one call, tensors and plain values; ``fresh`` starts from initial state.
+
+        After a crash only a fresh call works, in a new process: the state of before is lost.
+        """
+        if self._crash is not None:
+            if not fresh or self._file is None:
+                raise RuntimeCrashError(self._crash)
+            self.load(self._file)
         return tuple(self._ask({"ask": "call", "method": method, "fresh": fresh}, inputs)[1])
 
     def _greet(self) -> None:
-        if not self._greeted:
-            self._greeted = True
+        if self._process is None:
+            self._start()
+        if self._greeted:
+            return
+        try:
             answer, _ = self._exchange({"ask": "hello", "imports": self._imports, "path": self._path}, ())
-            self._operators = frozenset(answer["operators"])
-            self._backends = frozenset(answer["backends"])
-            self._usable = frozenset(answer["usable"])
+        except ProgramFailureError as error:
+            what = f" with {', '.join(self._imports)}" if self._imports else ""
+            raise MissingRequirementError(
+                f"ExecuTorch's runtime does not start here{what}: {error}",
+                hint="`etdev doctor` says what is installed, and what to install",
+            ) from error
+        self._greeted = True
+        self._operators = frozenset(answer["operators"])
+        self._backends = frozenset(answer["backends"])
+        self._usable = frozenset(answer["usable"])
 
     def _ask(self, header: dict[str, Any], values: Sequence[Any] = ()) -> tuple[dict[str, Any], list[Any]]:
         self._greet()
         return self._exchange(header, values)
 
     def _exchange(self, header: dict[str, Any], values: Sequence[Any]) -> tuple[dict[str, Any], list[Any]]:
-        before = self._log.seek(0, os.SEEK_END)
-        try:
-            send(self._writing, header, values)
-            answer, outputs = receive(self._reading)
-        except (EOFError, BrokenPipeError, ConnectionResetError):
-            raise RuntimeCrashError(self._crash_text(before)) from None
+        with self._turn:
+            before = os.fstat(self._log.fileno()).st_size
+            try:
+                send(self._writing, header, values)
+                answer, outputs = receive(self._reading)
+            except (EOFError, BrokenPipeError, ConnectionResetError):
+                self._crash = self._crash_text(before)
+                raise RuntimeCrashError(self._crash) from None
         if "error" in answer:
             logged = self._logged(before)
             raise ProgramFailureError(answer["error"] + (f" [{logged}]" if logged else ""))
@@ -125,14 +164,16 @@ class StockRuntime:
 
     def _crash_text(self, since: int) -> str:
         assert self._process is not None
-        code = self._process.wait()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(timeout=10)  # It closed its pipe, so it is ending.
+        code = self._stop() or 0
         how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
         logged = self._logged(since)
         return f"the runtime's process ended with {how}" + (f" [{logged}]" if logged else "")
 
     def _logged(self, since: int) -> str:
-        """The last lines that the runtime logged since then."""
-        self._log.seek(since)
-        text = self._log.read().decode(errors="replace")
+        """The last lines that the runtime logged since then. The child shares the file's position, which stays."""
+        descriptor = self._log.fileno()
+        text = os.pread(descriptor, os.fstat(descriptor).st_size - since, since).decode(errors="replace")
         lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith(_NOISE)]
         return " | ".join(lines[-_TAIL_LINES:])

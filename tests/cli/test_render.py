@@ -1,0 +1,190 @@
+"""A result as text: the golden file, and the words for each ending."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from etdev.cli.render import describe_delegation, render_result
+from etdev.pipeline.result import (
+    RUNGS,
+    BuildResult,
+    MethodResult,
+    OutputError,
+    RungResult,
+    TargetResult,
+    UndelegatedOps,
+    outcome,
+)
+
+GOLDEN = Path(__file__).parent / "golden" / "result.txt"
+
+
+def rungs(**answers: RungResult) -> tuple[RungResult, ...]:
+    later = "not in this version"
+    return tuple(answers.get(name, RungResult(rung=name, status="not run", summary=later)) for name in RUNGS)
+
+
+def answer(rung: str, status: str, *problems: str, summary: str = "", **fields: Any) -> RungResult:
+    return RungResult(rung=rung, status=status, summary=summary or problems[0], problems=problems, **fields)
+
+
+def method(name: str, calls: dict[str, int], delegated: int, **undelegated: int) -> MethodResult:
+    rest = tuple(UndelegatedOps(op=f"aten.{op}.default", count=count) for op, count in undelegated.items())
+    return MethodResult(
+        name=name,
+        inputs=(),
+        stateful=False,
+        delegate_calls=calls,
+        delegated_ops=delegated,
+        undelegated=rest,
+        operators=(),
+    )
+
+
+def target(name: str, found: tuple[RungResult, ...], **fields: Any) -> TargetResult:
+    settings = {"artifact": f"build/{name}/digits.pte", "size": 132_160, "sha256": "0" * 64, "quantize": None}
+    return TargetResult(name=name, status=outcome(found), rungs=found, **(settings | fields))
+
+
+GOOD_RUNTIME = answer(
+    "runtime",
+    "passed",
+    summary="24 samples, max abs error 8.6e-06; SNR 128.6 dB",
+    outputs=(
+        OutputError(method="forward", output=0, dtype="float32", max_abs_error=8.6e-6, allowed=0.013, snr_db=128.6),
+    ),
+)
+KERNELS = answer("kernels", "passed", summary="7 operators in the wheel's runtime")
+
+RESULT = BuildResult(
+    project="digits",
+    config=str(Path.cwd() / "etdev.toml"),
+    versions={"etdev": "0.1.0"},
+    targets=(
+        target(
+            "portable",
+            rungs(
+                kernels=KERNELS,
+                runtime=GOOD_RUNTIME,
+                budget=answer("budget", "passed", summary="file 129 KiB of 144 KiB", value=132_160),
+                accuracy=answer("accuracy", "passed", summary="data:accuracy = 0.991667 (at least 0.95)", value=0.99),
+            ),
+            methods=(method("forward", {}, 0, convolution=3, relu=3, addmm=1),),
+            seconds={"load": 1.91, "export": 0.82, "lower": 12.3, "verify": 63.7},
+            notes=("weights converted from torch.float16 to torch.float32",),
+        ),
+        target(
+            "several-methods",
+            rungs(
+                kernels=KERNELS,
+                runtime=answer(
+                    "runtime",
+                    "failed",
+                    "output 0 of 'encode' exceeds the config's tolerance (atol 1e-06, rtol 0) by 7.6e-06",
+                    "output 1 of 'encode' has 28.1 dB against the float model, min_snr_db is 30",
+                    gate=True,
+                ),
+            ),
+            quantize="pt2e-xnnpack",
+            methods=(
+                method("encode", {"XnnpackBackend": 2}, 14, view_copy=1),
+                method("decode_with_a_long_name", {"XnnpackBackend": 1}, 5),
+                method("many", {}, 0, **{f"op{number}": number for number in range(1, 10)}),
+            ),
+        ),
+        target(
+            "broken",
+            rungs(
+                kernels=answer(
+                    "kernels",
+                    "failed",
+                    "method 'forward' needs operators that the wheel's runtime lacks: aten::sort.values",
+                ),
+                runtime=RungResult(
+                    rung="runtime",
+                    status="not run",
+                    summary="the wheel's runtime has no kernel for aten::sort.values",
+                ),
+            ),
+            artifact="build/broken/digits.pte.rejected",
+            size=900,
+        ),
+        target("unmet", rungs(kernels=KERNELS, runtime=GOOD_RUNTIME), required=("device", "runtime")),
+        target("elsewhere", rungs(kernels=KERNELS), artifact="/srv/programs/digits.pte"),
+    ),
+)
+
+
+def test_the_golden_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything that a result can hold. Write it anew with ``python tests/cli/test_render.py`` and read the diff."""
+    assert render_result(RESULT, io.StringIO()) == GOLDEN.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("found", "required", "verdict"),
+    [
+        (rungs(runtime=GOOD_RUNTIME), (), "good"),
+        (rungs(kernels=KERNELS), (), "built but not run"),
+        (rungs(), (), "built but not run"),
+        (rungs(runtime=GOOD_RUNTIME), ("device",), "without a required check (device)"),
+        (rungs(budget=answer("budget", "failed", "large", gate=True)), (), "missed a gate (budget)"),
+        (rungs(kernels=answer("kernels", "failed", "none")), (), "rejected (kernels)"),
+    ],
+)
+def test_the_verdict(found: tuple[RungResult, ...], required: tuple[str, ...], verdict: str) -> None:
+    """What was never run was called good."""
+    result = RESULT.model_copy(update={"targets": (target("cpu", found, required=required),)})
+
+    assert render_result(result, io.StringIO()).splitlines()[-1] == f"digits: 1 target, 1 {verdict}"
+
+
+@pytest.mark.parametrize(
+    ("result", "text"),
+    [
+        (method("m", {}, 0), "0, none delegated: none"),
+        (method("m", {"X": 1}, 4), "4, 4 of them delegated (1 x X calls)"),
+        (
+            method("m", {"X": 1}, 4, add=1),
+            "5, 4 of them delegated (1 x X calls); on the runtime's own kernels: aten.add.default",
+        ),
+        (
+            method("m", {"X": 2, "Y": 1}, 4, add=2),
+            (
+                "6, 4 of them delegated (2 x X, 1 x Y calls); on the runtime's own kernels, which splits the delegate "
+                "and puts what crosses into planned memory: aten.add.default x2"
+            ),
+        ),
+    ],
+)
+def test_delegation_in_words(result: MethodResult, text: str) -> None:
+    assert describe_delegation(result) == text
+
+
+def test_colour_only_where_it_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setenv("TERM", "xterm")
+    assert "\x1b[" in render_result(RESULT, Terminal())
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b[" not in render_result(RESULT, Terminal())
+
+
+def test_the_json_is_plain_json() -> None:
+    """No NaN, no Infinity: any parser reads it."""
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(constant)
+
+    assert json.loads(RESULT.model_dump_json(), parse_constant=refuse)["format"] == 1
+
+
+if __name__ == "__main__":
+    GOLDEN.parent.mkdir(exist_ok=True)
+    GOLDEN.write_text(render_result(RESULT, io.StringIO()), encoding="utf-8")

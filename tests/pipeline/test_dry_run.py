@@ -1,0 +1,217 @@
+"""``build --dry-run``: finds what a build would stumble over, and writes nothing (E2)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from etdev.errors import ExportError, LoadError, MissingRequirementError, UsageError
+from etdev.pipeline.api import open_project
+from etdev.pipeline.dry_run import CheckedMethod, DryRun, dry_run
+from etdev.pipeline.options import BuildOptions
+from etdev.pipeline.project import Project
+from support.stages import Failure, check_failure
+
+torch = pytest.importorskip("torch", reason="needs the extra `build`")
+
+CONFIG = """
+version = 1
+[model]
+entry = "model:Net"
+[methods.forward]
+inputs = [{ name = "x", dtype = "float32", shape = ["n", 4] }]
+dims.n = { max = 8 }
+samples = "data:samples"
+[quantize.small]
+scheme = "pt2e-xnnpack"
+calibration = "data:calibration"
+[targets.cpu]
+quantize = "small"
+[targets.cpu.verify]
+accuracy = { fn = "data:accuracy", min = 0.5 }
+[targets.other]
+"""
+MODEL = """import torch
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 3)
+        self.register_buffer("count", torch.zeros(1))
+
+    def forward(self, x):
+        BODY
+"""
+DATA = """
+    import torch
+
+    def samples():
+        return [(torch.ones(2, 4),)]
+
+    calibration = samples
+
+    def accuracy(run):
+        raise RuntimeError("a dry run has no program to measure")
+"""
+METHOD = "etdev.toml:4:1 (methods.forward)"
+DECLARED = "the config declares x: float32 [n, 4]"
+AT = "model.py:11, in forward"
+
+
+def _model(body: str) -> str:
+    return MODEL.replace("BODY", body)
+
+
+def _files(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_the_example_passes_and_nothing_is_written(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("sklearn", reason="the example's data comes with scikit-learn")
+    for name in ("etdev.toml", "model.py", "data.py", "weights.safetensors"):
+        (tmp_path / name).write_bytes((repository / "examples" / "digits" / name).read_bytes())
+    monkeypatch.chdir(tmp_path)
+    before = _files(tmp_path)
+    found = dry_run(open_project(environ={}), BuildOptions())
+    assert found == DryRun(
+        targets=("portable", "xnnpack", "xnnpack-int8"),
+        methods=(
+            CheckedMethod(
+                name="forward", inputs="images: float32 [batch, 1, 8, 8]", outputs=("float32 [32, 10]",), samples=True
+            ),
+        ),
+        notes=(),
+    )
+    assert _files(tmp_path) == before
+
+
+GOOD = {
+    "a value as a size": ("n = x[0, 0].long().item(); torch._check(n <= 3); return x[:, :n].sum(1)", "float32 [8]"),
+    "a branch by torch.cond": (
+        "return torch.cond(x.sum() > 0, lambda y: y + 1, lambda y: y - 1, (x,))",
+        "float32 [8, 4]",
+    ),
+    "a constant made on the way": ("return x + torch.tensor([1.0, 2.0, 3.0, 4.0])", "float32 [8, 4]"),
+    "state, changed": ("self.count.add_(1); return x + self.count", "float32 [8, 4]"),
+    "state, assigned": ("self.count = self.count + 1; return x + self.count", "float32 [8, 4]"),
+    "several outputs": ("return {'a': x, 'b': [x.long(), x > 0]}", "float32 [8, 4], int64 [8, 4], bool [8, 4]"),
+}
+
+
+@pytest.mark.parametrize(("body", "outputs"), GOOD.values(), ids=GOOD)
+def test_what_exports_passes(project: Callable[..., Project], body: str, outputs: str) -> None:
+    """What a build takes, a dry run takes too; outputs are those of the largest sizes."""
+    found = dry_run(project(CONFIG, model=_model(body), data=DATA), BuildOptions())
+    assert ", ".join(found.methods[0].outputs) == outputs
+
+
+BAD = {
+    "shapes": (
+        "return self.linear(x[:, :3])",
+        (
+            "method 'forward' raised RuntimeError when it was traced: "
+            f"a and b must have same reduction dim, but got [1, 3] X [4, 3]. ({AT})"
+        ),
+        DECLARED,
+    ),
+    "shapes of the largest size alone": (
+        "return self.linear(x if x.shape[0] < 8 else x[:, :3])",
+        (
+            "method 'forward' raised RuntimeError when it was traced: "
+            f"a and b must have same reduction dim, but got [8, 3] X [4, 3]. ({AT})"
+        ),
+        DECLARED,
+    ),
+    "a branch on a value": (
+        "return x if x.sum() > 0 else -x",
+        f"method 'forward' branches on a tensor's value at {AT}, which is not known before it runs",
+        "use torch.where or torch.cond instead of `if`; bound a size with torch._check(n <= 128)",
+    ),
+    "the model raises": (
+        "raise ValueError('no')",
+        f"method 'forward' raised ValueError when it was traced: no ({AT})",
+        DECLARED,
+    ),
+}
+
+
+@pytest.mark.parametrize(("body", "message", "hint"), BAD.values(), ids=BAD)
+def test_mistakes_in_the_model(
+    project: Callable[..., Project], capfd: pytest.CaptureFixture[str], body: str, message: str, hint: str
+) -> None:
+    made = project(CONFIG, model=_model(body), data=DATA)
+    check_failure(lambda: dry_run(made, BuildOptions()), Failure(ExportError, METHOD, message, hint))
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def _data(old: str, new: str) -> str:
+    assert old in DATA
+    return DATA.replace(old, new)
+
+
+AROUND = {
+    "samples of another shape": (
+        _data("(2, 4)", "(9, 4)"),
+        Failure(
+            LoadError,
+            "etdev.toml:7:11 (methods.forward.samples)",
+            "'data:samples' gives inputs that method 'forward' does not take: sample 0: "
+            "input 'x' has the shape [9, 4], declared [n, 4]: axis 0 is 9, outside 'n' = 1..8",
+            DECLARED,
+        ),
+    ),
+    "calibration missing": (
+        _data("calibration = samples", ""),
+        Failure(
+            LoadError,
+            "etdev.toml:10:15 (quantize.small.calibration)",
+            "'data' has no attribute 'calibration' (from 'data:calibration')",
+            "it has: accuracy, samples",
+        ),
+    ),
+    "metric missing": (
+        _data("def accuracy", "def acuracy"),
+        Failure(
+            LoadError,
+            "etdev.toml:14:19 (targets.cpu.verify.accuracy.fn)",
+            "'data' has no attribute 'accuracy' (from 'data:accuracy')",
+            "did you mean 'acuracy'?",
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize(("data", "failure"), AROUND.values(), ids=AROUND)
+def test_mistakes_around_the_model(project: Callable[..., Project], data: str, failure: Failure) -> None:
+    made = project(CONFIG, model=_model("return x"), data=data)
+    check_failure(lambda: dry_run(made, BuildOptions()), failure)
+
+
+def test_a_missing_module(project: Callable[..., Project], tmp_path: Path) -> None:
+    made = project(CONFIG, data=DATA)
+    message = f"there is no module 'model', neither in {tmp_path} nor among the installed packages"
+    expected = Failure(LoadError, "etdev.toml:3:9 (model.entry)", message, "modules there: data")
+    check_failure(lambda: dry_run(made, BuildOptions()), expected)
+
+
+def test_only_the_chosen_targets_are_checked(project: Callable[..., Project]) -> None:
+    made = project(CONFIG, model=_model("return x"), data=_data("def accuracy", "def acuracy"))
+    assert dry_run(made, BuildOptions(targets=("oth*",))).targets == ("other",)
+    with pytest.raises(UsageError, match="no target matches 'gpu'"):
+        dry_run(made, BuildOptions(targets=("gpu",)))
+
+
+def test_a_backend_that_is_missing(project: Callable[..., Project], monkeypatch: pytest.MonkeyPatch) -> None:
+    from etdev.backends.base import Availability
+    from etdev.backends.xnnpack import Xnnpack
+
+    monkeypatch.setattr(Xnnpack, "availability", lambda self: Availability(False, "there is none", "get one"))
+    made = project(CONFIG + 'partitioners = [{ backend = "xnnpack" }]\n', model=_model("return x"), data=DATA)
+    where = "etdev.toml:16:29 (targets.other.partitioners[0].backend)"
+    message = "the backend 'xnnpack' is not usable here: there is none"
+    check_failure(lambda: dry_run(made, BuildOptions()), Failure(MissingRequirementError, where, message, "get one"))

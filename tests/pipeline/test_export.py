@@ -1,0 +1,313 @@
+"""Stage *export*: what it hands on, and what ``torch.export`` refuses in the config's own terms (E2)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from etdev.errors import ExportError
+from etdev.pipeline.project import Project
+from support.stages import Failure, check_failure, export
+
+torch = pytest.importorskip("torch", reason="needs the extra `build`")
+
+X = '{ name = "x", dtype = "float32", shape = ["n", 4] }'
+Y = '{ name = "y", dtype = "float32", shape = ["m", 4] }'
+CONFIG = """
+version = 1
+[model]
+entry = "model:Net"
+[methods.forward]
+dims.n = {{ max = {most} }}
+{more}inputs = [{inputs}]
+[targets.cpu]
+"""
+MODEL = """import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x, *more):
+        {body}
+"""
+METHOD = "etdev.toml:4:1 (methods.forward)"
+DIM = "etdev.toml:5:10 (methods.forward.dims.n)"
+DECLARED = "the config declares x: float32 [n, 4]"
+AT = "model.py:11, in forward"
+BRANCH = "use torch.where or torch.cond instead of `if`; bound a size with torch._check(n <= 128)"
+NUMBER = "keep it a tensor; a size may be `n = t.long().item()`, bounded with torch._check(n <= 128)"
+
+
+def _config(inputs: str = X, most: int = 8, more: str = "") -> str:
+    return CONFIG.format(inputs=inputs, most=most, more=more)
+
+
+# Dimensions -----------------------------------------------------------------------------------------------------------
+
+DIMENSIONS = {
+    "one size": (
+        "return x.view(8, 4) + torch.ones(8, 4)",
+        "the model works only with 'n' = 8, not with all of 1..8",
+        "write 8 instead of 'n' in the shapes, or remove what fixes the size from the model",
+    ),
+    "one size, by a list": (
+        "return x * len(x.tolist())",
+        "the model works only with 'n' = 8, not with all of 1..8",
+        "write 8 instead of 'n' in the shapes, or remove what fixes the size from the model",
+    ),
+    "a range": (
+        "return x if x.shape[0] <= 4 else x + 1",
+        "the model does not treat all sizes 1..8 of 'n' alike: it asks whether 5 <= n and n <= 8",
+        "this range works: { min = 5, max = 8 }; or write the branch with torch.cond",
+    ),
+    "all but one": (
+        "return x if x.shape[0] == 4 else x + 1",
+        "the model does not treat all sizes 1..8 of 'n' alike: it asks whether n != 4",
+        "fix the size, or write the branch with torch.cond",
+    ),
+    "a multiple": (
+        "return x.view(-1, 16)",
+        "the model does not treat all sizes 1..8 of 'n' alike: it asks whether ((4*n) % 16) == 0",
+        (
+            "only multiples of 4 work: declare the dimension that is multiplied (size = 4 * n) and reshape in the "
+            "model, or fix the size"
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize(("body", "message", "hint"), DIMENSIONS.values(), ids=DIMENSIONS)
+def test_a_model_that_does_not_take_the_whole_range(
+    project: Callable[..., Project], body: str, message: str, hint: str
+) -> None:
+    made = project(_config(), model=MODEL.format(body=body))
+    check_failure(lambda: export(made), Failure(ExportError, DIM, message, hint))
+
+
+@pytest.mark.parametrize(
+    ("most", "place", "names"),
+    [(8, "", ("m", "n")), (16, f" ({AT})", ("n", "m"))],
+    ids=["equal maxima", "different maxima"],
+)
+def test_dimensions_that_have_to_be_equal(
+    project: Callable[..., Project], most: int, place: str, names: tuple[str, str]
+) -> None:
+    first, second = names
+    made = project(
+        _config(f"{X}, {Y}", more=f"dims.m = {{ max = {most} }}\n"), model=MODEL.format(body="return x + more[0]")
+    )
+    line = {"n": 5, "m": 6}[first]
+    check_failure(
+        lambda: export(made),
+        Failure(
+            ExportError,
+            f"etdev.toml:{line}:10 (methods.forward.dims.{first})",
+            f"the model needs {first!r} and {second!r} to be equal{place}",
+            f"write {first!r} in the shapes instead of {second!r}",
+        ),
+    )
+
+
+def test_dimensions_of_equal_maxima_stay_apart(project: Callable[..., Project]) -> None:
+    made = project(
+        _config(f"{X}, {Y}", more="dims.m = { max = 8 }\n"), model=MODEL.format(body="return x + 1, more[0] + 1")
+    )
+    module = export(made).methods["forward"].program.module()
+    assert [tuple(out.shape) for out in module(torch.ones(2, 4), torch.ones(5, 4))] == [(2, 4), (5, 4)]
+
+
+@pytest.mark.parametrize("least", [1, 2, 5])
+def test_all_sizes_of_the_range_are_exported(project: Callable[..., Project], least: int) -> None:
+    made = project(
+        _config().replace("{ max", f"{{ min = {least}, max"), model=MODEL.format(body="return self.linear(x).sum(0)")
+    )
+    exported = export(made)
+    module = exported.methods["forward"].program.module()
+    for size in range(least, 9):
+        x = torch.randn(size, 4)
+        torch.testing.assert_close(module(x), exported.eager["forward"](x))
+
+
+def test_a_dimension_of_one_size_is_static(project: Callable[..., Project]) -> None:
+    made = project(_config(most=4).replace("{ max", "{ min = 4, max"), model=MODEL.format(body="return x.view(2, 8)"))
+    assert not export(made).methods["forward"].program.range_constraints
+
+
+# The model itself -----------------------------------------------------------------------------------------------------
+
+MODELS = {
+    "a branch on a value": (
+        "return x if x.sum() > 0 else -x",
+        f"method 'forward' branches on a tensor's value at {AT}, which is not known before it runs",
+        BRANCH,
+    ),
+    "a branch on an item": (
+        "return x if x[0, 0].item() > 0 else -x",
+        f"method 'forward' branches on a tensor's value at {AT}, which is not known before it runs",
+        BRANCH,
+    ),
+    "a number of a value": (
+        "return x * float(x[0, 0])",
+        f"method 'forward' turns a tensor's value into a number at {AT}, which is not known before it runs",
+        NUMBER,
+    ),
+    "a value as a size": (
+        "return torch.zeros(int(x[0, 0].item()))",
+        f"method 'forward' turns a tensor's value into a number at {AT}, which is not known before it runs",
+        NUMBER,
+    ),
+    "a value as an index of a list": (
+        "return x * [1, 2, 3][x[0, 0].long()]",
+        f"method 'forward' turns a tensor's value into a number at {AT}, which is not known before it runs",
+        NUMBER,
+    ),
+    "shapes that do not fit": (
+        "return self.linear(x[:, :3])",
+        (
+            "method 'forward' raised RuntimeError when it was traced: "
+            f"a and b must have same reduction dim, but got [n, 3] X [4, 4]. ({AT})"
+        ),
+        DECLARED,
+    ),
+    "a constant of another size": (
+        "return x + torch.ones(5, 4)",
+        (
+            "method 'forward' raised RuntimeError when it was traced: "
+            f"The size of tensor a (n) must match the size of tensor b (5) at non-singleton dimension 0) ({AT})"
+        ),
+        DECLARED,
+    ),
+    "the model raises": (
+        "raise ValueError('width must be 3\\nand more')",
+        f"method 'forward' raised ValueError when it was traced: width must be 3 ({AT})",
+        DECLARED,
+    ),
+    "an object of its own": (
+        "return Net()",
+        "method 'forward' returns an object of Net",
+        "return tensors, or tuples, lists and dicts of them",
+    ),
+    "numpy": (
+        "return torch.from_numpy(x.numpy())",
+        (
+            "method 'forward' raised RuntimeError when it was traced: "
+            f".numpy() is not supported for tensor subclasses. ({AT})"
+        ),
+        DECLARED,
+    ),
+}
+
+
+@pytest.mark.parametrize(("body", "message", "hint"), MODELS.values(), ids=MODELS)
+def test_a_model_that_cannot_be_traced(
+    project: Callable[..., Project], capfd: pytest.CaptureFixture[str], body: str, message: str, hint: str
+) -> None:
+    """Judging point 7: data-dependent branch. What torch prints on the way is not shown."""
+    made = project(_config(), model=MODEL.format(body=body))
+    error = check_failure(lambda: export(made), Failure(ExportError, METHOD, message, hint))
+    assert "\n" not in error.message
+    shown = capfd.readouterr().err
+    assert "def forward" not in shown
+    assert "Traceback" not in shown
+
+
+# Methods --------------------------------------------------------------------------------------------------------------
+
+TWO = """
+version = 1
+[model]
+entry = "model:Net"
+[methods.encode]
+inputs = [{ name = "x", dtype = "float32", shape = [2, 4] }]
+[methods.forward]
+inputs = [{ name = "x", dtype = "float32", shape = [2, 4] }, { name = "y", dtype = "float32", shape = [2, 4] }]
+[methods.nothing]
+inputs = []
+[targets.cpu]
+"""
+NET = """
+    import torch
+    from torch import nn
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(4, 4)
+            self.register_buffer("count", torch.zeros(1))
+            self.register_buffer("steps", torch.zeros(1))
+
+        def forward(self, x, y):
+            self.count = self.count + 1
+            return self.encode(x) + y
+
+        def encode(self, x):
+            self.steps.add_(1)
+            return self.linear(x) + self.steps
+
+        def nothing(self):
+            return self.linear.bias * 2
+"""
+
+
+def test_methods_are_exported_side_by_side(project: Callable[..., Project]) -> None:
+    exported = export(project(TWO, model=NET))
+    assert list(exported.methods) == ["encode", "forward", "nothing"]
+    x, y = torch.randn(2, 4), torch.randn(2, 4)
+    net = exported.eager["forward"]
+    layer = net.linear
+    expected = {"encode": layer(x) + 1, "forward": layer(x) + 1 + y, "nothing": layer.bias * 2}
+    for name, inputs in {"encode": (x,), "forward": (x, y), "nothing": ()}.items():
+        program = exported.methods[name].program
+        assert set(program.state_dict) <= {"linear.weight", "linear.bias", "count", "steps"}
+        torch.testing.assert_close(program.module()(*inputs), expected[name])
+        net.steps.zero_()  # the exported program works on the module's own buffers
+
+
+def test_exporting_leaves_the_module_as_it_was(project: Callable[..., Project]) -> None:
+    exported = export(project(TWO, model=NET))
+    module = exported.eager["forward"]
+    assert "forward" not in vars(module)
+    assert type(module.count) is torch.Tensor
+    assert (module.count.item(), module.steps.item()) == (0, 0)
+
+
+def test_a_method_that_the_model_does_not_have(project: Callable[..., Project]) -> None:
+    made = project(TWO.replace("methods.encode", "methods.endcode"), model=NET)
+    hint = "its own methods: forward, encode, nothing"
+    message = "the model Net has no method 'endcode'"
+    check_failure(lambda: export(made), Failure(ExportError, "etdev.toml:4:1 (methods.endcode)", message, hint))
+
+
+def test_a_model_without_forward(project: Callable[..., Project]) -> None:
+    made = project(TWO, model=NET.replace("def forward", "def froward"))
+    hint = "its own methods: froward, encode, nothing"
+    message = "the model Net has no method 'forward'"
+    check_failure(lambda: export(made), Failure(ExportError, "etdev.toml:6:1 (methods.forward)", message, hint))
+
+
+@pytest.mark.parametrize(
+    ("signature", "message", "takes"),
+    [
+        ("self, x, y, z", "missing a required argument: 'z'", "(x, y, z)"),
+        ("self, x, scale=1", None, ""),
+        ("self, x", "too many positional arguments", "(x)"),
+        ("self, *, x, y", "too many positional arguments", "(*, x, y)"),
+        ("self, *all", None, ""),
+        ("self, x, *more", None, ""),
+    ],
+)
+def test_the_number_of_inputs(project: Callable[..., Project], signature: str, message: str | None, takes: str) -> None:
+    static = Y.replace('"m"', "2")
+    body = f"import torch\nclass Net(torch.nn.Module):\n    def forward({signature}):\n        return torch.ones(1)\n"
+    made = project(_config(f"{X}, {static}"), model=body)
+    if message is None:
+        assert len(export(made).methods["forward"].example) == 2
+        return
+    where = "etdev.toml:6:10 (methods.forward.inputs)"
+    text = f"method 'forward' cannot be called with the 2 declared inputs: {message}"
+    check_failure(lambda: export(made), Failure(ExportError, where, text, f"it takes {takes}"))

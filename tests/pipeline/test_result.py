@@ -1,0 +1,127 @@
+"""``BuildResult``: what becomes of an artifact, the exit codes, and the way to JSON and back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from etdev.errors import ExitCode
+from etdev.pipeline.result import (
+    RUNGS,
+    BuildResult,
+    MethodResult,
+    OutputError,
+    RungResult,
+    TargetResult,
+    UndelegatedOps,
+    outcome,
+)
+
+
+def rung(name: str, status: str, **fields: Any) -> RungResult:
+    return RungResult(rung=name, status=status, summary=fields.pop("summary", "why"), **fields)
+
+
+def target(name: str = "cpu", *rungs: RungResult, required: tuple[str, ...] = (), **fields: Any) -> TargetResult:
+    settings: dict[str, Any] = {"artifact": f"build/{name}/m.pte", "size": 1, "sha256": "", "quantize": None}
+    return TargetResult(name=name, status=outcome(rungs), rungs=rungs, required=required, **(settings | fields))
+
+
+def build(*targets: TargetResult) -> BuildResult:
+    return BuildResult(project="m", config="/home/me/etdev.toml", versions={"etdev": "1"}, targets=targets)
+
+
+GOOD = rung("runtime", "passed")
+GATE = rung("accuracy", "failed", gate=True, problems=("low",))
+BROKEN = rung("kernels", "failed", problems=("none",))
+SKIPPED = rung("device", "not run")
+
+
+@pytest.mark.parametrize(
+    ("rungs", "required", "status", "code"),
+    [
+        pytest.param((GOOD, SKIPPED), (), "built", ExitCode.DONE, id="good"),
+        pytest.param((GOOD, GATE), (), "gate failed", ExitCode.GATE_FAILED, id="a gate"),
+        pytest.param((GATE, BROKEN), (), "rejected", ExitCode.BUILD_FAILED, id="broken outweighs a gate"),
+        pytest.param((GOOD, SKIPPED), ("device",), "built", ExitCode.ENVIRONMENT, id="a required rung did not run"),
+        pytest.param((GOOD, SKIPPED), ("runtime",), "built", ExitCode.DONE, id="a required rung ran"),
+        pytest.param((GATE, SKIPPED), ("device",), "gate failed", ExitCode.ENVIRONMENT, id="unmet outweighs a gate"),
+        pytest.param((BROKEN, SKIPPED), ("device",), "rejected", ExitCode.BUILD_FAILED, id="broken outweighs unmet"),
+        pytest.param((BROKEN,), ("kernels",), "rejected", ExitCode.BUILD_FAILED, id="required and failed"),
+    ],
+)
+def test_what_the_rungs_make_of_a_target(
+    rungs: tuple[RungResult, ...], required: tuple[str, ...], status: str, code: ExitCode
+) -> None:
+    result = target("cpu", *rungs, required=required)
+
+    assert (result.status, result.exit_code) == (status, code)
+
+
+@pytest.mark.parametrize(
+    ("targets", "code"),
+    [
+        ((target("a", GOOD), target("b", GOOD)), 0),
+        ((target("a", GOOD), target("b", GATE)), 1),
+        ((target("a", GATE), target("b", SKIPPED, required=("device",))), 3),
+        ((target("a", BROKEN), target("b", SKIPPED, required=("device",)), target("c", GATE)), 4),
+    ],
+)
+def test_the_worst_target_decides(targets: tuple[TargetResult, ...], code: int) -> None:
+    for order in (targets, targets[::-1]):
+        result = build(*order)
+        assert result.exit_code == code
+        assert result.ok == (code == 0)
+
+
+def test_targets_are_found_by_name() -> None:
+    result = build(target("a"), target("b", artifact="/elsewhere/m.pte"))
+
+    assert result["b"].name == "b"
+    assert result.path("a") == Path("/home/me/build/a/m.pte")
+    assert result.path("b") == Path("/elsewhere/m.pte")
+    with pytest.raises(KeyError, match="c"):  # It was StopIteration, which ends a caller's generator silently.
+        result["c"]
+
+
+numbers = st.floats(allow_nan=False, allow_infinity=False)
+outputs = st.builds(
+    OutputError,
+    method=st.text(max_size=5),
+    output=st.integers(0, 9),
+    dtype=st.just("float32"),
+    max_abs_error=numbers,
+    allowed=numbers,
+    snr_db=st.none() | numbers,
+    float_snr_db=st.none() | numbers,
+)
+rungs = st.builds(
+    RungResult,
+    rung=st.sampled_from(RUNGS),
+    status=st.sampled_from(["passed", "failed", "not run"]),
+    summary=st.text(max_size=9),
+    gate=st.booleans(),
+    problems=st.lists(st.text(max_size=9), max_size=2).map(tuple),
+    outputs=st.lists(outputs, max_size=2).map(tuple),
+    value=st.none() | numbers,
+)
+
+
+@given(st.lists(rungs, max_size=4), st.dictionaries(st.text(max_size=5), numbers, max_size=3))
+def test_a_result_survives_json(found: list[RungResult], seconds: dict[str, float]) -> None:
+    method = MethodResult(
+        name="forward",
+        inputs=("x: float32 [2]",),
+        stateful=True,
+        delegate_calls={"XnnpackBackend": 1},
+        delegated_ops=3,
+        undelegated=(UndelegatedOps(op="aten.sort.default", count=2),),
+        operators=("aten::sort.values",),
+    )
+    result = build(target("cpu", *found, methods=(method,), seconds=seconds, required=("runtime",)))
+
+    assert BuildResult.model_validate_json(result.model_dump_json(indent=2)) == result

@@ -1,0 +1,197 @@
+"""Rung *kernels*: what a file asks for against what the target's runtime has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from etdev.errors import ConfigError
+from etdev.pipeline.verify.kernels import (
+    RuntimeContents,
+    check_kernels,
+    check_runtime_settings,
+    library_operators,
+    target_runtime,
+)
+from support.projects import LINEAR_CONFIG, make_project
+from support.stock import shared_runtime
+from support.verification import Prepared
+
+ADD, MUL, VIEW, SYM = "aten::add.out", "aten::mul.out", "executorch_prim::et_view.default", "aten::sym_size.int"
+RUNTIME = RuntimeContents(frozenset({ADD}), frozenset({"XnnpackBackend"}), closed=False, label="the test runtime")
+CLOSED = RuntimeContents(frozenset({ADD}), frozenset({"XnnpackBackend"}), closed=True, label="the test runtime")
+EVERYTHING = RuntimeContents(None, frozenset(), closed=False, label="all.yaml")
+
+
+@pytest.mark.parametrize(
+    ("contents", "operators", "delegates", "status", "summary"),
+    [
+        pytest.param(RUNTIME, (ADD,), (), "passed", "1 operators in the test runtime", id="operators"),
+        pytest.param(
+            RUNTIME,
+            (),
+            ("XnnpackBackend",),
+            "passed",
+            "0 operators and XnnpackBackend in the test runtime",
+            id="a backend",
+        ),
+        pytest.param(RUNTIME, (ADD, VIEW, SYM), (), "passed", "3 operators in the test runtime", id="primitives"),
+        pytest.param(EVERYTHING, (ADD, MUL), (), "passed", "2 operators in all.yaml", id="everything"),
+        pytest.param(
+            RUNTIME,
+            (ADD, MUL),
+            (),
+            "failed",
+            "method 'forward' needs operators that the test runtime lacks: aten::mul.out",
+            id="an operator is missing",
+        ),
+        pytest.param(
+            CLOSED,
+            (ADD,),
+            ("CudaBackend",),
+            "failed",
+            "method 'forward' needs backends that the test runtime lacks: CudaBackend",
+            id="a backend is missing",
+        ),
+        pytest.param(
+            RUNTIME,
+            (ADD,),
+            ("CudaBackend",),
+            "not run",
+            "neither the test runtime nor the config's `runtime.backends` knows CudaBackend",
+            id="a backend that nobody knows",
+        ),
+        pytest.param(
+            RUNTIME,
+            (MUL,),
+            ("CudaBackend",),
+            "failed",
+            "method 'forward' needs operators that the test runtime lacks: aten::mul.out",
+            id="a missing operator outweighs an unknown backend",
+        ),
+    ],
+)
+def test_contents(
+    contents: RuntimeContents, operators: tuple[str, ...], delegates: tuple[str, ...], status: str, summary: str
+) -> None:
+    found = check_kernels(contents, {"forward": operators}, {"forward": delegates})
+
+    assert (found.rung, found.status, found.summary) == ("kernels", status, summary)
+    assert not found.gate
+    assert found.problems == ((summary,) if status == "failed" else ())
+
+
+def test_every_method_that_lacks_something_is_named() -> None:
+    found = check_kernels(CLOSED, {"encode": (MUL,), "decode": (ADD,)}, {"encode": (), "decode": ("CudaBackend",)})
+
+    assert [problem.split()[1] for problem in found.problems] == ["'encode'", "'decode'"]
+
+
+def test_the_libraries_together_are_the_wheel() -> None:
+    wheel = shared_runtime().operators
+    portable, optimized, quantized = (library_operators(name, wheel) for name in ("portable", "optimized", "quantized"))
+
+    assert {"aten::add.out", "aten::permute_copy.out"} <= portable & optimized
+    assert "aten::linear.out" in optimized - portable
+    assert "quantized_decomposed::quantize_per_tensor.out" in quantized - portable - optimized
+    assert wheel <= portable | optimized | quantized
+
+
+@pytest.mark.parametrize(
+    ("settings", "status", "said"),
+    [
+        ((), "passed", "1 operators in the wheel's runtime"),
+        (
+            ('targets.cpu.runtime.kernels=["portable"]',),
+            "failed",
+            "method 'forward' needs operators that kernel libraries portable lacks: aten::linear.out",
+        ),
+        (
+            ('targets.cpu.runtime.kernels=["portable", "optimized"]',),
+            "passed",
+            "in kernel libraries portable, optimized",
+        ),
+        (('targets.cpu.runtime.backends=["CudaBackend"]',), "passed", "in backends CudaBackend"),
+    ],
+)
+def test_the_config_says_what_the_runtime_has(
+    linear: Prepared, settings: tuple[str, ...], status: str, said: str
+) -> None:
+    rungs = linear.judge(*settings, operators={"forward": ("aten::linear.out",)})
+
+    assert rungs["kernels"].status == status
+    assert said in rungs["kernels"].summary
+    assert rungs["runtime"].status == "passed"  # The wheel has them, whatever the target lacks.
+
+
+def test_a_closed_list_of_backends(quantized: Prepared) -> None:
+    assert quantized.judge()["kernels"].summary.endswith("XnnpackBackend in the wheel's runtime")
+    refused = quantized.judge("targets.int8.runtime.backends=[]")["kernels"]
+    assert refused.status == "failed"
+    assert "backends none lacks: XnnpackBackend" in refused.summary
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"operators": {"forward": ("my::op.out",)}}, "the wheel's runtime has no kernel for my::op.out"),
+        ({"delegates": {"forward": ("MyBackend",)}}, "the wheel's runtime has no backend MyBackend"),
+        (
+            {"delegates": {"forward": ("VgfBackend",)}},
+            "the wheel's runtime finds no library for its backend VgfBackend",
+        ),
+    ],
+)
+def test_what_the_wheel_lacks_is_not_run(linear: Prepared, changes: dict[str, object], reason: str) -> None:
+    """A target may have what the wheel has not: then nothing of it can be run here, and nothing is claimed."""
+    settings = ('targets.cpu.runtime.backends=["MyBackend", "VgfBackend"]',)
+    rungs = linear.judge(*settings, **changes)
+
+    for rung in ("runtime", "accuracy"):
+        assert rungs[rung].status == "not run"
+        assert reason in rungs[rung].summary
+
+
+_SELECTED = "operators:\n  aten::add.out:\n    is_root_operator: true\n  'aten::mul.out': {}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "has", "lacks"),
+    [(_SELECTED, {ADD, MUL}, {"aten::relu.out"}), ("include_all_operators: true\n", {ADD, "any::op"}, set())],
+)
+def test_selected_operators(tmp_path: Path, text: str, has: set[str], lacks: set[str]) -> None:
+    project = make_project(tmp_path, LINEAR_CONFIG + '[targets.cpu]\nruntime.operators = "selected.yaml"\n')
+    (tmp_path / "selected.yaml").write_text(text)
+    contents = target_runtime(project, "cpu", frozenset({"aten::relu.out"}), frozenset())
+
+    assert contents.label == "selected.yaml"
+    assert check_kernels(contents, {"forward": has}, {}).status == "passed"
+    for name in lacks:
+        assert check_kernels(contents, {"forward": {name}}, {}).status == "failed"
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        pytest.param(None, "selected.yaml cannot be read", id="missing"),
+        pytest.param(b"operators: [", "selected.yaml cannot be read", id="no YAML"),
+        pytest.param(b"\xff\xfe\x00", "selected.yaml cannot be read", id="no text"),
+        pytest.param(b"- aten::add.out\n", "selected.yaml holds no table", id="a list"),
+        pytest.param(b"", "selected.yaml holds no table", id="empty"),
+        pytest.param(b"operators: [aten::add.out]\n", "selected.yaml has no table `operators`", id="another form"),
+    ],
+)
+def test_a_bad_list_of_operators_is_an_error_of_the_config(tmp_path: Path, content: bytes | None, said: str) -> None:
+    config = LINEAR_CONFIG + '    [targets.cpu]\n    runtime.operators = "selected.yaml"\n'
+    project = make_project(tmp_path, config)
+    if content is not None:
+        (tmp_path / "selected.yaml").write_bytes(content)
+
+    with pytest.raises(ConfigError) as caught:
+        check_runtime_settings(project, "cpu")
+    (problem,) = caught.value.problems
+    assert said in problem.message
+    assert problem.key == "targets.cpu.runtime.operators"
+    assert problem.line == 9
+    assert problem.hint

@@ -1,0 +1,151 @@
+"""The rungs together: what was not run is never passed, whatever the runtime, the program and the config are like."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from etdev.pipeline.result import RUNGS, outcome
+from etdev.runtime.stock import ProgramFailureError, RuntimeCrashError
+from support.verification import Prepared
+
+LATER = ("bytes", "plan", "placement", "replay", "device")
+
+
+class FakeRuntime:
+    """Answers as it was told to, and counts the calls that it answered."""
+
+    def __init__(self, operators: frozenset[str], backends: frozenset[str], load: str, call: str) -> None:
+        self.operators, self.backends, self.usable_backends = operators, backends, backends
+        self._load, self._call = load, call
+        self.answered = 0
+
+    def load(self, file: Path) -> tuple[str, ...]:
+        self._fail(self._load)
+        return ("forward",)
+
+    def call(self, method: str, inputs: Sequence[Any], *, fresh: bool = False) -> tuple[Any, ...]:
+        self._fail(self._call)
+        self.answered += 1
+        right = self.model(*inputs).detach()
+        answers = {
+            "right": (right,),
+            "wrong value": (right + 1,),
+            "not a number": (right * torch.nan,),
+            "wrong shape": (right[:1],),
+            "wrong dtype": (right.double(),),
+            "a number": (3,),
+            "nothing": (),
+            "too much": (right, right),
+        }
+        return answers[self._call]
+
+    def _fail(self, what: str) -> None:
+        if what == "refuse":
+            raise ProgramFailureError("RuntimeError: refused")
+        if what == "crash":
+            raise RuntimeCrashError("the runtime's process ended with signal SIGSEGV")
+
+
+ANSWERS = ("right", "wrong value", "not a number", "wrong shape", "wrong dtype", "a number", "nothing", "too much")
+GATES = (
+    "targets.cpu.budget.file=1",
+    "targets.cpu.budget.file='1MiB'",
+    "targets.cpu.verify.atol=1e-3",
+    "targets.cpu.verify.min_snr_db=400",
+    'targets.cpu.verify.accuracy={ fn = "data:right", min = 0 }',
+    'targets.cpu.runtime.kernels=["portable"]',
+    "targets.cpu.runtime.backends=[]",
+)
+
+
+@given(
+    operators=st.sampled_from([frozenset(), frozenset({"aten::linear.out"})]),
+    needed=st.sampled_from([(), ("aten::linear.out",)]),
+    backends=st.sampled_from([frozenset(), frozenset({"XnnpackBackend"})]),
+    delegates=st.sampled_from([(), ("XnnpackBackend",)]),
+    load=st.sampled_from(["done", "refuse", "crash"]),
+    call=st.sampled_from([*ANSWERS, "refuse", "crash"]),
+    gates=st.sets(st.sampled_from(GATES)),
+)
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_what_did_not_run_never_passed(
+    linear: Prepared,
+    operators: frozenset[str],
+    needed: tuple[str, ...],
+    backends: frozenset[str],
+    delegates: tuple[str, ...],
+    load: str,
+    call: str,
+    gates: set[str],
+) -> None:
+    runtime = FakeRuntime(operators, backends, load, call)
+    runtime.model = linear.candidate.float_model.eager["forward"]
+    rungs = linear.judge(
+        *sorted(
+            gates - {"targets.cpu.budget.file=1"} if len(gates) > 3 else gates - {"targets.cpu.budget.file='1MiB'"}
+        ),
+        runtime=runtime,
+        operators={"forward": needed},
+        delegates={"forward": delegates},
+    )
+
+    assert tuple(rungs) == RUNGS
+    for rung in rungs.values():
+        assert rung.summary
+        assert bool(rung.problems) == (rung.status == "failed")
+        assert not rung.gate or rung.status == "failed"
+    assert all(rungs[rung].status == "not run" for rung in LATER)
+    if not runtime.answered:
+        assert rungs["runtime"].status != "passed"
+        assert rungs["accuracy"].status == "not run"
+    if rungs["runtime"].status == "passed":
+        assert call == "right"
+    if not set(needed) <= operators or not set(delegates) <= backends:
+        assert rungs["runtime"].status == "not run"
+    if rungs["kernels"].status == "passed":
+        assert set(needed) <= operators
+        assert set(delegates) <= backends
+    if rungs["accuracy"].status != "not run":
+        assert any("accuracy" in gate for gate in gates)
+    broken = [rung for rung in rungs.values() if rung.status == "failed" and not rung.gate]
+    assert (outcome(tuple(rungs.values())) == "rejected") == bool(broken)
+
+
+@pytest.mark.parametrize(
+    ("limit", "status", "summary"),
+    [
+        ("'1MiB'", "passed", "file 5.75 KiB of 1.00 MiB"),
+        ("5888", "passed", "file 5.75 KiB of 5.75 KiB"),
+        ("5887", "failed", "the file has 5,888 bytes, 1 more than budget.file (5,887)"),
+    ],
+)
+def test_the_budget(linear: Prepared, limit: str, status: str, summary: str) -> None:
+    rung = linear.judge(f"targets.cpu.budget.file={limit}", size=5888)["budget"]
+
+    assert (rung.status, rung.summary, rung.value) == (status, summary, 5888)
+    assert rung.gate == (status == "failed")
+
+
+def test_without_limits_there_is_nothing_to_pass(linear: Prepared) -> None:
+    rungs = linear.judge()
+
+    assert (rungs["budget"].status, rungs["budget"].summary) == ("not run", "the config sets no budget")
+    assert (rungs["accuracy"].status, rungs["accuracy"].summary) == ("not run", "the config names no metric")
+
+
+@pytest.mark.parametrize("when", ["load", "call"])
+def test_a_crash_is_a_broken_artifact(linear: Prepared, when: str) -> None:
+    rungs = linear.judge(
+        runtime=FakeRuntime(frozenset(), frozenset(), *(("crash", "right") if when == "load" else ("done", "crash"))),
+        operators={},
+    )
+
+    assert (rungs["runtime"].status, rungs["runtime"].gate) == ("failed", False)
+    assert "signal SIGSEGV" in rungs["runtime"].summary

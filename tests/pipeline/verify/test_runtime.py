@@ -1,0 +1,267 @@
+"""Rung *runtime*, and the gates on its figures: real programs in the stock runtime against eager PyTorch."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from etdev.errors import LoadError, VerifyError
+from etdev.pipeline.result import outcome
+from support.verification import Prepared, prepare
+
+
+def test_a_float_program_computes_what_eager_pytorch_computes(linear: Prepared) -> None:
+    """E2: the figures are those of the config's own samples."""
+    rung = linear.judge()["runtime"]
+
+    assert rung.status == "passed"
+    assert rung.summary.startswith("3 samples, max abs error ")
+    assert "weak" not in rung.summary
+    (output,) = rung.outputs
+    assert (output.method, output.output, output.dtype) == ("forward", 0, "float32")
+    assert 0 <= output.max_abs_error <= 1e-5 < output.allowed
+    assert output.float_snr_db is None
+
+
+def test_a_quantized_program_is_compared_with_both_models(quantized: Prepared) -> None:
+    rung = quantized.judge()["runtime"]
+
+    assert rung.status == "passed"
+    assert "against the quantized model" in rung.summary
+    (output,) = rung.outputs
+    assert output.float_snr_db is not None
+    assert 15 < output.float_snr_db < 50  # int8
+
+
+def test_a_quantized_program_that_is_not_what_was_quantized_is_broken(quantized: Prepared) -> None:
+    reference = replace(quantized.candidate.reference, eager={"forward": lambda x: x * 0 + 1})
+    rung = quantized.judge(reference=reference)["runtime"]
+
+    assert (rung.status, rung.gate) == ("failed", False)
+    assert "against the quantized model before lowering, " in rung.summary
+
+
+def test_without_samples_the_inputs_are_random_and_the_result_is_called_weak(tmp_path: Path) -> None:
+    config = """
+        version = 1
+        [model]
+        entry = "model:Both"
+        [methods.forward]
+        inputs = [{ name = "x", dtype = "float32", shape = ["n", 3] }]
+        dims.n = { min = 2, max = 4 }
+        [methods.look_up]
+        inputs = [{ name = "index", dtype = "int64", shape = [2] }]
+        samples = "data:indices"
+        [targets.cpu]
+    """
+    model = """
+        import torch
+        from torch import nn
+        class Both(nn.Module):
+            def forward(self, x):
+                return x.exp()
+            def look_up(self, index):
+                return torch.arange(5)[index], index.shape[0]
+    """
+    data = """
+        import torch
+        def indices():
+            return [[torch.tensor([1, 4])]]
+    """
+    rung = prepare(tmp_path, "cpu", config, model=model, data=data).judge()["runtime"]
+
+    assert rung.status == "passed"
+    assert rung.summary.startswith("4 samples")
+    assert rung.summary.endswith("weak: random inputs for forward")
+    assert [(output.method, output.dtype) for output in rung.outputs] == [
+        ("forward", "float32"),
+        ("look_up", "int64"),
+        ("look_up", "int"),
+    ]
+
+
+STATE = """
+    version = 1
+    [model]
+    entry = "model:Counter"
+    [constants]
+    steps = 3
+    scale = 0.5
+    label = "counter"
+    on = true
+    [methods.forward]
+    inputs = [{ name = "x", dtype = "float32", shape = [2] }]
+    samples = "data:samples"
+    [methods.peek]
+    inputs = [{ name = "x", dtype = "float32", shape = [2] }]
+    [targets.cpu]
+    verify.accuracy = { fn = "data:metric", min = 1 }
+"""
+
+COUNTER = """
+    import torch
+    from torch import nn
+
+    class Counter(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("count", torch.zeros(1))
+
+        def forward(self, x):
+            self.count.add_(1)
+            x.mul_(2)
+            return x + self.count
+
+        def peek(self, x):
+            return x + x
+"""
+
+COUNTING = """
+    import torch
+
+    def samples():
+        return [(torch.ones(2),)] * 3
+
+    def metric(run):
+        counted = [run(torch.zeros(2)) for _ in range(3)]
+        assert [len(outputs) for outputs in counted] == [1, 1, 1], counted
+        (peeked,) = run.method("peek")(torch.ones(2))
+        assert peeked.tolist() == [2, 2]
+        assert [tuple(one) for one in zip(*[outputs[0].tolist() for outputs in counted])] == [(1, 2, 3)] * 2, counted
+        return 1
+"""
+
+
+@pytest.fixture(scope="module")
+def counter(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
+    return prepare(tmp_path_factory.mktemp("counter"), "cpu", STATE, model=COUNTER, data=COUNTING)
+
+
+def test_state_inputs_that_change_methods_and_constants(counter: Prepared) -> None:
+    """Each sample runs on fresh state; the metric's calls share theirs, and get outputs without the changed inputs.
+
+    A program that changed an input was rejected: it answers the input too, which eager PyTorch does not return.
+    """
+    rungs = counter.judge()
+
+    assert rungs["runtime"].status == "passed", rungs["runtime"].problems
+    assert rungs["accuracy"].status == "passed"
+    assert [output.method for output in rungs["runtime"].outputs] == ["forward", "forward", "peek"]
+
+
+def test_eager_state_is_left_as_it_was(counter: Prepared) -> None:
+    module = counter.candidate.float_model.eager["forward"]
+    before = {name: buffer.clone() for name, buffer in module.named_buffers()}  # type: ignore[attr-defined]
+    counter.judge()
+
+    for name, buffer in module.named_buffers():  # type: ignore[attr-defined]
+        assert buffer.equal(before[name])
+
+
+@pytest.mark.parametrize(
+    ("constant", "answer"),
+    [("steps=4", "constant method 'steps' answers [3], not 4"), ('label="x"', "answers ['counter'], not 'x'")],
+)
+def test_a_constant_that_answers_otherwise(counter: Prepared, constant: str, answer: str) -> None:
+    rung = counter.judge(f"constants.{constant}")["runtime"]
+
+    assert (rung.status, rung.gate) == ("failed", False)
+    assert answer in rung.summary
+
+
+def test_more_methods_than_the_config_declares(counter: Prepared) -> None:
+    """They would never be run, and the file would still count as verified."""
+    reference = counter.candidate.reference
+    fewer = replace(reference, signatures={"forward": reference.signatures["forward"]})
+    rungs = counter.judge(reference=fewer)
+
+    assert (rungs["runtime"].status, rungs["runtime"].gate) == ("failed", False)
+    assert rungs["runtime"].summary == (
+        "the file has the methods forward, label, on, peek, scale, steps, "
+        "the config declares forward, label, on, scale, steps"
+    )
+    assert rungs["accuracy"].summary == "the file has other methods than the config"
+
+
+def test_fewer_methods_than_the_config_declares(counter: Prepared) -> None:
+    rung = counter.judge("constants.more=1")["runtime"]
+
+    assert (rung.status, rung.gate) == ("failed", False)
+    assert rung.summary.endswith("the config declares forward, label, more, on, peek, scale, steps")
+
+
+def test_the_program_of_another_model_is_broken(linear: Prepared, other: Prepared) -> None:
+    rungs = linear.judge('targets.cpu.verify.accuracy={fn="data:right", min=0}', path=other.candidate.path)
+
+    assert (rungs["runtime"].status, rungs["runtime"].gate) == ("failed", False)
+    assert "more than the" in rungs["runtime"].summary
+    assert (rungs["accuracy"].status, rungs["accuracy"].summary) == ("not run", "the rung `runtime` failed")
+    assert outcome(tuple(rungs.values())) == "rejected"
+
+
+@pytest.mark.parametrize("content", [b"no program at all", None], ids=["garbage", "truncated"])
+def test_a_file_that_the_runtime_refuses_is_broken(linear: Prepared, tmp_path: Path, content: bytes | None) -> None:
+    file = tmp_path / "broken.pte"
+    good = linear.candidate.path.read_bytes()
+    file.write_bytes(content if content is not None else good[: len(good) // 2])
+    rungs = linear.judge(path=file)
+
+    assert (rungs["runtime"].status, rungs["runtime"].gate) == ("failed", False)
+    assert rungs["runtime"].summary.startswith("the runtime refuses the file: RuntimeError: ")
+    assert rungs["accuracy"].status == "not run"
+
+
+@pytest.mark.parametrize(
+    ("samples", "said"),
+    [
+        ("wrong_shape", "sample 1: input 'x' has the shape [2, 31], declared [2, 32]: axis 1 is 31, not 32"),
+        ("nothing", "gave no samples"),
+        ("raising", "failed: OSError: the data set is gone (data.py:"),
+    ],
+)
+def test_bad_samples_are_an_error_at_their_key(linear: Prepared, samples: str, said: str) -> None:
+    with pytest.raises(LoadError) as caught:
+        linear.judge(f'methods.forward.samples="data:{samples}"')
+    assert said in str(caught.value)
+    assert caught.value.where == f'--set methods.forward.samples="data:{samples}" (methods.forward.samples)'
+
+
+def test_an_eager_model_that_fails_is_an_error(linear: Prepared, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAIL", "1")
+    with pytest.raises(VerifyError, match=r"'forward' failed in eager PyTorch.*told to") as caught:
+        linear.judge()
+    assert caught.value.where is not None
+    assert caught.value.where.endswith("etdev.toml:9:11 (methods.forward.samples)")
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (("atol=0.0",), "output 0 of 'forward' exceeds the config's tolerance (atol 0, rtol 0) by "),
+        (("atol=1e-12", "rtol=0.0"), "exceeds the config's tolerance (atol 1e-12, rtol 0) by "),
+        (("min_snr_db=400",), "dB against the float model, min_snr_db is 400"),
+    ],
+)
+def test_a_tolerance_of_the_config_is_a_gate(linear: Prepared, settings: tuple[str, ...], said: str) -> None:
+    rung = linear.judge(*(f"targets.cpu.verify.{text}" for text in settings))["runtime"]
+
+    assert (rung.status, rung.gate) == ("failed", True)
+    assert said in rung.summary
+    assert outcome((rung,)) == "gate failed"
+
+
+@pytest.mark.parametrize("settings", [("atol=1e-3",), ("rtol=1e-2", "atol=1e-6"), ("min_snr_db=60",)])
+def test_a_tolerance_that_holds(linear: Prepared, settings: tuple[str, ...]) -> None:
+    assert linear.judge(*(f"targets.cpu.verify.{text}" for text in settings))["runtime"].status == "passed"
+
+
+@pytest.mark.parametrize(("minimum", "status"), [(10, "passed"), (60, "failed")])
+def test_the_ratio_of_a_quantized_program_is_against_the_float_model(
+    quantized: Prepared, minimum: int, status: str
+) -> None:
+    rung = quantized.judge(f"targets.int8.verify.min_snr_db={minimum}")["runtime"]
+
+    assert rung.status == status
+    assert rung.gate == (status == "failed")
