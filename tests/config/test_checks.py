@@ -124,10 +124,15 @@ INVALID = {
         "4:17",
         "`model.kwargs.a[0]` is 2020-01-01; expected",
     ),
+    "dynamic quantization with one scale per tensor": (
+        MINIMAL + '[quantize.q]\nscheme = "pt2e-xnnpack"\ndynamic = true\nper_channel = false\n',
+        "10:15",
+        "`quantize.q.per_channel` is false, but no delegate takes dynamic quantization with one scale per tensor",
+    ),
     "number of the wrong scheme": (
-        MINIMAL + '[quantize.q]\nscheme = "8da4w"\ngroup_size = 12\n',
+        MINIMAL + '[quantize.q]\nscheme = "8da4w"\ngroup_size = 8\n',
         "9:14",
-        "`quantize.q.group_size` is 12; expected a whole number of at least 8, in multiples of 8",
+        "`quantize.q.group_size` is 8; expected a whole number of at least 32, in multiples of 32",
     ),
 }
 

@@ -18,7 +18,7 @@ def check_partitioners(data: Mapping[str, Any]) -> Iterable[Issue]:
     ``data`` is the merged raw config, which may be wrong anywhere; what is not of the right shape is passed over,
     since the models report it.
     """
-    dynamic = [name for name, method in _tables(data.get("methods")) if method.get("dims")]
+    dynamic = [name for name, method in _tables(data.get("methods")) if _has_dynamic_dims(method)]
     for target, table in _tables(data.get("targets")):
         steps = table.get("partitioners")
         for index, step in enumerate(steps if isinstance(steps, list) else []):
@@ -50,6 +50,11 @@ def _check_step(step: Mapping[str, Any], path: KeyPath, dynamic: Sequence[str]) 
         for issue in backend.check_compile_specs(specs):
             key = (*path, "compile_specs", issue.key)
             yield Issue(key, issue.message, "compile-spec", issue.hint)
+
+
+def _has_dynamic_dims(method: Mapping[str, Any]) -> bool:
+    """Whether some dimension can take more than one size."""
+    return any(dim.get("min", 1) != dim.get("max") for _, dim in _tables(method.get("dims")))
 
 
 def _tables(value: object) -> Iterable[tuple[str, Mapping[str, Any]]]:

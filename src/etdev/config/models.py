@@ -129,7 +129,7 @@ class Int8DynamicInt4Weight(Table):
 
     scheme: Literal["8da4w"] = Field(description="The quantization scheme.")
     group_size: int = Field(
-        32, ge=8, multiple_of=8, description="Weights per scale. Must divide the input width of every linear layer."
+        32, ge=32, multiple_of=32, description="Weights per scale. Must divide the input width of every linear layer."
     )
 
 

@@ -60,7 +60,7 @@ class Undelegated:
 
     method: str
     op: str
-    """``aten::mul.out``, the kernel that will run."""
+    """Name in the edge dialect: ``aten.mul.Tensor``."""
     count: int
 
 

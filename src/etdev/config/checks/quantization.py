@@ -27,11 +27,20 @@ def check_quantization(data: Mapping[str, Any]) -> Iterator[Issue]:
     for name, scheme in tables_at(data, "quantize"):
         if scheme.get("scheme") == "pt2e-xnnpack":
             yield from _check_calibration(data, ("quantize", name), scheme)
+            yield from _check_granularity(("quantize", name), scheme)
         elif scheme.get("scheme") == "8da4w" and "pt2" in table_at(data, "model"):
             message = (
                 f"`{format_key(('quantize', name))}`: 8da4w works on the module, which a `pt2` model no longer has"
             )
             yield Issue(("quantize", name, "scheme"), message, CONFLICT, 'use "pt2e-xnnpack"')
+
+
+def _check_granularity(path: KeyPath, scheme: Mapping[str, Any]) -> Iterator[Issue]:
+    """XNNPACK takes dynamically quantized linear layers only with a scale per channel (seen with executorch 1.4.1)."""
+    if scheme.get("dynamic") is True and scheme.get("per_channel") is False:
+        key = (*path, "per_channel")
+        message = f"`{format_key(key)}` is false, but no delegate takes dynamic quantization with one scale per tensor"
+        yield Issue(key, message, CONFLICT, "leave it out")
 
 
 def _check_calibration(data: Mapping[str, Any], path: KeyPath, scheme: Mapping[str, Any]) -> Iterator[Issue]:
