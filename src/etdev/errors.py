@@ -102,6 +102,20 @@ class ConfigError(EtdevError):
         return "\n".join(lines)
 
 
+class ProgramError(EtdevError):
+    """A ``.pte`` file is malformed, or a program in memory is and cannot be written.
+
+    ``path`` is the place inside the program, in the schema's words: ``execution_plan[0].values[17].tensor.sizes``;
+    empty for the file as a whole.
+    """
+
+    exit_code = ExitCode.CONFIG
+
+    def __init__(self, message: str, *, path: str = "", where: str | None = None, hint: str | None = None) -> None:
+        super().__init__(f"{path}: {message}" if path else message, where=where, hint=hint)
+        self.path = path
+
+
 class MissingRequirementError(EtdevError):
     """This machine lacks a package, a backend, a device, or could not run a check that is required."""
 

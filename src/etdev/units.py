@@ -10,15 +10,15 @@ def format_size(size: int) -> str:
     value = float(size)
     for unit in ("KiB", "MiB", "GiB", "TiB"):
         value /= 1024
-        if value < 1024 or unit == "TiB":
+        if value < 1023.5 or unit == "TiB":
             break
-    decimals = 0 if value >= 100 else 1 if value >= 10 else 2
+    decimals = 0 if value >= 99.95 else 1 if value >= 9.995 else 2  # what would round up to one figure more
     return f"{value:.{decimals}f} {unit}"
 
 
 def format_seconds(seconds: float) -> str:
     """``0.4 s``, ``12 s``, ``2 min 5 s``."""
-    if seconds < 10:
+    if seconds < 9.95:
         return f"{seconds:.1f} s"
     whole = round(seconds)
     return f"{whole} s" if whole < 60 else f"{whole // 60} min {whole % 60} s"
