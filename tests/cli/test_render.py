@@ -146,17 +146,17 @@ def test_the_verdict(found: tuple[RungResult, ...], required: tuple[str, ...], v
 @pytest.mark.parametrize(
     ("result", "text"),
     [
-        (method("m", {}, 0), "0, none delegated: none"),
-        (method("m", {"X": 1}, 4), "4, 4 of them delegated (1 x X calls)"),
+        (method("m", {}, 0), "0, all on the runtime's own kernels: none"),
+        (method("m", {"X": 1}, 4), "4: 4 in 1 call of X"),
         (
             method("m", {"X": 1}, 4, add=1),
-            "5, 4 of them delegated (1 x X calls); on the runtime's own kernels: aten.add.default",
+            "5: 4 in 1 call of X, 1 on the runtime's own kernels: aten.add.default",
         ),
         (
             method("m", {"X": 2, "Y": 1}, 4, add=2),
             (
-                "6, 4 of them delegated (2 x X, 1 x Y calls); on the runtime's own kernels, which splits the delegate "
-                "and puts what crosses into planned memory: aten.add.default x2"
+                "6: 4 in 2 calls of X, 1 call of Y, 2 on the runtime's own kernels, which splits the delegate "
+                "and costs planned memory: aten.add.default x2"
             ),
         ),
     ],

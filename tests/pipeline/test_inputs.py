@@ -52,6 +52,10 @@ MISMATCHES = {
         (image(2, 3, 4, 4).to("meta"), mask(2)),
         "input 'image' is on the device 'meta', not on the CPU",
     ),
+    "a sparse tensor": (
+        (image(2, 3, 4, 4).to_sparse(), mask(2)),
+        "input 'image' has the layout torch.sparse_coo, not a dense one",
+    ),
     "another rank": (
         (image(3, 4, 4), mask(2)),
         "input 'image' has the shape [3, 4, 4], declared [n, 3, side, side]",

@@ -290,6 +290,31 @@ LOWERING = {
             "give the layers names: wrap the nn.Sequential in a module that holds it as an attribute",
         ),
     ),
+    "constants in a method without inputs": (
+        """
+version = 1
+[model]
+entry = "model:Net"
+[methods.forward]
+inputs = []
+[targets.cpu]
+""".lstrip(),
+        """
+import torch
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("scale", torch.ones(1))
+    def forward(self):
+        return self.scale * 2.0 + 3.0
+""",
+        Failure(
+            LowerError,
+            "etdev.toml:6:1 (targets.cpu)",
+            "ExecuTorch 1.4.1 cannot lower a method without inputs that uses several constants",
+            "write its numbers as buffers of the module, or give the method an input",
+        ),
+    ),
     "a failure inside a partitioner": (
         _config("xnnpack"),
         _model("return nn.functional.max_pool2d(x[None, None], 2)"),

@@ -32,7 +32,7 @@ def target(name: str = "cpu", *rungs: RungResult, required: tuple[str, ...] = ()
 
 
 def build(*targets: TargetResult) -> BuildResult:
-    return BuildResult(project="m", config="/home/me/etdev.toml", versions={"etdev": "1"}, targets=targets)
+    return BuildResult(project="m", config="/project/etdev.toml", versions={"etdev": "1"}, targets=targets)
 
 
 GOOD = rung("runtime", "passed")
@@ -82,7 +82,7 @@ def test_targets_are_found_by_name() -> None:
     result = build(target("a"), target("b", artifact="/elsewhere/m.pte"))
 
     assert result["b"].name == "b"
-    assert result.path("a") == Path("/home/me/build/a/m.pte")
+    assert result.path("a") == Path("/project/build/a/m.pte")
     assert result.path("b") == Path("/elsewhere/m.pte")
     with pytest.raises(KeyError, match="c"):  # It was StopIteration, which ends a caller's generator silently.
         result["c"]

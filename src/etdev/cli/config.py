@@ -37,10 +37,10 @@ def show(
     Formats of --output: text, toml (a config by itself), json (with origins).
     """
     outputs = parse_outputs(output, allowed=(TEXT, "toml", "json"))
-    from etdev.cli.loading import load
+    from etdev.backends.opening import open_config
     from etdev.config.show import show_json, show_text, show_toml
 
-    loaded = load(config, profile=profile, overrides=overrides)
+    loaded = open_config(config, profile=profile, overrides=overrides)
     outputs.write(
         {TEXT: partial(show_text, loaded), "toml": partial(show_toml, loaded), "json": partial(show_json, loaded)}
     )
@@ -63,13 +63,13 @@ def explain(
 
 def _load_if_any(config: Path | None, profile: str | None, overrides: list[str] | None) -> LoadedConfig | None:
     """The config, if there is one and it is in order; a meaning can be looked up in any case."""
-    from etdev.cli.loading import load
+    from etdev.backends.opening import open_config
     from etdev.config.files import has_config
 
     if config is None and not has_config(Path.cwd()):
         return None
     try:
-        return load(config, profile=profile, overrides=overrides)
+        return open_config(config, profile=profile, overrides=overrides)
     except ConfigError as error:
         if config is not None and error.problems[0].rule == "file":
             raise

@@ -30,13 +30,13 @@ def doctor(
     Formats of --output: text, json.
     """
     outputs = parse_outputs(output, allowed=(TEXT, "json"))
-    from etdev.cli.loading import load
+    from etdev.backends.opening import open_config
     from etdev.config.files import has_config
     from etdev.pipeline.doctor import diagnose, unmet_needs
 
     loaded = None
     if config is not None or has_config(Path.cwd()):
-        loaded = load(config, profile=profile, overrides=overrides)
+        loaded = open_config(config, profile=profile, overrides=overrides)
     found = diagnose()
     needs = unmet_needs(loaded, found) if loaded is not None else None
     outputs.write({TEXT: lambda: _text(found, loaded, needs), "json": lambda: _json(found, loaded, needs)})

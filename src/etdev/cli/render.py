@@ -52,22 +52,20 @@ def describe_delegation(method: MethodResult) -> str:
     """How many ops are in delegates, what is not, and what that costs."""
     rest = sum(item.count for item in method.undelegated)
     if not method.delegate_calls:
-        return f"{rest}, none delegated: {_ops(method)}"
-    calls = ", ".join(f"{count} x {name}" for name, count in method.delegate_calls.items())
-    text = f"{method.delegated_ops + rest}, {method.delegated_ops} of them delegated ({calls} calls)"
+        return f"{rest}, all on the runtime's own kernels: {_ops(method)}"
+    calls = ", ".join(f"{count} call{'s' * (count > 1)} of {name}" for name, count in method.delegate_calls.items())
+    text = f"{method.delegated_ops + rest}: {method.delegated_ops} in {calls}"
     if not rest:
         return text
-    cost = "on the runtime's own kernels"
-    if sum(method.delegate_calls.values()) > 1:
-        cost += ", which splits the delegate and puts what crosses into planned memory"
-    return f"{text}; {cost}: {_ops(method)}"
+    cost = ", which splits the delegate and costs planned memory" if sum(method.delegate_calls.values()) > 1 else ""
+    return f"{text}, {rest} on the runtime's own kernels{cost}: {_ops(method)}"
 
 
 def _ops(method: MethodResult) -> str:
     most = sorted(method.undelegated, key=lambda item: (-item.count, item.op))
     shown = ", ".join(f"{item.op} x{item.count}" if item.count > 1 else item.op for item in most[:_LISTED_OPS])
     hidden = len(most) - _LISTED_OPS
-    return f"{shown} and {hidden} more kinds" if hidden > 0 else shown or "none"
+    return f"{shown} and {hidden} more" if hidden > 0 else shown or "none"
 
 
 def _rung_lines(rung: RungResult, stream: TextIO) -> Iterator[str]:
@@ -91,8 +89,8 @@ def _not_run_lines(target: TargetResult, stream: TextIO) -> Iterator[str]:
 def _verdict(result: BuildResult) -> str:
     kinds = Counter(_kind(target) for target in result.targets)
     count = len(result.targets)
-    text = ", ".join(f"{number} {kind}" for kind, number in kinds.items())
-    return f"{result.project}: {count} target{'s' if count > 1 else ''}, {text}"
+    text = ", ".join(f"{'all' if number == count > 1 else number} {kind}" for kind, number in kinds.items())
+    return f"{result.project}: {count} target{'s' * (count > 1)}, {text}"
 
 
 def _kind(target: TargetResult) -> str:

@@ -29,10 +29,10 @@ def validate(
     Exit code 2 when something is wrong. Formats of --output: text, json, github, sarif.
     """
     outputs = parse_outputs(output, allowed=_FORMATS)
-    from etdev.cli.loading import load
+    from etdev.backends.opening import open_config
 
     try:
-        loaded = load(config, profile=profile, overrides=overrides)
+        loaded = open_config(config, profile=profile, overrides=overrides)
     except ConfigError as error:
         return _report(error, outputs)
     outputs.write(_renderers((), text=lambda: "" if quiet else _summary(loaded)))

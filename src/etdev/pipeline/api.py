@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
-from etdev.backends.check import check_partitioners
-from etdev.config.loader import load_config
+from etdev.backends.opening import open_config
 from etdev.config.models import Rung
 from etdev.pipeline.options import BuildOptions, check_rungs
 from etdev.pipeline.progress import Progress, Silent
@@ -22,20 +20,8 @@ def open_project(
     overrides: Sequence[str] = (),
     environ: Mapping[str, str] | None = None,
 ) -> Project:
-    """Read and check a config: its keys, and the partitioners' options by the backends that they name.
-
-    ``config`` None looks for a config file in the current folder. ``environ`` None is the process's environment. Raises
-    :class:`~etdev.errors.ConfigError` with every problem found.
-    """
-    loaded = load_config(
-        None if config is None else Path(config),
-        profile=profile,
-        overrides=overrides,
-        environ=os.environ if environ is None else environ,
-        cwd=Path.cwd(),
-        checks=(check_partitioners,),
-    )
-    return Project(loaded)
+    """The project of a config; arguments and errors as for :func:`~etdev.backends.opening.open_config`."""
+    return Project(open_config(config, profile=profile, overrides=overrides, environ=environ))
 
 
 def build(

@@ -14,6 +14,7 @@ from etdev.pipeline.noise import quiet_libraries
 from etdev.pipeline.options import BuildOptions, choose_targets
 from etdev.pipeline.project import Project
 from etdev.pipeline.usercode import UserCode
+from etdev.pipeline.verify.kernels import check_runtime_settings
 
 
 class CheckedMethod(BaseModel):
@@ -48,6 +49,7 @@ def dry_run(project: Project, options: BuildOptions) -> DryRun:
     names = choose_targets(project, options.targets)
     for name in names:
         require_backends(project, name)
+        check_runtime_settings(project, name)
     with quiet_libraries(verbose=options.verbose), UserCode() as user:
         loaded = load_model(project, user)
         methods = tuple(

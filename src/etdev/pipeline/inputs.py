@@ -125,6 +125,8 @@ def check_sample(sample: object, signature: Signature) -> str | None:
             return f"input {item.name!r} is {_kind(value)}, not a tensor"
         if value.device.type != "cpu":
             return f"input {item.name!r} is on the device {str(value.device)!r}, not on the CPU"
+        if value.layout != torch.strided:
+            return f"input {item.name!r} has the layout {value.layout}, not a dense one"
         if value.dtype != getattr(torch, item.dtype):
             return f"input {item.name!r} is {str(value.dtype).removeprefix('torch.')}, declared {item.dtype}"
         problem = _check_shape(item, tuple(value.shape), signature.dims, bound)

@@ -26,6 +26,7 @@ _KEPT_WHOLE = re.compile(r"with op <EdgeOpOverload: (?P<op>[\w.]+)>.*was not dec
 _NAMED_TUPLE = re.compile(r"No registered serialization name for <class '(?P<kind>.+?)'>")
 _NO_TENSOR = re.compile(r"Returning (?P<value>.*) is not yet supported in the emitter|graph_output_allocated not set")
 _FRAME = re.compile(r'File "(?P<file>.+)", line (?P<line>\d+), in (?P<name>\S+)')
+_LIFTED = re.compile(r"Input spec name \S*lifted_tensor\S* does not match node name")
 _VERBOSE = "run with -v for the whole trace"
 
 
@@ -77,6 +78,12 @@ def _explain_lowering(
             f"XNNPACK cannot fuse a batch norm into {name!r}: the name begins with a digit",
             where=where,
             hint="give the layers names: wrap the nn.Sequential in a module that holds it as an attribute",
+        )
+    if _LIFTED.search(text):
+        return LowerError(
+            "ExecuTorch 1.4.1 cannot lower a method without inputs that uses several constants",
+            where=where,
+            hint="write its numbers as buffers of the module, or give the method an input",
         )
     steps = ", ".join(names) or "no partitioner"
     hint = f"{_VERBOSE}; a target without this partitioner shows whether it is the cause" if names else _VERBOSE

@@ -34,7 +34,7 @@ def choose_targets(project: Project, patterns: Iterable[str]) -> tuple[str, ...]
     patterns = (patterns,) if isinstance(patterns, str) else tuple(patterns)
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in names):
-            raise UsageError(f"no target matches {pattern!r}", where="--target", hint=f"targets: {', '.join(names)}")
+            raise UsageError(f"no target matches {pattern!r}", hint=f"targets: {', '.join(names)}")
     return tuple(name for name in names if not patterns or any(fnmatchcase(name, pattern) for pattern in patterns))
 
 
@@ -56,5 +56,5 @@ def check_rungs(names: Iterable[str]) -> tuple[Rung, ...]:
     names = (names,) if isinstance(names, str) else tuple(names)
     for name in names:
         if name not in known:
-            raise UsageError(f"there is no rung {name!r}", where="--require", hint=f"rungs: {', '.join(RUNGS)}")
+            raise UsageError(f"there is no rung {name!r}", hint=f"rungs: {', '.join(RUNGS)}")
     return tuple(known[name] for name in names)

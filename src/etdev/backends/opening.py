@@ -1,0 +1,32 @@
+"""Opening a config: the file and its layers, checked against the models and the backends that it names."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from etdev.backends.check import check_partitioners
+from etdev.config.loader import LoadedConfig, load_config
+
+
+def open_config(
+    config: str | os.PathLike[str] | None = None,
+    *,
+    profile: str | None = None,
+    overrides: Sequence[str] | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> LoadedConfig:
+    """The validated config.
+
+    ``config`` None looks for a config file in the current folder. ``environ`` None is the process's environment. Raises
+    :class:`~etdev.errors.ConfigError` with every problem found.
+    """
+    return load_config(
+        None if config is None else Path(config),
+        profile=profile,
+        overrides=overrides or (),
+        environ=os.environ if environ is None else environ,
+        cwd=Path.cwd(),
+        checks=(check_partitioners,),
+    )
