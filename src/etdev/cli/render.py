@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import TextIO
 
 from etdev.cli.output import paint
-from etdev.pipeline.result import BuildResult, MethodResult, RungResult, TargetResult
+from etdev.pipeline.result import BuildResult, MethodResult, RungResult, TargetResult, UndelegatedOps
 from etdev.units import format_seconds, format_size
 
 _COLOURS = {"passed": "green", "failed": "red", "not run": "yellow"}
 _LABEL_WIDTH = 11
-_LISTED_OPS = 6
+_LISTED_OPS = 4
 
 
 def render_result(result: BuildResult, stream: TextIO | None = None) -> str:
@@ -57,15 +57,20 @@ def describe_delegation(method: MethodResult) -> str:
     text = f"{method.delegated_ops + rest}: {method.delegated_ops} in {calls}"
     if not rest:
         return text
-    cost = ", which splits the delegate and costs planned memory" if sum(method.delegate_calls.values()) > 1 else ""
+    cost = ", splitting the delegate" if sum(method.delegate_calls.values()) > 1 else ""
     return f"{text}, {rest} on the runtime's own kernels{cost}: {_ops(method)}"
 
 
 def _ops(method: MethodResult) -> str:
     most = sorted(method.undelegated, key=lambda item: (-item.count, item.op))
-    shown = ", ".join(f"{item.op} x{item.count}" if item.count > 1 else item.op for item in most[:_LISTED_OPS])
+    shown = ", ".join(_counted(item) for item in most[:_LISTED_OPS])
     hidden = len(most) - _LISTED_OPS
     return f"{shown} and {hidden} more" if hidden > 0 else shown or "none"
+
+
+def _counted(item: UndelegatedOps) -> str:
+    name = item.op.removesuffix(".default")
+    return f"{name} x{item.count}" if item.count > 1 else name
 
 
 def _rung_lines(rung: RungResult, stream: TextIO) -> Iterator[str]:
