@@ -1,0 +1,292 @@
+"""Meaning: every index and extent of a program refers to something that is there.
+
+What the reader has decoded is checked here, and what the writer is given; so are things that the runtime refuses or
+that it takes on trust and would crash on. Sources of the rules: ``program.fbs``, ``runtime/executor/method.cpp``,
+``tensor_parser_*.cpp`` and ``program.cpp`` of executorch.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from etdev.program import model as m
+from etdev.program.flaw import FlawError
+
+_MOST_BYTES = (1 << 63) - 1
+"""The runtime counts elements and bytes of a tensor in 64 bits, signed."""
+
+
+def check_program(program: m.Program) -> None:
+    """Raise :class:`FlawError` for the first thing that is wrong."""
+    _check_segments(program)
+    _check_data(program)
+    _unique((plan.name for plan in program.execution_plan), "execution_plan", "name")
+    for index, plan in enumerate(program.execution_plan):
+        try:
+            _check_plan(program, plan)
+        except FlawError as flaw:
+            raise flaw.within("execution_plan", f"[{index}]") from None
+
+
+def _check_segments(program: m.Program) -> None:
+    end = 0
+    for index, segment in enumerate(program.segments):
+        if segment.offset < end:
+            raise FlawError(
+                f"begins at {segment.offset}, but the segment before it ends at {end}", "segments", f"[{index}]"
+            )
+        end = segment.offset + len(segment.data)
+    if end and program.header_length is None:
+        raise FlawError("a file without an extended header cannot have bytes behind the flatbuffer", "segments")
+    if program.header_length not in (None, 24, 32):
+        raise FlawError(f"expected 24, 32 or None, found {program.header_length}", "header_length")
+    for name in ("segment_alignment", "inline_alignment"):
+        alignment = getattr(program, name)
+        if alignment < 1 or alignment & (alignment - 1):
+            raise FlawError(f"expected a power of two, found {alignment}", name)
+
+
+def _check_data(program: m.Program) -> None:
+    if program.constant_segment is not None:
+        _check_subsegments(program, program.constant_segment, "constant_segment")
+        if program.constant_buffer and len(program.constant_segment.offsets) > 1:
+            raise FlawError("constants are in constant_segment and in constant_buffer too", "constant_buffer")
+    for index, subsegments in enumerate(program.mutable_data_segments):
+        _check_subsegments(program, subsegments, "mutable_data_segments", f"[{index}]")
+    used = [subsegments.segment_index for subsegments in program.mutable_data_segments]
+    if len(set(used)) < len(used):
+        raise FlawError("two of them are the same segment", "mutable_data_segments")
+    _unique((data.key for data in program.named_data), "named_data", "key")
+    for index, data in enumerate(program.named_data):
+        _check_index(data.segment_index, program.segments, "segments", "named_data", f"[{index}]", "segment_index")
+
+
+def _check_subsegments(program: m.Program, subsegments: m.SubsegmentOffsets, *path: str) -> None:
+    if not subsegments.offsets:
+        return
+    index = subsegments.segment_index
+    _check_index(index, program.segments, "segments", *path, "segment_index")
+    size = len(program.segments[index].data)
+    for number, offset in enumerate(subsegments.offsets):
+        if offset > size:
+            raise FlawError(f"{offset} is behind the end of a segment of {size} bytes", *path, "offsets", f"[{number}]")
+
+
+def _check_plan(program: m.Program, plan: m.ExecutionPlan) -> None:
+    _check_name(plan.name, "name")
+    for index, size in enumerate(plan.non_const_buffer_sizes):
+        if size < 0:
+            raise FlawError(f"a buffer of {size} bytes", "non_const_buffer_sizes", f"[{index}]")
+    _check_buffer_devices(plan)
+    for index, operator in enumerate(plan.operators):
+        _check_name(operator.name, "operators", f"[{index}]", "name")
+        _check_name(operator.overload, "operators", f"[{index}]", "overload", may_be_empty=True)
+    for index, delegate in enumerate(plan.delegates):
+        try:
+            _check_delegate(program, delegate)
+        except FlawError as flaw:
+            raise flaw.within("delegates", f"[{index}]") from None
+    _check_values(program, plan)
+    _check_value_indices(plan.inputs, plan, "inputs")
+    _check_value_indices(plan.outputs, plan, "outputs")
+    if not plan.chains:
+        raise FlawError("a method needs at least one chain", "chains")
+    for index, chain in enumerate(plan.chains):
+        try:
+            _check_chain(plan, chain)
+        except FlawError as flaw:
+            raise flaw.within("chains", f"[{index}]") from None
+
+
+def _check_buffer_devices(plan: m.ExecutionPlan) -> None:
+    seen: set[int] = set()
+    for index, entry in enumerate(plan.non_const_buffer_device):
+        path = ("non_const_buffer_device", f"[{index}]", "buffer_idx")
+        _check_index(entry.buffer_idx, plan.non_const_buffer_sizes, "non_const_buffer_sizes", *path)
+        if entry.buffer_idx == 0:
+            raise FlawError("buffer 0 is reserved", *path)
+        if entry.buffer_idx in seen:
+            raise FlawError(f"buffer {entry.buffer_idx} has a device already", *path)
+        seen.add(entry.buffer_idx)
+
+
+def _check_delegate(program: m.Program, delegate: m.BackendDelegate) -> None:
+    _check_name(delegate.id, "id")
+    for index, spec in enumerate(delegate.compile_specs):
+        _check_name(spec.key, "compile_specs", f"[{index}]", "key", may_be_empty=True)
+    if delegate.processed.location is m.DataLocation.INLINE:
+        _check_index(
+            delegate.processed.index, program.backend_delegate_data, "backend_delegate_data", "processed", "index"
+        )
+    else:
+        _check_index(delegate.processed.index, program.segments, "segments", "processed", "index")
+
+
+# Values
+
+
+def _check_values(program: m.Program, plan: m.ExecutionPlan) -> None:
+    for index, value in enumerate(plan.values):
+        try:
+            if isinstance(value, m.Tensor):
+                _check_tensor(program, plan, value)
+            elif isinstance(value, m.IntList):
+                _check_value_indices(value.items, plan, "int_list", "items")
+            elif isinstance(value, m.TensorList):
+                _check_tensor_list(plan, index, value.items, "tensor_list")
+            elif isinstance(value, m.OptionalTensorList):
+                _check_tensor_list(plan, index, value.items, "optional_tensor_list")
+        except FlawError as flaw:
+            raise flaw.within("values", f"[{index}]") from None
+
+
+def _check_tensor_list(plan: m.ExecutionPlan, index: int, items: tuple[int, ...], kind: str) -> None:
+    for number, item in enumerate(items):
+        path = (kind, "items", f"[{number}]")
+        optional = kind == "optional_tensor_list"
+        if optional and item == -1:
+            continue
+        _check_index(item, plan.values, "values", *path)
+        if item >= index:
+            raise FlawError(f"value {item} does not stand before the list, which the runtime relies on", *path)
+        found = plan.values[item]
+        if not isinstance(found, m.Tensor) and not (optional and isinstance(found, m.Null)):
+            raise FlawError(f"expected a tensor, but value {item} is a {type(found).__name__}", *path)
+
+
+def _check_tensor(program: m.Program, plan: m.ExecutionPlan, tensor: m.Tensor) -> None:
+    try:
+        _check_shape(tensor)
+        extra = tensor.extra_tensor_info
+        if tensor.is_external and not (extra and extra.fully_qualified_name):
+            raise FlawError("external data needs a name", "extra_tensor_info", "fully_qualified_name")
+        if extra and extra.fully_qualified_name:
+            _check_name(extra.fully_qualified_name, "extra_tensor_info", "fully_qualified_name")
+        if tensor.allocation_info is not None:
+            _check_allocation(plan, tensor, tensor.allocation_info)
+        if tensor.data_buffer_idx and not tensor.is_external:
+            _check_tensor_data(program, tensor)
+    except FlawError as flaw:
+        raise flaw.within("tensor") from None
+
+
+def _check_shape(tensor: m.Tensor) -> None:
+    rank = len(tensor.sizes)
+    if rank > m.MAX_RANK:
+        raise FlawError(f"{rank} dimensions; the runtime has at most {m.MAX_RANK}", "sizes")
+    if len(tensor.dim_order) != rank or sorted(tensor.dim_order) != list(range(rank)):
+        order = ", ".join(map(str, tensor.dim_order))
+        raise FlawError(f"expected an order of {rank} dimensions, found ({order})", "dim_order")
+    if tensor.storage_offset:
+        raise FlawError(f"the runtime supports 0 only, found {tensor.storage_offset}", "storage_offset")
+    if tensor.shape_dynamism is m.TensorShapeDynamism.DYNAMIC_UNBOUND:
+        return
+    for number, size in enumerate(tensor.sizes):
+        if size < 0:
+            raise FlawError(f"a size of {size}", "sizes", f"[{number}]")
+    if tensor.nbytes > _MOST_BYTES:
+        raise FlawError(f"{tensor.nbytes} bytes are more than 64 bits can count", "sizes")
+
+
+def _check_allocation(plan: m.ExecutionPlan, tensor: m.Tensor, allocation: m.AllocationDetails) -> None:
+    buffers = plan.non_const_buffer_sizes
+    if not 1 <= allocation.memory_id < len(buffers):
+        raise FlawError(
+            f"buffer {allocation.memory_id}, but there are the buffers 1 to {len(buffers) - 1}"
+            if len(buffers) > 1
+            else f"buffer {allocation.memory_id}, but the method has no buffers",
+            "allocation_info",
+            "memory_id",
+        )
+    unbounded = tensor.shape_dynamism is m.TensorShapeDynamism.DYNAMIC_UNBOUND
+    size, offset = 0 if unbounded else tensor.nbytes, allocation.memory_offset
+    if offset < 0 or offset + size > buffers[allocation.memory_id]:
+        raise FlawError(
+            f"{size} bytes at {offset} of buffer {allocation.memory_id}, which has {buffers[allocation.memory_id]}",
+            "allocation_info",
+        )
+
+
+def _check_tensor_data(program: m.Program, tensor: m.Tensor) -> None:
+    """The extent of a constant or of an initial value."""
+    path = ("data_buffer_idx",)
+    if tensor.allocation_info is not None:
+        number = tensor.extra_tensor_info.mutable_data_segments_idx if tensor.extra_tensor_info else 0
+        parts = program.mutable_data_segments
+        _check_index(number, parts, "mutable_data_segments", "extra_tensor_info", "mutable_data_segments_idx")
+        subsegments = parts[number]
+    elif program.constant_buffer:
+        _check_index(tensor.data_buffer_idx, program.constant_buffer, "constant_buffer", *path)
+        found = len(program.constant_buffer[tensor.data_buffer_idx])
+        if found < tensor.nbytes:
+            raise FlawError(f"{tensor.nbytes} bytes, but the buffer has {found}", *path)
+        return
+    else:
+        subsegments = program.constant_segment or m.SubsegmentOffsets(0, ())
+    _check_index(tensor.data_buffer_idx, subsegments.offsets, "offsets", *path)
+    offset = subsegments.offsets[tensor.data_buffer_idx]
+    size = len(program.segments[subsegments.segment_index].data)
+    if offset + tensor.nbytes > size:
+        raise FlawError(f"{tensor.nbytes} bytes at {offset} of a segment of {size}", *path)
+
+
+# Instructions
+
+
+def _check_chain(plan: m.ExecutionPlan, chain: m.Chain) -> None:
+    _check_value_indices(chain.inputs, plan, "inputs")
+    _check_value_indices(chain.outputs, plan, "outputs")
+    for index, call in enumerate(chain.instructions):
+        try:
+            _check_call(plan, chain, call)
+        except FlawError as flaw:
+            raise flaw.within("instructions", f"[{index}]") from None
+
+
+def _check_call(plan: m.ExecutionPlan, chain: m.Chain, call: m.Instruction) -> None:
+    match call:
+        case m.KernelCall():
+            _check_index(call.op_index, plan.operators, "operators", "kernel_call", "op_index")
+            _check_value_indices(call.args, plan, "kernel_call", "args")
+        case m.DelegateCall():
+            _check_index(call.delegate_index, plan.delegates, "delegates", "delegate_call", "delegate_index")
+            _check_value_indices(call.args, plan, "delegate_call", "args")
+        case m.MoveCall():
+            _check_index(call.move_from, plan.values, "values", "move_call", "move_from")
+            _check_index(call.move_to, plan.values, "values", "move_call", "move_to")
+        case m.JumpFalseCall():
+            _check_index(call.cond_value_index, plan.values, "values", "jump_false_call", "cond_value_index")
+            to, end = call.destination_instruction, len(chain.instructions)
+            if not 0 <= to <= end:
+                raise FlawError(f"to instruction {to} of {end}", "jump_false_call", "destination_instruction")
+        case m.FreeCall():
+            _check_index(call.value_index, plan.values, "values", "free_call", "value_index")
+
+
+# Indices and names
+
+
+def _check_value_indices(indices: tuple[int, ...], plan: m.ExecutionPlan, *path: str) -> None:
+    if indices and (min(indices) < 0 or max(indices) >= len(plan.values)):
+        for number, index in enumerate(indices):
+            _check_index(index, plan.values, "values", *path, f"[{number}]")
+
+
+def _check_index(index: int, into: Sequence[object], what: str, *path: str) -> None:
+    if not 0 <= index < len(into):
+        raise FlawError(f"{index} is no index into the {len(into)} {what}", *path)
+
+
+def _check_name(name: str, *path: str, may_be_empty: bool = False) -> None:
+    if not name and not may_be_empty:
+        raise FlawError("a name is empty", *path)
+    if "\0" in name:
+        raise FlawError(f"the name {name!r} has a zero byte inside, where the runtime takes it to end", *path)
+
+
+def _unique(names: Iterable[str], vector: str, field: str) -> None:
+    found = Counter(names)
+    for name, count in found.items():
+        if count > 1:
+            raise FlawError(f"{count} of them have the {field} {name!r}", vector)

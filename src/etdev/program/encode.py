@@ -1,0 +1,165 @@
+"""A program's tables as a flatbuffer, through ``flatbuffers.Builder``: the same program always gives the same bytes."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any
+
+from etdev.program.blob import Blob
+from etdev.program.flaw import FlawError
+from etdev.program.header import IDENTIFIER
+from etdev.program.schema import Absence, Data, Field, Many, One, RawBytes, Scalar, Scalars, Table, Text, Union
+
+if TYPE_CHECKING:
+    from flatbuffers import Builder
+
+_START_SIZE = 1 << 16
+
+
+def encode(table: Table, value: Any, *, inline_alignment: int) -> tuple[bytearray, int]:
+    """The flatbuffer with that table as its root, and the alignment that it needs in the file."""
+    from flatbuffers.builder import BuilderSizeError
+
+    encoder = _Encoder(inline_alignment)
+    try:
+        return encoder.finish(encoder.table(table, value))
+    except BuilderSizeError:
+        raise FlawError("tables and inline data come to more than 2 GiB, which a flatbuffer cannot hold") from None
+
+
+class _Encoder:
+    """Writes objects from the innermost to the outermost: a flatbuffer is built from its end to its beginning.
+
+    An offset here is what the builder means by it: bytes from the end of what will be the flatbuffer.
+    """
+
+    def __init__(self, inline_alignment: int) -> None:
+        from flatbuffers import Builder
+
+        self._builder: Builder = Builder(_START_SIZE)
+        self._inline_alignment = inline_alignment
+
+    def finish(self, root: int) -> tuple[bytearray, int]:
+        """All bytes, and the widest alignment among them."""
+        self._builder.Finish(root, IDENTIFIER)
+        content: bytearray = self._builder.Output()
+        return content, self._builder.minalign
+
+    def table(self, table: Table, value: Any) -> int:
+        """Write an object and all that it refers to."""
+        numbers: list[tuple[int, bytes]] = []
+        offsets: list[tuple[int, int]] = []
+        for field, item in zip(table.fields, table.split(value), strict=True):
+            try:
+                self._field(field, item, numbers, offsets)
+            except FlawError as flaw:
+                raise flaw.within(*(() if table.wrapper else (field.name,))) from None
+        builder = self._builder
+        builder.StartObject(table.slots)
+        # Widest first, so that nothing between them needs padding.
+        numbers.sort(key=lambda entry: len(entry[1]), reverse=True)
+        for number, packed in (entry for entry in numbers if len(entry[1]) > 4):
+            self._place(number, packed)
+        for number, offset in offsets:
+            builder.PrependUOffsetTRelative(offset)
+            builder.Slot(number)
+        for number, packed in (entry for entry in numbers if len(entry[1]) <= 4):
+            self._place(number, packed)
+        end: int = builder.EndObject()
+        return end
+
+    def _place(self, number: int, packed: bytes) -> None:
+        self._builder.Prep(len(packed), 0)
+        self._prepend(packed)
+        self._builder.Slot(number)
+
+    def _prepend(self, content: bytes | memoryview) -> None:
+        """Put bytes before all others; the builder has made room."""
+        builder = self._builder
+        end = builder.head
+        builder.head = end - len(content)
+        builder.Bytes[builder.head : end] = content
+
+    def _field(self, field: Field, item: Any, numbers: list[tuple[int, bytes]], offsets: list[tuple[int, int]]) -> None:
+        """Write what a field refers to, and note what goes into the table itself, by the field's number."""
+        match field.kind:
+            case Scalar() as scalar:
+                packed = _pack(scalar, (item,))
+                # Compared as bytes: -0.0 is not the default.
+                if packed != scalar.packed_default:
+                    numbers.append((field.number, packed))
+            case Union() as union:
+                tag = union.tag_of(item)
+                offsets.append((field.number + 1, self._member(union.tables[tag - 1], item)))
+                numbers.append((field.number, bytes([tag])))
+            case kind:
+                if item is None and field.absence is not Absence.OMITTED:
+                    raise FlawError("missing")
+                if item is not None and (item != () or field.absence is not Absence.OMITTED):
+                    offsets.append((field.number, self._target(kind, item)))
+
+    def _member(self, table: Table, item: Any) -> int:
+        try:
+            return self.table(table, item)
+        except FlawError as flaw:
+            raise flaw.within(table.snake_name) from None
+
+    # What offsets point at
+
+    def _target(self, kind: Text | Scalars | RawBytes | Data | One | Many, item: Any) -> int:
+        match kind:
+            case Text():
+                return self._text(item)
+            case Scalars(element=element):
+                return self._vector(_pack(element, item), element.width, element.width)
+            case RawBytes():
+                return self._vector(item, 1, 1)
+            case Data():
+                return self._data(item)
+            case One(table=table):
+                return self.table(table, item)
+            case Many(table=table):
+                return self._tables(table, item)
+
+    def _vector(self, packed: bytes | memoryview, width: int, alignment: int) -> int:
+        self._builder.StartVector(width, len(packed) // width, alignment)
+        self._prepend(packed)
+        offset: int = self._builder.EndVector()
+        return offset
+
+    def _data(self, blob: Blob) -> int:
+        return self._vector(blob.view, 1, self._inline_alignment if len(blob) else 1)
+
+    def _text(self, text: str) -> int:
+        try:
+            offset: int = self._builder.CreateString(text)
+        except UnicodeEncodeError as error:
+            raise FlawError(f"{text!r} is not a string that UTF-8 can hold ({error.reason})") from None
+        return offset
+
+    def _tables(self, table: Table, items: tuple[Any, ...]) -> int:
+        offsets = []
+        for index, item in enumerate(items):
+            try:
+                offsets.append(self.table(table, item))
+            except FlawError as flaw:
+                raise flaw.within(f"[{index}]") from None
+        builder = self._builder
+        builder.StartVector(4, len(offsets), 4)
+        # What stands in the vector is the distance from each element to its table.
+        element = builder.Offset() + 4 * len(offsets)
+        distances = [element - 4 * index - offset for index, offset in enumerate(offsets)]
+        self._prepend(struct.pack(f"<{len(distances)}I", *distances))
+        end: int = builder.EndVector()
+        return end
+
+
+def _pack(scalar: Scalar, items: tuple[Any, ...]) -> bytes:
+    if scalar.choices is not None:
+        for item in items:
+            if item not in scalar.choices:
+                raise FlawError(f"expected {scalar.what}, found {item!r}")
+    try:
+        return struct.pack(f"<{len(items)}{scalar.code}", *items)
+    except struct.error as error:
+        raise FlawError(f"{items[0]!r}: {error}" if len(items) == 1 else str(error)) from None

@@ -1,0 +1,75 @@
+"""The extended header of a ``.pte``: how long the flatbuffer is, and where the segments are.
+
+It stands at byte 8, behind the flatbuffer's root offset and identifier. Source: ``schema/extended_header.cpp``.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+from etdev.program.flaw import FlawError
+
+IDENTIFIER = b"ET12"
+IDENTIFIER_OFFSET = 4
+HEADER_OFFSET = 8
+MAGIC = b"eh00"
+SHORT, LONG = 24, 32
+"""Lengths of a header without and with ``segment_data_size``."""
+
+_SHORT_FORM = struct.Struct("<4sIQQ")
+_DATA_SIZE = struct.Struct("<Q")
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """The header's fields."""
+
+    length: int
+    """Bytes that it says it has: 24, or 32 and more."""
+    program_size: int
+    """Bytes of the flatbuffer, this header included."""
+    segment_base_offset: int
+    """Where the first segment begins in the file; 0 if there is none."""
+    segment_data_size: int
+    """Bytes from the first segment's beginning to the last one's end; 0 if the header does not say."""
+
+    def pack(self) -> bytes:
+        """The header's bytes."""
+        head = _SHORT_FORM.pack(MAGIC, self.length, self.program_size, self.segment_base_offset)
+        return head if self.length == SHORT else head + _DATA_SIZE.pack(self.segment_data_size)
+
+
+def parse_header(content: memoryview) -> Header | None:
+    """The header of a file, or None if it has none. Checks the file's identifier too."""
+    if len(content) < HEADER_OFFSET:
+        raise FlawError(f"the file has {len(content)} bytes, too few for a program")
+    identifier = bytes(content[IDENTIFIER_OFFSET:HEADER_OFFSET])
+    if identifier != IDENTIFIER:
+        raise FlawError(_foreign(identifier))
+    if bytes(content[HEADER_OFFSET : HEADER_OFFSET + len(MAGIC)]) != MAGIC:
+        return None
+    if len(content) < HEADER_OFFSET + SHORT:
+        raise FlawError("the file ends inside the extended header")
+    _, length, program_size, base = _SHORT_FORM.unpack_from(content, HEADER_OFFSET)
+    if length != SHORT and length < LONG:
+        raise FlawError(f"expected {SHORT}, or {LONG} or more, found {length}", "header.length")
+    if HEADER_OFFSET + length > program_size or program_size > len(content):
+        raise FlawError(f"{program_size} of {len(content)} bytes in the file", "header.program_size")
+    if base and not program_size <= base <= len(content):
+        raise FlawError(
+            f"byte {base}, but the flatbuffer ends at {program_size} and the file at {len(content)}",
+            "header.segment_base_offset",
+        )
+    size = _DATA_SIZE.unpack_from(content, HEADER_OFFSET + SHORT)[0] if length >= LONG else 0
+    if size and base + size > len(content):
+        raise FlawError(
+            f"{size} bytes from byte {base} on, but the file has {len(content)}", "header.segment_data_size"
+        )
+    return Header(length, program_size, base, size)
+
+
+def _foreign(identifier: bytes) -> str:
+    if identifier[:2] == IDENTIFIER[:2]:
+        return f"the file's schema is {identifier.decode('ascii', 'replace')}; this version of etdev reads ET12"
+    return "this is not an ExecuTorch program (no ET12 at byte 4)"

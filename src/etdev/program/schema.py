@@ -1,0 +1,314 @@
+"""How the tables of ET12 lie in a flatbuffer: what the reader decodes and the writer encodes.
+
+Field numbers are positions in ``program.fbs`` (a union takes two: its tag, then its content). The order of the fields
+is that of the dataclass's arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+from functools import cached_property
+from struct import calcsize, pack
+from typing import Any, TypeAlias
+
+from etdev.program import model as m
+from etdev.program.flaw import FlawError
+
+
+class Absence(Enum):
+    """What it means that a file lacks a field."""
+
+    DEFAULT = auto()
+    """The default: a number's, an empty vector, an empty string. Written all the same, unless it is a number: the
+    runtime does not test for null everywhere."""
+    OMITTED = auto()
+    """``None``, or an empty vector; written as absent."""
+    REFUSED = auto()
+    """The runtime refuses such a file, or crashes."""
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """A number."""
+
+    code: str
+    """Of the ``struct`` module."""
+    default: int | float = 0
+    choices: Mapping[int, Any] | None = None
+    """Meaning of each number that is allowed, if not every one is."""
+    what: str = "a number"
+    """What the number has to be, in words."""
+
+    @property
+    def width(self) -> int:
+        """Bytes of it."""
+        return calcsize(self.code)
+
+    @cached_property
+    def packed_default(self) -> bytes:
+        """The default as it would stand in a file."""
+        return pack(f"<{self.code}", self.default)
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A UTF-8 string."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scalars:
+    """A vector of numbers."""
+
+    element: Scalar
+    limit: int | None = None
+    """Most elements."""
+
+
+@dataclass(frozen=True, slots=True)
+class RawBytes:
+    """A vector of bytes that is kept as ``bytes``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    """A vector of bytes that is kept as a :class:`Blob`, and aligned in the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class One:
+    """Another table."""
+
+    table: Table
+
+
+@dataclass(frozen=True, slots=True)
+class Many:
+    """A vector of tables."""
+
+    table: Table
+
+
+@dataclass(frozen=True, slots=True)
+class Union:
+    """One of several tables. Tags count from 1; 0 is no table at all."""
+
+    tables: tuple[Table, ...]
+
+    def tag_of(self, value: object) -> int:
+        """The tag of an object of one of the tables. Raises :class:`FlawError` for anything else."""
+        for tag, table in enumerate(self.tables, 1):
+            if table.python_type is type(value):
+                return tag
+        names = ", ".join(table.name for table in self.tables)
+        raise FlawError(f"expected one of {names}, found a {type(value).__name__}")
+
+
+Kind: TypeAlias = Scalar | Text | Scalars | RawBytes | Data | One | Many | Union
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field of a table."""
+
+    number: int
+    name: str
+    kind: Kind
+    absence: Absence = Absence.DEFAULT
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A table, and how it becomes an object and an object becomes it."""
+
+    name: str
+    make: Callable[..., Any]
+    """Object of the fields' values."""
+    split: Callable[[Any], tuple[Any, ...]]
+    """The fields' values of an object."""
+    fields: tuple[Field, ...]
+    python_type: type | None = None
+    """Type of the object; what a union chooses by."""
+    wrapper: bool = False
+    """Its one field stands for it in the model, and in paths."""
+
+    @cached_property
+    def snake_name(self) -> str:
+        """``kernel_call`` for ``KernelCall``: what stands in paths."""
+        return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in self.name).removeprefix("_")
+
+    @cached_property
+    def slots(self) -> int:
+        """Number of entries in a vtable that has them all."""
+        return max((field.number + 1 + isinstance(field.kind, Union) for field in self.fields), default=0)
+
+
+_BOOL = {0: False, 1: True}
+
+
+def _enum(kind: type[Enum]) -> Scalar:
+    return Scalar("b", choices={member.value: member for member in kind}, what=f"a {kind.__name__}")
+
+
+_I8, _I32, _I64 = Scalar("b"), Scalar("i"), Scalar("q")
+_U8, _U32, _U64 = Scalar("B"), Scalar("I"), Scalar("Q")
+_F64 = Scalar("d", 0.0)
+_TRUTH = Scalar("B", choices=_BOOL, what="a bool (0 or 1)")
+_TEXT = Text()
+
+
+def _table(kind: type, *fields: Field) -> Table:
+    """A table that is a dataclass with the same fields, in the order given."""
+    names = tuple(field.name for field in fields)
+
+    def split(value: Any) -> tuple[Any, ...]:
+        return tuple([getattr(value, name) for name in names])
+
+    return Table(kind.__name__, kind, split, fields, kind)
+
+
+def _wrapper(name: str, field: Field) -> Table:
+    """A table that is its one field."""
+    return Table(name, lambda value: value, lambda value: (value,), (field,), wrapper=True)
+
+
+REFUSED, OMITTED = Absence.REFUSED, Absence.OMITTED
+
+ALLOCATION = Table(
+    "AllocationDetails",
+    lambda memory_id, low, high: m.AllocationDetails(memory_id, low | high << 32),
+    lambda value: (value.memory_id, value.memory_offset & 0xFFFFFFFF, value.memory_offset >> 32),
+    (
+        Field(0, "memory_id", _U32),
+        Field(1, "memory_offset_low", _U32),
+        Field(2, "memory_offset_high", _U32),
+    ),
+    m.AllocationDetails,
+)
+EXTRA_TENSOR_INFO = _table(
+    m.ExtraTensorInfo,
+    Field(0, "mutable_data_segments_idx", _U64),
+    Field(1, "fully_qualified_name", _TEXT, OMITTED),
+    Field(2, "location", _enum(m.TensorDataLocation)),
+    Field(3, "device_type", _enum(m.DeviceType)),
+    Field(4, "device_index", _I8),
+)
+TENSOR = _table(
+    m.Tensor,
+    Field(0, "scalar_type", _enum(m.ScalarType)),
+    Field(2, "sizes", Scalars(_I32, m.MAX_RANK), REFUSED),
+    Field(3, "dim_order", Scalars(_U8, m.MAX_RANK), REFUSED),
+    Field(8, "shape_dynamism", _enum(m.TensorShapeDynamism)),
+    Field(5, "data_buffer_idx", _U32),
+    Field(6, "allocation_info", One(ALLOCATION), OMITTED),
+    Field(9, "extra_tensor_info", One(EXTRA_TENSOR_INFO), OMITTED),
+    Field(4, "requires_grad", _TRUTH),
+    Field(7, "layout", _I8),
+    Field(1, "storage_offset", _I32),
+)
+
+
+def _list(kind: type, element: Scalar) -> Table:
+    return _table(kind, Field(0, "items", Scalars(element), REFUSED))
+
+
+VALUES = Union(
+    (
+        _table(m.Null),
+        _table(m.Int, Field(0, "int_val", _I64)),
+        _table(m.Bool, Field(0, "bool_val", _TRUTH)),
+        _table(m.Double, Field(0, "double_val", _F64)),
+        TENSOR,
+        _table(m.String, Field(0, "string_val", _TEXT, REFUSED)),
+        _list(m.IntList, _I64),
+        _list(m.DoubleList, _F64),
+        _list(m.BoolList, _TRUTH),
+        _list(m.TensorList, _I32),
+        _list(m.OptionalTensorList, _I32),
+    )
+)
+EVALUE = _wrapper("EValue", Field(0, "val", VALUES, REFUSED))
+CALLS = Union(
+    (
+        _table(m.KernelCall, Field(0, "op_index", _I32), Field(1, "args", Scalars(_I32), REFUSED)),
+        _table(m.DelegateCall, Field(0, "delegate_index", _I32), Field(1, "args", Scalars(_I32), REFUSED)),
+        _table(m.MoveCall, Field(0, "move_from", _I32), Field(1, "move_to", _I32)),
+        _table(m.JumpFalseCall, Field(0, "cond_value_index", _I32), Field(1, "destination_instruction", _I32)),
+        _table(m.FreeCall, Field(0, "value_index", _I32)),
+    )
+)
+INSTRUCTION = _wrapper("Instruction", Field(0, "instr_args", CALLS, REFUSED))
+OPERATOR = _table(m.Operator, Field(0, "name", _TEXT, REFUSED), Field(1, "overload", _TEXT))
+FRAME = _table(
+    m.Frame,
+    Field(0, "filename", _TEXT),
+    Field(1, "lineno", _I32),
+    Field(2, "name", _TEXT),
+    Field(3, "context", _TEXT),
+)
+FRAME_LIST = _wrapper("FrameList", Field(0, "items", Many(FRAME)))
+CHAIN = _table(
+    m.Chain,
+    Field(2, "instructions", Many(INSTRUCTION), REFUSED),
+    Field(0, "inputs", Scalars(_I32)),
+    Field(1, "outputs", Scalars(_I32)),
+    Field(3, "stacktrace", Many(FRAME_LIST), OMITTED),
+)
+DATA_REFERENCE = _table(
+    m.BackendDelegateDataReference, Field(0, "location", _enum(m.DataLocation)), Field(1, "index", _U32)
+)
+COMPILE_SPEC = _table(m.CompileSpec, Field(0, "key", _TEXT, REFUSED), Field(1, "value", RawBytes(), REFUSED))
+DELEGATE = _table(
+    m.BackendDelegate,
+    Field(0, "id", _TEXT, REFUSED),
+    Field(1, "processed", One(DATA_REFERENCE), REFUSED),
+    Field(2, "compile_specs", Many(COMPILE_SPEC), REFUSED),
+)
+CONTAINER_METADATA = _table(m.ContainerMetadata, Field(0, "encoded_inp_str", _TEXT), Field(1, "encoded_out_str", _TEXT))
+BUFFER_DEVICE = _table(
+    m.NonConstBufferDevice,
+    Field(0, "buffer_idx", _I32),
+    Field(1, "device_type", _enum(m.DeviceType)),
+    Field(2, "device_index", _I8),
+)
+EXECUTION_PLAN = _table(
+    m.ExecutionPlan,
+    Field(0, "name", _TEXT, REFUSED),
+    Field(2, "values", Many(EVALUE), REFUSED),
+    Field(3, "inputs", Scalars(_I32), REFUSED),
+    Field(4, "outputs", Scalars(_I32), REFUSED),
+    Field(5, "chains", Many(CHAIN), REFUSED),
+    Field(6, "operators", Many(OPERATOR)),
+    Field(7, "delegates", Many(DELEGATE), REFUSED),
+    Field(8, "non_const_buffer_sizes", Scalars(_I64), REFUSED),
+    Field(9, "non_const_buffer_device", Many(BUFFER_DEVICE), OMITTED),
+    Field(1, "container_meta_type", One(CONTAINER_METADATA), OMITTED),
+)
+BUFFER = _wrapper("Buffer", Field(0, "storage", Data()))
+INLINE_DATA = _wrapper("BackendDelegateInlineData", Field(0, "data", Data()))
+EXTENT = Table(
+    "DataSegment",
+    lambda offset, size: (offset, size),
+    lambda value: value,
+    (Field(0, "offset", _U64), Field(1, "size", _U64)),
+)
+SUBSEGMENTS = _table(m.SubsegmentOffsets, Field(0, "segment_index", _U32), Field(1, "offsets", Scalars(_U64)))
+NAMED_DATA = _table(m.NamedData, Field(0, "key", _TEXT, REFUSED), Field(1, "segment_index", _U32))
+_ROOT_FIELDS = (
+    Field(0, "version", _U32),
+    Field(1, "execution_plan", Many(EXECUTION_PLAN), REFUSED),
+    Field(2, "constant_buffer", Many(BUFFER)),
+    Field(3, "backend_delegate_data", Many(INLINE_DATA)),
+    Field(4, "segments", Many(EXTENT)),
+    Field(5, "constant_segment", One(SUBSEGMENTS), OMITTED),
+    Field(6, "mutable_data_segments", Many(SUBSEGMENTS), OMITTED),
+    Field(7, "named_data", Many(NAMED_DATA), OMITTED),
+)
+PROGRAM = Table(
+    "Program",
+    lambda *values: dict(zip([field.name for field in _ROOT_FIELDS], values, strict=True)),
+    lambda value: tuple(value[field.name] for field in _ROOT_FIELDS),
+    _ROOT_FIELDS,
+)
+"""The root. Its object is a dictionary by field; a segment in it is (offset, size)."""
