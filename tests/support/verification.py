@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from etdev.config.models import Rung
 from etdev.pipeline.api import open_project
@@ -15,8 +16,10 @@ from etdev.pipeline.noise import quiet_libraries
 from etdev.pipeline.progress import Silent, StageClock
 from etdev.pipeline.result import RungResult
 from etdev.pipeline.usercode import UserCode
+from etdev.pipeline.verify.file import Requirements, requirements
 from etdev.pipeline.verify.ladder import Candidate, verify_program
 from etdev.pipeline.write import StagedFile, write_program
+from etdev.program import Program
 from support.projects import write_project
 from support.stock import shared_runtime
 
@@ -30,10 +33,16 @@ class Prepared:
     candidate: Candidate
 
     def judge(self, *overrides: str, runtime: Any = None, **changes: Any) -> dict[Rung, RungResult]:
-        """Every rung's answer with these ``--set`` texts; ``changes`` replace fields of the candidate."""
+        """Every rung's answer with these ``--set`` texts; ``changes`` replace fields of the candidate, or what its file
+        is said to ask the runtime for (``operators``, ``delegates``)."""
         project = open_project(self.config, overrides=overrides, environ={})
+        required = {key: changes.pop(key) for key in ("operators", "delegates") if key in changes}
         candidate = replace(self.candidate, **changes)
-        with quiet_libraries(), UserCode() as user:
+
+        def claimed(found: Program) -> Requirements:
+            return replace(requirements(found), **required)
+
+        with quiet_libraries(), UserCode() as user, patch("etdev.pipeline.verify.file.requirements", claimed):
             rungs = verify_program(project, user, self.target, candidate, runtime or shared_runtime())
         return {rung.rung: rung for rung in rungs}
 
@@ -49,5 +58,5 @@ def prepare(folder: Path, target: str, config: str, **files: str) -> Prepared:
         with StagedFile(project.artifact(target)) as staged:
             written = write_program(emitted, staged)
             place = staged.accept()
-    candidate = Candidate(place, written.size, emitted.operators, emitted.delegates, float_model, reference)
+    candidate = Candidate(place, written.size, float_model, reference)
     return Prepared(path, target, candidate)

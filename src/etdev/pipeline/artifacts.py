@@ -99,8 +99,6 @@ class EmittedProgram:
     """``executorch.exir.ExecutorchProgramManager``; its buffers are streamed out, not copied."""
     operators: Mapping[str, tuple[str, ...]]
     """Per method, names of the operators that the file asks the runtime for."""
-    delegates: Mapping[str, tuple[str, ...]]
-    """Per method, ids of the delegates that the file asks the runtime for."""
 
 
 @dataclass(frozen=True)

@@ -76,9 +76,7 @@ def _build_target(
         if runtime is None:
             rungs = tuple(not_run(rung, "verification was turned off") for rung in RUNGS)
         else:
-            candidate = Candidate(
-                written.path, written.size, emitted.operators, emitted.delegates, float_model, reference
-            )
+            candidate = Candidate(written.path, written.size, float_model, reference)
             with clock.stage("verify"):
                 rungs = verify_program(project, user, name, candidate, runtime)
         result = result.model_copy(update={"rungs": rungs, "status": outcome(rungs)})

@@ -37,7 +37,6 @@ def emit_program(project: Project, lowered: LoweredModel, exported: ExportedMode
     return EmittedProgram(
         manager,
         operators={plan.name: tuple(sorted({_operator_name(op) for op in plan.operators})) for plan in plans},
-        delegates={plan.name: tuple(sorted({delegate.id for delegate in plan.delegates})) for plan in plans},
     )
 
 

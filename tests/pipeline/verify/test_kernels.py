@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import pytest
 
 from etdev.errors import ConfigError
+from etdev.pipeline.verify.file import Requirements
 from etdev.pipeline.verify.kernels import (
     RuntimeContents,
     check_kernels,
@@ -24,10 +26,17 @@ CLOSED = RuntimeContents(frozenset({ADD}), frozenset({"XnnpackBackend"}), closed
 EVERYTHING = RuntimeContents(None, frozenset(), closed=False, label="all.yaml")
 
 
+def asks(operators: Mapping[str, Iterable[str]], delegates: Mapping[str, Iterable[str]]) -> Requirements:
+    return Requirements(
+        {method: frozenset(names) for method, names in operators.items()},
+        {method: frozenset(names) for method, names in delegates.items()},
+    )
+
+
 @pytest.mark.parametrize(
     ("contents", "operators", "delegates", "status", "summary"),
     [
-        pytest.param(RUNTIME, (ADD,), (), "passed", "1 operators in the test runtime", id="operators"),
+        pytest.param(RUNTIME, (ADD,), (), "passed", "1 operator in the test runtime", id="operators"),
         pytest.param(
             RUNTIME,
             (),
@@ -75,7 +84,7 @@ EVERYTHING = RuntimeContents(None, frozenset(), closed=False, label="all.yaml")
 def test_contents(
     contents: RuntimeContents, operators: tuple[str, ...], delegates: tuple[str, ...], status: str, summary: str
 ) -> None:
-    found = check_kernels(contents, {"forward": operators}, {"forward": delegates})
+    found = check_kernels(contents, asks({"forward": operators}, {"forward": delegates}))
 
     assert (found.rung, found.status, found.summary) == ("kernels", status, summary)
     assert not found.gate
@@ -83,7 +92,9 @@ def test_contents(
 
 
 def test_every_method_that_lacks_something_is_named() -> None:
-    found = check_kernels(CLOSED, {"encode": (MUL,), "decode": (ADD,)}, {"encode": (), "decode": ("CudaBackend",)})
+    found = check_kernels(
+        CLOSED, asks({"encode": (MUL,), "decode": (ADD,)}, {"encode": (), "decode": ("CudaBackend",)})
+    )
 
     assert [problem.split()[1] for problem in found.problems] == ["'encode'", "'decode'"]
 
@@ -101,7 +112,7 @@ def test_the_libraries_together_are_the_wheel() -> None:
 @pytest.mark.parametrize(
     ("settings", "status", "said"),
     [
-        ((), "passed", "1 operators in the wheel's runtime"),
+        ((), "passed", "1 operator in the wheel's runtime"),
         (
             ('targets.cpu.runtime.kernels=["portable"]',),
             "failed",
@@ -166,9 +177,9 @@ def test_selected_operators(tmp_path: Path, text: str, has: set[str], lacks: set
     contents = target_runtime(project, "cpu", frozenset({"aten::relu.out"}), frozenset())
 
     assert contents.label == "selected.yaml"
-    assert check_kernels(contents, {"forward": has}, {}).status == "passed"
+    assert check_kernels(contents, asks({"forward": has}, {})).status == "passed"
     for name in lacks:
-        assert check_kernels(contents, {"forward": {name}}, {}).status == "failed"
+        assert check_kernels(contents, asks({"forward": {name}}, {})).status == "failed"
 
 
 @pytest.mark.parametrize(

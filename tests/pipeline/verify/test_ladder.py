@@ -15,7 +15,7 @@ from etdev.pipeline.result import RUNGS, outcome
 from etdev.runtime.stock import ProgramFailureError, RuntimeCrashError
 from support.verification import Prepared
 
-LATER = ("bytes", "plan", "placement", "replay", "device")
+LATER = ("plan", "placement", "replay", "device")
 
 
 class FakeRuntime:

@@ -20,7 +20,7 @@ from etdev.pipeline.usercode import UserCode
 from etdev.pipeline.verify.kernels import check_runtime_settings
 from etdev.pipeline.verify.ladder import Candidate, verify_program
 from etdev.pipeline.write import REJECTED_SUFFIX
-from etdev.runtime.stock import ProgramFailureError, StockRuntime
+from etdev.runtime.stock import StockRuntime
 
 
 def verify_project(project: Project, options: BuildOptions, files: Sequence[Path] = ()) -> BuildResult:
@@ -58,15 +58,7 @@ def _verify_target(
     float_model, reference = models.prepare(name, clock)
     with clock.stage("verify"):
         required: tuple[Rung, ...] = required_rungs(project, name, options)
-        contents = _describe(path, runtime)
-        candidate = Candidate(
-            path,
-            path.stat().st_size,
-            {method: tuple(part["operators"]) for method, part in contents.items()},
-            {method: tuple(part["delegates"]) for method, part in contents.items()},
-            float_model,
-            reference,
-        )
+        candidate = Candidate(path, path.stat().st_size, float_model, reference)
         rungs = verify_program(project, user, name, candidate, runtime)
     return TargetResult(
         name=name,
@@ -80,13 +72,6 @@ def _verify_target(
         seconds=clock.seconds,
         notes=models.notes,
     )
-
-
-def _describe(path: Path, runtime: StockRuntime) -> dict[str, dict[str, list[str]]]:
-    try:
-        return runtime.describe(path)
-    except ProgramFailureError as error:
-        raise LoadError(f"{path} cannot be read as a .pte file: {error}", hint="build it again") from error
 
 
 def _sha256(path: Path) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import re
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 from etdev.errors import ConfigError, MissingRequirementError, Problem
 from etdev.pipeline.project import Project
 from etdev.pipeline.result import RungResult
+from etdev.pipeline.verify.file import Requirements
 
 _LISTED_OP = re.compile(r"^- (?:op|func): (?P<name>[\w:.]+)", re.MULTILINE)
 _PRIMITIVE = re.compile(r"^(executorch_prim::|aten::sym_|aten::_local_scalar_dense$)")
@@ -60,17 +60,15 @@ def check_runtime_settings(project: Project, target: str) -> None:
         _selected_operators(project, target)
 
 
-def check_kernels(
-    contents: RuntimeContents, operators: Mapping[str, Iterable[str]], delegates: Mapping[str, Iterable[str]]
-) -> RungResult:
+def check_kernels(contents: RuntimeContents, required: Requirements) -> RungResult:
     """Compare what the file asks for, per method, with what the runtime has."""
     problems = []
     unknown = set()
-    for method, names in operators.items():
+    for method, names in required.operators.items():
         missing = sorted(name for name in names if not _has_operator(contents, name))
         if missing:
             problems.append(f"method {method!r} needs operators that {contents.label} lacks: {', '.join(missing)}")
-    for method, ids in delegates.items():
+    for method, ids in required.delegates.items():
         absent = sorted(set(ids) - contents.backends)
         if absent and contents.closed:
             problems.append(f"method {method!r} needs backends that {contents.label} lacks: {', '.join(absent)}")
@@ -83,9 +81,11 @@ def check_kernels(
             status="not run",
             summary=f"neither {contents.label} nor the config's `runtime.backends` knows {', '.join(sorted(unknown))}",
         )
-    count = len({name for names in operators.values() for name in names})
-    used = sorted({name for ids in delegates.values() for name in ids})
-    text = f"{count} operators" + (f" and {', '.join(used)}" if used else "") + f" in {contents.label}"
+    count = len({name for names in required.operators.values() for name in names})
+    used = sorted({name for ids in required.delegates.values() for name in ids})
+    text = (
+        f"{count} operator{'s' * (count != 1)}" + (f" and {', '.join(used)}" if used else "") + f" in {contents.label}"
+    )
     return RungResult(rung="kernels", status="passed", summary=text)
 
 

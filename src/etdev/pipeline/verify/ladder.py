@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from etdev.pipeline.project import Project
 from etdev.pipeline.result import RUNGS, RungResult
 from etdev.pipeline.usercode import UserCode
 from etdev.pipeline.verify.accuracy import check_accuracy
+from etdev.pipeline.verify.file import Requirements, check_bytes
 from etdev.pipeline.verify.kernels import check_kernels, target_runtime
 from etdev.pipeline.verify.runtime import Subject, check_runtime
 from etdev.runtime.stock import ProgramFailureError, StockRuntime
@@ -28,8 +29,6 @@ class Candidate:
     path: Path
     size: int
     """Bytes."""
-    operators: Mapping[str, tuple[str, ...]]
-    delegates: Mapping[str, tuple[str, ...]]
     float_model: ExportedModel
     reference: ExportedModel
     """The quantized model before lowering, or ``float_model`` itself."""
@@ -44,9 +43,14 @@ def verify_program(
     """
     answers = {rung: not_run(rung, NOT_IN_THIS_VERSION) for rung in RUNGS}
     answers["budget"] = check_budget(project, target, candidate.size)
-    contents = target_runtime(project, target, runtime.operators, runtime.backends)
-    answers["kernels"] = check_kernels(contents, candidate.operators, candidate.delegates)
-    obstacle = _cannot_run(candidate, runtime)
+    answers["bytes"], required = check_bytes(candidate.path)
+    if required is None:
+        answers["kernels"] = not_run("kernels", "the rung `bytes` failed")
+        obstacle = None
+    else:
+        contents = target_runtime(project, target, runtime.operators, runtime.backends)
+        answers["kernels"] = check_kernels(contents, required)
+        obstacle = _cannot_run(required, runtime)
     if obstacle is None:
         obstacle = _load(project, candidate, runtime, answers)
     if obstacle is not None:
@@ -93,12 +97,12 @@ def check_budget(project: Project, target: str, size: int) -> RungResult:
     return RungResult(rung="budget", status="failed", gate=True, summary=problem, problems=(problem,), value=size)
 
 
-def _cannot_run(candidate: Candidate, runtime: StockRuntime) -> str | None:
+def _cannot_run(required: Requirements, runtime: StockRuntime) -> str | None:
     """Why the wheel's runtime cannot run the file, if it lacks something that the file names."""
-    operators = {name for names in candidate.operators.values() for name in names} - runtime.operators
+    operators = {name for names in required.operators.values() for name in names} - runtime.operators
     if operators:
         return f"the wheel's runtime has no kernel for {', '.join(sorted(operators))}"
-    delegates = {name for names in candidate.delegates.values() for name in names}
+    delegates = {name for names in required.delegates.values() for name in names}
     if delegates - runtime.backends:
         return f"the wheel's runtime has no backend {', '.join(sorted(delegates - runtime.backends))}"
     if delegates - runtime.usable_backends:

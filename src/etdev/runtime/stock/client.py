@@ -105,11 +105,6 @@ class StockRuntime:
         self._greet()
         return self._usable
 
-    def describe(self, file: Path) -> dict[str, dict[str, list[str]]]:
-        """Per method of a file, the ``operators`` and ``delegates`` that it asks for."""
-        methods: dict[str, dict[str, list[str]]] = self._ask({"ask": "describe", "file": str(file)})[0]["methods"]
-        return methods
-
     def load(self, file: Path) -> tuple[str, ...]:
         """Open a program; its methods' names, constant methods included."""
         self._crash, self._file = None, file

@@ -1,8 +1,8 @@
 """The process that holds ExecuTorch's Python runtime: ``python -m etdev.runtime.stock.worker READ_FD WRITE_FD``.
 
-Answers ``hello`` (versions, operators, backends), ``describe`` (what a file asks the runtime for), ``load`` and
-``call``. An error of the runtime is an answer; a crash ends the process, which the parent sees. Ends when its parent's
-end of the pipe closes. Everything that the runtime prints goes to stderr.
+Answers ``hello`` (operators, backends), ``load`` and ``call``. An error of the runtime is an answer; a crash ends the
+process, which the parent sees. Ends when its parent's end of the pipe closes. Everything that the runtime prints goes
+to stderr.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import os
 import signal
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, BinaryIO
 
 from etdev.runtime.stock.wire import receive, send
@@ -38,21 +37,6 @@ class Worker:
             "operators": sorted(self._library._get_operator_names()),
             "backends": sorted(backends),
             "usable": sorted(name for name in backends if self._library._is_available(name)),
-        }
-
-    def describe(self, header: dict[str, Any]) -> dict[str, Any]:
-        """Operators and delegates of every method of a file."""
-        from executorch.exir._serialize._program import deserialize_pte_binary
-
-        program = deserialize_pte_binary(Path(header["file"]).read_bytes()).program
-        return {
-            "methods": {
-                plan.name: {
-                    "operators": [f"{op.name}.{op.overload}" if op.overload else op.name for op in plan.operators],
-                    "delegates": [delegate.id for delegate in plan.delegates],
-                }
-                for plan in program.execution_plan
-            }
         }
 
     def load(self, header: dict[str, Any]) -> dict[str, Any]:
