@@ -21,7 +21,7 @@ def test_read_gives_what_was_written(program: Program, tmp_path_factory: pytest.
 
 
 @pytest.mark.slow
-@settings(max_examples=3000, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=1000, deadline=None, suppress_health_check=list(HealthCheck))
 @given(program=programs())
 def test_read_gives_what_was_written_often(program: Program, tmp_path_factory: pytest.TempPathFactory) -> None:
     _check(program, tmp_path_factory.getbasetemp() / "law_often.pte")

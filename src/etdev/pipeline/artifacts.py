@@ -7,7 +7,7 @@ module costs nothing to import.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -109,10 +109,3 @@ class WrittenProgram:
     size: int
     """Bytes."""
     sha256: str
-
-
-@dataclass
-class StageTimes:
-    """Seconds that each stage took, in the order they ran."""
-
-    seconds: dict[str, float] = field(default_factory=dict)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from etdev.errors import EmitError
 from etdev.pipeline.artifacts import EmittedProgram, ExportedModel, LoweredModel
 from etdev.pipeline.lower import fixed_ranges
 from etdev.pipeline.lower_errors import explain_emission
 from etdev.pipeline.project import Project
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
 
 
 def emit_program(project: Project, lowered: LoweredModel, exported: ExportedModel, target: str) -> EmittedProgram:
@@ -26,7 +30,8 @@ def emit_program(project: Project, lowered: LoweredModel, exported: ExportedMode
         with ExitStack() as stack:
             for method in exported.methods.values():
                 stack.enter_context(fixed_ranges(method.program))
-            manager = lowered.manager.to_executorch(ExecutorchBackendConfig())
+            passes = [keep_initial_values(lowered, tuple(exported.methods))]
+            manager = lowered.manager.to_executorch(ExecutorchBackendConfig(passes=passes))
     except Exception as error:
         programs = [lowered.manager.exported_program(name) for name in exported.methods]
         raise explain_emission(error, project, target, programs) from error
@@ -38,6 +43,36 @@ def emit_program(project: Project, lowered: LoweredModel, exported: ExportedMode
         manager,
         operators={plan.name: tuple(sorted({_operator_name(op) for op in plan.operators})) for plan in plans},
     )
+
+
+def keep_initial_values(lowered: LoweredModel, methods: tuple[str, ...]) -> Callable[[Any], Any]:
+    """A graph pass that marks the state whose initial value is not zero, so that the value goes into the file.
+
+    ExecuTorch drops initial values otherwise: state starts as zeros, or as what the memory holds. Zeros are left to the
+    runtime, since the values are stored in the file.
+    """
+    from torch.fx.passes.infra.pass_base import PassResult
+
+    names = {name for method in methods for name in _initialized_state(lowered.manager.exported_program(method))}
+
+    def mark(module: Any) -> Any:
+        for node in module.graph.nodes:
+            if node.op == "placeholder" and node.name in names:
+                node.meta["et_init_buffer"] = True
+        return PassResult(module, bool(names))
+
+    return mark
+
+
+def _initialized_state(program: ExportedProgram) -> Iterator[str]:
+    """Placeholders of mutated buffers whose initial value is not all zeros."""
+    signature = program.graph_signature
+    mutated = set(signature.buffers_to_mutate.values())
+    for placeholder, buffer in signature.inputs_to_buffers.items():
+        if buffer in mutated:
+            value = program.state_dict[buffer] if buffer in program.state_dict else program.constants[buffer]
+            if value.count_nonzero() > 0:
+                yield placeholder
 
 
 def _operator_name(operator: Any) -> str:

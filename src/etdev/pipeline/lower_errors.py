@@ -26,6 +26,7 @@ _KEPT_WHOLE = re.compile(r"with op <EdgeOpOverload: (?P<op>[\w.]+)>.*was not dec
 _NAMED_TUPLE = re.compile(r"No registered serialization name for <class '(?P<kind>.+?)'>")
 _NO_TENSOR = re.compile(r"Returning (?P<value>.*) is not yet supported in the emitter|graph_output_allocated not set")
 _FRAME = re.compile(r'File "(?P<file>.+)", line (?P<line>\d+), in (?P<name>\S+)')
+_UNBOUNDED = re.compile(r"Cannot evaluate .*upper bound", re.DOTALL)
 _LIFTED = re.compile(r"Input spec name \S*lifted_tensor\S* does not match node name")
 _VERBOSE = "run with -v for the whole trace"
 
@@ -117,6 +118,13 @@ def explain_emission(error: Exception, project: Project, target: str, programs: 
             else "a method returns no tensor",
             where=where,
             hint="return tensors and numbers only",
+        )
+    if _UNBOUNDED.search(text):
+        line = _line_of(project, programs, "item") or _line_of(project, programs, "_local_scalar_dense")
+        return EmitError(
+            f"a size comes from a tensor's value{line} and has no upper bound, so no memory can be planned for it",
+            where=where,
+            hint="bound it in the model: torch._check(n <= 128)",
         )
     control = _CONTROL_FLOW.search(text)
     if control:
