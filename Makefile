@@ -41,7 +41,7 @@ bench: $(INSTALLED)  ## Measure every figure that the docs state.
 	set -e; for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script; done
 
 docs: $(INSTALLED)  ## Write the config reference anew from the models.
-	$(BIN)/python -m etdev.config.reference > docs/config.md.new && mv docs/config.md.new docs/config.md
+	$(BIN)/python -m etdev.config.reference
 
 clean:  ## Remove the environment and everything that was built.
 	rm -rf $(VENV) dist build examples/*/build .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

@@ -140,7 +140,7 @@ def _cases() -> Iterator[Case]:
     seen = set()
     for name, base in BASES.items():
         for path, node, table in _walk(ROOT, base):
-            changes = ["wrong type"] if not isinstance(node, Anything) else []
+            changes = ["null", *(["wrong type"] if not isinstance(node, Anything) else [])]
             if table is not None:
                 changes.append("misspelled")
                 in_profile = path[0] == "profiles" and len(path) > 1
@@ -151,7 +151,9 @@ def _cases() -> Iterator[Case]:
                 place = (path, change, id(table), repr(node))
                 if place not in seen:
                     seen.add(place)
-                    yield from (Case(name, change, path, form) for form in FORMATS)
+                    # TOML has no null.
+                    forms = FORMATS if change != "null" else ("yaml",)
+                    yield from (Case(name, change, path, form) for form in forms)
 
 
 CASES = list(_cases())
@@ -160,7 +162,7 @@ CASES = list(_cases())
 def test_no_key_is_left_out() -> None:
     """E1: the "every"."""
     wanted = {(path, name) for path, table in tables(ROOT) for name in table.keys}
-    for change in ("wrong type", "misspelled"):
+    for change in ("wrong type", "misspelled", "null"):
         covered = {_place(case.path) for case in CASES if case.change == change}
         assert wanted - covered == set()
         in_profiles = {_place(case.path[2:]) for case in CASES if case.change == change and len(case.path) > 2}
@@ -194,6 +196,9 @@ def _apply(case: Case) -> tuple[dict[str, Any], KeyPath, KeyPath]:
     if case.change == "wrong type":
         node = next(node for path, node, _ in _walk(ROOT, data) if path == case.path)
         around[last] = _wrong(node)
+        return data, case.path, case.path
+    if case.change == "null":
+        around[last] = None
         return data, case.path, case.path
     value = around.pop(last)
     if case.change == "missing":
@@ -251,6 +256,8 @@ def test_every_key(
         assert problem["rule"] == ("missing-key" if case.change == "missing" else "wrong-type")
         assert "expected" in problem["message"]
     column = text.split("\n")[problem["line"] - 1][problem["column"] - 1 :]
+    if case.change == "null":
+        assert column.startswith("null")
     if case.change == "misspelled" and isinstance(case.path[-1], str):
         assert column.lstrip("[").startswith((str(key[-1]), json.dumps(key[-1])))
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from config.support import MINIMAL, load, problems
+from etdev.config.files import has_config
 from etdev.config.loader import LoadedConfig, Origin, load_config
 from etdev.errors import ConfigError
 
@@ -335,6 +336,45 @@ def test_which_file_is_found(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"several config files here: `etdev.toml` and `etdev.yml`") as several:
         _find(tmp_path)
     assert several.value.hint == "say which one is meant: `-c etdev.toml`"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"[tool.etdev-extra]\n# not [tool.etdev]\n",
+        b"[tool.etdevx]\na = 'b'\n",
+        b"# [tool.etdev]\n",
+        b"tool = 3\n",
+        b"[tool.etdev]\na = \n",
+        b"[tool.etdev]\n# \xff\n",
+        b"a = " + b"[" * 5000,
+    ],
+)
+def test_a_pyproject_that_is_no_config(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_bytes(content)
+    assert not has_config(tmp_path)
+    with pytest.raises(ConfigError, match="there is no config in"):
+        _find(tmp_path)
+
+
+def test_a_pyproject_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "pyproject.toml").write_text("[tool.etdev]\n")
+    assert has_config(tmp_path)
+
+    def refuse(*_: object, **__: object) -> str:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "read_text", refuse)
+    assert not has_config(tmp_path)
+
+
+def test_a_folder_with_the_name_of_a_config(tmp_path: Path) -> None:
+    (tmp_path / "etdev.toml").mkdir()
+    with pytest.raises(ConfigError) as folder:
+        _find(tmp_path)
+    assert [(p.where, p.message) for p in folder.value.problems] == [("etdev.toml", "this is a folder")]
+    (tmp_path / "etdev.yml").write_text("version: 1\nmodel: {pt2: a, trust: true}\ntargets: {cpu: {}}\n")
+    assert _find(tmp_path).name == "etdev.yml"
 
 
 def test_pyproject_without_the_required_keys(tmp_path: Path) -> None:

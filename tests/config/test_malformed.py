@@ -126,12 +126,68 @@ def test_windows_line_ends(tmp_path: Path) -> None:
 
 def test_what_is_no_file(tmp_path: Path) -> None:
     (tmp_path / "folder.toml").mkdir()
+    (tmp_path / "folder").mkdir()
+    assert problems(tmp_path, name="folder")[0].message == "this is a folder"
+    assert problems(tmp_path, name=".")[0].message == "this is a folder"
     (tmp_path / "loop.toml").symlink_to("loop.toml")
     assert problems(tmp_path, name="folder.toml")[0].message == "this is a folder"
     assert problems(tmp_path, name="none.toml")[0].message == "there is no such file"
     assert problems(tmp_path, name="loop.toml")[0].message.startswith("cannot read the file:")
     assert problems(tmp_path, "a = 1", name="etdev.json")[0].message.endswith("ends in .toml, .yaml or .yml")
     assert problems(tmp_path, "[tool.x]\n", name="pyproject.toml")[0].message.startswith("there is no [tool.etdev]")
+
+
+NULLS = {"absent": "", "tilde": "~", "lower": "null", "title": "Null", "upper": "NULL", "tag": "!!null ''"}
+"""All ways of YAML to write null."""
+
+
+@pytest.mark.parametrize("spelling", NULLS)
+def test_null_is_refused_where_a_key_is_optional(spelling: str, tmp_path: Path) -> None:
+    null = NULLS[spelling]
+    text = (
+        "version: 1\nextends: below.yaml\nmodel: {pt2: m.pt2, trust: true}\n"
+        f"targets:\n  cpu:\n    quantize: {null}\n    budget: {{file: 1MiB}}\n    verify:\n      accuracy: {null}\n"
+        f"profiles:\n  ci:\n    targets:\n      cpu:\n        budget:\n          file: {null}\n"
+    )
+    # The main file states this key, so that only reading each file by itself finds the null.
+    (tmp_path / "below.yaml").write_text(f"targets:\n  cpu:\n    budget:\n      file: {null}\n")
+    (tmp_path / "etdev.yaml").write_text(text)
+
+    expected = [
+        ("etdev.yaml", 6, 5, "targets.cpu.quantize"),
+        ("etdev.yaml", 9, 7, "targets.cpu.verify.accuracy"),
+        ("etdev.yaml", 15, 11, "profiles.ci.targets.cpu.budget.file"),
+        ("below.yaml", 4, 7, "targets.cpu.budget.file"),
+    ]
+    for profile in (None, "ci"):
+        found = problems(tmp_path, name="etdev.yaml", profile=profile)
+        # A null without a text of its own stands where its key does.
+        places = [(p.source, p.line, p.column - (len(p.key.split(".")[-1]) + 2) * bool(null), p.key) for p in found]
+        assert places == expected
+        assert {p.rule for p in found} == {"wrong-type"}
+        assert all(p.message.startswith(f"`{p.key}` is null; expected ") for p in found)
+        assert all(p.hint and "leave the key out" in p.hint for p in found)
+
+
+def test_null_in_lists_and_beside_what_cannot_be_read(tmp_path: Path) -> None:
+    text = (
+        "version: ~\nextends: none.toml\nproject: {imports: [a, ~]}\nmodel: {pt2: m.pt2, trust: ~, kwargs: {a: [~]}}\n"
+        "targets: {cpu: {quantise: ~}}\n"
+    )
+    found = problems(tmp_path, text, "etdev.yaml")
+    assert [(p.line, p.key) for p in found if "is null" in p.message] == [
+        (1, "version"),
+        (3, "project.imports[1]"),
+        (4, "model.trust"),
+        (4, "model.kwargs.a[0]"),
+        (5, "targets.cpu.quantise"),
+    ]
+    assert len(found) == 6
+    assert found[2].hint == "leave the element out"
+    (unknown,) = problems(
+        tmp_path, "version: 1\nmodel: {entry: 'm:f'}\nmethods: {f: {inputs: []}}\n" + text[-30:], "etdev.yaml"
+    )
+    assert unknown.message == "unknown key `targets.cpu.quantise`"
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")

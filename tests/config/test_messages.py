@@ -41,6 +41,13 @@ CASES = {
             '  hint: write a list: ["runtime"]\n'
         ),
     ),
+    "one table for a list of tables": (
+        MINIMAL + 'partitioners = { backend = "xnnpack" }\n',
+        (
+            "etdev.toml:7:16: `targets.cpu.partitioners` is a table; expected a list, each element a table\n"
+            "  hint: write a list of tables: [{ … }]\n"
+        ),
+    ),
     "misspelled choice": (
         MINIMAL.replace("float32", "flot32"),
         (

@@ -12,10 +12,12 @@ from pydantic import BaseModel, ConfigDict
 
 from etdev.config.document import MAX_DEPTH
 from etdev.config.files import display, read_document
+from etdev.config.grammar import grammar_of
 from etdev.config.issues import REFERENCE
 from etdev.config.keys import KeyPath, format_key
 from etdev.config.layers import Layer, Mark, file_layer, overlay
-from etdev.config.messages import model_issues
+from etdev.config.messages import model_issues, null_issues
+from etdev.config.models import Config
 from etdev.config.problems import problem_of
 from etdev.config.types import FormatVersion, Many, Text
 from etdev.errors import ConfigError, Problem
@@ -40,6 +42,8 @@ class FileSet:
     files: list[Path] = field(default_factory=list)
     """Absolute paths, the main one first."""
     problems: list[Problem] = field(default_factory=list)
+    nulls: list[Problem] = field(default_factory=list)
+    """Every null of every file, also where a layer above states the key."""
     incomplete: bool = False
     """Whether something could not be read, so that what is missing may stand there."""
 
@@ -69,6 +73,7 @@ class _Reader:
         self.result.files.append(path)
         document = read_document(path, source)
         own = file_layer(document, "extends" if chain else "file", source, path.parent)
+        self.result.nulls.extend(problem_of(issue, own.marks) for issue in null_issues(grammar_of(Config), own.data))
         merged = Layer()
         names = self._extended_names(own)
         for key, name in names:

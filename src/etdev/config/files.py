@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import tomllib
 from pathlib import Path
 
 from etdev.config.document import MAX_BYTES, START, Document, Position, refuse
@@ -21,7 +23,7 @@ def display(path: Path, cwd: Path) -> str:
 
 def find_config(cwd: Path) -> Path:
     """The one config file of a folder. Raises :class:`ConfigError` if there is none, or more than one."""
-    found = [cwd / name for name in DEFAULT_NAMES if (cwd / name).is_file()]
+    found = [cwd / name for name in DEFAULT_NAMES if os.path.isfile(cwd / name)]
     if len(found) > 1:
         names = " and ".join(f"`{path.name}`" for path in found)
         raise _error(f"there are several config files here: {names}", f"say which one is meant: `-c {found[0].name}`")
@@ -29,6 +31,9 @@ def find_config(cwd: Path) -> Path:
         return found[0]
     if _is_tool_table(cwd / PYPROJECT):
         return cwd / PYPROJECT
+    for name in DEFAULT_NAMES:
+        if os.path.isdir(cwd / name):
+            return cwd / name  # Reading it says that it is a folder.
     raise _error(
         f"there is no config in {cwd}: no {', '.join(DEFAULT_NAMES)}, and no [tool.etdev] in a {PYPROJECT}",
         "`etdev init` writes one; `-c FILE` names one elsewhere",
@@ -37,11 +42,13 @@ def find_config(cwd: Path) -> Path:
 
 def has_config(cwd: Path) -> bool:
     """Whether a folder has a config file, or even several."""
-    return any((cwd / name).exists() for name in DEFAULT_NAMES) or _is_tool_table(cwd / PYPROJECT)
+    return any(os.path.exists(cwd / name) for name in DEFAULT_NAMES) or _is_tool_table(cwd / PYPROJECT)
 
 
 def read_document(path: Path, source: str) -> Document:
     """Read one file; ``source`` is its name in messages. Raises :class:`ConfigError`."""
+    if os.path.isdir(path):
+        raise refuse(source, "this is a folder", None, rule="file", hint="name the config file in it")
     if path.suffix not in (".toml", ".yaml", ".yml"):
         message = "the name of a config file ends in .toml, .yaml or .yml"
         raise refuse(source, message, None, rule="file")
@@ -57,7 +64,14 @@ def read_document(path: Path, source: str) -> Document:
 
 
 def _is_tool_table(pyproject: Path) -> bool:
-    return pyproject.is_file() and "[tool.etdev" in pyproject.read_text(encoding="utf-8", errors="replace")
+    """Whether the file has ``[tool.etdev]``. One that cannot be read is another tool's business, unless it is named."""
+    if not os.path.isfile(pyproject):
+        return False
+    try:
+        tool = tomllib.loads(pyproject.read_text(encoding="utf-8-sig")).get("tool")
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(tool, dict) and "etdev" in tool
 
 
 def _read(path: Path, source: str) -> bytes:
@@ -66,8 +80,6 @@ def _read(path: Path, source: str) -> bytes:
             content = file.read(MAX_BYTES + 1)
     except FileNotFoundError as error:
         raise refuse(source, "there is no such file", None, rule="file", hint="`etdev init` writes one") from error
-    except IsADirectoryError as error:
-        raise refuse(source, "this is a folder", None, rule="file", hint="name the config file in it") from error
     except OSError as error:
         raise refuse(source, f"cannot read the file: {describe_os_error(error)[0]}", None, rule="file") from error
     if len(content) > MAX_BYTES:

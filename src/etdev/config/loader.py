@@ -20,7 +20,7 @@ from etdev.config.issues import REFERENCE, Check, Issue
 from etdev.config.keys import KeyPath, format_key, nearest
 from etdev.config.layers import Layer, Origin
 from etdev.config.models import Config
-from etdev.config.problems import in_file_order
+from etdev.config.problems import in_file_order, with_nulls
 from etdev.config.variants import in_profile, profile_names, stack, validate
 from etdev.errors import ConfigError, Problem
 
@@ -97,7 +97,8 @@ def load_config(
     read = read_files(main, cwd)
     sources = [display(file, cwd) for file in read.files]
     if read.incomplete or not read.merged.data:
-        raise ConfigError(in_file_order(read.problems or [_empty(sources[0])], sources))
+        found = with_nulls(read.problems, read.nulls) or [_empty(sources[0])]
+        raise ConfigError(in_file_order(found, sources))
     chosen = stack(read, profile, environ, overrides)
     config, found = validate(chosen, (*CHECKS, *checks))
     problems = [*read.problems, *_profile_problems(profile, read), *chosen.problems, *found]
@@ -106,6 +107,7 @@ def load_config(
             variant = stack(read, other, environ, overrides)
             _, more = validate(variant, (*CHECKS, *checks))
             problems += in_profile([*variant.problems, *more], other, beyond=problems)
+    problems = with_nulls(problems, read.nulls)
     if config is None or problems:
         raise ConfigError(in_file_order(problems, sources))
     origins = {key: mark.origin for key, mark in chosen.merged.marks.items()}

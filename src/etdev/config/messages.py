@@ -9,9 +9,22 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from etdev.config.grammar import Anything, Leaf, ListOf, MapOf, Node, OneOf, TableOf, grammar_of, key_names, tables
+from etdev.config.grammar import (
+    Anything,
+    Leaf,
+    ListOf,
+    MapOf,
+    Node,
+    OneOf,
+    TableOf,
+    find,
+    grammar_of,
+    key_names,
+    tables,
+)
 from etdev.config.issues import MISSING_KEY, UNKNOWN_KEY, WRONG_NAME, WRONG_TYPE, WRONG_VALUE, Issue
 from etdev.config.keys import KeyPath, format_key, nearest
+from etdev.config.layers import lookup, paths_of
 from etdev.config.notation import kind, literal, short
 
 _MISSING = object()
@@ -40,6 +53,17 @@ def translate(error: ValidationError, root: TableOf, data: Mapping[str, Any], pr
         if not (item.in_union and item.path in around):
             issues.setdefault(item.path, _issue(item, root, prefix))
     return _without_misspelled(issues, found, prefix)
+
+
+def null_issues(root: TableOf, data: Mapping[str, Any]) -> Iterator[Issue]:
+    """Every null of one file, wherever it stands: the models take one for a key that is not set."""
+    for path in paths_of(data):
+        if path and lookup(data, path) == (True, None):
+            within = path[2:] if path[0] == "profiles" and len(path) > 2 else path
+            forms = [node for node in find(root, within) if not isinstance(node, Anything)]
+            node = OneOf(tuple(forms)) if forms else Anything()
+            expected = node.expected if forms else "a value"
+            yield Issue(path, f"`{format_key(path)}` is null; expected {expected}", WRONG_TYPE, _null_hint(node, path))
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +188,7 @@ def _issue(item: _Found, root: TableOf, prefix: KeyPath) -> Issue:
         return Issue(key, f"`{name}` is not valid: {item.text}", WRONG_VALUE)
     fits = kind(item.value) in _kinds(node)
     message = f"`{name}` is {short(item.value)}; expected {node.expected}"
-    return Issue(key, message, WRONG_VALUE if fits else WRONG_TYPE, _value_hint(node, item.value))
+    return Issue(key, message, WRONG_VALUE if fits else WRONG_TYPE, _value_hint(node, item.value, key))
 
 
 def _unknown_hint(item: _Found, root: TableOf, prefix: KeyPath) -> str:
@@ -214,10 +238,23 @@ def _description(root: TableOf, path: KeyPath) -> str | None:
     return None
 
 
-def _value_hint(node: Node, value: object) -> str | None:
-    if value is None:
+def _null_hint(node: Node, path: KeyPath) -> str:
+    if isinstance(path[-1], int):
+        return "leave the element out"
+    kinds = _kinds(node)
+    if kinds == {"table"}:
         return "leave the key out, or write {} for an empty table"
+    if kinds == {"list"}:
+        return "leave the key out, or write [] for an empty list"
+    return "write a value, or leave the key out"
+
+
+def _value_hint(node: Node, value: object, path: KeyPath) -> str | None:
+    if value is None:
+        return _null_hint(node, path)
     if isinstance(node, ListOf) and kind(value) in _kinds(node.item):
+        if isinstance(value, Mapping):
+            return "write a list of tables: [{ … }]"
         return f"write a list: [{short(value)}]"
     if not isinstance(node, Leaf):
         return None

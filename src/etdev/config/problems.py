@@ -29,6 +29,12 @@ def problem_of(issue: Issue, marks: Mapping[KeyPath, Mark]) -> Problem:
     return Problem(message, format_key(written), origin.source, line, column, hint, issue.rule)
 
 
+def with_nulls(problems: Sequence[Problem], nulls: Iterable[Problem]) -> list[Problem]:
+    """The problems, and the nulls of whose keys they say nothing: one problem for each."""
+    said = {(problem.source, problem.key) for problem in problems}
+    return [*problems, *(null for null in nulls if (null.source, null.key) not in said)]
+
+
 def in_file_order(problems: Iterable[Problem], sources: Sequence[str]) -> tuple[Problem, ...]:
     """Sorted by file (in the order of ``sources``), then by position; what no file states comes last."""
     rank = {source: index for index, source in enumerate(sources)}

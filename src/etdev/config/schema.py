@@ -51,6 +51,8 @@ def _tidy(node: Any) -> Any:
         # Otherwise a name that does not match could hold anything.
         tidy["propertyNames"] = {"pattern": pattern, **tidy.get("propertyNames", {})}
         tidy["additionalProperties"] = value
+    if tidy.get("additionalProperties") is True:
+        tidy["additionalProperties"] = {"not": {"type": "null"}}
     options = tidy.get("anyOf")
     if options and {"type": "null"} in options:
         options = [option for option in options if option != {"type": "null"}]

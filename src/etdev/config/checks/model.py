@@ -57,7 +57,7 @@ def _check_revision(model: Mapping[str, Any]) -> Iterator[Issue]:
             CONFLICT,
             f"add the commit hash as `revision`; a local directory is written {literal(f'./{name}')}",
         )
-    if "revision" in model and not is_hub_name and not (name is not None and not isinstance(name, str)):
+    if "revision" in model and not is_hub_name and ("hf" not in model or isinstance(name, str)):
         yield _conflict("revision", "only a model from the hub (`hf`) has one", "remove it")
 
 
