@@ -39,6 +39,13 @@ def test_importing_etdev_imports_nothing_else() -> None:
     assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True).stdout == "[]\n"
 
 
+@pytest.mark.parametrize("module", ["errors", "program"])
+def test_modules_are_there_when_they_are_asked_for(module: str) -> None:
+    script = f"import etdev; print(etdev.{module}.__name__)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == (f"etdev.{module}\n", "")
+
+
 def test_only_what_is_promised() -> None:
     assert set(etdev.__all__) == {"BuildResult", "build", "verify"}
     with pytest.raises(AttributeError, match="has no attribute 'bild'"):

@@ -133,3 +133,51 @@ def test_a_killed_process_leaves_the_old_file_and_a_name_that_says_what_it_is(tm
     (left,) = set(tmp_path.iterdir()) - {file}
     assert left.name.startswith(".a.bin.")
     assert left.name.endswith(TEMPORARY_SUFFIX)
+
+
+_HELD = """
+import sys, time
+from pathlib import Path
+from etdev.files import atomic_path
+with atomic_path(Path(sys.argv[1])) as temporary:
+    print(temporary, flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_what_a_killed_process_left_goes_with_the_next_write(tmp_path: Path) -> None:
+    for name in ("a.bin", "a.bin.b", "a"):
+        subprocess.run([sys.executable, "-c", _KILLED, str(tmp_path / name)], check=False, timeout=30)
+    (other,) = tmp_path.glob(".a.bin.b.*")
+    (another,) = tmp_path.glob(".a.[0-9]*")
+    mine = tmp_path / f".a.bin.notes{TEMPORARY_SUFFIX}"
+    mine.touch()
+
+    atomic_write_bytes(tmp_path / "a.bin", b"new")
+    assert set(tmp_path.iterdir()) == {tmp_path / "a.bin", other, another, mine}
+
+
+def test_what_another_process_still_writes_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "a.bin"
+    writer = subprocess.Popen(
+        [sys.executable, "-c", _HELD, str(file)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert writer.stdout is not None
+    temporary = Path(writer.stdout.readline().strip())
+    atomic_write_bytes(file, b"new")
+    assert temporary.exists()
+
+    monkeypatch.setattr("etdev.files._is_alive", lambda process: False)  # As seen from another container.
+    atomic_write_bytes(file, b"newer")
+    assert temporary.exists()
+    writer.kill()
+    writer.communicate(timeout=20)
+
+    atomic_write_bytes(file, b"newest")
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_long_names_in_any_alphabet(tmp_path: Path) -> None:
+    file = tmp_path / ("ü" * 127)
+    atomic_write_text(file, "")
+    assert list(tmp_path.iterdir()) == [file]

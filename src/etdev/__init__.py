@@ -1,7 +1,7 @@
 """etdev: the build tool and linker for ExecuTorch programs.
 
 ``etdev.build`` and ``etdev.verify`` are the commands of the same name; both return a ``BuildResult``. Importing this
-package imports nothing else.
+package imports nothing else; ``etdev.errors`` and ``etdev.program`` are there when they are asked for.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from etdev import errors as errors
+    from etdev import program as program
     from etdev.pipeline.api import build, verify
     from etdev.pipeline.result import BuildResult
 
@@ -20,11 +22,18 @@ _HOME = {
     "verify": "etdev.pipeline.api",
     "BuildResult": "etdev.pipeline.result",
 }
+_MODULES = frozenset({"errors", "program"})
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'etdev' has no attribute {name!r}")
     from importlib import import_module
 
+    if name in _MODULES:
+        return import_module(f"etdev.{name}")
+    if name not in _HOME:
+        raise AttributeError(f"module 'etdev' has no attribute {name!r}")
     return getattr(import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, "errors", "program", "__version__"})

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
+import re
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from etdev.errors import WriteError
 
 TEMPORARY_SUFFIX = ".etdev-tmp"
-"""Ends the name of every file that is not finished. One that a killed process left behind may be deleted."""
+"""Ends the name of every file that is not finished. What a killed process left goes with the next write of the file."""
 
 _CAUSES = {
     errno.ENOSPC: ("no space left on the device", "free some space, or write to another place"),
@@ -47,18 +49,36 @@ def atomic_path(path: Path) -> Iterator[Path]:
             yield path
         return
     target = Path(os.path.realpath(path))
-    temporary = target.with_name(f".{target.name[:200]}.{secrets.token_hex(4)}{TEMPORARY_SUFFIX}")
-    try:
+    with ExitStack() as stack:
         with write_errors_named(path):
-            _create(temporary, target)
+            if target.is_dir():
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(target))
+            temporary = stack.enter_context(temporary_beside(target))
         with write_errors_named(path, (None, os.fspath(temporary))):
             yield temporary
         with write_errors_named(path):
             _put_in_place(temporary, target)
-    except BaseException:
+
+
+@contextmanager
+def temporary_beside(target: Path) -> Iterator[Path]:
+    """A new, empty file beside ``target``, which is gone when the block ends unless it was renamed.
+
+    The writer's process id is in its name and the file is locked while the block lasts, which tells it from what a
+    killed process left; such leftovers of the same ``target`` are removed. Missing folders are made. Raises OSError.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    _remove_leftovers(target)
+    token = f"{os.getpid()}-{secrets.token_hex(4)}"
+    temporary = target.with_name(f"{_temporary_prefix(target)}{token}{TEMPORARY_SUFFIX}")
+    try:
+        with temporary.open("xb") as held:
+            with suppress(OSError):  # Not every file system has locks.
+                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield temporary
+    finally:
         with suppress(OSError):
             temporary.unlink()
-        raise
 
 
 def atomic_write_bytes(path: Path, content: bytes | memoryview) -> None:
@@ -78,12 +98,38 @@ def _cannot_be_replaced(path: Path) -> bool:
     return os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
 
 
-def _create(temporary: Path, target: Path) -> None:
-    if target.is_dir():
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(target))
-    target.parent.mkdir(parents=True, exist_ok=True)
-    # 0o666 less the umask, as for any file the user creates; tempfile's are 0o600.
-    os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+def _temporary_prefix(target: Path) -> str:
+    return f".{os.fsencode(target.name)[:200].decode(errors='ignore')}."  # File systems allow 255 bytes.
+
+
+def _remove_leftovers(target: Path) -> None:
+    ours = re.compile(re.escape(_temporary_prefix(target)) + r"(\d+)-[0-9a-f]{8}" + re.escape(TEMPORARY_SUFFIX))
+    with suppress(OSError):
+        for name in os.listdir(target.parent):
+            found = ours.fullmatch(name)
+            if found and not _is_alive(int(found[1])):
+                _remove_unless_locked(target.with_name(name))
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:  # Another user's.
+        return True
+    return True
+
+
+def _remove_unless_locked(file: Path) -> None:
+    """The writer may live in another container, whose process ids mean nothing here; its lock does."""
+    with suppress(OSError):
+        descriptor = os.open(file, os.O_RDWR | os.O_NOFOLLOW)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            file.unlink()
+        finally:
+            os.close(descriptor)
 
 
 def _put_in_place(temporary: Path, target: Path) -> None:

@@ -146,3 +146,27 @@ def test_a_full_disk_behind_stdout() -> None:
         done = _etdev("--help", stdout=full)
     assert done.returncode == 4
     assert done.stderr.startswith("error: standard output: cannot write: no space left on the device\n")
+
+
+_LOUD = """
+import atexit, os, sys
+from etdev import __main__
+from etdev.cli import app
+from etdev.cli.lazy import Entry
+
+def answer() -> int:
+    atexit.register(lambda: (print("bye"), sys.stdout.flush(), os.write(1, b"goodbye")))
+    print("{}")
+    return 1
+
+sys.modules["loud"] = sys.modules["__main__"]
+app.Commands.entries["answer"] = Entry("Answer.", "loud:answer")
+sys.argv[1:] = ["answer"]
+__main__.main()
+"""
+
+
+def test_nothing_follows_the_result_on_stdout() -> None:
+    """What user code printed while the interpreter exited made `--output json` unreadable."""
+    done = subprocess.run([sys.executable, "-c", _LOUD], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (1, "{}\n", "bye\ngoodbye")

@@ -30,6 +30,23 @@ def test_writes_a_project_named_like_its_folder(tmp_path: Path, capsys: pytest.C
     assert "etdev build" in captured.err
 
 
+@pytest.mark.parametrize(
+    ("folder", "step"),
+    [
+        ("project", "cd project && etdev build"),
+        ("wéird dir/with space", "cd 'wéird dir/with space' && etdev build"),
+        ("-x", "cd ./-x && etdev build"),
+        (".", "etdev build"),
+    ],
+)
+def test_the_next_step_can_be_copied_into_a_shell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], folder: str, step: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert app.run(["init", "--", folder]) == 0
+    assert capsys.readouterr().err.splitlines()[-1] == f"Next: {step}"
+
+
 def test_writes_into_the_folder_it_stands_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     monkeypatch.chdir(tmp_path)

@@ -1,17 +1,20 @@
-"""Ctrl-C and SIGTERM: exit code 130, one word, and nothing left half written."""
+"""Ctrl-C, SIGTERM, a closed terminal: exit code 130, one word, and nothing left half written."""
 
 from __future__ import annotations
 
 import os
+import pty
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from etdev.cli import app
-from etdev.cli.interrupts import INTERRUPTS, Interruptible
+from etdev.cli.interrupts import _PATIENCE, INTERRUPTS, Interruptible
 from etdev.cli.lazy import Entry
 from etdev.pipeline.progress import Silent
 
@@ -29,24 +32,100 @@ def wait() -> int:
         while True:
             time.sleep(0.01)  # A signal that comes just before a long sleep would be seen only after it.
 
+def slow() -> int:
+    try:
+        return wait()
+    finally:
+        print("leaving", file=sys.stderr, flush=True)
+        end = time.monotonic() + float(sys.argv[2])
+        while time.monotonic() < end:
+            time.sleep(0.01)
+        Path("left").touch()
+
 sys.modules["waiting"] = sys.modules["__main__"]
 app.Commands.entries["wait"] = Entry("Wait.", "waiting:wait")
-sys.exit(app.run(["wait"]))
+app.Commands.entries["slow"] = Entry("Wait, and take as many seconds to leave.", "waiting:slow")
+sys.exit(app.run([sys.argv[1]]))
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
-def test_signals_leave_nothing_half_written(tmp_path: Path, number: signal.Signals) -> None:
+def _waiting(folder: Path, *arguments: str) -> subprocess.Popen[str]:
     process = subprocess.Popen(
-        [sys.executable, "-c", _WAITING], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", _WAITING, *arguments],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
+    return process
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
+def test_signals_leave_nothing_half_written(tmp_path: Path, number: signal.Signals) -> None:
+    process = _waiting(tmp_path, "wait")
     process.send_signal(number)
     _, err = process.communicate(timeout=20)
 
     assert process.returncode == 130
     assert err == "interrupted\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+def _leave(process: subprocess.Popen[str], *more: signal.Signals) -> None:
+    """Interrupt it, and while it cleans up send more."""
+    assert process.stderr is not None
+    process.send_signal(signal.SIGINT)
+    assert process.stderr.readline() == "leaving\n"
+    for number in more:
+        process.send_signal(number)
+        time.sleep(0.05)
+
+
+def test_impatience_does_not_stop_the_clean_up(tmp_path: Path) -> None:
+    """A second signal was raised in the middle of the removal of half-written files."""
+    process = _waiting(tmp_path, "slow", "0.5")
+    _leave(process, signal.SIGINT, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    _, err = process.communicate(timeout=20)
+
+    assert process.returncode == 130
+    assert err == "interrupted\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["left"]
+
+
+def test_a_third_ctrl_c_kills_what_hangs_on_its_way_out(tmp_path: Path) -> None:
+    process = _waiting(tmp_path, "slow", "600")
+    _leave(process, signal.SIGINT)
+    time.sleep(_PATIENCE + 0.2)
+    assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=20)
+    assert process.returncode == -signal.SIGINT
+
+
+def test_nohup_is_respected(tmp_path: Path) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        process = _waiting(tmp_path, "wait")
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    process.send_signal(signal.SIGHUP)
+    time.sleep(0.2)
+    assert process.poll() is None
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=20)
+    assert process.returncode == 130
+
+
+def test_a_terminal_that_is_closed(tmp_path: Path) -> None:
+    process, terminal = pty.fork()
+    if process == 0:
+        os.chdir(tmp_path)
+        os.execv(sys.executable, [sys.executable, "-c", _WAITING, "wait"])
+    assert os.read(terminal, 100) == b"ready\r\n"
+    os.close(terminal)
+    assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 130
     assert list(tmp_path.iterdir()) == []
 
 
@@ -83,7 +162,17 @@ def test_an_interrupt_that_a_library_loses_still_ends_the_command(
     assert not INTERRUPTS.seen
 
 
-def test_an_interrupted_build_leaves_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("last_stage", "numbers"),
+    [
+        pytest.param("load", [signal.SIGINT], id="at once"),
+        pytest.param("write", [signal.SIGINT, signal.SIGINT, signal.SIGTERM, signal.SIGINT], id="impatient"),
+        pytest.param("write", [signal.SIGHUP], id="closed terminal"),
+    ],
+)
+def test_an_interrupted_build_leaves_nothing(
+    tmp_path: Path, last_stage: str, numbers: Sequence[signal.Signals]
+) -> None:
     pytest.importorskip("executorch", reason="needs the extra `build`")
     project = tmp_path / "project"
     assert app.run(["init", "-q", str(project)]) == 0
@@ -97,8 +186,10 @@ def test_an_interrupted_build_leaves_nothing(tmp_path: Path) -> None:
         start_new_session=True,
     )
     assert process.stderr is not None
-    assert process.stderr.readline().startswith("cpu: load ")
-    os.killpg(process.pid, signal.SIGINT)  # As a terminal does: to the build and its children.
+    while not process.stderr.readline().startswith(f"cpu: {last_stage} "):
+        assert process.poll() is None
+    for number in numbers:
+        os.killpg(process.pid, number)  # As a terminal does: to the build and its children.
     out, err = process.communicate(timeout=60)
 
     assert process.returncode == 130

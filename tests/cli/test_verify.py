@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -24,18 +25,23 @@ Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """The artifact of both targets, and of every project here."""
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of an artifact and its report, which every project here gets."""
     config = write_project(tmp_path_factory.mktemp("built"), LINEAR_CONFIG + TARGETS, model=LINEAR, data=SAMPLES)
-    return etdev.build(config, targets=["cpu"], verify=False).path("cpu").read_bytes()
+    return etdev.build(config, targets=["cpu"], verify=False).path("cpu").parent
 
 
 @pytest.fixture
-def run(tmp_path: Path, program: bytes, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
+def program(built: Path) -> bytes:
+    """The artifact."""
+    return (built / "tiny.pte").read_bytes()
+
+
+@pytest.fixture
+def run(tmp_path: Path, built: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
     """Run a command line beside a project of which the target ``cpu`` was built: exit code, stdout, stderr."""
     write_project(tmp_path, LINEAR_CONFIG + TARGETS, model=LINEAR, data=SAMPLES)
-    (tmp_path / "build" / "cpu").mkdir(parents=True)
-    (tmp_path / "build" / "cpu" / "tiny.pte").write_bytes(program)
+    shutil.copytree(built, tmp_path / "build" / "cpu")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(existing, "runtime_for", share_runtime())
 
@@ -60,7 +66,7 @@ def test_a_built_target(run: Run, tmp_path: Path) -> None:
         "cpu: export",
         "cpu: verify",
     ]
-    assert [path.name for path in (tmp_path / "build" / "cpu").iterdir()] == ["tiny.pte"]
+    assert sorted(path.name for path in (tmp_path / "build" / "cpu").iterdir()) == ["report.json", "tiny.pte"]
 
 
 def test_as_json(run: Run) -> None:
@@ -113,14 +119,41 @@ def test_other_demands_on_the_same_file(
 
 @pytest.mark.parametrize("place", [8, 40, -100])
 def test_a_changed_artifact(run: Run, tmp_path: Path, program: bytes, place: int) -> None:
-    """A flipped byte makes it another program or none: never a traceback, and mostly not a good one."""
+    """A flipped byte of padding was called good."""
     changed = bytearray(program)
     changed[place] ^= 0xFF
     (tmp_path / "build" / "cpu" / "tiny.pte").write_bytes(changed)
-    code, _, err = run("verify", "-q", "cpu")
+    code, out, err = run("verify", "-q", "cpu")
 
-    assert code in (0, 4)  # A byte of padding may be flipped without effect.
-    assert "Traceback" not in err
+    assert (code, err) == (4, "")
+    assert "  bytes      failed   changed since it was built: its sha256 is " in out
+    assert "  note       the file is not the one that was built: its sha256 is " in out
+    assert "hint: build it again (`etdev build -t cpu`)" in out
+
+
+@pytest.mark.parametrize(
+    "report", [None, b"", b"[]", b'{"targets": [{"name": "other"}]}', b'{"targets": [{"name": "cpu"}]}']
+)
+def test_without_a_report_of_it_there_is_nothing_to_compare(run: Run, tmp_path: Path, report: bytes | None) -> None:
+    place = tmp_path / "build" / "cpu" / "report.json"
+    place.unlink()
+    if report is not None:
+        place.write_bytes(report)
+    with (tmp_path / "build" / "cpu" / "tiny.pte").open("ab") as file:
+        file.write(bytes(16))
+    code, out, _ = run("verify", "-q", "cpu")
+
+    assert code == 0
+    assert "not the one that was built" not in out
+
+
+def test_a_longer_artifact(run: Run, tmp_path: Path, program: bytes) -> None:
+    (tmp_path / "build" / "cpu" / "tiny.pte").write_bytes(program + bytes(16))
+    code, out, _ = run("verify", "-q", "cpu")
+
+    assert code == 4
+    size = len(program)
+    assert f"changed since it was built: it has {size + 16:,} bytes, report.json says {size:,}" in out
 
 
 def test_a_changed_weight(run: Run, tmp_path: Path, program: bytes) -> None:
@@ -129,6 +162,7 @@ def test_a_changed_weight(run: Run, tmp_path: Path, program: bytes) -> None:
     for offset in range(-2000, -1000):
         changed[offset] ^= 0x40
     (tmp_path / "build" / "cpu" / "tiny.pte").write_bytes(changed)
+    (tmp_path / "build" / "cpu" / "report.json").unlink()
     code, out, _ = run("verify", "-q", "cpu")
 
     assert code == 4

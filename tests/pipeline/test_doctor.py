@@ -11,6 +11,7 @@ from etdev.backends import base
 from etdev.cli import app
 from etdev.pipeline import doctor
 from etdev.pipeline.doctor import RuntimeState
+from support.commands import break_package, run_etdev
 
 COMPLETE = {"torch": "2.13.0+cpu", "executorch": "1.4.1", "torchao": "0.18.0", "safetensors": "0.8.0"}
 RUNTIME = RuntimeState(True, "executorch 1.4.1", ("OpenvinoBackend", "XnnpackBackend"))
@@ -116,6 +117,17 @@ def test_needs_of_a_config(
     code, text = _doctor(capsys)
     assert code == (3 if needs else 0)
     assert ("everything that it needs is here" in text) == (not needs)
+
+
+def test_a_broken_torch_is_a_line_of_the_table(tmp_path: Path) -> None:
+    """The runtime's process cannot start; all else is said as ever."""
+    pytest.importorskip("executorch", reason="needs the extra `build`")
+    broken = break_package(tmp_path / "broken", "torch")
+    done = run_etdev("doctor", folder=tmp_path, env=broken)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert _line(done.stdout, "not available").startswith("not available: ExecuTorch's runtime does not start here")
+    assert "libtorch_cpu.so" in _line(done.stdout, "not available")
+    assert _line(done.stdout, "executorch ")
 
 
 def test_the_installed_runtime_says_which_delegates_it_has() -> None:

@@ -422,3 +422,14 @@ def test_loading_leaves_the_process_as_it_was(project: Callable[..., Project], t
     assert (sys.path, sys.path_hooks) == (path, hooks)
     assert "model" not in sys.modules
     assert sorted(file.name for file in tmp_path.iterdir()) == ["etdev.toml", "model.py"]
+
+
+def test_weights_that_no_file_gives_are_the_same_in_every_build(project: Callable[..., Project]) -> None:
+    """Judging point 6: random initial values made every build another one; the caller's own generator is left alone."""
+    made = project(CONFIG, model="import torch\ndef make():\n    return torch.nn.Linear(3, 2)\n")
+    torch.manual_seed(7)
+    expected = torch.rand(1)
+    torch.manual_seed(7)
+    first, second = load(made).module, load(made).module
+    assert torch.equal(torch.rand(1), expected)
+    assert torch.equal(first.weight, second.weight)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
@@ -428,9 +429,9 @@ def test_a_backend_that_is_installed_and_broken(
 
 
 def test_without_torch(project: Callable[..., Project], monkeypatch: pytest.MonkeyPatch) -> None:
-    missing = Availability(False, "the package 'torch' is not installed", 'pip install "etdev[build]"')
-    monkeypatch.setattr(Portable, "availability", lambda self: missing)
-    made = project(_config("xnnpack"), model="")
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "torch" else find(name))
+    made = project(_config(), model="")
     check_failure(
         lambda: require_backends(made, "cpu"),
         Failure(

@@ -33,9 +33,9 @@ def _call(folder: Path, entry: str) -> object:
 @pytest.fixture(autouse=True)
 def _nothing_left() -> Iterator[None]:
     """Each test leaves the module search and, but for registered modules, the modules of the process alone."""
-    path, hooks, modules = list(sys.path), list(sys.path_hooks), dict(sys.modules)
+    path, hooks, finders, modules = list(sys.path), list(sys.path_hooks), list(sys.meta_path), dict(sys.modules)
     yield
-    assert (sys.path, sys.path_hooks) == (path, hooks)
+    assert (sys.path, sys.path_hooks, sys.meta_path) == (path, hooks, finders)
     left = {name for name in sys.modules.keys() - modules.keys() if name.startswith("etdev_test_")}
     changed = {name for name in modules if sys.modules.get(name) is not modules[name]}
     assert (left - {"etdev_test_ops"}, changed) == (set(), set())
@@ -122,6 +122,95 @@ def test_the_folder_that_names_a_module_comes_first(tmp_path: Path) -> None:
                 "rename one of the two modules",
             ),
         )
+
+
+HELPED = {
+    "import": "import helpers\ndef f(): return helpers.name\n",
+    "from": "from helpers import name\ndef f(): return name\n",
+    "in a function": "def f():\n    import helpers\n    return helpers.name\n",
+    "of a package's module": "def f():\n    from kit import helpers\n    return helpers.name\n",
+}
+"""Code whose ``f`` answers with the name of the folder that its helper module stands in."""
+
+
+def _two_folders(tmp_path: Path, model: str, data: str) -> tuple[Path, Path]:
+    """main/model.py and base/data.py, with ``helpers`` and ``kit.helpers`` (no package) in both folders."""
+    folders = []
+    for name, module, text in (("main", "model", model), ("base", "data", data)):
+        helper = f"name = {name!r}\n"
+        folders.append(_write(tmp_path / name, helpers=helper, **{module: text}))
+        _write(tmp_path / name / "kit", helpers=helper)
+    return folders[0], folders[1]
+
+
+@pytest.mark.parametrize("way", HELPED)
+@pytest.mark.parametrize("called", [True, False], ids=["called before", "not called"])
+def test_two_helpers_of_one_name_are_not_mixed_up(tmp_path: Path, way: str, called: bool) -> None:
+    main, base = _two_folders(tmp_path, HELPED[way], HELPED[way])
+    name = "kit.helpers" if "kit" in HELPED[way] else "helpers"
+    paths = [folder / f"{name.replace('.', '/')}.py" for folder in (main, base)]
+    with UserCode() as user:
+        function = user.get("model:f", main, WHERE)
+        if called:
+            assert function() == "main"
+        check_failure(
+            lambda: user.get("data:f", base, WHERE),
+            Failure(
+                LoadError,
+                WHERE,
+                f"the code of two config files imports a module {name!r}: {paths[0]} and {paths[1]}",
+                "rename one of the two modules",
+            ),
+        )
+
+
+def test_a_config_and_a_helper_mean_two_modules_of_one_name(tmp_path: Path) -> None:
+    main, base = _two_folders(tmp_path, HELPED["in a function"], "")
+    with UserCode() as user:
+        user.get("model:f", main, WHERE)
+        with pytest.raises(LoadError, match=r"imports a module 'helpers': .*main.helpers.py and .*base.helpers.py"):
+            user.get("helpers:f", base, WHERE)
+
+
+@pytest.mark.parametrize("way", HELPED)
+def test_a_helper_that_only_one_folder_imports_comes_from_there(tmp_path: Path, way: str) -> None:
+    """Also late, when the other folder comes first in the module search."""
+    main, base = _two_folders(tmp_path, HELPED[way], "def f(): return 'no helper'\n")
+    with UserCode() as user:
+        model, data = user.get("model:f", main, WHERE), user.get("data:f", base, WHERE)
+        assert (model(), data()) == ("main", "no helper")
+
+
+@pytest.mark.parametrize("way", HELPED)
+def test_a_helper_may_be_shared(tmp_path: Path, way: str) -> None:
+    """It stands in one of the folders; code in both imports it."""
+    main, base = _two_folders(tmp_path, HELPED[way], HELPED[way])
+    for path in (main / "helpers.py", main / "kit/helpers.py"):
+        path.unlink()
+    (main / "kit").rmdir()
+    with UserCode() as user:
+        data, model = user.get("data:f", base, WHERE), user.get("model:f", main, WHERE)
+        assert (model(), data()) == ("base", "base")
+
+
+def test_modules_inside_packages_may_have_one_name(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        folder = _write(
+            tmp_path / name, **{f"run_{name}": f"from kit_{name}.helpers import name\ndef f(): return name\n"}
+        )
+        _write(folder / f"kit_{name}", __init__="from . import helpers\n", helpers=f"name = {name!r}\n")
+    with UserCode() as user:
+        assert [user.get(f"run_{name}:f", tmp_path / name, WHERE)() for name in ("one", "two")] == ["one", "two"]
+
+
+def test_a_library_that_both_folders_import_is_not_theirs(tmp_path: Path) -> None:
+    """``json`` is loaded already, so a json.py beside a config hides it from nobody."""
+    main, base = (
+        _write(tmp_path / name, json="", **{f"run_{name}": "import json\ndef f(): return json.dumps(1)\n"})
+        for name in ("main", "base")
+    )
+    with UserCode() as user:
+        assert [user.get(f"run_{folder.name}:f", folder, WHERE)() for folder in (main, base)] == ["1", "1"]
 
 
 def test_what_the_process_imports_anyway_is_not_forgotten(tmp_path: Path) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import resource
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,7 +29,7 @@ def emitted(*pieces: bytes, then: Callable[[], None] = lambda: None) -> EmittedP
             file.write(piece)
         then()
 
-    return EmittedProgram(SimpleNamespace(write_to_file=write_to_file), {}, {})
+    return EmittedProgram(SimpleNamespace(write_to_file=write_to_file), {})
 
 
 def names(folder: Path) -> list[str]:
@@ -139,4 +141,19 @@ def test_a_folder_where_the_file_should_be(tmp_path: Path) -> None:
     (tmp_path / "x.pte").mkdir()
     with pytest.raises(WriteError, match="this is a folder"):
         write(tmp_path / "x.pte")
+    assert names(tmp_path) == ["x.pte"]
+
+
+def test_what_a_killed_build_left_goes_with_the_next_one(tmp_path: Path) -> None:
+    child = os.fork()
+    if child == 0:
+        try:
+            staged = StagedFile(tmp_path / "x.pte").__enter__()
+            write_program(emitted(CONTENT), staged)
+        finally:
+            os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(child, 0)
+    assert len(names(tmp_path)) == 1
+
+    write(tmp_path / "x.pte")
     assert names(tmp_path) == ["x.pte"]

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -204,6 +205,50 @@ def test_a_crash_is_named_and_the_next_program_gets_a_new_process(program: Path,
             runtime.load(program)
         assert runtime.call("step", (), fresh=True)[0].item() == 1  # Loads again by itself.
         assert pid(runtime) != first
+
+
+def test_a_program_that_hangs_is_killed(program: Path) -> None:
+    """It hung the build for ever."""
+    with StockRuntime() as runtime:
+        runtime.load(program)
+        first = pid(runtime)
+        os.kill(first, signal.SIGSTOP)
+        runtime.limit = 0.3
+        with pytest.raises(RuntimeCrashError, match=r"^the runtime gave no answer within 0\.3 s, and its process was"):
+            runtime.call("forward", (torch.ones(2, 300_000),))  # More than a pipe holds: already sending it hangs.
+        assert not alive(first)
+
+        runtime.limit = 60
+        assert runtime.call("answer", (), fresh=True) == (42,)
+
+
+def test_a_runtime_that_hangs_while_it_starts_is_killed() -> None:
+    with StockRuntime(limit=0.1) as runtime:
+        os.kill(pid(runtime), signal.SIGSTOP)
+        with pytest.raises(MissingRequirementError, match=r"does not start here: .* no answer within 0\.1 s"):
+            assert runtime.operators
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ("[cpuinfo_utils.cpp:71] Reading file /sys/devices/soc0/image_version", False),
+        ("Failed to load /x y/torchao/_C_mxfp8.cpython-310-x86_64-linux-gnu.so: Could not load this library", False),
+        (
+            "W1121 10:50:02.282000 31491 torch/utils/_pytree.py:630] <enum 'KernelPreference'> is an Enum subclass and",
+            False,
+        ),
+        ("Failed to load the weights", True),
+        ("W1 is not a matrix", True),
+        ("I0 lost", True),
+        ("W1121 10:50:02.282000 31491 my_ops.py:1] no kernel for this machine", True),
+    ],
+)
+def test_only_what_the_wheels_print_on_every_start_is_left_out(line: str, shown: bool) -> None:
+    runtime = StockRuntime()
+    with tempfile.TemporaryFile(buffering=0) as runtime._log:
+        runtime._log.write(f"before\n{line}\n".encode())
+        assert runtime._logged(len("before\n")) == (line if shown else "")
 
 
 def test_custom_kernels_are_imported_from_their_folder(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -23,3 +23,11 @@ def run_etdev(*arguments: str, folder: Path, **settings: object) -> subprocess.C
     process = etdev_process(*arguments, folder=folder, **settings)
     out, err = process.communicate(timeout=250)
     return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+
+def break_package(folder: Path, name: str) -> dict[str, str]:
+    """An environment in which the package ``name`` is installed and cannot be imported, as without its libraries."""
+    package = folder / name
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("raise ImportError('libtorch_cpu.so: cannot open shared object file')\n")
+    return {"PYTHONPATH": os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH"))))}

@@ -66,14 +66,14 @@ def root(
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command line to its end and return its exit code. Never raises, prints no traceback unasked."""
-    try:
-        with INTERRUPTS:
+    with INTERRUPTS:  # To the very end: a second Ctrl-C does not cut the last words short.
+        try:
             code = _dispatch(arguments)
             sys.stdout.flush()
-    except BaseException as error:  # noqa: BLE001 - the single catch point
-        ending = KeyboardInterrupt() if INTERRUPTS.seen else error
-        code = endings.report(ending, debug=endings.wants_traceback(arguments))
-    return endings.close_streams(code)
+        except BaseException as error:  # noqa: BLE001 - the single catch point
+            ending = KeyboardInterrupt() if INTERRUPTS.seen else error
+            code = endings.report(ending, debug=endings.wants_traceback(arguments))
+        return endings.close_streams(code)
 
 
 def _dispatch(arguments: Sequence[str]) -> int:

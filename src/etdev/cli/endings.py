@@ -24,6 +24,8 @@ from etdev.files import describe_os_error
 # typer brings its own copy of click since 0.26 and uses the installed one before; this finds either's base class.
 _ClickException: type[BaseException] = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
 
+_STDOUT, _STDERR = 1, 2
+
 _DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
@@ -34,7 +36,8 @@ def report(error: BaseException, *, debug: bool) -> int:
     if isinstance(error, BrokenPipeError):  # Whoever read the output has seen enough: no word, but not "done" either.
         return ExitCode.INTERRUPTED
     if isinstance(error, (KeyboardInterrupt, typer.Abort)):
-        print_error("interrupted", label="")
+        with suppress(OSError):  # The terminal may be what went away.
+            print_error("interrupted", label="")
         return ExitCode.INTERRUPTED
     if isinstance(error, _ClickException):
         return _report_usage(error)
@@ -103,3 +106,10 @@ def close_streams(code: int) -> int:
             with suppress(OSError, ValueError):
                 os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
     return int(code)
+
+
+def divert_stdout() -> None:
+    """For the end of the process: what user code prints while the interpreter exits must not follow the result."""
+    with suppress(OSError, ValueError):
+        sys.stdout.flush()
+        os.dup2(_STDERR, _STDOUT)

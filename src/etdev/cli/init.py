@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -56,5 +57,11 @@ def init(
     contents = render(template, name or project_name_from(folder.resolve().name))
     create_project(folder, contents)
     note(f"Wrote {', '.join(contents)} to {folder}", quiet=quiet)
-    note("Next:" + ("" if folder == Path() else f" cd {folder} &&") + " etdev build", quiet=quiet)
+    note("Next:" + ("" if folder == Path() else f" cd {_for_shell(folder)} &&") + " etdev build", quiet=quiet)
     return ExitCode.DONE
+
+
+def _for_shell(folder: Path) -> str:
+    """The folder as an argument that can be copied into a shell."""
+    text = str(folder)
+    return shlex.quote(f"./{text}" if text.startswith("-") else text)

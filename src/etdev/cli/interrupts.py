@@ -1,42 +1,62 @@
-"""Ctrl-C and SIGTERM: one way out of whatever runs, which removes half-written files and ends child processes."""
+"""Ctrl-C, SIGTERM and a closed terminal: one way out of whatever runs, which removes half-written files and ends child
+processes."""
 
 from __future__ import annotations
 
+import os
 import signal
+import time
 from types import FrameType
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
     from etdev.pipeline.progress import Progress
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+_PATIENCE = 3.0
+"""Seconds that the way out may take before a third Ctrl-C ends the process on the spot."""
 
 
 class Interrupts:
-    """Turns both signals into a KeyboardInterrupt while it is entered, and remembers that one came.
+    """Turns the first signal into a KeyboardInterrupt while it is entered, and remembers that one came.
 
-    Remembering is needed because libraries lose it: an import that is interrupted in the middle may swallow the
-    KeyboardInterrupt or end in a KeyError of its own.
+    Later signals change nothing: raised again, they would stop the removal of half-written files. Only a third Ctrl-C
+    when the way out seems to hang kills. Remembering is needed because libraries lose the exception: an import that is
+    interrupted in the middle may swallow the KeyboardInterrupt or end in a KeyError of its own.
     """
 
     def __init__(self) -> None:
         self.seen = False
+        self._first = 0.0
+        self._keystrokes = 0
 
     def __enter__(self) -> Self:
         self.seen = False
+        self._keystrokes = 0
         try:
-            self._before = [signal.signal(number, self._interrupt) for number in _SIGNALS]
+            self._before = {number: signal.signal(number, self._interrupt) for number in _SIGNALS if _is_wanted(number)}
         except ValueError:  # Not in the main thread: someone else's process, and their signals.
-            self._before = []
+            self._before = {}
         return self
 
     def __exit__(self, *_: object) -> None:
-        for number, handler in zip(_SIGNALS, self._before, strict=False):
+        for number, handler in self._before.items():
             signal.signal(number, handler)
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
-        self.seen = True
-        raise KeyboardInterrupt
+        self._keystrokes += number == signal.SIGINT
+        if not self.seen:
+            self.seen, self._first = True, time.monotonic()
+            raise KeyboardInterrupt
+        if self._keystrokes >= 3 and time.monotonic() - self._first > _PATIENCE:
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+
+
+def _is_wanted(number: signal.Signals) -> bool:
+    """``nohup`` ignores SIGHUP so that what it starts outlives the terminal."""
+    return number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN
 
 
 INTERRUPTS = Interrupts()

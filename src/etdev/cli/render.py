@@ -78,6 +78,10 @@ def _rung_lines(rung: RungResult, stream: TextIO) -> Iterator[str]:
     yield _line(rung.rung, f"{status}   {rung.summary}")
     for problem in rung.problems[1:]:
         yield _line("", f"         {problem}")
+    if rung.where is not None:
+        yield _line("", f"         at {rung.where}")
+    if rung.hint is not None:
+        yield _line("", f"         hint: {rung.hint}")
 
 
 def _not_run_lines(target: TargetResult, stream: TextIO) -> Iterator[str]:

@@ -81,7 +81,10 @@ class ModelSource(Table):
 class Input(Table):
     """One tensor that a method takes."""
 
-    name: Identifier = Field(description="Name used in messages and in the report.")
+    name: Identifier = Field(
+        description="Name in messages and in the report. For `hf`, the model's argument of this name takes the input; "
+        "otherwise inputs are passed in this order."
+    )
     dtype: DType = Field(description="Element type.")
     shape: Many[Size | Identifier] = Field(
         description="Sizes: a number, or the name of a dynamic dimension declared under `dims`."

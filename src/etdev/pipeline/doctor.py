@@ -16,9 +16,9 @@ from etdev.backends.base import BUILD_EXTRA, Backend
 from etdev.backends.openvino import EXTRA as OPENVINO_EXTRA
 from etdev.config.loader import LoadedConfig
 from etdev.errors import MissingRequirementError
+from etdev.pipeline.requirements import HF_EXTRA, required_packages
 from etdev.runtime.stock import ProgramFailureError, StockRuntime
 
-HF_EXTRA = 'pip install "etdev[hf]"'
 _RUNTIME_SECONDS = 120
 
 
@@ -132,8 +132,8 @@ def _runtime() -> RuntimeState:
             names = waiting.submit(lambda: runtime.backends).result(timeout=_RUNTIME_SECONDS)
         except TimeoutError:
             return RuntimeState(False, f"executorch's runtime did not start within {_RUNTIME_SECONDS} s")
-        except ProgramFailureError as error:
-            return RuntimeState(False, str(error))
+        except (MissingRequirementError, ProgramFailureError) as error:
+            return RuntimeState(False, error.message if isinstance(error, MissingRequirementError) else str(error))
     return RuntimeState(True, f"executorch {_version('executorch')}", tuple(sorted(names)))
 
 
@@ -162,17 +162,10 @@ def _registered(backend: Backend, runtime: RuntimeState) -> bool | None:
 
 def _model_needs(loaded: LoadedConfig, found: Diagnosis) -> Iterator[Need]:
     installed = {package.name for package in found.packages if package.version is not None}
-    wanted = [("model", "torch"), ("model", "executorch")]
-    if loaded.config.model.weights is not None:
-        wanted.append(("model.weights", "safetensors"))
-    if loaded.config.model.hf is not None:
-        wanted.append(("model.hf", "transformers"))
-    if any(target.quantize for target in loaded.config.targets.values()):
-        wanted.append(("quantize", "torchao"))
-    remedies = {package.name: package.remedy for package in found.packages}
-    for key, package in wanted:
-        if package not in installed:
-            yield Need(key, f"the package {package!r} is not installed", remedies[package])
+    for need in required_packages(loaded.config, loaded.config.targets):
+        if need.package not in installed:
+            key = ".".join(need.key or ("model",))
+            yield Need(key, f"the package {need.package!r} is not installed", need.remedy)
 
 
 def _target_needs(loaded: LoadedConfig, found: Diagnosis) -> Iterator[Need]:

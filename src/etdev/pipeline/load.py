@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from etdev.errors import LoadError
 from etdev.pipeline.artifacts import LoadedModel
 from etdev.pipeline.project import Project
+from etdev.pipeline.requirements import import_package
 from etdev.pipeline.usercode import UserCode, translated
 from etdev.pipeline.weights import load_weights
 
@@ -23,6 +24,7 @@ def load_model(project: Project, user: UserCode) -> LoadedModel:
     Raises :class:`~etdev.errors.LoadError` at the key that is to blame.
     """
     config = project.config
+    import_package("torch")
     if config.project.imports:
         where = project.where("project", "imports")
         user.register(config.project.imports, project.base("project", "imports"), where)
@@ -42,7 +44,8 @@ def _load_entry(project: Project, user: UserCode, entry: str) -> LoadedModel:
     where = project.where("model", "entry")
     make = user.get(entry, project.base("model", "entry"), where)
     _check_kwargs(project, make, entry, model.kwargs)
-    with translated(user, LoadError, f"{entry!r} failed", where=where):
+    with translated(user, LoadError, f"{entry!r} failed", where=where), torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)  # what the weights do not fill is the same in every build
         module = make(**model.kwargs)
     if not isinstance(module, torch.nn.Module):
         raise LoadError(

@@ -171,13 +171,13 @@ def _by_name(project: Project, model: torch.nn.Module) -> None:
 
 
 def _check_names(project: Project, method: str, names: list[str], original: Callable[..., Any]) -> None:
+    """Refuse inputs that the model does not name: its ``**kwargs`` would take them and ignore them."""
     known = list(inspect.signature(original).parameters.values())[1:]
-    takes_more = any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in known)
     own = [parameter.name for parameter in known if parameter.kind is not inspect.Parameter.VAR_KEYWORD]
     for index, name in enumerate(names):
-        near = difflib.get_close_matches(name, own, n=1)
-        if name in own or (takes_more and not near):
-            continue  # names beyond the signature are the model's to judge where it takes them
+        if name in own:
+            continue
+        near = difflib.get_close_matches(name, own, n=1) or [other for other in own if name in other.split("_")]
         raise LoadError(
             f"method {method!r} of the transformers model has no argument {name!r}",
             where=project.where("methods", method, "inputs", index, "name"),

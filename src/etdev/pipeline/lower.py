@@ -13,6 +13,7 @@ from etdev.pipeline.artifacts import ExportedModel, LoweredModel
 from etdev.pipeline.delegation import summarize_delegation
 from etdev.pipeline.lower_errors import translated_lowering
 from etdev.pipeline.project import Project
+from etdev.pipeline.requirements import import_package, require_packages
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -25,6 +26,7 @@ def lower_model(project: Project, exported: ExportedModel, target: str) -> Lower
     :class:`~etdev.errors.MissingRequirementError` for one that is not installed.
     """
     steps = [_backend(project, target, index) for index in range(len(project.config.targets[target].partitioners))]
+    import_package("executorch.exir")
     from executorch.exir import to_edge_transform_and_lower
 
     programs = {name: method.program for name, method in exported.methods.items()}
@@ -45,17 +47,10 @@ def lower_model(project: Project, exported: ExportedModel, target: str) -> Lower
 
 
 def require_backends(project: Project, target: str) -> None:
-    """Refuse a target whose backends cannot lower here, before anything slow happens."""
+    """Refuse a target whose backends or other packages are not installed, before anything slow happens."""
     for index in range(len(project.config.targets[target].partitioners)):
         _backend(project, target, index)
-    require_packages("building")
-
-
-def require_packages(doing: str) -> None:
-    """Refuse to go on without torch and executorch."""
-    portable = backends.get("portable").availability()
-    if not portable.available:
-        raise MissingRequirementError(f"{doing} needs more packages: {portable.reason}", hint=portable.remedy)
+    require_packages(project, [target], "building")
 
 
 def _backend(project: Project, target: str, index: int) -> Backend:

@@ -59,6 +59,10 @@ class RungResult(Part):
     """Whether a failure is a missed limit of the config (the artifact stays) instead of a broken artifact."""
     problems: tuple[str, ...] = ()
     """One sentence per thing that failed."""
+    where: str | None = None
+    """Place of what failed: of the limit in the config, or of the line in the model."""
+    hint: str | None = None
+    """What to do about a failure."""
     outputs: tuple[OutputError, ...] = ()
     value: float | None = None
     """``accuracy``: the metric. ``budget``: the file's size in bytes."""

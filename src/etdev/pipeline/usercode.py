@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import difflib
 import importlib
 import site
@@ -10,7 +11,16 @@ import sysconfig
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from importlib.machinery import EXTENSION_SUFFIXES, SOURCE_SUFFIXES, ExtensionFileLoader, FileFinder, SourceFileLoader
+from functools import partial
+from importlib.machinery import (
+    EXTENSION_SUFFIXES,
+    SOURCE_SUFFIXES,
+    ExtensionFileLoader,
+    FileFinder,
+    ModuleSpec,
+    PathFinder,
+    SourceFileLoader,
+)
 from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any, Self
@@ -29,6 +39,10 @@ class UserCode:
     A context manager: inside, those folders come first in the module search, also for imports that the user's functions
     make later; on leaving, what was imported from them is forgotten, so that the next build in this process sees the
     files as they are then. Modules imported by :meth:`register` are remembered for the whole process.
+
+    A process has one module of a name, and code expects the one in its own folder. What each file imports is read from
+    its source before it runs, so that code in two folders that means two modules of one name is refused (it would share
+    one of them), also where the import stands inside a function.
     """
 
     def __init__(self) -> None:
@@ -37,17 +51,24 @@ class UserCode:
         self._kept: set[str] = set()
         self._path_before: list[str] = []
         self._modules_before: dict[str, ModuleType] = {}
-        self._hook = FileFinder.path_hook((_SourceLoader, SOURCE_SUFFIXES), (ExtensionFileLoader, EXTENSION_SUFFIXES))
+        self._meant: dict[str, Path] = {}
+        """File of each local module that a config or local code names."""
+        self._hook = FileFinder.path_hook(
+            (partial(_SourceLoader, self._note_imports), SOURCE_SUFFIXES),  # type: ignore[arg-type]
+            (ExtensionFileLoader, EXTENSION_SUFFIXES),
+        )
 
     def __enter__(self) -> Self:
         self._path_before = list(sys.path)
         self._modules_before = dict(sys.modules)
         sys.path_hooks.insert(0, self._find_in_bases)
+        sys.meta_path.insert(0, self)
         return self
 
     def __exit__(self, *_: object) -> None:
         sys.path[:] = self._path_before
         sys.path_hooks.remove(self._find_in_bases)
+        sys.meta_path.remove(self)
         self._forget_finders()
         for name, module in list(sys.modules.items()):
             if self._modules_before.get(name) is not module and self._is_local(module) and name not in self._kept:
@@ -65,6 +86,7 @@ class UserCode:
                 known = {key: module for key, module in new.items() if self._is_local(module)}
                 _REGISTERED[base, name] = known
             else:
+                self._add_base(base)
                 self._hide_foreign(name.partition(".")[0], base, where)
                 sys.modules.update(known)
             self._kept |= known.keys()
@@ -116,11 +138,20 @@ class UserCode:
                     return str(path.relative_to(folder))
         return None
 
+    def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        """A finder of ``sys.meta_path``: a module that local code means is found where that code expects it."""
+        file = self._meant.get(name)
+        if file is None:
+            return None
+        folder = file.parent.parent if file.name == "__init__.py" else file.parent
+        return PathFinder.find_spec(name, [str(folder)])
+
     def _import(self, name: str, base: Path, where: str) -> ModuleType:
         self._add_base(base)
         top = name.partition(".")[0]
         self._hide_foreign(top, base, where)
         try:
+            self._note_import(name, base)
             return importlib.import_module(name)
         except ModuleNotFoundError as error:
             if error.name is not None and (name == error.name or name.startswith(error.name + ".")):
@@ -130,7 +161,8 @@ class UserCode:
                 where=where,
                 hint=f"install the package that provides {error.name!r}, or write {error.name}.py beside the config",
             ) from error
-        except EtdevError:
+        except EtdevError as error:
+            error.where = error.where or where
             raise
         except (Exception, SystemExit) as error:
             raise LoadError(f"importing {name!r} failed: {self.describe(error)}", where=where) from error
@@ -173,6 +205,31 @@ class UserCode:
         for name in [name for name in sys.modules if name == top or name.startswith(top + ".")]:
             self._hidden[name] = sys.modules.pop(name)
 
+    def _note_imports(self, tree: ast.Module, base: Path) -> None:
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                for alias in node.names:
+                    self._note_import(alias.name, base)
+            elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module is not None:
+                for alias in node.names:
+                    self._note_import(f"{node.module}.{alias.name}", base)
+
+    def _note_import(self, dotted: str, base: Path) -> None:
+        """Note which file in ``base`` an import there means, if any, and refuse a second one of the same name."""
+        name, file = _local_module(dotted, base)
+        if file is None:
+            return
+        loaded = sys.modules.get(name)
+        if loaded is not None and not self._is_local(loaded):
+            return
+        found = _file_of(loaded) if loaded is not None else None
+        other = found or self._meant.setdefault(name, file)
+        if other.resolve() != file.resolve():
+            raise LoadError(
+                f"the code of two config files imports a module {name!r}: {other} and {file}",
+                hint="rename one of the two modules",
+            )
+
     def _is_local(self, module: ModuleType) -> bool:
         path = _file_of(module)
         return path is not None and self._is_own(path)
@@ -192,11 +249,21 @@ class UserCode:
 
 
 class _SourceLoader(SourceFileLoader):
-    """Compiles the source as it stands. Cached bytecode is told apart by whole seconds, and would be written there."""
+    """Compiles the source as it stands. Cached bytecode is told apart by whole seconds, and would be written there.
+
+    ``note`` is told the source and the folder that the module's whole name is looked up in, before the source runs.
+    """
+
+    def __init__(self, note: Callable[[ast.Module, Path], None], fullname: str, path: str) -> None:
+        super().__init__(fullname, path)
+        self._note = note
 
     def get_code(self, fullname: str) -> Any:
         path = self.get_filename(fullname)
-        return self.source_to_code(self.get_data(path), path)
+        source = self.get_data(path)
+        code = self.source_to_code(source, path)
+        self._note(ast.parse(source), Path(path).parents[fullname.count(".") + self.is_package(fullname)])
+        return code
 
 
 @contextmanager
@@ -218,6 +285,20 @@ def _file_of(module: ModuleType) -> Path | None:
         paths = list(getattr(module, "__path__", []))
         file = paths[0] if paths else None
     return Path(file).resolve() if file else None
+
+
+def _local_module(dotted: str, base: Path) -> tuple[str, Path | None]:
+    """The outermost module of a dotted name that is a file or a package in ``base``; folders without one go deeper."""
+    parts = dotted.split(".")
+    for count, part in enumerate(parts, 1):
+        folder = base.joinpath(*parts[: count - 1])
+        suffixes = ("/__init__.py", *EXTENSION_SUFFIXES, *SOURCE_SUFFIXES)
+        for file in (folder / f"{part}{suffix}" for suffix in suffixes):
+            if file.is_file():
+                return ".".join(parts[:count]), file
+        if not (folder / part).is_dir():
+            break
+    return dotted, None
 
 
 def _no_module(name: str, base: Path, where: str) -> LoadError:

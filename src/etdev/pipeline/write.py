@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import os
-import secrets
-from contextlib import suppress
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self, cast
 
-from etdev.files import TEMPORARY_SUFFIX, write_errors_named
+from etdev.files import temporary_beside, write_errors_named
 from etdev.pipeline.artifacts import EmittedProgram, WrittenProgram
 
 REJECTED_SUFFIX = ".rejected"
@@ -23,19 +22,21 @@ class StagedFile:
     ``target`` as it was.
     """
 
+    path: Path
+    """Where the file stands until the verdict; known once entered."""
+
     def __init__(self, target: Path) -> None:
         self.target = target
         self.rejected = target.with_name(target.name + REJECTED_SUFFIX)
-        self.path = target.with_name(f".{target.name}.{secrets.token_hex(4)}{TEMPORARY_SUFFIX}")
+        self._stack = ExitStack()
 
     def __enter__(self) -> Self:
         with write_errors_named(self.target):
-            self.target.parent.mkdir(parents=True, exist_ok=True)
+            self.path = self._stack.enter_context(temporary_beside(self.target))
         return self
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
-        with suppress(OSError):
-            self.path.unlink()
+        self._stack.close()
 
     def accept(self) -> Path:
         """Put the file at its place; a rejected one of an earlier build goes."""

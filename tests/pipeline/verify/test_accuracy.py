@@ -42,6 +42,10 @@ def test_a_missed_limit_is_a_gate(linear: Prepared, fn: str, limits: str, summar
     rung = measure(linear, fn, limits)
 
     assert (rung.status, rung.gate, rung.summary) == ("failed", True, summary)
+    assert rung.where is not None
+    assert rung.where.endswith(f"(targets.cpu.verify.accuracy.{limits[:3]})")
+    assert rung.hint is not None
+    assert rung.hint.startswith("check the metric's data")
     assert outcome((rung,)) == "gate failed"
     assert RungResult.model_validate_json(rung.model_dump_json()) == rung
 

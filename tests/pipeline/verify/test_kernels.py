@@ -21,9 +21,10 @@ from support.stock import shared_runtime
 from support.verification import Prepared
 
 ADD, MUL, VIEW, SYM = "aten::add.out", "aten::mul.out", "executorch_prim::et_view.default", "aten::sym_size.int"
-RUNTIME = RuntimeContents(frozenset({ADD}), frozenset({"XnnpackBackend"}), closed=False, label="the test runtime")
-CLOSED = RuntimeContents(frozenset({ADD}), frozenset({"XnnpackBackend"}), closed=True, label="the test runtime")
-EVERYTHING = RuntimeContents(None, frozenset(), closed=False, label="all.yaml")
+TEST = "the test runtime"
+RUNTIME = RuntimeContents(frozenset({ADD}), frozenset({"XnnpackBackend"}), False, TEST, TEST)
+CLOSED = RuntimeContents(frozenset({ADD}), frozenset({"XnnpackBackend"}), True, TEST, TEST)
+EVERYTHING = RuntimeContents(None, frozenset(), False, "all.yaml")
 
 
 def asks(operators: Mapping[str, Iterable[str]], delegates: Mapping[str, Iterable[str]]) -> Requirements:
@@ -116,14 +117,14 @@ def test_the_libraries_together_are_the_wheel() -> None:
         (
             ('targets.cpu.runtime.kernels=["portable"]',),
             "failed",
-            "method 'forward' needs operators that kernel libraries portable lacks: aten::linear.out",
+            "method 'forward' needs operators that a runtime with portable kernels lacks: aten::linear.out",
         ),
         (
             ('targets.cpu.runtime.kernels=["portable", "optimized"]',),
             "passed",
-            "in kernel libraries portable, optimized",
+            "1 operator in a runtime with portable and optimized kernels",
         ),
-        (('targets.cpu.runtime.backends=["CudaBackend"]',), "passed", "in backends CudaBackend"),
+        (('targets.cpu.runtime.backends=["CudaBackend"]',), "passed", "1 operator in the wheel's runtime"),
     ],
 )
 def test_the_config_says_what_the_runtime_has(
@@ -140,7 +141,45 @@ def test_a_closed_list_of_backends(quantized: Prepared) -> None:
     assert quantized.judge()["kernels"].summary.endswith("XnnpackBackend in the wheel's runtime")
     refused = quantized.judge("targets.int8.runtime.backends=[]")["kernels"]
     assert refused.status == "failed"
-    assert "backends none lacks: XnnpackBackend" in refused.summary
+    assert refused.summary.endswith("backends that the config's `runtime.backends` lacks: XnnpackBackend")
+    assert refused.where is not None
+    assert refused.where.endswith("(targets.int8.runtime.backends)")
+    listed = quantized.judge('targets.int8.runtime.backends=["XnnpackBackend"]')["kernels"]
+    assert listed.summary.endswith("in the wheel's runtime, XnnpackBackend in the config's `runtime.backends`")
+
+
+@pytest.mark.parametrize(
+    ("operator", "settings", "where", "hint"),
+    [
+        (
+            "aten::relu.out",
+            ('["quantized"]',),
+            "model.py:12, in forward (aten::relu.out)",
+            "or express the op",
+        ),
+        ("aten::addmm.out", ('["quantized"]',), "model.py:12, in forward (aten::addmm.out)", "runtime.kernels"),
+        (
+            "aten::linear.out",
+            ('["portable"]',),
+            "model.py:12, in forward (aten::linear.out)",
+            "add 'optimized' to",
+        ),
+        ("aten::topk.values", ('["quantized"]',), "(targets.cpu.runtime.kernels)", "add 'portable' or"),
+    ],
+)
+def test_a_missing_operator_names_the_line_that_needs_it(
+    linear: Prepared, operator: str, settings: tuple[str, ...], where: str, hint: str
+) -> None:
+    """A decomposed op stands in no line by its name: `addmm` is what becomes of `linear`."""
+    rung = linear.judge(
+        *(f"targets.cpu.runtime.kernels={text}" for text in settings), operators={"forward": (operator,)}
+    )["kernels"]
+
+    assert rung.status == "failed"
+    assert rung.where is not None
+    assert rung.where.endswith(where)
+    assert rung.hint is not None
+    assert hint in rung.hint
 
 
 @pytest.mark.parametrize(
@@ -176,7 +215,7 @@ def test_selected_operators(tmp_path: Path, text: str, has: set[str], lacks: set
     (tmp_path / "selected.yaml").write_text(text)
     contents = target_runtime(project, "cpu", frozenset({"aten::relu.out"}), frozenset())
 
-    assert contents.label == "selected.yaml"
+    assert contents.operators_label == "selected.yaml"
     assert check_kernels(contents, asks({"forward": has}, {})).status == "passed"
     for name in lacks:
         assert check_kernels(contents, asks({"forward": {name}}, {})).status == "failed"

@@ -101,6 +101,7 @@ def test_what_did_not_run_never_passed(
         assert rung.summary
         assert bool(rung.problems) == (rung.status == "failed")
         assert not rung.gate or rung.status == "failed"
+        assert bool(rung.where) == bool(rung.hint) == (rung.status == "failed")
     assert all(rungs[rung].status == "not run" for rung in LATER)
     if not runtime.answered:
         assert rungs["runtime"].status != "passed"
@@ -131,6 +132,9 @@ def test_the_budget(linear: Prepared, limit: str, status: str, summary: str) -> 
 
     assert (rung.status, rung.summary, rung.value) == (status, summary, 5888)
     assert rung.gate == (status == "failed")
+    if rung.gate:
+        assert rung.where == f"--set targets.cpu.budget.file={limit} (targets.cpu.budget.file)"
+        assert rung.hint == "quantize the model, or raise budget.file"
 
 
 def test_without_limits_there_is_nothing_to_pass(linear: Prepared) -> None:

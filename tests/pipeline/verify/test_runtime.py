@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from etdev.errors import LoadError, VerifyError
 from etdev.pipeline.result import outcome
@@ -249,6 +250,9 @@ def test_a_tolerance_of_the_config_is_a_gate(linear: Prepared, settings: tuple[s
 
     assert (rung.status, rung.gate) == ("failed", True)
     assert said in rung.summary
+    assert rung.where is not None
+    assert rung.where.endswith(f"(targets.cpu.verify.{settings[0].partition('=')[0]})")
+    assert rung.hint
     assert outcome((rung,)) == "gate failed"
 
 
@@ -265,3 +269,115 @@ def test_the_ratio_of_a_quantized_program_is_against_the_float_model(
 
     assert rung.status == status
     assert rung.gate == (status == "failed")
+
+
+DYNAMIC = """
+    version = 1
+    [model]
+    entry = "model:Dynamic"
+    [methods.forward]
+    inputs = [{ name = "x", dtype = "float32", shape = ["n", 8] }]
+    dims.n = { max = 16 }
+    samples = "data:samples"
+    [quantize.int8]
+    scheme = "pt2e-xnnpack"
+    calibration = "data:samples"
+    [targets.cpu]
+    verify.atol = 0.9
+    [targets.int8]
+    quantize = "int8"
+    partitioners = [{ backend = "xnnpack" }]
+"""
+
+
+def dynamic(folder: Path, forward: str, *sizes: int, target: str = "cpu") -> Prepared:
+    model = f"""
+        import torch
+        from torch import nn
+        class Dynamic(nn.Module):
+            def __init__(self):
+                super().__init__()
+                torch.manual_seed(1)
+                self.layer = nn.Linear(8, 8)
+            def forward(self, x):
+                {forward}
+    """
+    data = f"""
+        import torch
+        def samples():
+            return [(torch.ones(n, 8),) for n in {sizes}]
+    """
+    return prepare(folder, target, DYNAMIC, model=model, data=data)
+
+
+def test_a_size_that_no_sample_has_is_run_too(tmp_path: Path) -> None:
+    """It passed with samples of 8 rows; with one row the stock runtime ends with error 0x12."""
+    rung = dynamic(tmp_path, "return (x + 1).squeeze(0)", 8).judge()["runtime"]
+
+    assert (rung.status, rung.gate) == ("failed", False)
+    assert rung.summary.startswith("method 'forward' at the smallest sizes (inputs [1, 8]): ")
+    assert rung.where is not None
+    assert rung.where.endswith("(methods.forward.dims)")
+
+
+@pytest.mark.parametrize(
+    ("sizes", "ran"),
+    [
+        ((8,), "1 sample and the smallest and largest sizes, "),
+        ((1, 3), "2 samples and the largest sizes, "),
+        ((16, 1), "2 samples, "),
+    ],
+)
+def test_only_the_sizes_that_the_samples_leave_out(tmp_path: Path, sizes: tuple[int, ...], ran: str) -> None:
+    rung = dynamic(tmp_path, "return x + 1", *sizes).judge()["runtime"]
+
+    assert rung.status == "passed"
+    assert rung.summary == f"{ran}max abs error 0; equal"
+
+
+def test_made_inputs_that_the_model_refuses_are_left_out(tmp_path: Path) -> None:
+    prepared = dynamic(tmp_path, "return x + 1", 8)
+
+    def positive(x: torch.Tensor) -> torch.Tensor:
+        if x.min() < 0 and x.shape[0] == 1:
+            raise ValueError("only positive numbers")
+        return x + 1
+
+    model = replace(prepared.candidate.float_model, eager={"forward": positive})
+    rung = prepared.judge(float_model=model, reference=model)["runtime"]
+
+    assert rung.status == "passed"
+    assert rung.summary == (
+        "1 sample and the largest sizes, max abs error 0; equal; "
+        "sizes not tried: the smallest of 'forward' (eager PyTorch: ValueError)"
+    )
+
+
+def test_a_quantized_program_is_not_held_to_values_on_made_inputs(tmp_path: Path) -> None:
+    prepared = dynamic(tmp_path, "return self.layer(x)", 8, target="int8")
+    right = prepared.candidate.reference.eager["forward"]
+
+    def off(x: torch.Tensor) -> torch.Tensor:
+        return right(x) if x.shape[0] == 8 else right(x) + 100
+
+    reference = replace(prepared.candidate.reference, eager={"forward": off})
+    rung = prepared.judge(reference=reference)["runtime"]
+
+    assert rung.status == "passed", rung.problems
+    assert rung.summary.startswith("1 sample and the smallest and largest sizes, max abs error ")
+    assert rung.summary.endswith("at the smallest and largest sizes only shapes and dtypes are compared")
+
+
+def test_a_float_program_is_held_to_the_default_on_made_inputs(tmp_path: Path) -> None:
+    """And to nothing else: the config's ``atol`` is for its own samples."""
+    prepared = dynamic(tmp_path, "return x + 1", 8)
+
+    def off(x: torch.Tensor) -> torch.Tensor:
+        return x + 1 if x.shape[0] == 8 else x + 1.5
+
+    model = replace(prepared.candidate.float_model, eager={"forward": off})
+    rung = prepared.judge(float_model=model, reference=model)["runtime"]
+
+    assert (rung.status, rung.gate) == ("failed", False)
+    assert "at the smallest sizes (inputs [1, 8]): output 0 is off by 0.5, more than the " in rung.summary
+    assert rung.outputs[0].max_abs_error == 0

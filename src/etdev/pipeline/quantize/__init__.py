@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from etdev.errors import QuantizeError
 from etdev.pipeline.artifacts import ExportedModel, LoadedModel, Tensors
 from etdev.pipeline.project import Project
+from etdev.pipeline.requirements import import_package
 from etdev.pipeline.usercode import UserCode
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ def quantize_exported(
 ) -> ExportedModel:
     """Apply ``[quantize.NAME]`` to every exported method."""
     settings = project.config.quantize[name]
+    import_package("executorch.exir")
     quantize: Callable[..., ExportedModel] = _function(_AFTER_EXPORT[settings.scheme])
     return quantize(project, exported, name, user, calibration)
 
@@ -56,5 +58,6 @@ def quantize_failure(scheme: str, error: Exception, where: str) -> QuantizeError
 
 
 def _function(path: str) -> Any:
+    import_package("torchao")
     module, _, name = path.partition(":")
     return getattr(importlib.import_module(module), name)

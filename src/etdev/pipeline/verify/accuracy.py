@@ -15,6 +15,14 @@ from etdev.pipeline.result import RungResult
 from etdev.pipeline.usercode import UserCode, translated
 from etdev.runtime.stock import ProgramFailureError, StockRuntime
 
+_FLOAT_HINT = (
+    "check the metric's data and the model's weights; the rung `runtime` tells whether the program is at fault"
+)
+_QUANTIZED_HINT = (
+    "compare with the float model, a target without `quantize`; if it holds there, calibrate on more data or on data "
+    "more like the metric's"
+)
+
 
 class Run:
     """The built program, for the user's metric: ``run(*inputs) -> outputs``.
@@ -61,8 +69,15 @@ def check_accuracy(
         with translated(user, VerifyError, f"{gate.fn!r} failed", where=where):
             value = _protected(function, Run(runtime, model, method))
     except _ProgramFailedError as error:
-        return RungResult(rung="accuracy", status="failed", summary=str(error), problems=(str(error),))
-    return _judge(_number(value, gate.fn, where), gate)
+        return RungResult(
+            rung="accuracy",
+            status="failed",
+            summary=error.message,
+            problems=(error.message,),
+            where=where,
+            hint=f"give the inputs that {gate.fn!r} calls it with as samples too: the rung `runtime` then shows which",
+        )
+    return _judge(_number(value, gate.fn, where), gate, project, target, quantized=model.scheme is not None)
 
 
 class _ProgramFailedError(VerifyError):
@@ -88,18 +103,26 @@ def _number(value: Any, fn: str, where: str) -> float:
         raise VerifyError(f"{fn!r} returned {kind}, not a number", where=where) from None
 
 
-def _judge(value: float, gate: Accuracy) -> RungResult:
+def _judge(value: float, gate: Accuracy, project: Project, target: str, *, quantized: bool) -> RungResult:
     limits = []
     if gate.min is not None:
-        limits.append((value >= gate.min, f"at least {gate.min:g}"))
+        limits.append((value >= gate.min, "min", f"at least {gate.min:g}"))
     if gate.max is not None:
-        limits.append((value <= gate.max, f"at most {gate.max:g}"))
-    wanted = " and ".join(text for _, text in limits)
+        limits.append((value <= gate.max, "max", f"at most {gate.max:g}"))
+    wanted = " and ".join(text for _, _, text in limits)
     text = f"{gate.fn} = {value:.6g} ({wanted})"
-    if math.isnan(value) or not all(held for held, _ in limits):
+    missed = [key for held, key, _ in limits if not held]  # A NaN holds no limit.
+    if missed:
         problem = f"{gate.fn} gave {value:.6g}, the config asks for {wanted}"
         return RungResult(
-            rung="accuracy", status="failed", gate=True, summary=problem, problems=(problem,), value=_json(value)
+            rung="accuracy",
+            status="failed",
+            gate=True,
+            summary=problem,
+            problems=(problem,),
+            where=project.where("targets", target, "verify", "accuracy", missed[0]),
+            hint=_QUANTIZED_HINT if quantized else _FLOAT_HINT,
+            value=_json(value),
         )
     return RungResult(rung="accuracy", status="passed", summary=text, value=_json(value))
 

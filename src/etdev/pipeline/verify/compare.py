@@ -52,7 +52,7 @@ class Difference:
 
     def add(self, found: Any, expected: Any, sample: int) -> None:
         """Compare one sample. A difference in kind, shape, dtype, NaNs or infinities is a problem of its own."""
-        problem = _mismatch(found, expected)
+        problem = mismatch(found, expected)
         if problem is None and not _is_tensor(expected):
             problem = None if found == expected else f"is {found!r}, not {expected!r}"
         if problem is not None:
@@ -107,7 +107,8 @@ def _bounded(value: torch.Tensor) -> float:
     return min(float(value), sys.float_info.max)
 
 
-def _mismatch(found: Any, expected: Any) -> str | None:
+def mismatch(found: Any, expected: Any) -> str | None:
+    """How the kind, shape or dtype of an output is another than the reference's."""
     if _is_tensor(found) != _is_tensor(expected):
         return f"is {type(found).__name__}, not {type(expected).__name__}"
     if not _is_tensor(expected):

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from etdev.config.models import Rung
 from etdev.errors import LoadError
-from etdev.pipeline.lower import require_packages
 from etdev.pipeline.models import Models
 from etdev.pipeline.noise import quiet_libraries
 from etdev.pipeline.options import BuildOptions, choose_targets, required_rungs, runtime_for
 from etdev.pipeline.progress import StageClock
 from etdev.pipeline.project import Project
-from etdev.pipeline.result import BuildResult, TargetResult, outcome
+from etdev.pipeline.requirements import require_packages
+from etdev.pipeline.result import BuildResult, RungResult, TargetResult, outcome
 from etdev.pipeline.summary import display_path, start_result
 from etdev.pipeline.usercode import UserCode
 from etdev.pipeline.verify.kernels import check_runtime_settings
 from etdev.pipeline.verify.ladder import Candidate, verify_program
 from etdev.pipeline.write import REJECTED_SUFFIX
 from etdev.runtime.stock import StockRuntime
+
+_REPORT = "report.json"
 
 
 def verify_project(project: Project, options: BuildOptions, files: Sequence[Path] = ()) -> BuildResult:
@@ -36,7 +40,7 @@ def verify_project(project: Project, options: BuildOptions, files: Sequence[Path
             rejected = path.with_name(path.name + REJECTED_SUFFIX).exists()
             why = "; the last build of it was rejected" if rejected else ""
             raise LoadError(f"target {name!r} has no artifact: {path}{why}", hint=f"run `etdev build -t {name}` first")
-    require_packages("verifying")
+    require_packages(project, names, "verifying")
     for name in names:
         check_runtime_settings(project, name)
     with quiet_libraries(verbose=options.verbose), UserCode() as user, runtime_for(project) as runtime:
@@ -60,17 +64,54 @@ def _verify_target(
         required: tuple[Rung, ...] = required_rungs(project, name, options)
         candidate = Candidate(path, path.stat().st_size, float_model, reference)
         rungs = verify_program(project, user, name, candidate, runtime)
+        digest = _sha256(path)
+        change = _change_since_build(path, name, candidate.size, digest)
+        if change is not None:
+            where = display_path(project, path.with_name(_REPORT))
+            rungs = tuple(_fail_changed(rung, name, change, where) if rung.rung == "bytes" else rung for rung in rungs)
+    notes = models.notes if change is None else (f"the file is not the one that was built: {change}", *models.notes)
     return TargetResult(
         name=name,
         status=outcome(rungs),
         artifact=display_path(project, path),
         size=candidate.size,
-        sha256=_sha256(path),
+        sha256=digest,
         quantize=reference.scheme,
         rungs=rungs,
         required=required,
         seconds=clock.seconds,
-        notes=models.notes,
+        notes=notes,
+    )
+
+
+def _change_since_build(path: Path, target: str, size: int, digest: str) -> str | None:
+    """How a file differs from the one in the ``report.json`` beside it; None if it does not, or without a report."""
+    try:
+        report: Any = json.loads(path.with_name(_REPORT).read_bytes())
+        built = next(
+            item
+            for item in report["targets"]
+            if item["name"] == target and Path(item["artifact"]).name.removesuffix(REJECTED_SUFFIX) == path.name
+        )
+        built_size, built_digest = int(built["size"]), str(built["sha256"])
+    except (OSError, ValueError, LookupError, TypeError, StopIteration):
+        return None
+    if size != built_size:
+        return f"it has {size:,} bytes, {_REPORT} says {built_size:,}"
+    if digest != built_digest:
+        return f"its sha256 is {digest[:12]}…, {_REPORT} says {built_digest[:12]}…"
+    return None
+
+
+def _fail_changed(rung: RungResult, target: str, change: str, where: str) -> RungResult:
+    problem = f"changed since it was built: {change}"
+    return RungResult(
+        rung=rung.rung,
+        status="failed",
+        summary=problem,
+        problems=(problem, *rung.problems),
+        where=where,
+        hint=f"build it again (`etdev build -t {target}`), or put back the file that was built",
     )
 
 

@@ -17,6 +17,9 @@ _LISTED_OP = re.compile(r"^- (?:op|func): (?P<name>[\w:.]+)", re.MULTILINE)
 _PRIMITIVE = re.compile(r"^(executorch_prim::|aten::sym_|aten::_local_scalar_dense$)")
 """Operators that are part of the runtime itself, whatever kernels it is linked with."""
 
+_WHEEL = "the wheel's runtime"
+_BACKENDS = "the config's `runtime.backends`"
+
 
 @dataclass(frozen=True)
 class RuntimeContents:
@@ -27,7 +30,9 @@ class RuntimeContents:
     backends: frozenset[str]
     closed: bool
     """Whether ``backends`` is all it has, rather than all that is known."""
-    label: str
+    operators_label: str = _WHEEL
+    """What lists the operators, as the subject of a sentence."""
+    backends_label: str = _WHEEL
 
 
 def target_runtime(
@@ -36,19 +41,16 @@ def target_runtime(
     """What the config says the target's runtime has; where it is silent, what the wheel has."""
     settings = project.config.targets[target].runtime
     operators: frozenset[str] | None = wheel_operators
-    labels = []
+    label = _WHEEL
     if settings.operators is not None:
         operators = _selected_operators(project, target)
-        labels.append(Path(settings.operators).name)
+        label = Path(settings.operators).name
     elif settings.kernels is not None:
         operators = frozenset().union(*(library_operators(name, wheel_operators) for name in settings.kernels))
-        labels.append(f"kernel libraries {', '.join(settings.kernels)}")
-    if settings.backends is not None:
-        labels.append(f"backends {', '.join(settings.backends) or 'none'}")
-    backends = wheel_backends if settings.backends is None else frozenset(settings.backends)
-    return RuntimeContents(
-        operators, backends, settings.backends is not None, "; ".join(labels) or "the wheel's runtime"
-    )
+        label = f"a runtime with {' and '.join(settings.kernels) or 'no'} kernels"
+    if settings.backends is None:
+        return RuntimeContents(operators, wheel_backends, closed=False, operators_label=label)
+    return RuntimeContents(operators, frozenset(settings.backends), True, label, _BACKENDS)
 
 
 def check_runtime_settings(project: Project, target: str) -> None:
@@ -64,14 +66,14 @@ def check_kernels(contents: RuntimeContents, required: Requirements) -> RungResu
     """Compare what the file asks for, per method, with what the runtime has."""
     problems = []
     unknown = set()
-    for method, names in required.operators.items():
-        missing = sorted(name for name in names if not _has_operator(contents, name))
-        if missing:
-            problems.append(f"method {method!r} needs operators that {contents.label} lacks: {', '.join(missing)}")
+    for method, names in missing_operators(contents, required).items():
+        problems.append(f"method {method!r} needs operators that {contents.operators_label} lacks: {', '.join(names)}")
     for method, ids in required.delegates.items():
         absent = sorted(set(ids) - contents.backends)
         if absent and contents.closed:
-            problems.append(f"method {method!r} needs backends that {contents.label} lacks: {', '.join(absent)}")
+            problems.append(
+                f"method {method!r} needs backends that {contents.backends_label} lacks: {', '.join(absent)}"
+            )
         unknown.update(absent)
     if problems:
         return RungResult(rung="kernels", status="failed", summary=problems[0], problems=tuple(problems))
@@ -79,14 +81,26 @@ def check_kernels(contents: RuntimeContents, required: Requirements) -> RungResu
         return RungResult(
             rung="kernels",
             status="not run",
-            summary=f"neither {contents.label} nor the config's `runtime.backends` knows {', '.join(sorted(unknown))}",
+            summary=f"neither {contents.backends_label} nor {_BACKENDS} knows {', '.join(sorted(unknown))}",
         )
     count = len({name for names in required.operators.values() for name in names})
     used = sorted({name for ids in required.delegates.values() for name in ids})
-    text = (
-        f"{count} operator{'s' * (count != 1)}" + (f" and {', '.join(used)}" if used else "") + f" in {contents.label}"
-    )
+    text = f"{count} operator{'s' * (count != 1)}"
+    if used and contents.operators_label == contents.backends_label:
+        text += f" and {', '.join(used)}"
+    text += f" in {contents.operators_label}"
+    if used and contents.operators_label != contents.backends_label:
+        text += f", {', '.join(used)} in {contents.backends_label}"
     return RungResult(rung="kernels", status="passed", summary=text)
+
+
+def missing_operators(contents: RuntimeContents, required: Requirements) -> dict[str, list[str]]:
+    """Per method that lacks any: the operators that the runtime has not, sorted."""
+    missing = {
+        method: sorted(name for name in names if not _has_operator(contents, name))
+        for method, names in required.operators.items()
+    }
+    return {method: names for method, names in missing.items() if names}
 
 
 def library_operators(library: str, wheel_operators: frozenset[str]) -> frozenset[str]:

@@ -15,7 +15,9 @@ from etdev.pipeline.usercode import UserCode
 from etdev.pipeline.verify.accuracy import check_accuracy
 from etdev.pipeline.verify.file import Requirements, check_bytes
 from etdev.pipeline.verify.kernels import check_kernels, target_runtime
-from etdev.pipeline.verify.runtime import Subject, check_runtime
+from etdev.pipeline.verify.remedy import explain_kernels
+from etdev.pipeline.verify.runtime import check_runtime
+from etdev.pipeline.verify.subject import Subject
 from etdev.runtime.stock import ProgramFailureError, StockRuntime
 from etdev.units import format_size
 
@@ -45,14 +47,19 @@ def verify_program(
     answers["budget"] = check_budget(project, target, candidate.size)
     answers["bytes"], required = check_bytes(candidate.path)
     if required is None:
+        answers["bytes"] = answers["bytes"].model_copy(
+            update={"where": project.where("targets", target), "hint": f"build it again: `etdev build -t {target}`"}
+        )
         answers["kernels"] = not_run("kernels", "the rung `bytes` failed")
         obstacle = None
     else:
         contents = target_runtime(project, target, runtime.operators, runtime.backends)
-        answers["kernels"] = check_kernels(contents, required)
+        answers["kernels"] = explain_kernels(
+            check_kernels(contents, required), contents, required, project, target, candidate.reference, runtime
+        )
         obstacle = _cannot_run(required, runtime)
     if obstacle is None:
-        obstacle = _load(project, candidate, runtime, answers)
+        obstacle = _load(project, target, candidate, runtime, answers)
     if obstacle is not None:
         answers["runtime"] = (
             answers["runtime"] if answers["runtime"].status == "failed" else not_run("runtime", obstacle)
@@ -94,7 +101,16 @@ def check_budget(project: Project, target: str, size: int) -> RungResult:
     if size <= limit:
         return RungResult(rung="budget", status="passed", summary=text, value=size)
     problem = f"the file has {size:,} bytes, {size - limit:,} more than budget.file ({limit:,})"
-    return RungResult(rung="budget", status="failed", gate=True, summary=problem, problems=(problem,), value=size)
+    return RungResult(
+        rung="budget",
+        status="failed",
+        gate=True,
+        summary=problem,
+        problems=(problem,),
+        where=project.where("targets", target, "budget", "file"),
+        hint=f"{'' if project.config.targets[target].quantize else 'quantize the model, or '}raise budget.file",
+        value=size,
+    )
 
 
 def _cannot_run(required: Requirements, runtime: StockRuntime) -> str | None:
@@ -111,7 +127,9 @@ def _cannot_run(required: Requirements, runtime: StockRuntime) -> str | None:
     return None
 
 
-def _load(project: Project, candidate: Candidate, runtime: StockRuntime, answers: dict[Rung, RungResult]) -> str | None:
+def _load(
+    project: Project, target: str, candidate: Candidate, runtime: StockRuntime, answers: dict[Rung, RungResult]
+) -> str | None:
     """Open the file. What stands in the way fails the rung *runtime* and is returned in short."""
     try:
         found = runtime.load(candidate.path)
@@ -123,7 +141,14 @@ def _load(project: Project, candidate: Candidate, runtime: StockRuntime, answers
             return None
         problem = f"the file has the methods {', '.join(sorted(found))}, the config declares {', '.join(declared)}"
         obstacle = "the file has other methods than the config"
-    answers["runtime"] = RungResult(rung="runtime", status="failed", summary=problem, problems=(problem,))
+    answers["runtime"] = RungResult(
+        rung="runtime",
+        status="failed",
+        summary=problem,
+        problems=(problem,),
+        where=project.where("targets", target),
+        hint=f"build it again: `etdev build -t {target}`",
+    )
     return obstacle
 
 

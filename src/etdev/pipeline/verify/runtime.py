@@ -3,52 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from etdev import backends
 from etdev.config.models import Verify
-from etdev.pipeline.artifacts import ExportedModel, Tensors
 from etdev.pipeline.inputs import Signature
-from etdev.pipeline.project import Project
 from etdev.pipeline.result import OutputError, RungResult
-from etdev.pipeline.usercode import UserCode
-from etdev.pipeline.verify.compare import RELATIVE_TOLERANCE, Difference, required_snr_db, worst_excess
+from etdev.pipeline.verify.compare import Difference, required_snr_db, worst_excess
+from etdev.pipeline.verify.extremes import EXTREMES, Shapes, check_extremes, shapes_of
 from etdev.pipeline.verify.reference import compute
+from etdev.pipeline.verify.subject import Findings, Problem, Subject
 from etdev.runtime.stock import ProgramFailureError, StockRuntime
-
-
-@dataclass(frozen=True)
-class Subject:
-    """What is compared: the program in the runtime, and the models that it came from."""
-
-    project: Project
-    user: UserCode
-    target: str
-    float_model: ExportedModel
-    reference: ExportedModel
-    """The quantized model before lowering, or ``float_model`` itself."""
-    samples: Mapping[str, Iterable[Tensors]]
-    weak: frozenset[str]
-    """Methods whose samples are random."""
-
-    @property
-    def settings(self) -> Verify:
-        """``[targets.X.verify]``."""
-        return self.project.config.targets[self.target].verify
-
-    @property
-    def compute_dtype(self) -> str:
-        """Coarsest dtype that one of the target's backends computes float32 in."""
-        steps = self.project.config.targets[self.target].partitioners
-        dtypes = [backends.get(step.backend).compute_dtype for step in steps]
-        return max(dtypes, key=lambda dtype: RELATIVE_TOLERANCE[dtype], default="float32")
-
-    @property
-    def quantized(self) -> bool:
-        """Whether the reference is another model than the float one."""
-        return self.reference is not self.float_model
 
 
 @dataclass
@@ -61,35 +26,30 @@ class _Output:
     out_of_tolerance: float = -math.inf
 
 
-@dataclass
-class _Findings:
-    broken: list[str] = field(default_factory=list)
-    missed: list[str] = field(default_factory=list)
-    outputs: list[OutputError] = field(default_factory=list)
-    samples: int = 0
-
-
 def check_runtime(subject: Subject, runtime: StockRuntime) -> RungResult:
     """Run every method on every sample, each on initial state, and compare every output.
 
     A crash, a wrong shape or dtype, or an error beyond the default for the dtype makes a broken artifact; an error
-    beyond the config's own ``atol``, ``rtol`` or ``min_snr_db`` a missed gate.
+    beyond the config's own ``atol``, ``rtol`` or ``min_snr_db`` a missed gate. Where the samples leave out the ends of
+    a dynamic range, those are run on made-up inputs, which count for no figure and no limit of the config.
     """
-    findings = _Findings()
+    findings = Findings()
     try:
         for method, signature in subject.reference.signatures.items():
             _check_method(subject, runtime, method, signature, findings)
         _check_constants(subject, runtime, findings)
     except ProgramFailureError as error:
-        findings.broken.append(f"the runtime failed: {error}")
+        findings.broken.append(subject.broken(f"the runtime failed: {error}"))
     problems = (*findings.broken, *findings.missed)
     if problems:
         return RungResult(
             rung="runtime",
             status="failed",
             gate=not findings.broken,
-            summary=problems[0],
-            problems=problems,
+            summary=problems[0].text,
+            problems=tuple(problem.text for problem in problems),
+            where=subject.project.where(*problems[0].key),
+            hint=problems[0].hint,
             outputs=tuple(findings.outputs),
         )
     return RungResult(
@@ -98,9 +58,10 @@ def check_runtime(subject: Subject, runtime: StockRuntime) -> RungResult:
 
 
 def _check_method(
-    subject: Subject, runtime: StockRuntime, method: str, signature: Signature, findings: _Findings
+    subject: Subject, runtime: StockRuntime, method: str, signature: Signature, findings: Findings
 ) -> None:
     outputs: list[_Output] = []
+    seen: set[Shapes] = set()
     for index, inputs in enumerate(subject.samples[method]):
         expected = compute(subject.project, subject.user, subject.reference, method, inputs)
         original = (
@@ -111,19 +72,23 @@ def _check_method(
         try:
             found = runtime.call(method, inputs, fresh=True)
         except ProgramFailureError as error:
-            shapes = ", ".join(str(list(tensor.shape)) for tensor in inputs)
-            findings.broken.append(f"method {method!r} failed on sample {index} (inputs {shapes}): {error}")
+            shapes = ", ".join(str(list(shape)) for shape in shapes_of(inputs))
+            text = f"method {method!r} failed on sample {index} (inputs {shapes}): {error}"
+            findings.broken.append(subject.broken(text))
             return
         if len(found) != len(expected):
-            findings.broken.append(f"method {method!r} gives {len(found)} outputs, eager PyTorch gives {len(expected)}")
+            text = f"method {method!r} gives {len(found)} outputs, eager PyTorch gives {len(expected)}"
+            findings.broken.append(subject.broken(text))
             return
         for position, (value, wanted, plain) in enumerate(zip(found, expected, original, strict=True)):
             if index == 0:
                 outputs.append(_new_output(wanted, subject.compute_dtype))
             _add(outputs[position], value, wanted, plain, index, subject.settings)
+        seen.add(shapes_of(inputs))
         findings.samples += 1
     for position, output in enumerate(outputs):
         _judge(subject, method, position, output, findings)
+    check_extremes(subject, runtime, method, signature, seen, findings)
 
 
 def _new_output(wanted: Any, compute_dtype: str) -> _Output:
@@ -143,13 +108,13 @@ def _add(output: _Output, value: Any, wanted: Any, plain: Any, index: int, setti
         output.out_of_tolerance = max(output.out_of_tolerance, excess)
 
 
-def _judge(subject: Subject, method: str, position: int, output: _Output, findings: _Findings) -> None:
+def _judge(subject: Subject, method: str, position: int, output: _Output, findings: Findings) -> None:
     difference = output.against_reference
     snr = difference.snr_db
     float_snr = output.against_float.snr_db if subject.quantized else snr
     label = f"output {position} of {method!r}"
     if difference.problems:
-        findings.broken.append(f"{label}: {difference.problems[0]}")
+        findings.broken.append(subject.broken(f"{label}: {difference.problems[0]}"))
         return
     findings.outputs.append(
         OutputError(
@@ -165,44 +130,65 @@ def _judge(subject: Subject, method: str, position: int, output: _Output, findin
     if difference.excess > 0 and snr is not None:
         needed = required_snr_db(output.reference_against_float.snr_db) if subject.quantized else None
         if needed is None:
-            findings.broken.append(
+            text = (
                 f"{label} is off by {difference.max_abs_error:.3g}, more than the {difference.allowed:.3g} that "
                 f"{difference.dtype} allows by default"
             )
+            findings.broken.append(subject.broken(text))
         elif snr < needed:
-            findings.broken.append(
-                f"{label} has {snr:.1f} dB against the quantized model before lowering, {needed:.1f} dB is the least"
-            )
-    _judge_gates(subject.settings, label, output, float_snr, findings)
+            text = f"{label} has {snr:.1f} dB against the quantized model before lowering, {needed:.1f} dB is the least"
+            findings.broken.append(subject.broken(text))
+    _judge_gates(subject, label, output, float_snr, findings)
 
 
-def _judge_gates(settings: Verify, label: str, output: _Output, float_snr: float | None, findings: _Findings) -> None:
+def _judge_gates(subject: Subject, label: str, output: _Output, float_snr: float | None, findings: Findings) -> None:
+    settings = subject.settings
+    table = ("targets", subject.target, "verify")
     if output.out_of_tolerance > 0:
-        findings.missed.append(
+        text = (
             f"{label} exceeds the config's tolerance (atol {settings.atol or 0:g}, rtol {settings.rtol or 0:g}) "
             f"by {output.out_of_tolerance:.3g}"
         )
-    if settings.min_snr_db is not None and float_snr is not None and float_snr < settings.min_snr_db:
-        findings.missed.append(
-            f"{label} has {float_snr:.1f} dB against the float model, min_snr_db is {settings.min_snr_db:g}"
+        hint = (
+            f"kernels round otherwise than eager PyTorch: allow for the output's max abs error, "
+            f"{output.against_reference.max_abs_error:.2g}, or compute it in a wider dtype"
         )
+        findings.missed.append(Problem(text, (*table, "rtol" if settings.atol is None else "atol"), hint))
+    if settings.min_snr_db is not None and float_snr is not None and float_snr < settings.min_snr_db:
+        text = f"{label} has {float_snr:.1f} dB against the float model, min_snr_db is {settings.min_snr_db:g}"
+        hint = (
+            "calibrate on more or other data, choose a scheme of more bits, or lower min_snr_db"
+            if subject.quantized
+            else "lower min_snr_db: kernels round otherwise than eager PyTorch"
+        )
+        findings.missed.append(Problem(text, (*table, "min_snr_db"), hint))
 
 
-def _check_constants(subject: Subject, runtime: StockRuntime, findings: _Findings) -> None:
+def _check_constants(subject: Subject, runtime: StockRuntime, findings: Findings) -> None:
     for name, value in subject.project.config.constants.items():
         found = runtime.call(name, (), fresh=True)
         if list(found) != [value]:
-            findings.broken.append(f"constant method {name!r} answers {list(found)!r}, not {value!r}")
+            text = f"constant method {name!r} answers {list(found)!r}, not {value!r}"
+            hint = f"build it again: `etdev build -t {subject.target}`"
+            findings.broken.append(Problem(text, ("constants", name), hint))
 
 
-def _summary(subject: Subject, findings: _Findings) -> str:
+def _summary(subject: Subject, findings: Findings) -> str:
     worst = max((output.max_abs_error for output in findings.outputs), default=0.0)
     ratios = [output.snr_db for output in findings.outputs if output.snr_db is not None]
-    parts = [f"{findings.samples} samples, max abs error {worst:.2g}"]
+    ran = f"{findings.samples} sample{'s' * (findings.samples != 1)}"
+    ends = " and ".join(name for name in EXTREMES if name in findings.extremes)
+    if ends:
+        ran += f" and the {ends} sizes"
+    parts = [f"{ran}, max abs error {worst:.2g}"]
     parts.append(f"SNR {min(ratios):.1f} dB" if ratios else "equal")
     if subject.quantized:
         to_float = [output.float_snr_db for output in findings.outputs if output.float_snr_db is not None]
         parts[-1] += f" against the quantized model, {min(to_float):.1f} dB against float" if to_float else ""
+    if ends and subject.quantized:
+        parts.append(f"at the {ends} sizes only shapes and dtypes are compared")
+    if findings.untried:
+        parts.append(f"sizes not tried: {', '.join(findings.untried)}")
     if subject.weak:
         parts.append(f"weak: random inputs for {', '.join(sorted(subject.weak))}")
     return "; ".join(parts)

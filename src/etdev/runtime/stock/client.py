@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from threading import Lock
+from threading import Event, Lock, Timer
 from typing import Any, BinaryIO, Self
 
 from etdev.errors import MissingRequirementError
 from etdev.runtime.stock.wire import receive, send
 
 _TAIL_LINES = 3
-_NOISE = ("[cpuinfo_utils.cpp", "Failed to load", "W1", "W0", "I0", "I1")
-"""Beginnings of lines that the wheel prints on every start."""
+_NOISE = re.compile(
+    r"\[cpuinfo_utils\.cpp:\d+\] "
+    r"|Failed to load \S.*/torchao/_C_\S*\.so: "
+    r"|W\d{4} .*\] <enum 'KernelPreference'> is an Enum subclass"
+)
+"""Beginnings of lines that the wheels (executorch, torchao, torch) print on every start."""
+
+_LIMIT = 600.0
+"""Seconds for one answer. Nobody waits that long for one call, but slow machines import the runtime for minutes."""
 
 
 class ProgramFailureError(Exception):
@@ -26,19 +34,21 @@ class ProgramFailureError(Exception):
 
 
 class RuntimeCrashError(ProgramFailureError):
-    """The program took the runtime's process down."""
+    """The program took the runtime's process down, or hung in it."""
 
 
 class StockRuntime:
     """ExecuTorch's Python runtime in a child process. A context manager; the child ends with it.
 
     The child starts at once and imports in the background; the first question waits for it. ``imports`` are modules
-    that register custom kernels, looked up in ``path`` first. A program that takes the child down is reported as
-    :class:`RuntimeCrashError`, and the next program gets a new child. A child that cannot start at all is a
-    :class:`~etdev.errors.MissingRequirementError`.
+    that register custom kernels, looked up in ``path`` first. A program that takes the child down, or gives no answer
+    within ``limit`` seconds, is reported as :class:`RuntimeCrashError`, and the next program gets a new child. A child
+    that cannot start at all is a :class:`~etdev.errors.MissingRequirementError`.
     """
 
-    def __init__(self, *, imports: Sequence[str] = (), path: Sequence[Path] = ()) -> None:
+    def __init__(self, *, imports: Sequence[str] = (), path: Sequence[Path] = (), limit: float = _LIMIT) -> None:
+        self.limit = limit
+        """Seconds for one answer."""
         self._imports, self._path = list(imports), [str(folder) for folder in path]
         self._process: subprocess.Popen[bytes] | None = None
         self._operators: frozenset[str] = frozenset()
@@ -146,29 +156,52 @@ class StockRuntime:
     def _exchange(self, header: dict[str, Any], values: Sequence[Any]) -> tuple[dict[str, Any], list[Any]]:
         with self._turn:
             before = os.fstat(self._log.fileno()).st_size
-            try:
-                send(self._writing, header, values)
-                answer, outputs = receive(self._reading)
-            except (EOFError, BrokenPipeError, ConnectionResetError):
-                self._crash = self._crash_text(before)
-                raise RuntimeCrashError(self._crash) from None
+            with self._killed_after_limit() as late:
+                try:
+                    send(self._writing, header, values)
+                    answer, outputs = receive(self._reading)
+                except (EOFError, BrokenPipeError, ConnectionResetError):
+                    self._crash = self._crash_text(before, late=late.is_set())
+                    raise RuntimeCrashError(self._crash) from None
         if "error" in answer:
             logged = self._logged(before)
             raise ProgramFailureError(answer["error"] + (f" [{logged}]" if logged else ""))
         return answer, outputs
 
-    def _crash_text(self, since: int) -> str:
+    @contextmanager
+    def _killed_after_limit(self) -> Iterator[Event]:
+        """Kill the child if the block takes longer than the limit; the event says so. Its pipes end with it."""
+        assert self._process is not None
+        process, late = self._process, Event()
+
+        def kill() -> None:
+            late.set()
+            process.kill()
+
+        timer = Timer(self.limit, kill)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield late
+        finally:
+            timer.cancel()
+
+    def _crash_text(self, since: int, *, late: bool) -> str:
         assert self._process is not None
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout=10)  # It closed its pipe, so it is ending.
         code = self._stop() or 0
-        how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        if late:
+            what = f"the runtime gave no answer within {self.limit:g} s, and its process was killed"
+        else:
+            how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+            what = f"the runtime's process ended with {how}"
         logged = self._logged(since)
-        return f"the runtime's process ended with {how}" + (f" [{logged}]" if logged else "")
+        return what + (f" [{logged}]" if logged else "")
 
     def _logged(self, since: int) -> str:
         """The last lines that the runtime logged since then. The child shares the file's position, which stays."""
         descriptor = self._log.fileno()
         text = os.pread(descriptor, os.fstat(descriptor).st_size - since, since).decode(errors="replace")
-        lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith(_NOISE)]
+        lines = [line.strip() for line in text.splitlines() if line.strip() and not _NOISE.match(line)]
         return " | ".join(lines[-_TAIL_LINES:])

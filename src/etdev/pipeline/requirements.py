@@ -1,0 +1,66 @@
+"""Packages that building a config takes: which are missing, found out early and cheaply, and which are broken."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+from etdev.backends.base import BUILD_EXTRA, find_packages
+from etdev.config.models import Config
+from etdev.errors import MissingRequirementError
+from etdev.pipeline.project import Project
+
+HF_EXTRA = 'pip install "etdev[hf]"'
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """A package that has to be installed."""
+
+    package: str
+    remedy: str
+    key: tuple[str, ...] | None
+    """The config's key that asks for it; None: every config does."""
+
+
+def required_packages(config: Config, targets: Collection[str]) -> Iterator[Requirement]:
+    """What these targets of a config need beside what their backends do."""
+    yield Requirement("torch", BUILD_EXTRA, None)
+    yield Requirement("executorch", BUILD_EXTRA, None)
+    if config.model.weights is not None:
+        yield Requirement("safetensors", BUILD_EXTRA, ("model", "weights"))
+    if config.model.hf is not None:
+        yield Requirement("transformers", HF_EXTRA, ("model", "hf"))
+    for name in dict.fromkeys(config.targets[target].quantize for target in targets):
+        if name is not None:
+            yield Requirement("torchao", BUILD_EXTRA, ("quantize", name))
+
+
+def require_packages(project: Project, targets: Collection[str], doing: str) -> None:
+    """Refuse to go on without a package that these targets need, before anything slow happens."""
+    for need in required_packages(project.config, targets):
+        found = find_packages(need.package, remedy=need.remedy)
+        if not found.available:
+            raise MissingRequirementError(
+                f"{doing} needs more packages: {found.reason}",
+                where=project.where(*need.key) if need.key is not None else None,
+                hint=found.remedy,
+            )
+
+
+def import_package(module: str, remedy: str = BUILD_EXTRA) -> None:
+    """Import a module of an installed package, before anything else does, so that a broken one is told from a bug.
+
+    Any exception counts: packages that do not fit each other fail with more than ImportError.
+    """
+    try:
+        importlib.import_module(module)
+    except Exception as error:
+        first = next(iter(str(error).strip().splitlines()), "no message")
+        command, _, extra = remedy.partition("install ")
+        raise MissingRequirementError(
+            f"the package {module.partition('.')[0]!r} is installed but cannot be imported: "
+            f"{type(error).__name__}: {first}",
+            hint=f"reinstall it: {command}install --force-reinstall {extra}",
+        ) from error

@@ -1,0 +1,83 @@
+"""Where an operator that a runtime lacks comes from, and what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from etdev.pipeline.artifacts import ExportedModel
+from etdev.pipeline.lower_errors import _decomposed, _line_of
+from etdev.pipeline.project import Project
+from etdev.pipeline.result import RungResult
+from etdev.pipeline.verify.file import Requirements
+from etdev.pipeline.verify.kernels import RuntimeContents, library_operators, missing_operators
+from etdev.runtime.stock import StockRuntime
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+
+_LIBRARIES = ("portable", "optimized", "quantized")
+
+
+def explain_kernels(
+    rung: RungResult,
+    contents: RuntimeContents,
+    required: Requirements,
+    project: Project,
+    target: str,
+    model: ExportedModel,
+    runtime: StockRuntime,
+) -> RungResult:
+    """A failed rung *kernels* with the lines of the model that need what is missing, and a hint."""
+    if rung.status != "failed":
+        return rung
+    missing = missing_operators(contents, required)
+    settings = project.config.targets[target].runtime
+    if not missing:
+        return rung.model_copy(
+            update={
+                "where": project.where("targets", target, "runtime", "backends"),
+                "hint": "add the backend to runtime.backends if the target's runtime has it, "
+                "or leave out the partitioner that delegates to it",
+            }
+        )
+    places = [
+        f"{line} ({name})"
+        for method, names in missing.items()
+        if method in model.methods
+        for name in names
+        if (line := _model_line(project, model.methods[method].program, name))
+    ]
+    key = "operators" if settings.operators is not None else "kernels"
+    libraries = _libraries({name for names in missing.values() for name in names}, runtime.operators)
+    if key == "kernels" and settings.kernels is not None and libraries:
+        hint = f"add {' or '.join(map(repr, libraries))} to runtime.kernels, or express the op by others in the model"
+    else:
+        hint = "express the op by others in the model, or name a runtime that has it in runtime.operators"
+    where = "; ".join(dict.fromkeys(places)) or project.where("targets", target, "runtime", key)
+    return rung.model_copy(update={"where": where, "hint": hint})
+
+
+def _libraries(operators: set[str], wheel: frozenset[str]) -> list[str]:
+    """The kernel libraries that each have all of these operators."""
+    return [library for library in _LIBRARIES if operators <= library_operators(library, wheel)]
+
+
+def _model_line(project: Project, program: ExportedProgram, operator: str) -> str:
+    """``model.py:12, in forward`` for ``aten::sort.values``; empty if no line of the user's is known to need it."""
+    line = _first_line(project, [program], operator)
+    if not line:
+        with suppress(Exception):  # Only to say more about a failure: must not become another one.
+            line = _first_line(project, _decomposed([program]), operator)
+    return line.strip(" ()")
+
+
+def _first_line(project: Project, programs: Iterable[ExportedProgram], operator: str) -> str:
+    """The out variant ``aten::view_copy.out`` is a node ``aten.view_copy.default`` or ``aten.view.default``."""
+    programs = tuple(programs)
+    namespace, _, rest = operator.partition("::")
+    name = rest.partition(".")[0]
+    spellings: Sequence[str] = (name, name.removesuffix("_copy"))
+    lines = (_line_of(project, programs, f"{namespace}.{spelling}.") for spelling in spellings)
+    return next(filter(None, lines), "")

@@ -1,0 +1,79 @@
+"""What the rung *runtime* compares, and what it found so far."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from etdev import backends
+from etdev.config.models import Verify
+from etdev.pipeline.artifacts import ExportedModel, Tensors
+from etdev.pipeline.project import Project
+from etdev.pipeline.result import OutputError
+from etdev.pipeline.usercode import UserCode
+from etdev.pipeline.verify.compare import RELATIVE_TOLERANCE
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is compared: the program in the runtime, and the models that it came from."""
+
+    project: Project
+    user: UserCode
+    target: str
+    float_model: ExportedModel
+    reference: ExportedModel
+    """The quantized model before lowering, or ``float_model`` itself."""
+    samples: Mapping[str, Iterable[Tensors]]
+    weak: frozenset[str]
+    """Methods whose samples are random."""
+
+    @property
+    def settings(self) -> Verify:
+        """``[targets.X.verify]``."""
+        return self.project.config.targets[self.target].verify
+
+    @property
+    def compute_dtype(self) -> str:
+        """Coarsest dtype that one of the target's backends computes float32 in."""
+        steps = self.project.config.targets[self.target].partitioners
+        dtypes = [backends.get(step.backend).compute_dtype for step in steps]
+        return max(dtypes, key=lambda dtype: RELATIVE_TOLERANCE[dtype], default="float32")
+
+    @property
+    def quantized(self) -> bool:
+        """Whether the reference is another model than the float one."""
+        return self.reference is not self.float_model
+
+    def broken(self, text: str) -> Problem:
+        """A program that computes something else than the model, for no reason that its inputs tell."""
+        if self.project.config.targets[self.target].partitioners:
+            hint = "a target without this partitioner shows whether the backend is the cause"
+            return Problem(text, ("targets", self.target, "partitioners"), hint)
+        hint = "look for what export fixes: branches on values, numbers read out of tensors, state outside buffers"
+        return Problem(text, ("targets", self.target), hint)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that failed."""
+
+    text: str
+    key: tuple[str, ...]
+    """The config's key that it is about."""
+    hint: str
+
+
+@dataclass
+class Findings:
+    """Collected over all methods."""
+
+    broken: list[Problem] = field(default_factory=list)
+    missed: list[Problem] = field(default_factory=list)
+    """Limits of the config."""
+    outputs: list[OutputError] = field(default_factory=list)
+    samples: int = 0
+    extremes: set[str] = field(default_factory=set)
+    """Of :data:`~etdev.pipeline.verify.extremes.EXTREMES`, those that were run beyond the samples."""
+    untried: list[str] = field(default_factory=list)
+    """Extremes at which the model itself does not run on made-up inputs."""

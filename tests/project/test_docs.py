@@ -1,0 +1,38 @@
+"""The hand-written docs name what the code has."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+from etdev import backends
+from etdev.config.models import Config
+from etdev.pipeline.result import RUNGS
+from etdev.pipeline.verify.compare import RELATIVE_TOLERANCE
+
+
+def _codes(text: str) -> set[str]:
+    return set(re.findall(r"`([^`\n]+)`", text))
+
+
+def test_every_backend_with_its_options_is_documented(repository: Path) -> None:
+    named = _codes((repository / "docs" / "backends.md").read_text())
+    built_in = [name for name in backends.names() if name in ("portable", "xnnpack", "openvino")]
+    assert len(built_in) == 3
+    for name in built_in:
+        backend = backends.get(name)
+        assert {name, *backend.delegate_ids, *backend.options.model_fields} <= named
+
+
+def test_every_rung_and_tolerance_is_documented(repository: Path) -> None:
+    text = (repository / "docs" / "verification.md").read_text()
+    assert set(RUNGS) <= _codes(text)
+    for dtype, share in RELATIVE_TOLERANCE.items():
+        assert dtype in text
+        assert f"{share:g}" in text
+
+
+def test_the_readmes_config_is_valid(repository: Path) -> None:
+    (block,) = re.findall(r"```toml\n(.*?)```", (repository / "README.md").read_text(), re.DOTALL)
+    assert Config.model_validate(tomllib.loads(block)).targets
