@@ -104,7 +104,8 @@ def test_each_scheme_quantizes_the_linear_layers_and_lowers(
 def test_a_quantized_program_goes_to_the_delegate(project: Callable[..., Project], scheme: str) -> None:
     fixed = _config(scheme).replace('["n", 32]', "[4, 32]").replace("dims.n = { max = 8 }", "")
     emitted = emit(project(fixed, model=MODEL, data=DATA))
-    assert emitted.delegates["forward"] == ("XnnpackBackend",)
+    plan = emitted.manager.executorch_program.execution_plan[0]
+    assert {delegate.id for delegate in plan.delegates} == {"XnnpackBackend"}
     assert not [name for name in emitted.operators["forward"] if "quantize" in name]
 
 

@@ -21,7 +21,7 @@ from support.stages import Failure, check_failure
 HF_CONFIG = """
     version = 1
     [model]
-    hf = "net"
+    hf = "./net"
     [methods.forward]
     inputs = [{ name = "x", dtype = "int64", shape = [1, 8] }]
     [targets.cpu]

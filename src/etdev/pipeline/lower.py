@@ -48,9 +48,9 @@ def lower_model(project: Project, exported: ExportedModel, target: str) -> Lower
 
 def require_backends(project: Project, target: str) -> None:
     """Refuse a target whose backends or other packages are not installed, before anything slow happens."""
+    require_packages(project, [target], "building")
     for index in range(len(project.config.targets[target].partitioners)):
         _backend(project, target, index)
-    require_packages(project, [target], "building")
 
 
 def _backend(project: Project, target: str, index: int) -> Backend:
