@@ -90,6 +90,14 @@ def test_channels_last_arrives_as_the_contiguous_tensor_it_means() -> None:
     assert torch.equal(found, image)
 
 
+def test_one_element_of_a_strided_tensor() -> None:
+    """It counts as contiguous with any stride, and reading its bytes failed."""
+    value = torch.arange(4.0)[1::4]
+    assert value.stride() == (4,)
+    _, (found,) = round_trip([value])
+    assert torch.equal(found, value)
+
+
 def test_a_large_tensor_is_read_in_pieces() -> None:
     large = torch.arange(3_000_000, dtype=torch.int32)
 

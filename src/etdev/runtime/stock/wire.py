@@ -66,7 +66,8 @@ def _bytes_of(tensor: torch.Tensor) -> memoryview:
 
     if tensor.numel() == 0:
         return memoryview(b"")
-    flat: Any = tensor.flatten().view(torch.uint8).numpy()
+    # A contiguous tensor of one element may have any stride, which `view` refuses.
+    flat: Any = tensor.as_strided((tensor.numel(),), (1,)).view(torch.uint8).numpy()
     return memoryview(flat)
 
 
