@@ -50,7 +50,7 @@ def round_trip(values: list[object], **header: object) -> tuple[dict[str, object
 
 
 def bits(tensor: Tensor) -> bytes:
-    flat = tensor.detach().contiguous().flatten()
+    flat = torch.empty(tensor.numel(), dtype=tensor.dtype).copy_(tensor.detach().flatten())
     return flat.view(torch.uint8).numpy().tobytes() if flat.numel() else b""
 
 
