@@ -51,7 +51,7 @@ def _explain_lowering(
     where = project.where("targets", target)
     unsupported = _NOT_CORE.search(text)
     if unsupported:
-        line = _line_of(project, _decomposed(programs), unsupported["op"])
+        line = line_of(project, decomposed(programs), unsupported["op"])
         return LowerError(
             f"the op {unsupported['op']}{line} is not one that ExecuTorch can lower, and nothing decomposes it",
             where=where,
@@ -59,7 +59,7 @@ def _explain_lowering(
         )
     if _MIXED_DTYPES.search(text):
         op = re.search(r"(?P<op>[\w.]+\.\w+)\b", text.partition("mismatched dtypes")[2])
-        line = _line_of(project, _decomposed(programs), op["op"]) if op else ""
+        line = line_of(project, decomposed(programs), op["op"]) if op else ""
         return LowerError(
             "an op takes tensors of different dtypes" + (f": {op['op']}{line}" if op else ""),
             where=where,
@@ -120,7 +120,7 @@ def explain_emission(error: Exception, project: Project, target: str, programs: 
             hint="return tensors and numbers only",
         )
     if _UNBOUNDED.search(text):
-        line = _line_of(project, programs, "item") or _line_of(project, programs, "_local_scalar_dense")
+        line = line_of(project, programs, "item") or line_of(project, programs, "_local_scalar_dense")
         return EmitError(
             f"a size comes from a tensor's value{line} and has no upper bound, so no memory can be planned for it",
             where=where,
@@ -153,17 +153,17 @@ def _missing_out_variants(ops: list[str], lines: list[str], where: str) -> EmitE
     )
 
 
-def _decomposed(programs: Iterable[ExportedProgram]) -> Iterator[ExportedProgram]:
+def decomposed(programs: Iterable[ExportedProgram]) -> Iterator[ExportedProgram]:
     """The programs in the ops that lowering looks at; slow, for errors only."""
     return (program.run_decompositions() for program in programs)
 
 
 def _lines_of(project: Project, programs: Iterable[ExportedProgram], ops: list[str]) -> list[str]:
     programs = tuple(programs)
-    return [_line_of(project, programs, op.replace("::", ".")) for op in ops]
+    return [line_of(project, programs, op.replace("::", ".")) for op in ops]
 
 
-def _line_of(project: Project, programs: Iterable[ExportedProgram], op: str) -> str:
+def line_of(project: Project, programs: Iterable[ExportedProgram], op: str) -> str:
     """`` (model.py:12, in forward)`` for the first node of this op that a line beside the config made, else nothing."""
     root = project.loaded.root
     for program in programs:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,14 +26,14 @@ from etdev.runtime.stock import StockRuntime
 _REPORT = "report.json"
 
 
-def verify_project(project: Project, options: BuildOptions, files: Sequence[Path] = ()) -> BuildResult:
+def verify_project(project: Project, options: BuildOptions) -> BuildResult:
     """Answer the rungs for the artifacts of the chosen targets as they lie in the output folder.
 
-    ``files``, one per chosen target, stand in for the artifacts. Nothing is written or renamed. Raises
+    Nothing is written or renamed. Raises
     :class:`~etdev.errors.LoadError` for an artifact that is not there.
     """
     names = choose_targets(project, options.targets)
-    paths = dict(zip(names, files, strict=True)) if files else {name: project.artifact(name) for name in names}
+    paths = {name: project.artifact(name) for name in names}
     for name, path in paths.items():
         if not path.is_file():
             rejected = path.with_name(path.name + REJECTED_SUFFIX).exists()

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from etdev.pipeline.artifacts import ExportedModel
-from etdev.pipeline.lower_errors import _decomposed, _line_of
+from etdev.pipeline.lower_errors import decomposed, line_of
 from etdev.pipeline.project import Project
 from etdev.pipeline.result import RungResult
 from etdev.pipeline.verify.file import Requirements
@@ -69,7 +69,7 @@ def _model_line(project: Project, program: ExportedProgram, operator: str) -> st
     line = _first_line(project, [program], operator)
     if not line:
         with suppress(Exception):  # Only to say more about a failure: must not become another one.
-            line = _first_line(project, _decomposed([program]), operator)
+            line = _first_line(project, decomposed([program]), operator)
     return line.strip(" ()")
 
 
@@ -79,5 +79,5 @@ def _first_line(project: Project, programs: Iterable[ExportedProgram], operator:
     namespace, _, rest = operator.partition("::")
     name = rest.partition(".")[0]
     spellings: Sequence[str] = (name, name.removesuffix("_copy"))
-    lines = (_line_of(project, programs, f"{namespace}.{spelling}.") for spelling in spellings)
+    lines = (line_of(project, programs, f"{namespace}.{spelling}.") for spelling in spellings)
     return next(filter(None, lines), "")
