@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -47,6 +47,16 @@ app.Commands.entries["wait"] = Entry("Wait.", "waiting:wait")
 app.Commands.entries["slow"] = Entry("Wait, and take as many seconds to leave.", "waiting:slow")
 sys.exit(app.run([sys.argv[1]]))
 """
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _signals_as_in_a_terminal() -> Iterator[None]:
+    """Children inherit what is ignored: under ``nohup``, or in the background of a script, that is what is tested."""
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGHUP, signal.SIGTERM)}
+    before[signal.SIGINT] = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 def _waiting(folder: Path, *arguments: str) -> subprocess.Popen[str]:
