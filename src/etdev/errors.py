@@ -158,6 +158,10 @@ class EmitError(StageError):
     stage = "emit"
 
 
+class LinkError(StageError):
+    """Etdev cannot link a program: what it asks for contradicts itself, or its own plan is wrong."""
+
+
 class WriteError(StageError):
     """A file could not be written; whatever stood there before stands there still."""
 

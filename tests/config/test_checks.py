@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 
 from config.support import MINIMAL, load, problems
+from etdev.config.grammar import find, grammar_of
+from etdev.config.keys import format_key
 from etdev.config.loader import Issue
+from etdev.config.models import LINK_KEYS, Config
 
 HASH = "0123456789abcdef0123456789abcdef01234567"
 METHOD = '[methods.forward]\ninputs = [{ name = "x", dtype = "float32", shape = [1] }]\n'
@@ -38,6 +41,10 @@ VALID = {
     "portable alone": MINIMAL + 'partitioners = [{ backend = "portable" }]\n',
     "portable last": MINIMAL + 'partitioners = [{ backend = "xnnpack" }, { backend = "portable" }]\n',
     "min alone": MINIMAL + 'verify.accuracy = { fn = "a:b", min = 1 }\n',
+    "planner of one's own": MINIMAL + 'memory = { planner = "planners:mine", alignment = 1 }\n',
+    "io by name and position": MINIMAL + 'io.forward = { inputs = { x = "caller" }, outputs = { 0 = "host" } }\n',
+    "io of a saved program": model(PT2, '[targets.b]\nio.forward.inputs = { anything = "caller" }\n'),
+    "state shared by one method": MINIMAL.replace("[methods", "share_state = true\n[methods"),
     "equal limits": MINIMAL + 'verify.accuracy = { fn = "a:b", min = 1, max = 1.0 }\n',
 }
 
@@ -106,6 +113,26 @@ INVALID = {
         MINIMAL + 'runtime = { operators = "x.yaml", kernels = ["portable"] }\n',
         "7:25",
         "`targets.cpu.runtime.operators` and `kernels` exclude each other",
+    ),
+    "io of no method": (
+        MINIMAL + 'io.forwad.inputs = "caller"\n',
+        "7:4",
+        "`targets.cpu.io.forwad` names no method",
+    ),
+    "io of no method of a saved program": (
+        model(PT2, '[targets.b]\nio.decode.inputs = "caller"\n'),
+        "7:4",
+        "`targets.b.io.decode` names no method",
+    ),
+    "io of no input": (
+        MINIMAL + 'io.forward.inputs = { y = "caller" }\n',
+        "7:27",
+        "`targets.cpu.io.forward.inputs.y` names no input of `forward`",
+    ),
+    "memory of a device that is none": (
+        MINIMAL + 'budget.memory = { gpu = "1KiB" }\n',
+        "7:19",
+        '`targets.cpu.budget.memory.gpu`: "gpu" is not a valid name; expected "cpu"',
     ),
     "gate of nothing": (
         MINIMAL + 'verify.accuracy = { fn = "a:b" }\n',
@@ -181,6 +208,18 @@ targets: {cpu: {partitioners: [{backend: x, compile_specs: {a: 1, b: t, c: !!bin
         text = MINIMAL + f'partitioners = [{{ backend = "x", compile_specs.a = {wrong} }}]\n'
         (found,) = problems(tmp_path, text)
         assert (found.key, found.column) == ("targets.cpu.partitioners[0].compile_specs.a", 52)
+
+
+@pytest.mark.parametrize("value", [0, -8, 3, 24, 32768, "true", "1.5", '"16"'])
+def test_an_alignment_is_a_power_of_two(value: object, tmp_path: Path) -> None:
+    (found,) = problems(tmp_path, MINIMAL + f"memory.alignment = {value}\n")
+    assert found.message == f"`targets.cpu.memory.alignment` is {value}; expected a power of two from 1 to 16384"
+
+
+def test_what_only_the_linker_reads_are_keys() -> None:
+    """The cache of what comes before the linker leaves these out, so one that is misspelled would be left in."""
+    for path in LINK_KEYS:
+        assert find(grammar_of(Config), path), format_key(path)
 
 
 def test_sizes(tmp_path: Path) -> None:

@@ -37,8 +37,12 @@ _TARGET = {
         "min_snr_db": 30,
         "require": ["runtime"],
         "accuracy": {"fn": "data:accuracy", "min": 0.5, "max": 1.5},
+        "sessions": "data:sessions",
     },
-    "budget": {"file": "1MiB"},
+    "memory": {"planner": "greedy", "alignment": 64},
+    "io": {"forward": {"inputs": "caller", "outputs": {"0": "caller"}}},
+    "elide": {"views": False},
+    "budget": {"file": "1MiB", "memory": {"cpu": "1MiB"}},
     "runtime": {"kernels": ["portable", "optimized"], "backends": ["XnnpackBackend"]},
 }
 _METHOD = {
@@ -53,7 +57,7 @@ BASES: dict[str, dict[str, Any]] = {
         "version": 1,
         "extends": ["below.toml"],
         "project": {"name": "digits", "imports": ["my_ops"], "out": "dist"},
-        "model": {"entry": "model:make", "kwargs": {"width": 3}, "weights": "w.safetensors"},
+        "model": {"entry": "model:make", "kwargs": {"width": 3}, "weights": "w.safetensors", "share_state": True},
         "constants": {"size": 3},
         "methods": {"forward": _METHOD},
         "quantize": {"static": _STATIC, "grouped": {"scheme": "8da4w", "group_size": 32}},
@@ -64,7 +68,13 @@ BASES: dict[str, dict[str, Any]] = {
         "model": {"hf": "org/model", "revision": "0" * 40},
         "methods": {"forward": _METHOD},
         "quantize": {"static": {**_STATIC, "calibration": {"forward": "data:calibration"}}},
-        "targets": {"cpu": {"runtime": {"operators": "ops.yaml"}}},
+        "targets": {
+            "cpu": {
+                "memory": {"planner": "planners:mine"},
+                "io": {"forward": {"inputs": {"image": "host"}, "outputs": "host"}},
+                "runtime": {"operators": "ops.yaml"},
+            }
+        },
     },
     "pt2": {
         "version": 1,

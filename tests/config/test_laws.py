@@ -41,6 +41,9 @@ finite = st.floats(-1e6, 1e6) | st.integers(-1000, 1000)
 sizes = st.integers(0, 2**40) | st.sampled_from(["64KiB", "1.5 MB", "0B"])
 
 
+owners = st.sampled_from(["host", "caller"])
+
+
 def optional(**keys: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
     return st.fixed_dictionaries({}, optional=keys)
 
@@ -54,13 +57,25 @@ targets = optional(
         max_size=2,
     ),
     verify=optional(atol=st.floats(0, 1), min_snr_db=finite, require=st.lists(st.sampled_from(["bytes", "runtime"]))),
-    budget=optional(file=sizes),
+    memory=optional(
+        planner=st.sampled_from(["naive", "best", "planners:mine"]), alignment=st.integers(0, 14).map(lambda n: 2**n)
+    ),
+    io=optional(
+        forward=optional(
+            inputs=owners | st.just({"x": "caller"}),
+            outputs=owners | st.dictionaries(st.integers(0, 9).map(str), owners, max_size=2),
+        )
+    ),
+    elide=optional(views=st.booleans()),
+    budget=optional(file=sizes, memory=optional(cpu=sizes)),
     runtime=optional(kernels=st.lists(st.sampled_from(["portable", "quantized"]))),
 )
 configs = st.fixed_dictionaries(
     {
         "version": st.just(1),
-        "model": st.fixed_dictionaries({"entry": st.just("model:make")}, optional={"kwargs": documents}),
+        "model": st.fixed_dictionaries(
+            {"entry": st.just("model:make")}, optional={"kwargs": documents, "share_state": st.booleans()}
+        ),
         "methods": st.just({"forward": {"inputs": [{"name": "x", "dtype": "int8", "shape": [1]}]}}),
         "targets": st.dictionaries(safe_names, targets, min_size=1, max_size=2),
     },

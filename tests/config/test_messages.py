@@ -56,6 +56,33 @@ CASES = {
             '  hint: did you mean "float32"?\n'
         ),
     ),
+    "misspelled choice beside a callable": (
+        MINIMAL + 'memory.planner = "gredy"\n',
+        (
+            'etdev.toml:7:18: `targets.cpu.memory.planner` is "gredy"; expected one of "naive", "greedy", "best" or '
+            '"module:callable"\n'
+            '  hint: did you mean "greedy"?\n'
+        ),
+    ),
+    "device of a later version": (
+        MINIMAL + 'io.forward.inputs = "device"\n',
+        'etdev.toml:7:21: `targets.cpu.io.forward.inputs` is "device"; expected one of "host", "caller"\n',
+    ),
+    "one size for a table of them": (
+        MINIMAL + 'budget.memory = "256KiB"\n',
+        (
+            'etdev.toml:7:17: `targets.cpu.budget.memory` is "256KiB"; expected a table from "cpu" to a size such as '
+            '"64KiB" (units: B, kB, MB, GB, KiB, MiB, GiB) or a whole number of bytes\n'
+            '  hint: write a table: { cpu = "256KiB" }\n'
+        ),
+    ),
+    "budget of another device": (
+        MINIMAL + 'budget.memory = { cpuu = "256KiB" }\n',
+        (
+            'etdev.toml:7:19: `targets.cpu.budget.memory.cpuu`: "cpuu" is not a valid name; expected "cpu"\n'
+            '  hint: did you mean "cpu"?\n'
+        ),
+    ),
     "size without a unit that exists": (
         MINIMAL + 'budget.file = "64K"\n',
         (

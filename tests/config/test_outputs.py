@@ -217,6 +217,22 @@ def test_show_says_which_paths_belong_elsewhere(etdev: Any, tmp_path: Path) -> N
     assert out.startswith(f'# model.weights = "w" is relative to {tmp_path / "sub"}\n')
 
 
+@pytest.mark.parametrize(
+    ("setting", "is_path"),
+    [
+        ('targets.cpu.memory.planner = "planners:mine"', True),
+        ('targets.cpu.memory.planner = "naive"', False),
+        ('targets.cpu.verify.sessions = "data:sessions"', True),
+    ],
+)
+def test_show_tells_modules_from_names(etdev: Any, tmp_path: Path, setting: str, is_path: bool) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub/below.toml").write_text(f"{setting}\n")
+    (tmp_path / "etdev.toml").write_text("extends = 'sub/below.toml'\n" + MINIMAL)
+    out = etdev("config", "show", "--output", "toml")[1]
+    assert out.startswith(f"# {setting} is relative to") == is_path
+
+
 def test_explain(etdev: Any, tmp_path: Path) -> None:
     code, out, err = etdev("config", "explain", "targets.cpu.budget.file")
     assert (code, err) == (0, "")

@@ -16,10 +16,12 @@ from etdev.backends.xnnpack import Xnnpack
 from etdev.errors import EmitError, LowerError, MissingRequirementError
 from etdev.pipeline import lower as stage
 from etdev.pipeline.artifacts import Delegation, Undelegated
-from etdev.pipeline.emit import emit_program
 from etdev.pipeline.lower import lower_model, require_backends
 from etdev.pipeline.noise import quiet_libraries
+from etdev.pipeline.objects import emit_object, object_place
 from etdev.pipeline.project import Project
+from etdev.program.effects import operator_name
+from etdev.program.model import Bool, Double, Int, String
 from support.stages import Failure, check_failure, emit, lower, prepare
 
 torch = pytest.importorskip("torch", reason="needs the extra `build`")
@@ -113,8 +115,8 @@ def test_the_split_is_counted(
 
 
 def test_the_file_names_its_operators(project: Callable[..., Project]) -> None:
-    emitted = emit(project(_config("xnnpack"), model=_model("return self.linear(x).erf()")))
-    assert emitted.operators == {"forward": ("aten::erf.out",)}
+    (plan,) = emit(project(_config("xnnpack"), model=_model("return self.linear(x).erf()"))).program.execution_plan
+    assert [operator_name(operator) for operator in plan.operators] == ["aten::erf.out"]
 
 
 def test_state_is_told(project: Callable[..., Project]) -> None:
@@ -131,12 +133,9 @@ def test_constant_methods(project: Callable[..., Project]) -> None:
         _config() + '[constants]\nlength = 128\nlabels = "a,b"\nscale = 0.5\nflag = true\n',
         model=_model("return x + 1"),
     )
-    plans = {plan.name: plan for plan in emit(made).manager.executorch_program.execution_plan}
-    answers = {name: plan.values[plan.outputs[0]].val for name, plan in plans.items() if name != "forward"}
-    assert answers["length"].int_val == 128
-    assert answers["labels"].string_val == "a,b"
-    assert answers["scale"].double_val == 0.5
-    assert answers["flag"].bool_val is True
+    plans = emit(made).program.execution_plan
+    answers = {plan.name: plan.values[plan.outputs[0]] for plan in plans if plan.name != "forward"}
+    assert answers == {"length": Int(128), "labels": String("a,b"), "scale": Double(0.5), "flag": Bool(True)}
 
 
 class _Recorder(Portable):
@@ -183,8 +182,9 @@ def test_one_export_serves_several_targets(project: Callable[..., Project]) -> N
         contents = []
         for order in (("cpu", "other"), ("other", "cpu")):
             exported = prepare(made)[0]
-            built = {name: emit_program(made, lower_model(made, exported, name), exported, name) for name in order}
-            contents.append({name: built[name].manager.buffer for name in ("cpu", "other")})
+            for name in order:
+                emit_object(made, lower_model(made, exported, name), exported, name, object_place(made, name))
+            contents.append({name: object_place(made, name).read_bytes() for name in ("cpu", "other")})
     assert contents[0] == contents[1]
 
 
@@ -196,8 +196,9 @@ BATCHES = {"shape": '["n", 1, 8, 8]', "more": "dims.n = { max = 32 }"}
 
 def _planned(made: Project) -> list[list[int]]:
     """Sizes of the first input and of the first output in the file."""
-    (plan,) = emit(made).manager.executorch_program.execution_plan
-    return [list(plan.values[index].val.sizes) for index in (plan.inputs[0], plan.outputs[0])]
+    (plan,) = emit(made).program.execution_plan
+    tensors = dict(plan.tensors())
+    return [list(tensors[index].sizes) for index in (plan.inputs[0], plan.outputs[0])]
 
 
 @pytest.mark.parametrize("name", ["xnnpack", "portable"])
@@ -213,10 +214,10 @@ def test_lowering_convolutions_does_not_narrow_the_batch(
     from etdev.pipeline.inputs import Signature
 
     monkeypatch.setattr(Signature, "largest", lambda self: dict.fromkeys(self.dims, 4))
-    monkeypatch.setattr("etdev.pipeline.emit._check_planned_sizes", lambda *_: None)
+    monkeypatch.setattr("etdev.pipeline.objects.emit._check_planned_sizes", lambda *_: None)
     if not protected:
         monkeypatch.setattr(stage, "fixed_ranges", lambda program: nullcontext())
-        monkeypatch.setattr("etdev.pipeline.emit.fixed_ranges", lambda program: nullcontext())
+        monkeypatch.setattr("etdev.pipeline.objects.emit.fixed_ranges", lambda program: nullcontext())
     sizes = _planned(project(_config("xnnpack", **BATCHES), model=CONV))
     assert sizes[0] == [32 if protected else 15, 1, 8, 8]
 
@@ -236,7 +237,7 @@ def test_sizes_that_were_narrowed_are_refused(project: Callable[..., Project], m
     with quiet_libraries():
         lowered = lower_model(made, exported, "cpu")
         check_failure(
-            lambda: emit_program(made, lowered, exported, "cpu"),
+            lambda: emit_object(made, lowered, exported, "cpu", object_place(made, "cpu")),
             Failure(
                 EmitError,
                 "etdev.toml:5:10 (methods.forward.inputs)",

@@ -8,39 +8,33 @@ import resource
 import signal
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
-from typing import BinaryIO
 
 import pytest
 
 from etdev.errors import WriteError
-from etdev.pipeline.artifacts import EmittedProgram
 from etdev.pipeline.write import StagedFile, write_program
+from etdev.program import Blob, Program, read
+from etdev.program import model as m
 from support.mounts import small_disk
 
-CONTENT = b"program" * 1000
-
-
-def emitted(*pieces: bytes, then: Callable[[], None] = lambda: None) -> EmittedProgram:
-    """A program that is written in these pieces."""
-
-    def write_to_file(file: BinaryIO) -> None:
-        for piece in pieces:  # noqa: FURB122 - ExecuTorch's writer calls nothing but `write`
-            file.write(piece)
-        then()
-
-    return EmittedProgram(SimpleNamespace(write_to_file=write_to_file), {})
+DATA = b"program" * 1000
+PROGRAM = Program(
+    execution_plan=(m.ExecutionPlan("forward", (), (), (), (m.Chain(()),), (), (), (0,)),),
+    segments=(m.Segment(0, Blob(DATA)),),
+    constant_segment=m.SubsegmentOffsets(0, (0,)),
+)
 
 
 def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir()) if folder.exists() else []
 
 
-def test_the_file_is_hashed_on_its_way(tmp_path: Path) -> None:
+def test_the_file_is_what_was_hashed(tmp_path: Path) -> None:
     with StagedFile(tmp_path / "a" / "x.pte") as staged:
-        written = write_program(emitted(b"one", b"", b"two"), staged)
-        assert (written.size, written.sha256) == (6, hashlib.sha256(b"onetwo").hexdigest())
-        assert written.path.read_bytes() == b"onetwo"
+        written = write_program(PROGRAM, staged)
+        content = written.path.read_bytes()
+        assert (written.size, written.sha256) == (len(content), hashlib.sha256(content).hexdigest())
+        assert read(written.path) == PROGRAM
         assert not staged.target.exists()
 
 
@@ -62,24 +56,29 @@ def test_one_file_is_left(
     for name in before:
         (tmp_path / name).write_bytes(b"old")
     with StagedFile(tmp_path / "x.pte") as staged:
-        write_program(emitted(CONTENT), staged)
+        write_program(PROGRAM, staged)
         place = verdict(staged)
 
     assert names(tmp_path) == after
-    assert place.read_bytes() == CONTENT
+    assert read(place) == PROGRAM
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
 @pytest.mark.parametrize("when", ["while it is written", "afterwards"])
-def test_without_a_verdict_the_old_file_stays(tmp_path: Path, error: type[BaseException], when: str) -> None:
+def test_without_a_verdict_the_old_file_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[BaseException], when: str
+) -> None:
     (tmp_path / "x.pte").write_bytes(b"old")
 
     def interrupt() -> None:
         raise error
 
+    if when == "while it is written":
+        monkeypatch.setattr("etdev.program.writer._write_segments", lambda *_: interrupt())
+
     def write_and_fail() -> None:
         with StagedFile(tmp_path / "x.pte") as staged:
-            write_program(emitted(CONTENT, then=interrupt if when == "while it is written" else lambda: None), staged)
+            write_program(PROGRAM, staged)
             interrupt()
 
     with pytest.raises(error):
@@ -90,7 +89,7 @@ def test_without_a_verdict_the_old_file_stays(tmp_path: Path, error: type[BaseEx
 
 def write(target: Path) -> None:
     with StagedFile(target) as staged:
-        write_program(emitted(CONTENT), staged)
+        write_program(PROGRAM, staged)
         staged.accept()
 
 
@@ -149,7 +148,7 @@ def test_what_a_killed_build_left_goes_with_the_next_one(tmp_path: Path) -> None
     if child == 0:
         try:
             staged = StagedFile(tmp_path / "x.pte").__enter__()
-            write_program(emitted(CONTENT), staged)
+            write_program(PROGRAM, staged)
         finally:
             os.kill(os.getpid(), signal.SIGKILL)
     os.waitpid(child, 0)

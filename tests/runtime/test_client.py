@@ -21,6 +21,7 @@ from etdev.errors import MissingRequirementError
 from etdev.runtime.stock import ProgramFailureError, RuntimeCrashError, StockRuntime
 from support.projects import write_project
 from support.stock import shared_runtime
+from support.verification import prepare
 
 CONFIG = """
     version = 1
@@ -122,6 +123,94 @@ def test_loading_again_gives_initial_state(runtime: StockRuntime, program: Path)
     runtime.call("step", ())
     runtime.load(program)
     assert runtime.call("step", ())[0].item() == 1
+
+
+SHARING = """
+    version = 1
+    [model]
+    entry = "model:Sharing"
+    share_state = true
+    [methods.step]
+    inputs = []
+    [methods.leap]
+    inputs = []
+    [methods.own]
+    inputs = []
+    [targets.cpu]
+"""
+
+SHARING_MODEL = """
+    import torch
+    from torch import nn
+
+    class Sharing(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("count", torch.full((1,), 5.0))
+            self.register_buffer("mine", torch.zeros(1))
+
+        def step(self):
+            self.count.add_(1)
+            return self.count.clone()
+
+        def leap(self):
+            self.count.add_(10)
+            return self.count.clone()
+
+        def own(self):
+            self.mine.add_(1)
+            return self.mine.clone()
+"""
+
+
+@pytest.fixture(scope="module")
+def sharing(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two methods whose state lies at the same place of a buffer of its own, and one with other state."""
+    return prepare(tmp_path_factory.mktemp("sharing"), "cpu", SHARING, model=SHARING_MODEL).candidate.path
+
+
+CALLS = ("step", "leap", "own", "step", "own", "leap")
+
+
+@pytest.mark.parametrize(
+    ("shared", "counted"),
+    [(True, [6, 16, 1, 17, 2, 27]), (False, [6, 15, 1, 7, 2, 25])],
+    ids=["shared", "separate"],
+)
+def test_methods_share_their_memory_or_do_not(sharing: Path, shared: bool, counted: list[int]) -> None:
+    """Initial values are written when a method is loaded: 16 was 15 while methods were loaded at their first call."""
+    runtime = shared_runtime()
+    assert runtime.load(sharing, shared=shared) == ("leap", "own", "step")
+    for _ in range(2):
+        answers = [runtime.call(method, (), fresh=index == 0)[0] for index, method in enumerate(CALLS)]
+        assert answers == counted
+
+
+def test_separate_methods_are_really_separate(program: Path) -> None:
+    """One method's temporaries overwrote another one's state, at the same place of a buffer that they shared."""
+    runtime = shared_runtime()
+    runtime.load(program)
+    runtime.call("step", ())
+    runtime.call("forward", (torch.full((2, 3), 9.0),))
+    assert runtime.call("step", ())[0] == 2
+
+
+def test_a_crash_does_not_end_the_sharing(sharing: Path) -> None:
+    with StockRuntime() as runtime:
+        runtime.load(sharing, shared=True)
+        os.kill(pid(runtime), signal.SIGKILL)
+        with pytest.raises(RuntimeCrashError):
+            runtime.call("step", ())
+        assert [runtime.call(name, (), fresh=name == "step")[0].item() for name in ("step", "leap")] == [6, 16]
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_an_unknown_method_is_refused_in_the_runtimes_own_words(sharing: Path, shared: bool) -> None:
+    runtime = shared_runtime()
+    runtime.load(sharing, shared=shared)
+    with pytest.raises(ProgramFailureError, match="backward"):
+        runtime.call("backward", ())
+    assert runtime.call("own", ())[0] == 1
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,12 @@ from textwrap import dedent
 import pytest
 
 from etdev.errors import EtdevError
-from etdev.pipeline.artifacts import EmittedProgram, ExportedModel, LoadedModel, LoweredModel
-from etdev.pipeline.emit import emit_program
+from etdev.pipeline.artifacts import ExportedModel, LoadedModel, LoweredModel
 from etdev.pipeline.load import load_model
 from etdev.pipeline.lower import lower_model
 from etdev.pipeline.models import Models
 from etdev.pipeline.noise import quiet_libraries
+from etdev.pipeline.objects import ObjectProgram, emit_object, object_place
 from etdev.pipeline.progress import Silent, StageClock
 from etdev.pipeline.project import Project
 from etdev.pipeline.usercode import UserCode
@@ -49,11 +49,12 @@ def lower(project: Project, target: str = "cpu") -> LoweredModel:
         return lower_model(project, exported, target)
 
 
-def emit(project: Project, target: str = "cpu") -> EmittedProgram:
+def emit(project: Project, target: str = "cpu") -> ObjectProgram:
     """The stages to *emit*."""
     with quiet_libraries(), UserCode() as user:
         _, exported = Models(project, user).prepare(target, StageClock(target, Silent()))
-        return emit_program(project, lower_model(project, exported, target), exported, target)
+        lowered = lower_model(project, exported, target)
+        return emit_object(project, lowered, exported, target, object_place(project, target))
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,11 @@ from unittest.mock import patch
 
 from etdev.config.models import Rung
 from etdev.pipeline.api import open_project
-from etdev.pipeline.emit import emit_program
+from etdev.pipeline.link import link_program
 from etdev.pipeline.lower import lower_model
 from etdev.pipeline.models import Models
 from etdev.pipeline.noise import quiet_libraries
+from etdev.pipeline.objects import emit_object, object_place
 from etdev.pipeline.progress import Silent, StageClock
 from etdev.pipeline.result import RungResult
 from etdev.pipeline.usercode import UserCode
@@ -42,7 +43,7 @@ class Prepared:
         def claimed(found: Program) -> Requirements:
             return replace(requirements(found), **required)
 
-        with quiet_libraries(), UserCode() as user, patch("etdev.pipeline.verify.file.requirements", claimed):
+        with quiet_libraries(), UserCode() as user, patch("etdev.pipeline.verify.ladder.requirements", claimed):
             rungs = verify_program(project, user, self.target, candidate, runtime or shared_runtime())
         return {rung.rung: rung for rung in rungs}
 
@@ -54,9 +55,10 @@ def prepare(folder: Path, target: str, config: str, **files: str) -> Prepared:
     with quiet_libraries(), UserCode() as user:
         float_model, reference = Models(project, user).prepare(target, StageClock(target, Silent()))
         lowered = lower_model(project, reference, target)
-        emitted = emit_program(project, lowered, reference, target)
+        objects = emit_object(project, lowered, reference, target, object_place(project, target))
+        linked = link_program(project, target, user, objects, reference.signatures)
         with StagedFile(project.artifact(target)) as staged:
-            written = write_program(emitted, staged)
+            written = write_program(linked.linked.program, staged)
             place = staged.accept()
-    candidate = Candidate(place, written.size, float_model, reference)
+    candidate = Candidate(place, written.size, float_model, reference, linked.delegate_inputs)
     return Prepared(path, target, candidate)

@@ -23,7 +23,10 @@ class Commands(LazyGroup):
         "init": Entry("Write a new project from a template.", "etdev.cli.init:init"),
         "validate": Entry("Check a config without running any of its code.", "etdev.cli.validate:validate"),
         "build": Entry("Build the config's targets and verify them.", "etdev.cli.build:build"),
-        "verify": Entry("Verify a built target again.", "etdev.cli.verify:verify"),
+        "verify": Entry("Verify built targets, or any .pte, again.", "etdev.cli.verify:verify"),
+        "inspect": Entry("Say what a .pte holds: methods, memory, operators, delegates.", "etdev.cli.inspect:inspect"),
+        "diff": Entry("Compare two .pte files.", "etdev.cli.diff:diff"),
+        "relink": Entry("Plan the memory of any .pte anew.", "etdev.cli.relink:relink"),
         "config": Group(
             "Show the effective config, explain its keys.",
             {

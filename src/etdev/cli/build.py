@@ -25,6 +25,9 @@ DryRunOption = Annotated[
     bool, typer.Option("--dry-run", help="Import the model and check shapes and data; lower and write nothing.")
 ]
 NoVerifyOption = Annotated[bool, typer.Option("--no-verify", help="Stop after writing; the report says so.")]
+NoCacheOption = Annotated[
+    bool, typer.Option("--no-cache", help="Export and lower again even if nothing that they depend on has changed.")
+]
 
 
 def build(
@@ -35,11 +38,12 @@ def build(
     require: RequireOption = None,
     dry: DryRunOption = False,
     no_verify: NoVerifyOption = False,
+    no_cache: NoCacheOption = False,
     output: OutputOption = None,
     quiet: QuietOption = False,
     verbose: VerboseOption = False,
 ) -> int:
-    """Build the config's targets: export, quantize, lower, emit, write and verify.
+    """Build the config's targets: export, quantize, lower, emit, link, write and verify.
 
     Runs the code that the config names. Formats of --output: text, json.
     """
@@ -51,7 +55,11 @@ def build(
 
     project = open_project(config, profile=profile, overrides=overrides or ())
     options = BuildOptions(
-        targets=targets or (), require=check_rungs(require or ()), verify=not no_verify, verbose=verbose
+        targets=targets or (),
+        require=check_rungs(require or ()),
+        verify=not no_verify,
+        cache=not no_cache,
+        verbose=verbose,
     )
     if dry:
         from etdev.pipeline.dry_run import dry_run

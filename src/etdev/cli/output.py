@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TextIO
 
 import typer
 
+from etdev.cli.text import escaped
 from etdev.errors import UsageError
 from etdev.files import atomic_write_text
 
@@ -92,12 +93,12 @@ def note(message: str, *, quiet: bool = False) -> None:
 
 
 def print_error(message: str, *, where: str | None = None, hint: str | None = None, label: str = "error") -> None:
-    """``error: WHERE: message`` and ``hint: …`` on stderr."""
+    """``error: WHERE: message`` and ``hint: …`` on stderr, whatever names out of a file are in them."""
     head = f"{paint(f'{label}:', 'red')} " if label else ""
     place = f"{where}: " if where else ""
-    note(f"{head}{place}{message}")
+    note(f"{head}{escaped(place + message)}")
     if hint:
-        note(f"{paint('hint:', 'cyan')} {hint}")
+        note(f"{paint('hint:', 'cyan')} {escaped(hint)}")
 
 
 def paint(text: str, colour: str, *, stream: TextIO | None = None) -> str:

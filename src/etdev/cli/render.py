@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TextIO
 
 from etdev.cli.output import paint
-from etdev.pipeline.result import BuildResult, MethodResult, RungResult, TargetResult, UndelegatedOps
+from etdev.pipeline.result import BufferResult, BuildResult, MethodResult, RungResult, TargetResult, UndelegatedOps
 from etdev.units import format_seconds, format_size
 
 _COLOURS = {"passed": "green", "failed": "red", "not run": "yellow"}
@@ -34,6 +34,7 @@ def _target_lines(result: BuildResult, target: TargetResult, stream: TextIO) -> 
     for method in target.methods:
         label = "ops" if len(target.methods) == 1 else method.name
         yield _line(label, describe_delegation(method))
+    yield from _memory_lines(target)
     for rung in target.rungs:
         if rung.status != "not run":
             yield from _rung_lines(rung, stream)
@@ -46,6 +47,36 @@ def _target_lines(result: BuildResult, target: TargetResult, stream: TextIO) -> 
         total = format_seconds(sum(target.seconds.values()))
         stages = ", ".join(f"{stage} {format_seconds(seconds)}" for stage, seconds in target.seconds.items())
         yield _line("time", f"{total}: {stages}")
+
+
+def _memory_lines(target: TargetResult) -> Iterator[str]:
+    """Planned memory: the total of each device, then what each buffer of each method takes of it."""
+    buffers = [(method.name, buffer) for method in target.methods for buffer in method.buffers]
+    if not buffers:
+        return
+    totals = ", ".join(f"{device} {format_size(size)}" for device, size in target.memory.items())
+    removed = sum(method.views_removed for method in target.methods)
+    views = f", {removed} view{'s' * (removed != 1)} removed" if removed else ""
+    if len(buffers) == 1:
+        yield _line("memory", f"{totals} ({_compared(buffers[0][1])}){views}")
+        return
+    yield _line("memory", f"{totals}{views}")
+    for name, buffer in buffers:
+        kind = "state" if buffer.state else f"buffer {buffer.index}"
+        yield _line("", f"{name}, {kind}: {format_size(buffer.size)} ({_compared(buffer)})")
+    if target.shared_state:
+        names = ", ".join(target.shared_state)
+        yield _line("", f"shared by methods: {names}; load the program so that all methods have the same buffers")
+
+
+def _compared(buffer: BufferResult) -> str:
+    """How good a plan is: against what no plan can beat, and against ExecuTorch's order."""
+    if buffer.state:
+        return "kept between calls"
+    least = "the least possible" if buffer.size <= buffer.lower_bound else f"at least {format_size(buffer.lower_bound)}"
+    if buffer.greedy == buffer.size:
+        return f"{least}; greedy the same"
+    return f"{least}; greedy {format_size(buffer.greedy)}"
 
 
 def describe_delegation(method: MethodResult) -> str:

@@ -67,7 +67,8 @@ class MapOf:
     def expected(self) -> str:
         if self.min_entries:
             return f"a table with at least {self.min_entries} entry"
-        return f"a table from name to {self.value.expected}" if isinstance(self.value, Leaf) else "a table"
+        names = self.name.expected if self.name.values else "name"
+        return f"a table from {names} to {self.value.expected}" if isinstance(self.value, Leaf) else "a table"
 
 
 @dataclass(frozen=True, slots=True)

@@ -181,7 +181,7 @@ def _issue(item: _Found, root: TableOf, prefix: KeyPath) -> Issue:
         return Issue(key, f"`{name}` is missing; expected {node.expected}", MISSING_KEY, _description(root, item.path))
     if item.type == WRONG_NAME:
         message = f"`{name}`: {literal(item.path[-1])} is not a valid name; expected {node.expected}"
-        return Issue(key, message, WRONG_NAME)
+        return Issue(key, message, WRONG_NAME, _choice_hint(node, item.path[-1]))
     if isinstance(node, Anything) and item.value is not _MISSING:
         return Issue(key, f"`{name}` is {short(item.value)}: {item.text}", WRONG_VALUE)
     if isinstance(node, Anything) or (isinstance(node, TableOf) and item.type not in _TABLE_TYPES):
@@ -256,11 +256,12 @@ def _value_hint(node: Node, value: object, path: KeyPath) -> str | None:
         if isinstance(value, Mapping):
             return "write a list of tables: [{ … }]"
         return f"write a list: [{short(value)}]"
-    if not isinstance(node, Leaf):
+    if isinstance(node, MapOf) and node.name.values and kind(value) in _kinds(node.value):
+        return f"write a table: {literal({str(node.name.values[0]): value})}"
+    if hint := _choice_hint(node, value):
+        return hint
+    if not isinstance(node, Leaf) or (node.values and isinstance(value, str)):
         return None
-    if node.values and isinstance(value, str):
-        meant = nearest(value, [choice for choice in node.values if isinstance(choice, str)])
-        return f"did you mean {literal(meant)}?" if meant else None
     if isinstance(value, str):
         return _unquote_hint(node, value)
     if isinstance(value, float) and value.is_integer() and "integer" in node.kinds and "number" not in node.kinds:
@@ -268,6 +269,14 @@ def _value_hint(node: Node, value: object, path: KeyPath) -> str | None:
     if node.kinds == {"text"} and kind(value) in ("boolean", "integer", "number", "date") and node.is_free_text:
         return f'text stands in quotes: "{short(value)}"'
     return None
+
+
+def _choice_hint(node: Node, value: object) -> str | None:
+    """The listed value that was probably meant."""
+    leaves = node.options if isinstance(node, OneOf) else (node,)
+    choices = [choice for leaf in leaves if isinstance(leaf, Leaf) for choice in leaf.values if isinstance(choice, str)]
+    meant = nearest(value, choices) if isinstance(value, str) else None
+    return f"did you mean {literal(meant)}?" if meant else None
 
 
 _WHOLE = re.compile(r"[+-]?[0-9][0-9_]*")

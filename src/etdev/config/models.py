@@ -12,16 +12,20 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from etdev.config.keys import KeyPath
 from etdev.config.types import (
+    Alignment,
     ByteSize,
     CommitHash,
     CompileSpecValue,
+    DeviceName,
     Entry,
     FormatVersion,
     Identifier,
     Many,
     ModuleName,
     Number,
+    Position,
     SafeName,
     Text,
 )
@@ -29,6 +33,9 @@ from etdev.config.types import (
 DType = Literal["float32", "float64", "float16", "bfloat16", "int8", "int16", "int32", "int64", "uint8", "bool"]
 Rung = Literal["bytes", "plan", "placement", "kernels", "budget", "runtime", "replay", "device", "accuracy"]
 KernelLibrary = Literal["portable", "optimized", "quantized"]
+PlannerName = Literal["naive", "greedy", "best"]
+Owner = Literal["host", "caller"]
+"""Whose memory an input or output lies in: the program's plan, on the host, or that of whoever calls it."""
 
 
 Size = Annotated[int, Field(ge=1, le=2**31 - 1)]
@@ -76,6 +83,11 @@ class ModelSource(Table):
     trust: bool = Field(
         False, description="Says that the `pt2` file is trusted: loading one may run code that it contains."
     )
+    inputs: Many[Text] = Field(
+        (),
+        description="Other files that the model's code reads. When one changes, a build exports the model again.",
+    )
+    share_state: bool = Field(False, description="Methods share the buffers of the same name.")
 
 
 class Input(Table):
@@ -172,6 +184,11 @@ class Verify(Table):
         None, description="Smallest signal-to-noise ratio of any output against the float model, in dB."
     )
     accuracy: Accuracy | None = Field(None, description="Gate on the project's own metric.")
+    sessions: Entry | None = Field(
+        None,
+        description="`module:callable` giving lists of (method, inputs) run in order on one fresh state, for programs "
+        "with state.",
+    )
     require: Many[Rung] = Field(
         (), description="Rungs that must have run: one that did not makes the build end with exit code 3."
     )
@@ -181,6 +198,41 @@ class Budget(Table):
     """Limits. Missing one fails the build with exit code 1 and keeps the artifact."""
 
     file: ByteSize | None = Field(None, description="Largest size of the `.pte` file.")
+    memory: dict[DeviceName, ByteSize] = Field(
+        default_factory=dict,
+        description='Largest planned memory of each device: `{ cpu = "256KiB" }`.',
+    )
+
+
+class Memory(Table):
+    """How planned memory is laid out."""
+
+    planner: PlannerName | Entry = Field(
+        "best",
+        description="`best` reaches the least memory that a plan can have on almost every model, `greedy` places "
+        "values in ExecuTorch's order, `naive` reuses nothing; or `module:callable`, which is given a planning problem "
+        "and returns offsets.",
+    )
+    alignment: Alignment = Field(16, description="Bytes that every planned address is a multiple of.")
+
+
+class MethodIo(Table):
+    """Whose memory a method's inputs and outputs lie in: `host`, planned with the rest, or `caller`, not planned."""
+
+    inputs: Owner | dict[Identifier, Owner] = Field(
+        "host", description="Of all inputs, or a table from an input's name. Inputs that it leaves out are `host`."
+    )
+    outputs: Owner | dict[Position, Owner] = Field(
+        "host",
+        description='Of all outputs, or a table from an output\'s position: `{ 0 = "caller" }`. Outputs that it leaves '
+        "out are `host`.",
+    )
+
+
+class Elide(Table):
+    """Which copies the linker removes."""
+
+    views: bool = Field(True, description="Removes copies that only change the shape.")
 
 
 class TargetRuntime(Table):
@@ -202,6 +254,11 @@ class Target(Table):
     partitioners: Many[Partitioner] = Field(
         (), description="Backends in the order in which they are offered the program. None means `portable`."
     )
+    memory: Memory = Field(default_factory=Memory, description="How planned memory is laid out.")
+    io: dict[Identifier, MethodIo] = Field(
+        default_factory=dict, description="Per method, whose memory its inputs and outputs lie in."
+    )
+    elide: Elide = Field(default_factory=Elide, description="Which copies the linker removes.")
     verify: Verify = Field(default_factory=Verify, description="Tolerances, gates and required rungs.")
     budget: Budget = Field(default_factory=Budget, description="Limits on the artifact.")
     runtime: TargetRuntime = Field(default_factory=TargetRuntime, description="The runtime that the artifact is for.")
@@ -230,3 +287,13 @@ class Config(Table):
         default_factory=dict,
         description="Named overlays, chosen with `--profile`. May hold any key but `version`, `extends`, `profiles`.",
     )
+
+
+LINK_KEYS: tuple[KeyPath, ...] = (
+    ("targets", "*", "memory"),
+    ("targets", "*", "io"),
+    ("targets", "*", "elide"),
+)
+"""Tables that only the linker reads: changing them exports, lowers and emits nothing again. ``*`` is any name.
+
+``model.share_state`` is not among them: emission asks it which buffers of a method are state."""

@@ -156,6 +156,7 @@ AFTER = """\
 * A static `pt2e-xnnpack` scheme has `calibration`: one callable if there is one method, else a table from method to
   callable. `8da4w` works on the module, and so not with `pt2`.
 * The partitioner `portable` takes every op that is left, and so stands last if at all.
+* `io` names methods that there are, and their inputs.
 * `accuracy` has `min`, `max`, or both.
 * `runtime` has `kernels` or `operators`, not both.
 """

@@ -145,13 +145,17 @@ def _foreign_paths(loaded: LoadedConfig) -> str:
     lines = [
         f"# {format_key(row.key)} = {literal(row.value)} is relative to {row.origin.base}\n"
         for row in effective_rows(loaded)
-        if row.origin is not None and row.origin.base != loaded.root and _is_local_name(row.key)
+        if row.origin is not None and row.origin.base != loaded.root and _is_local_name(row)
     ]
     return "".join(lines)
 
 
-_PATH_KEYS = frozenset({"out", "entry", "weights", "hf", "pt2", "samples", "fn", "operators", "imports", "calibration"})
+_PATH_KEYS = frozenset(
+    {"out", "entry", "weights", "hf", "pt2", "samples", "sessions", "fn", "operators", "imports", "calibration"}
+)
 
 
-def _is_local_name(key: KeyPath) -> bool:
-    return not _PATH_KEYS.isdisjoint(part for part in key if isinstance(part, str))
+def _is_local_name(row: Row) -> bool:
+    if row.key[-1] == "planner":
+        return ":" in row.value
+    return not _PATH_KEYS.isdisjoint(part for part in row.key if isinstance(part, str))

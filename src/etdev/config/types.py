@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal, TypeVar
 
-from pydantic import AllowInfNan, BeforeValidator, Field, WithJsonSchema
+from pydantic import AfterValidator, AllowInfNan, BeforeValidator, Field, WithJsonSchema
 
 T = TypeVar("T")
 Many = Annotated[tuple[T, ...], Field(strict=False)]
@@ -144,3 +144,28 @@ Entry = Annotated[str, Field(pattern=rf"^{_DOTTED}:{_DOTTED}$"), Expected('"modu
 """``module:callable``; the module is looked up beside the file that states it, then as usual."""
 
 CommitHash = Annotated[str, Field(pattern=r"^[0-9a-f]{40}$"), Expected("a full commit hash, 40 hexadecimal digits")]
+
+MAX_ALIGNMENT = 2**14
+
+
+def refuse_other_than_power_of_two(value: int) -> int:
+    """The value, if it is 1, 2, 4, …"""
+    if value & (value - 1):
+        raise ValueError("not a power of two")
+    return value
+
+
+Alignment = Annotated[
+    int,
+    Field(ge=1, le=MAX_ALIGNMENT),
+    AfterValidator(refuse_other_than_power_of_two),
+    Expected(f"a power of two from 1 to {MAX_ALIGNMENT}"),
+    WithJsonSchema({"enum": [2**power for power in range(MAX_ALIGNMENT.bit_length())]}),
+]
+"""Bytes that addresses are a multiple of."""
+
+Position = Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,8})$"), Expected('a position such as "0"')]
+"""Of one output among those of a method, 0-based. Keys of tables are text in TOML."""
+
+DeviceName = Literal["cpu"]
+"""A device that memory lies on."""

@@ -46,10 +46,13 @@ class ExportedModel:
     """All methods of the program, by name, in the config's order."""
 
     methods: Mapping[str, ExportedMethod]
+    """Empty for a model that was not exported, since an earlier build's object program is linked again."""
     eager: Mapping[str, Callable[..., Any]]
     """What computes each method without lowering: the float module, or the quantized one."""
     signatures: Mapping[str, Signature]
     """The inputs of each method."""
+    outputs: Mapping[str, int]
+    """How many tensors each method returns."""
     scheme: str | None = None
     """The quantization scheme that was applied."""
 
@@ -89,16 +92,6 @@ class LoweredModel:
     delegations: tuple[Delegation, ...]
     stateful: frozenset[str]
     """Methods that change buffers, so that the order of calls matters."""
-
-
-@dataclass(frozen=True)
-class EmittedProgram:
-    """A complete program, ready to be written."""
-
-    manager: Any
-    """``executorch.exir.ExecutorchProgramManager``; its buffers are streamed out, not copied."""
-    operators: Mapping[str, tuple[str, ...]]
-    """Per method, names of the operators that the file asks the runtime for."""
 
 
 @dataclass(frozen=True)

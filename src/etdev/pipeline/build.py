@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from etdev.files import atomic_write_text
-from etdev.pipeline.emit import emit_program
+from etdev.pipeline.artifacts import ExportedModel
+from etdev.pipeline.inputs import Signature
+from etdev.pipeline.link import link_program
 from etdev.pipeline.lower import lower_model, require_backends
 from etdev.pipeline.models import Models
 from etdev.pipeline.noise import quiet_libraries
+from etdev.pipeline.objects import ObjectProgram, emit_object, object_place
+from etdev.pipeline.objects.reuse import Record, find_object, origin_of
 from etdev.pipeline.options import BuildOptions, choose_targets, required_rungs, runtime_for
 from etdev.pipeline.progress import StageClock
 from etdev.pipeline.project import Project
 from etdev.pipeline.result import RUNGS, BuildResult, TargetResult, outcome
-from etdev.pipeline.summary import describe_methods, display_path, start_result
+from etdev.pipeline.summary import describe_methods, display_path, start_result, with_memory
 from etdev.pipeline.usercode import UserCode
 from etdev.pipeline.verify.kernels import check_runtime_settings
 from etdev.pipeline.verify.ladder import Candidate, check_functions, not_run, verify_program
 from etdev.pipeline.write import StagedFile, write_program
+from etdev.program.footprint import planned_memory
 from etdev.runtime.stock import StockRuntime
 
 
@@ -51,32 +57,32 @@ def _build_target(
     project: Project, name: str, options: BuildOptions, user: UserCode, runtime: StockRuntime | None, models: Models
 ) -> TargetResult:
     clock = StageClock(name, options.progress)
-    models.load(clock)
     if runtime is not None:
         check_functions(project, user, name)
-    float_model, reference = models.prepare(name, clock)
-    with clock.stage("lower"):
-        lowered = lower_model(project, reference, name)
-    with clock.stage("emit"):
-        emitted = emit_program(project, lowered, reference, name)
+    compiled = _compile(project, name, options, user, models, clock)
+    with clock.stage("link"):
+        program = link_program(project, name, user, compiled.objects, compiled.signatures)
     with StagedFile(project.artifact(name)) as staged:
         with clock.stage("write"):
-            written = write_program(emitted, staged)
+            written = write_program(program.linked.program, staged)
         result = TargetResult(
             name=name,
             status="built",
             artifact="",
             size=written.size,
             sha256=written.sha256,
-            quantize=reference.scheme,
-            methods=describe_methods(lowered, emitted, reference),
+            quantize=compiled.record.scheme,
+            methods=with_memory(compiled.record.methods, program),
+            memory=planned_memory(program.linked.program),
+            planner=program.linked.planner,
+            shared_state=program.linked.shared_state,
             required=required_rungs(project, name, options),
-            notes=models.notes,
+            notes=compiled.notes,
         )
-        if runtime is None:
+        if runtime is None or compiled.models is None:
             rungs = tuple(not_run(rung, "verification was turned off") for rung in RUNGS)
         else:
-            candidate = Candidate(written.path, written.size, float_model, reference)
+            candidate = Candidate(written.path, written.size, *compiled.models, program.delegate_inputs)
             with clock.stage("verify"):
                 rungs = verify_program(project, user, name, candidate, runtime)
         result = result.model_copy(update={"rungs": rungs, "status": outcome(rungs)})
@@ -85,3 +91,46 @@ def _build_target(
     report = start_result(project, (result,))
     atomic_write_text(place.parent / "report.json", report.model_dump_json(indent=2) + "\n")
     return result
+
+
+@dataclass(frozen=True)
+class _Compiled:
+    """An object program, made now or by an earlier build."""
+
+    objects: ObjectProgram
+    record: Record
+    signatures: Mapping[str, Signature]
+    models: tuple[ExportedModel, ExportedModel] | None
+    """The float model and the one that was lowered; None if nobody asks for them."""
+    notes: tuple[str, ...]
+
+
+def _compile(
+    project: Project, name: str, options: BuildOptions, user: UserCode, models: Models, clock: StageClock
+) -> _Compiled:
+    reused = find_object(project, name) if options.cache else None
+    if reused is None:
+        return _compile_anew(project, name, user, models, clock)
+    found = models.prepare_unexported(name, reused.record.outputs, clock) if options.verify else None
+    signatures = found[1].signatures if found else models.signatures(clock)
+    notes = (
+        *reused.record.notes,
+        "linked again: nothing before the link has changed since the last build",
+    )
+    return _Compiled(reused.objects, reused.record, signatures, found, notes)
+
+
+def _compile_anew(project: Project, name: str, user: UserCode, models: Models, clock: StageClock) -> _Compiled:
+    float_model, reference = models.prepare(name, clock)
+    with clock.stage("lower"):
+        lowered = lower_model(project, reference, name)
+    record = Record(
+        methods=describe_methods(lowered, reference),
+        scheme=reference.scheme,
+        outputs=dict(reference.outputs),
+        notes=models.notes,
+    )
+    with clock.stage("emit"):
+        origin = origin_of(project, name, user, record)
+        objects = emit_object(project, lowered, reference, name, object_place(project, name), origin=origin)
+    return _Compiled(objects, record, reference.signatures, (float_model, reference), models.notes)

@@ -54,7 +54,19 @@ def export_model(project: Project, loaded: LoadedModel, user: UserCode) -> Expor
         with as_forward(loaded.module, name):
             program = export_module(project, user, loaded.module, signature, example)
         methods[name] = ExportedMethod(program, example)
-    return ExportedModel(methods, eager, declared)
+    return ExportedModel(methods, eager, declared, _output_counts(methods))
+
+
+def unexported_model(project: Project, loaded: LoadedModel, outputs: Mapping[str, int]) -> ExportedModel:
+    """What verification needs of a model that is not exported again; ``outputs`` as an earlier export counted them."""
+    declared = signatures(project, loaded)
+    eager = {name: method_of(project, loaded.module, name) for name in declared}
+    return ExportedModel({}, eager, declared, outputs)
+
+
+def _output_counts(methods: Mapping[str, ExportedMethod]) -> dict[str, int]:
+    specs = {name: method.program.call_spec.out_spec for name, method in methods.items()}
+    return {name: spec.num_leaves if spec is not None else 0 for name, spec in specs.items()}
 
 
 def export_module(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from etdev.config.keys import nearest
 from etdev.config.models import Dim, Input, Method
 from etdev.errors import EtdevError, LoadError
 from etdev.pipeline.artifacts import Tensors
@@ -45,6 +46,14 @@ class Signature:
         return ", ".join(f"{item.name}: {item.dtype} [{', '.join(map(str, item.shape))}]" for item in self.inputs)
 
 
+@dataclass(frozen=True)
+class Call:
+    """One call of a method."""
+
+    method: str
+    inputs: Tensors
+
+
 def make_inputs(signature: Signature, choice: Mapping[str, int], seed: int = 0) -> Tensors:
     """Inputs of the declared types: normal numbers for floats, coin tosses for bools, zeros for integers.
 
@@ -80,23 +89,8 @@ def read_samples(
 
     Lazy. Raises ``kind`` naming the sample, the input and the axis that do not fit, or what the user's code raised.
     """
-    assert callable(function)
-    with translated(user, kind, f"{entry!r} failed", where=where):
-        result = function()
-        iterator = iter(result) if isinstance(result, Iterable) else None
-    if iterator is None:
-        raise kind(
-            f"{entry!r} returned {_kind(result)}, not an iterable of tuples of tensors",
-            where=where,
-            hint="return a list of tuples, or yield them",
-        )
-    index = 0
-    while True:
-        with translated(user, kind, f"{entry!r} failed at sample {index}", where=where):
-            try:
-                sample = next(iterator)
-            except StopIteration:
-                break
+    hint = "return a list of tuples, or yield them"
+    for index, sample in _items(user, function, entry, where, kind, "sample", "tuples of tensors", hint):
         problem = check_sample(sample, signature)
         if problem is not None:
             raise kind(
@@ -105,9 +99,81 @@ def read_samples(
                 hint=f"the config declares {signature.describe()}",
             )
         yield tuple(sample)
+
+
+def read_sessions(
+    user: UserCode, function: object, entry: str, signatures: Mapping[str, Signature], where: str
+) -> Iterator[tuple[Call, ...]]:
+    """The lists of (method, inputs) that a config's ``sessions`` callable gives, checked against the declarations.
+
+    Lazy. Raises :class:`~etdev.errors.LoadError` naming the session, the call and what does not fit, or what the user's
+    code raised.
+    """
+    hint = "return a list of sessions, each a list of pairs (method, inputs), or yield them"
+    for index, session in _items(user, function, entry, where, LoadError, "session", "lists of calls", hint):
+        if not isinstance(session, tuple | list) or not session:
+            what = "it holds no calls" if isinstance(session, tuple | list) else f"it is {_kind(session)}"
+            raise LoadError(f"{entry!r}: session {index} is no list of calls: {what}", where=where, hint=hint)
+        calls = []
+        for number, call in enumerate(session):
+            problem = _check_call(call, signatures)
+            if problem is not None:
+                text, remedy = problem
+                raise LoadError(f"{entry!r}: session {index}, call {number}: {text}", where=where, hint=remedy or hint)
+            calls.append(Call(call[0], tuple(call[1])))
+        yield tuple(calls)
+
+
+def _check_call(call: object, signatures: Mapping[str, Signature]) -> tuple[str, str | None] | None:
+    """What is wrong with one call of a session, and the remedy if it has one of its own; None if it fits."""
+    if not isinstance(call, tuple | list):
+        return f"it is {_kind(call)}, not a pair (method, inputs)", None
+    if len(call) != 2 or not isinstance(call[0], str):
+        return f"it holds {', '.join(map(_kind, call)) or 'nothing'}, not a method's name and its inputs", None
+    method, inputs = call
+    if method not in signatures:
+        near = nearest(method, signatures)
+        return (
+            f"there is no method {method!r}",
+            f"did you mean {near!r}?" if near else f"methods here: {', '.join(signatures)}",
+        )
+    problem = check_sample(inputs, signatures[method])
+    if problem is None:
+        return None
+    return (
+        f"method {method!r} does not take its inputs: {problem}",
+        f"the config declares {signatures[method].describe()}",
+    )
+
+
+def _items(
+    user: UserCode,
+    function: object,
+    entry: str,
+    where: str,
+    kind: type[EtdevError],
+    noun: str,
+    elements: str,
+    hint: str,
+) -> Iterator[tuple[int, Any]]:
+    """What a callable of the user's returns or yields, numbered; at least one ``noun``."""
+    assert callable(function)
+    with translated(user, kind, f"{entry!r} failed", where=where):
+        result = function()
+        iterator = iter(result) if isinstance(result, Iterable) else None
+    if iterator is None:
+        raise kind(f"{entry!r} returned {_kind(result)}, not an iterable of {elements}", where=where, hint=hint)
+    index = 0
+    while True:
+        with translated(user, kind, f"{entry!r} failed at {noun} {index}", where=where):
+            try:
+                item = next(iterator)
+            except StopIteration:
+                break
+        yield index, item
         index += 1
     if index == 0:
-        raise kind(f"{entry!r} gave no samples", where=where, hint="check that it finds its data")
+        raise kind(f"{entry!r} gave no {noun}s", where=where, hint="check that it finds its data")
 
 
 def check_sample(sample: object, signature: Signature) -> str | None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from etdev.config.models import Pt2eXnnpack
 from etdev.errors import QuantizeError
 from etdev.pipeline.artifacts import ExportedModel, LoadedModel, Tensors
-from etdev.pipeline.export import export_model
-from etdev.pipeline.inputs import read_samples
+from etdev.pipeline.export import export_model, signatures, unexported_model
+from etdev.pipeline.inputs import Signature, read_samples
 from etdev.pipeline.load import load_model
 from etdev.pipeline.progress import StageClock
 from etdev.pipeline.project import Project
@@ -38,6 +38,12 @@ class Models:
                 self._loaded = load_model(self._project, self._user)
         return self._loaded
 
+    def signatures(self, clock: StageClock) -> dict[str, Signature]:
+        """The inputs of each method."""
+        if self._project.config.model.pt2 is None:
+            return {name: Signature.of(name, method) for name, method in self._project.config.methods.items()}
+        return signatures(self._project, self.load(clock))
+
     def prepare(self, target: str, clock: StageClock) -> tuple[ExportedModel, ExportedModel]:
         """The float model, and the one that the target lowers: the same object if the target is not quantized."""
         loaded = self.load(clock)
@@ -51,6 +57,28 @@ class Models:
             with clock.stage("quantize"):
                 self._quantized[name] = self._quantize(loaded, self._exported, name)
         return self._exported, self._quantized[name]
+
+    def prepare_unexported(
+        self, target: str, outputs: Mapping[str, int], clock: StageClock
+    ) -> tuple[ExportedModel, ExportedModel]:
+        """Like :meth:`prepare`, for a target that is linked again: what is verified against it, without an export.
+
+        ``outputs`` counts the outputs of each method. A scheme that works on exported graphs needs the export still.
+        """
+        name = self._project.config.targets[target].quantize
+        loaded = self.load(clock)
+        if name is None:
+            model = unexported_model(self._project, loaded, outputs)
+            return model, model
+        scheme = self._project.config.quantize[name].scheme
+        if not works_before_export(scheme):
+            return self.prepare(target, clock)
+        with clock.stage("quantize"):
+            quantized = quantize_loaded(self._project, loaded, name)
+        return (
+            unexported_model(self._project, loaded, outputs),
+            replace(unexported_model(self._project, quantized, outputs), scheme=scheme),
+        )
 
     def _quantize(self, loaded: LoadedModel, exported: ExportedModel, name: str) -> ExportedModel:
         scheme = self._project.config.quantize[name].scheme

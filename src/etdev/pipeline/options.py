@@ -24,6 +24,8 @@ class BuildOptions:
     """Rungs that must have run, beside those that the config requires."""
     verify: bool = True
     """False stops after writing; the artifact is put in place unverified, and the report says so."""
+    cache: bool = True
+    """False exports and lowers again even if nothing has changed since the last build."""
     verbose: bool = False
     progress: Progress = field(default_factory=Silent)
 

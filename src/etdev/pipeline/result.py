@@ -65,7 +65,7 @@ class RungResult(Part):
     """What to do about a failure."""
     outputs: tuple[OutputError, ...] = ()
     value: float | None = None
-    """``accuracy``: the metric. ``budget``: the file's size in bytes."""
+    """``accuracy``: the metric."""
 
 
 class UndelegatedOps(Part):
@@ -73,6 +73,22 @@ class UndelegatedOps(Part):
 
     op: str
     count: int
+
+
+class BufferResult(Part):
+    """One planned buffer of a method."""
+
+    index: int
+    """Its ``memory_id``."""
+    device: str
+    size: int
+    """Bytes that the runtime allocates."""
+    lower_bound: int
+    """Bytes below which no plan for the same tensors gets."""
+    greedy: int
+    """Bytes that ExecuTorch's greedy order takes for the same tensors."""
+    state: bool
+    """Whether it holds only what is kept between calls."""
 
 
 class MethodResult(Part):
@@ -88,6 +104,11 @@ class MethodResult(Part):
     undelegated: tuple[UndelegatedOps, ...]
     operators: tuple[str, ...]
     """Kernels that the file asks the runtime for."""
+    buffers: tuple[BufferResult, ...] = ()
+    views_removed: int = 0
+    """Copies that only changed the shape, and are no more."""
+    views_kept: int = 0
+    instructions: int = 0
 
 
 class TargetResult(Part):
@@ -103,6 +124,11 @@ class TargetResult(Part):
     quantize: str | None
     """Scheme that was applied."""
     methods: tuple[MethodResult, ...] = ()
+    memory: dict[str, int] = {}
+    """Planned bytes per device: the sum over buffers of the largest size that any method gives them."""
+    planner: str | None = None
+    shared_state: tuple[str, ...] = ()
+    """State that several methods share. It needs a loader that gives all methods of a program the same buffers."""
     rungs: tuple[RungResult, ...] = ()
     required: tuple[Rung, ...] = ()
     """Rungs that had to run."""

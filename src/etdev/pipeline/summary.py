@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from etdev.pipeline.artifacts import EmittedProgram, ExportedModel, LoweredModel
+from etdev.linker.options import MethodReport
+from etdev.pipeline.artifacts import ExportedModel, LoweredModel
+from etdev.pipeline.link import LinkedProgram
 from etdev.pipeline.project import Project
-from etdev.pipeline.result import BuildResult, MethodResult, TargetResult, UndelegatedOps
+from etdev.pipeline.result import BufferResult, BuildResult, MethodResult, TargetResult, UndelegatedOps
 from etdev.pipeline.versions import versions
+from etdev.program.effects import operator_name
 
 
 def start_result(project: Project, targets: tuple[TargetResult, ...]) -> BuildResult:
@@ -21,9 +24,7 @@ def start_result(project: Project, targets: tuple[TargetResult, ...]) -> BuildRe
     )
 
 
-def describe_methods(
-    lowered: LoweredModel, emitted: EmittedProgram, exported: ExportedModel
-) -> tuple[MethodResult, ...]:
+def describe_methods(lowered: LoweredModel, exported: ExportedModel) -> tuple[MethodResult, ...]:
     """What each method takes, and how it was split between delegates and kernels."""
     return tuple(
         MethodResult(
@@ -36,9 +37,40 @@ def describe_methods(
             delegate_calls=dict(part.calls),
             delegated_ops=part.delegated_ops,
             undelegated=tuple(UndelegatedOps(op=item.op, count=item.count) for item in part.undelegated),
-            operators=emitted.operators[part.method],
+            operators=(),
         )
         for part in lowered.delegations
+    )
+
+
+def with_memory(methods: tuple[MethodResult, ...], program: LinkedProgram) -> tuple[MethodResult, ...]:
+    """The methods with what the link gave: operators, buffers, removed copies."""
+    reports = {report.name: report for report in program.linked.methods}
+    return tuple(_with_memory(method, reports[method.name], program) for method in methods)
+
+
+def _with_memory(method: MethodResult, report: MethodReport, program: LinkedProgram) -> MethodResult:
+    plan = program.linked.program.method(method.name)
+    greedy = program.greedy[method.name]
+    removed = sum(item.action != "kept" for item in report.elisions)
+    return method.model_copy(
+        update={
+            "operators": tuple(sorted(operator_name(operator) for operator in plan.operators)),
+            "buffers": tuple(
+                BufferResult(
+                    index=buffer.index,
+                    device=buffer.device,
+                    size=buffer.size,
+                    lower_bound=buffer.lower_bound,
+                    greedy=greedy[buffer.index],
+                    state=buffer.state,
+                )
+                for buffer in report.buffers
+            ),
+            "views_removed": removed,
+            "views_kept": len(report.elisions) - removed,
+            "instructions": sum(len(chain.instructions) for chain in plan.chains),
+        }
     )
 
 

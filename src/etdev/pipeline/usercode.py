@@ -138,6 +138,12 @@ class UserCode:
                     return str(path.relative_to(folder))
         return None
 
+    def files(self) -> list[Path]:
+        """Every file of the user's own code that has been imported so far, sorted."""
+        modules = (module for module in list(sys.modules.values()) if self._is_local(module))
+        paths = {path for module in modules if (path := _file_of(module)) is not None and path.is_file()}
+        return sorted(paths)
+
     def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
         """A finder of ``sys.meta_path``: a module that local code means is found where that code expects it."""
         file = self._meant.get(name)

@@ -7,10 +7,12 @@ import os
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, Self, cast
+from typing import Self
 
 from etdev.files import temporary_beside, write_errors_named
-from etdev.pipeline.artifacts import EmittedProgram, WrittenProgram
+from etdev.pipeline.artifacts import WrittenProgram
+from etdev.program import Program
+from etdev.program.writer import write_into
 
 REJECTED_SUFFIX = ".rejected"
 
@@ -54,30 +56,15 @@ class StagedFile:
         return place
 
 
-def write_program(emitted: EmittedProgram, staged: StagedFile) -> WrittenProgram:
-    """Stream the program out, hashing it on the way.
+def write_program(linked: Program, staged: StagedFile) -> WrittenProgram:
+    """Stream the program out. Its digest is taken of what then lies in the file.
 
     Raises :class:`~etdev.errors.WriteError` with the path and the cause; nothing is left behind then.
     """
-    with write_errors_named(staged.target), staged.path.open("wb") as file:
-        digest = _HashingWriter(file)
-        emitted.manager.write_to_file(cast(BinaryIO, digest))
-        file.flush()
-        os.fsync(file.fileno())
-        size = file.tell()
-    return WrittenProgram(staged.path, size, digest.hexdigest())
-
-
-class _HashingWriter:
-    """The part of a binary file that ExecuTorch's writer uses, with a SHA-256 of what went through."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self._hash = hashlib.sha256()
-
-    def write(self, data: bytes) -> int:
-        self._hash.update(data)
-        return self._file.write(data)
-
-    def hexdigest(self) -> str:
-        return self._hash.hexdigest()
+    with write_errors_named(staged.target):
+        write_into(linked, staged.path)
+        with staged.path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+            os.fsync(file.fileno())
+            size = os.fstat(file.fileno()).st_size
+    return WrittenProgram(staged.path, size, digest)

@@ -25,11 +25,20 @@ def write(program: Program, path: str | os.PathLike[str]) -> None:
     Equal programs of equal alignments give the same bytes. Raises :class:`~etdev.errors.ProgramError` if the program
     is not valid or has fields that would be lost, :class:`~etdev.errors.WriteError` if the file cannot be written.
     """
+    with atomic_path(Path(path)) as temporary:
+        write_into(program, temporary)
+
+
+def write_into(program: Program, path: Path) -> None:
+    """Write to a file that nobody else reads yet; :func:`write` is for all others.
+
+    Raises :class:`OSError` as it comes.
+    """
     try:
         head, base = _head(program)
     except FlawError as flaw:
         raise flaw.as_error(None) from None
-    with atomic_path(Path(path)) as temporary, open(temporary, "wb", buffering=0, opener=_open_empty) as file:
+    with open(path, "wb", buffering=0, opener=_open_empty) as file:
         _write_all(memoryview(head), 0, file)
         _write_segments(program, base, len(head), file)
 

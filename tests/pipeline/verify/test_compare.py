@@ -32,7 +32,7 @@ def compare(*samples: tuple[Any, Any], compute_dtype: str = "float32") -> Differ
     dtype = str(getattr(samples[0][1], "dtype", type(samples[0][1]).__name__)).removeprefix("torch.")
     difference = Difference(dtype, compute_dtype)
     for index, (found, expected) in enumerate(samples):
-        difference.add(found, expected, index)
+        difference.add(found, expected, f"sample {index}")
     return difference
 
 

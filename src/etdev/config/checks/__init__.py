@@ -9,7 +9,7 @@ from __future__ import annotations
 from etdev.config.checks.methods import check_constants, check_dims, check_methods
 from etdev.config.checks.model import check_kwargs, check_model_source
 from etdev.config.checks.quantization import check_quantization
-from etdev.config.checks.targets import check_profiles, check_targets
+from etdev.config.checks.targets import check_io, check_profiles, check_targets
 from etdev.config.issues import Check
 
 CHECKS: tuple[Check, ...] = (
@@ -20,6 +20,7 @@ CHECKS: tuple[Check, ...] = (
     check_constants,
     check_quantization,
     check_targets,
+    check_io,
     check_profiles,
 )
 """Every rule of the config itself; backends add theirs."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from etdev.config.checks.raw import list_of_tables, pair, table_at, tables_at
-from etdev.config.issues import CONFLICT, MISSING_KEY, NOT_IN_PROFILE, Issue
+from etdev.config.checks.model import meant_source
+from etdev.config.checks.raw import is_settled, list_of_tables, pair, table_at, tables_at, there_are
+from etdev.config.issues import CONFLICT, MISSING_KEY, NOT_IN_PROFILE, REFERENCE, Issue
 from etdev.config.keys import KeyPath, format_key, nearest
 from etdev.config.layers import NOT_IN_PROFILES
 from etdev.config.notation import literal
@@ -43,6 +44,33 @@ def _check_accuracy(verify: Mapping[str, Any], path: KeyPath) -> Iterator[Issue]
     if isinstance(least, int | float) and isinstance(most, int | float) and least > most:
         message = f"`{format_key((*path, 'min'))}` is {literal(least)}, more than `max`, which is {literal(most)}"
         yield Issue((*path, "min"), message, CONFLICT, "make `min` at most `max`")
+
+
+def check_io(data: Mapping[str, Any]) -> Iterator[Issue]:
+    """``io`` names methods and inputs that are declared. What a saved program does not declare is known at link."""
+    is_pt2 = meant_source(data) == "pt2"
+    methods = dict.fromkeys(table_at(data, "methods")) or ({"forward": None} if is_pt2 else {})
+    for name, target in tables_at(data, "targets"):
+        for method, places in table_at(target, "io").items():
+            key: KeyPath = ("targets", name, "io", method)
+            if method in methods:
+                yield from _check_io_inputs(data, method, places, (*key, "inputs"))
+            elif is_settled(data, "methods") and methods:
+                near = nearest(method, methods)
+                hint = f"did you mean `{near}`?" if near else there_are("methods", methods)
+                yield Issue(key, f"`{format_key(key)}` names no method", REFERENCE, hint)
+
+
+def _check_io_inputs(data: Mapping[str, Any], method: str, places: object, key: KeyPath) -> Iterator[Issue]:
+    declared = table_at(table_at(data, "methods"), method).get("inputs")
+    if not isinstance(declared, list) or not isinstance(places, Mapping):
+        return
+    names = [item["name"] for item in declared if isinstance(item, Mapping) and isinstance(item.get("name"), str)]
+    for name in table_at(places, "inputs") if len(names) == len(declared) else ():
+        if name not in names:
+            near = nearest(name, names)
+            hint = f"did you mean `{near}`?" if near else there_are("inputs", names, f"`{method}` takes no inputs")
+            yield Issue((*key, name), f"`{format_key((*key, name))}` names no input of `{method}`", REFERENCE, hint)
 
 
 def check_profiles(data: Mapping[str, Any]) -> Iterator[Issue]:

@@ -29,7 +29,7 @@ def quantize_program(
         program = export_module(project, user, converted, signature, graph.example)
         methods[method] = ExportedMethod(program, graph.example)
         eager[method] = converted
-    return ExportedModel(methods, eager, exported.signatures, settings.scheme)
+    return ExportedModel(methods, eager, exported.signatures, exported.outputs, settings.scheme)
 
 
 def _convert(

@@ -38,7 +38,7 @@ class Run:
         problem = check_sample(inputs, self._model.signatures[self._method])
         if problem is not None:
             raise ValueError(f"method {self._method!r} does not take these inputs: {problem}")
-        count = self._model.methods[self._method].program.call_spec.out_spec.num_leaves
+        count = self._model.outputs[self._method]
         outputs = self._runtime.call(self._method, inputs)
         return outputs[len(outputs) - count :]
 

@@ -29,7 +29,7 @@ no absolute figure is both safe and sharp; a wrong program is near 0 dB."""
 
 @dataclass
 class Difference:
-    """Running comparison of one output over many samples."""
+    """Running comparison of one output over many calls."""
 
     dtype: str
     compute_dtype: str = "float32"
@@ -37,38 +37,43 @@ class Difference:
     max_abs_error: float = 0.0
     allowed: float = math.inf
     excess: float = -math.inf
-    """Largest error minus what was allowed; at most 0 if every sample is within."""
+    """Largest error minus what was allowed; at most 0 if every call is within."""
     signal: float = 0.0
     noise: float = 0.0
+    worst: str = ""
+    """The call of :attr:`excess`."""
     problems: list[str] = field(default_factory=list)
 
     @property
     def snr_db(self) -> float | None:
-        """Signal-to-noise ratio over all samples; None if equal. A reference of zeros counts as one value of
+        """Signal-to-noise ratio over all calls; None if equal. A reference of zeros counts as one value of
         :data:`SMALLEST_PEAK`."""
         if self.noise == 0.0:
             return None
         return 10 * (math.log10(self.signal or SMALLEST_PEAK**2) - math.log10(self.noise))
 
-    def add(self, found: Any, expected: Any, sample: int) -> None:
-        """Compare one sample. A difference in kind, shape, dtype, NaNs or infinities is a problem of its own."""
+    def add(self, found: Any, expected: Any, at: str) -> None:
+        """Compare one call's value; ``at`` names the call: ``sample 3``.
+
+        A difference in kind, shape, dtype, NaNs or infinities is a problem of its own.
+        """
         problem = mismatch(found, expected)
         if problem is None and not _is_tensor(expected):
             problem = None if found == expected else f"is {found!r}, not {expected!r}"
         if problem is not None:
-            self.problems.append(f"sample {sample}: {problem}")
+            self.problems.append(f"{at}: {problem}")
             return
         if _is_tensor(expected):
-            self._add_tensors(found, expected, sample)
+            self._add_tensors(found, expected, at)
 
-    def _add_tensors(self, found: torch.Tensor, expected: torch.Tensor, sample: int) -> None:
+    def _add_tensors(self, found: torch.Tensor, expected: torch.Tensor, at: str) -> None:
         import torch
 
         found64, expected64 = found.to(torch.float64), expected.to(torch.float64)
         finite = torch.isfinite(expected64)
         same = (found64 == expected64) | (found64.isnan() & expected64.isnan())
         if not bool((same | finite).all()) or not bool(torch.isfinite(found64[finite]).all()):
-            self.problems.append(f"sample {sample}: NaN or infinite where the reference is not, or the other way round")
+            self.problems.append(f"{at}: NaN or infinite where the reference is not, or the other way round")
             return
         if not bool(finite.any()):
             return
@@ -79,7 +84,7 @@ class Difference:
         allowed = tolerance(self.dtype, self.compute_dtype, float(expected64[finite].abs().max()))
         self.max_abs_error = max(self.max_abs_error, largest)
         if largest - allowed > self.excess:
-            self.excess, self.allowed = largest - allowed, allowed
+            self.excess, self.allowed, self.worst = largest - allowed, allowed, at
         self.signal = _bounded(self.signal + (expected64[finite] ** 2).sum())
         self.noise = _bounded(self.noise + (error**2).sum())
 

@@ -81,7 +81,7 @@ def _compare(subject: Subject, expected: Sequence[Any], found: Sequence[Any]) ->
 def _difference(subject: Subject, value: Any, wanted: Any) -> str | None:
     dtype = str(getattr(wanted, "dtype", type(wanted).__name__)).removeprefix("torch.")
     difference = Difference(dtype, subject.compute_dtype)
-    difference.add(value, wanted, 0)
+    difference.add(value, wanted, "here")
     if difference.problems:
         return difference.problems[0].partition(": ")[2]
     if difference.excess > 0:

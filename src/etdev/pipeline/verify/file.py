@@ -22,8 +22,8 @@ class Requirements:
     """``XnnpackBackend``."""
 
 
-def check_bytes(path: Path) -> tuple[RungResult, Requirements | None]:
-    """Read the file back; what it requires, or None if it cannot be read."""
+def check_bytes(path: Path) -> tuple[RungResult, Program | None]:
+    """Read the file back; the program in it, or None if it cannot be read."""
     try:
         found = program.read(path)
     except ProgramError as error:
@@ -32,7 +32,7 @@ def check_bytes(path: Path) -> tuple[RungResult, Requirements | None]:
     summary = f"{_count(len(found.execution_plan), 'method')}, {_count(_instructions(found), 'instruction')} read back"
     if found.unknown_fields:
         summary += f"; fields that this version does not know: {', '.join(found.unknown_fields)}"
-    return RungResult(rung="bytes", status="passed", summary=summary), requirements(found)
+    return RungResult(rung="bytes", status="passed", summary=summary), found
 
 
 def requirements(found: Program) -> Requirements:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,13 +13,15 @@ from etdev.pipeline.project import Project
 from etdev.pipeline.result import RUNGS, RungResult
 from etdev.pipeline.usercode import UserCode
 from etdev.pipeline.verify.accuracy import check_accuracy
-from etdev.pipeline.verify.file import Requirements, check_bytes
+from etdev.pipeline.verify.budget import check_budget
+from etdev.pipeline.verify.file import Requirements, check_bytes, requirements
 from etdev.pipeline.verify.kernels import check_kernels, target_runtime
+from etdev.pipeline.verify.plan import check_memory_plan
 from etdev.pipeline.verify.remedy import explain_kernels
 from etdev.pipeline.verify.runtime import check_runtime
 from etdev.pipeline.verify.subject import Subject
+from etdev.program.footprint import planned_memory
 from etdev.runtime.stock import ProgramFailureError, StockRuntime
-from etdev.units import format_size
 
 NOT_IN_THIS_VERSION = "not in this version"
 
@@ -34,6 +36,8 @@ class Candidate:
     float_model: ExportedModel
     reference: ExportedModel
     """The quantized model before lowering, or ``float_model`` itself."""
+    delegate_inputs: Mapping[str, Mapping[int, int]] | None = None
+    """Per method, how many arguments of each delegate call are inputs, by its position; None if it is not known."""
 
 
 def verify_program(
@@ -44,15 +48,19 @@ def verify_program(
     Raises :class:`~etdev.errors.VerifyError` if the user's samples, metric or eager model fail.
     """
     answers = {rung: not_run(rung, NOT_IN_THIS_VERSION) for rung in RUNGS}
-    answers["budget"] = check_budget(project, target, candidate.size)
-    answers["bytes"], required = check_bytes(candidate.path)
-    if required is None:
+    answers["bytes"], found = check_bytes(candidate.path)
+    memory = None if found is None else planned_memory(found)
+    answers["budget"] = check_budget(project, target, candidate.size, memory)
+    if found is None:
         answers["bytes"] = answers["bytes"].model_copy(
             update={"where": project.where("targets", target), "hint": f"build it again: `etdev build -t {target}`"}
         )
+        answers["plan"] = not_run("plan", "the rung `bytes` failed")
         answers["kernels"] = not_run("kernels", "the rung `bytes` failed")
         obstacle = None
     else:
+        answers["plan"] = check_memory_plan(found, candidate.delegate_inputs)
+        required = requirements(found)
         contents = target_runtime(project, target, runtime.operators, runtime.backends)
         answers["kernels"] = explain_kernels(
             check_kernels(contents, required), contents, required, project, target, candidate.reference, runtime
@@ -71,7 +79,7 @@ def verify_program(
 
 
 def check_functions(project: Project, user: UserCode, target: str) -> None:
-    """Find the samples and the metric that verification will call, before anything slow happens.
+    """Find the samples, the sessions and the metric that verification will call, before anything slow happens.
 
     Raises :class:`~etdev.errors.LoadError` at the key that names what does not exist.
     """
@@ -80,9 +88,11 @@ def check_functions(project: Project, user: UserCode, target: str) -> None:
         for name, method in project.config.methods.items()
         if method.samples is not None
     }
-    gate = project.config.targets[target].verify.accuracy
-    if gate is not None:
-        wanted["targets", target, "verify", "accuracy", "fn"] = gate.fn
+    settings = project.config.targets[target].verify
+    if settings.accuracy is not None:
+        wanted["targets", target, "verify", "accuracy", "fn"] = settings.accuracy.fn
+    if settings.sessions is not None:
+        wanted["targets", target, "verify", "sessions"] = settings.sessions
     for key, entry in wanted.items():
         user.get(entry, project.base(*key), project.where(*key))
 
@@ -90,27 +100,6 @@ def check_functions(project: Project, user: UserCode, target: str) -> None:
 def not_run(rung: Rung, reason: str) -> RungResult:
     """The answer of a rung that could not be asked."""
     return RungResult(rung=rung, status="not run", summary=reason)
-
-
-def check_budget(project: Project, target: str, size: int) -> RungResult:
-    """Rung *budget*: the file's size against the config's limit."""
-    limit = project.config.targets[target].budget.file
-    if limit is None:
-        return not_run("budget", "the config sets no budget")
-    text = f"file {format_size(size)} of {format_size(limit)}"
-    if size <= limit:
-        return RungResult(rung="budget", status="passed", summary=text, value=size)
-    problem = f"the file has {size:,} bytes, {size - limit:,} more than budget.file ({limit:,})"
-    return RungResult(
-        rung="budget",
-        status="failed",
-        gate=True,
-        summary=problem,
-        problems=(problem,),
-        where=project.where("targets", target, "budget", "file"),
-        hint=f"{'' if project.config.targets[target].quantize else 'quantize the model, or '}raise budget.file",
-        value=size,
-    )
 
 
 def _cannot_run(required: Requirements, runtime: StockRuntime) -> str | None:
@@ -161,7 +150,7 @@ def _run(
     answers: dict[Rung, RungResult],
 ) -> None:
     samples, weak = _samples(project, user, candidate.reference)
-    subject = Subject(project, user, target, candidate.float_model, candidate.reference, samples, weak)
+    subject = Subject(project, user, target, candidate.float_model, candidate.reference, samples, weak, candidate.path)
     answers["runtime"] = check_runtime(subject, runtime)
     gate = project.config.targets[target].verify.accuracy
     if gate is None:
@@ -169,7 +158,7 @@ def _run(
     elif answers["runtime"].status == "failed" and not answers["runtime"].gate:
         answers["accuracy"] = not_run("accuracy", "the rung `runtime` failed")
     else:
-        runtime.load(candidate.path)
+        runtime.load(candidate.path, shared=project.config.model.share_state)
         answers["accuracy"] = check_accuracy(project, user, target, gate, candidate.reference, runtime)
 
 

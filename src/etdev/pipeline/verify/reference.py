@@ -2,17 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from etdev.errors import VerifyError
 from etdev.pipeline.artifacts import ExportedModel, Tensors
+from etdev.pipeline.inputs import Call
 from etdev.pipeline.project import Project
 from etdev.pipeline.usercode import UserCode, translated
 
 if TYPE_CHECKING:
     import torch
+
+
+State = dict[str, "torch.Tensor"]
+"""Buffers that calls have changed, by name."""
+
+
+class Session:
+    """Calls of a model one after the other, each on the state that those before it left.
+
+    State is the methods' own, or with ``model.share_state`` that of all of them.
+    """
+
+    def __init__(self, project: Project, user: UserCode, model: ExportedModel) -> None:
+        self._user, self._model, self._shared = user, model, project.config.model.share_state
+        self._states: dict[str, State] = {}
+
+    def compute(self, call: Call, at: str, where: str) -> list[Any]:
+        """Outputs of the next call, which ``at`` names and ``where`` gave; else as :func:`compute`."""
+        state = self._states.setdefault("" if self._shared else call.method, {})
+        what = f"method {call.method!r} failed in eager PyTorch in {at}"
+        with translated(self._user, VerifyError, what, where=where):
+            return _compute(self._model.eager[call.method], call.inputs, state)
 
 
 def compute(project: Project, user: UserCode, model: ExportedModel, method: str, inputs: Tensors) -> list[Any]:
@@ -21,18 +44,36 @@ def compute(project: Project, user: UserCode, model: ExportedModel, method: str,
     A program answers the inputs that it changes before its outputs, so they come first here too. Raises
     :class:`~etdev.errors.VerifyError` if the model itself fails on these inputs.
     """
+    what = f"method {method!r} failed in eager PyTorch on its own samples"
+    with translated(user, VerifyError, what, where=project.where("methods", method, "samples")):
+        return _compute(model.eager[method], inputs, {})
+
+
+def _compute(function: Callable[..., Any], inputs: Tensors, state: State) -> list[Any]:
+    """Run on the model's initial state with ``state`` laid over it; what that changes goes into ``state``."""
     import torch
     from torch.utils._pytree import tree_leaves
 
-    function = model.eager[method]
-    what = f"method {method!r} failed in eager PyTorch on its own samples"
-    with restored_buffers(_module_of(function)), torch.no_grad():
-        with translated(user, VerifyError, what, where=project.where("methods", method, "samples")):
-            given = [tensor.clone() for tensor in inputs]
-            fresh = [tensor._version for tensor in given]
-            result = function(*given)
+    with torch.no_grad(), _carried(_module_of(function), state):
+        given = [tensor.clone() for tensor in inputs]
+        fresh = [tensor._version for tensor in given]
+        result = function(*given)
         changed = [tensor for tensor, version in zip(given, fresh, strict=True) if tensor._version != version]
         return [leaf.clone() if isinstance(leaf, torch.Tensor) else leaf for leaf in (*changed, *tree_leaves(result))]
+
+
+@contextmanager
+def _carried(module: torch.nn.Module | None, state: State) -> Iterator[None]:
+    """Lay ``state`` over the buffers and keep in it what the block changes; then give them back what they had."""
+    buffers = dict(module.named_buffers()) if module is not None else {}
+    with restored_buffers(module):
+        for name in state.keys() & buffers.keys():
+            buffers[name].copy_(state[name])
+        before = {name: buffer.clone() for name, buffer in buffers.items()}
+        yield
+        for name, buffer in module.named_buffers() if module is not None else ():
+            if name in before and not buffer.equal(before[name]):
+                state[name] = buffer.clone()
 
 
 @contextmanager

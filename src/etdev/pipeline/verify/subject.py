@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from etdev import backends
 from etdev.config.models import Verify
@@ -27,6 +28,8 @@ class Subject:
     samples: Mapping[str, Iterable[Tensors]]
     weak: frozenset[str]
     """Methods whose samples are random."""
+    path: Path
+    """The file."""
 
     @property
     def settings(self) -> Verify:
@@ -73,7 +76,36 @@ class Findings:
     """Limits of the config."""
     outputs: list[OutputError] = field(default_factory=list)
     samples: int = 0
+    sessions: int = 0
+    session_calls: int = 0
+    """In all sessions together."""
+    in_sessions: set[str] = field(default_factory=set)
+    """Methods that a session called."""
     extremes: set[str] = field(default_factory=set)
     """Of :data:`~etdev.pipeline.verify.extremes.EXTREMES`, those that were run beyond the samples."""
     untried: list[str] = field(default_factory=list)
     """Extremes at which the model itself does not run on made-up inputs."""
+
+    def add_output(self, output: OutputError) -> None:
+        """Enter the figures of one output; those of its samples and of its sessions become one."""
+        for index, known in enumerate(self.outputs):
+            if (known.method, known.output) == (output.method, output.output):
+                self.outputs[index] = _worst(known, output)
+                return
+        self.outputs.append(output)
+
+
+def _worst(one: OutputError, other: OutputError) -> OutputError:
+    nearest = max(one, other, key=lambda output: output.max_abs_error - output.allowed)
+    return nearest.model_copy(
+        update={
+            "max_abs_error": max(one.max_abs_error, other.max_abs_error),
+            "snr_db": _least(one.snr_db, other.snr_db),
+            "float_snr_db": _least(one.float_snr_db, other.float_snr_db),
+        }
+    )
+
+
+def _least(*ratios: float | None) -> float | None:
+    """None is no noise at all."""
+    return min((ratio for ratio in ratios if ratio is not None), default=None)

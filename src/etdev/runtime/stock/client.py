@@ -56,6 +56,7 @@ class StockRuntime:
         self._usable: frozenset[str] = frozenset()
         self._greeted = False
         self._file: Path | None = None
+        self._shared = False
         self._crash: str | None = None
         """What became of the loaded program, if it took its process down."""
         self._turn = Lock()
@@ -115,10 +116,14 @@ class StockRuntime:
         self._greet()
         return self._usable
 
-    def load(self, file: Path) -> tuple[str, ...]:
-        """Open a program; its methods' names, constant methods included."""
-        self._crash, self._file = None, file
-        return tuple(self._ask({"ask": "load", "file": str(file)})[0]["methods"])
+    def load(self, file: Path, *, shared: bool = False) -> tuple[str, ...]:
+        """Open a program; its methods' names, constant methods included.
+
+        ``shared`` lays all methods in the same buffers, so that they share what the file puts at the same place, as
+        ``executorch.runtime.Runtime`` does; otherwise each has memory, and so state, of its own.
+        """
+        self._crash, self._file, self._shared = None, file, shared
+        return tuple(self._ask({"ask": "load", "file": str(file), "shared": shared})[0]["methods"])
 
     def call(self, method: str, inputs: Sequence[Any], *, fresh: bool = False) -> tuple[Any, ...]:
         """Outputs of one call, tensors and plain values; ``fresh`` starts from initial state.
@@ -128,7 +133,7 @@ class StockRuntime:
         if self._crash is not None:
             if not fresh or self._file is None:
                 raise RuntimeCrashError(self._crash)
-            self.load(self._file)
+            self.load(self._file, shared=self._shared)
         return tuple(self._ask({"ask": "call", "method": method, "fresh": fresh}, inputs)[1])
 
     def _greet(self) -> None:

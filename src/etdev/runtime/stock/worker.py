@@ -24,7 +24,9 @@ class Worker:
     def __init__(self) -> None:
         self._library = _import_library()
         self._path: str | None = None
-        self._program: Any = None
+        self._shared = False
+        self._programs: list[Any] = []
+        """What the methods below belong to: a program has to outlive its methods."""
         self._methods: dict[str, Any] = {}
 
     def hello(self, header: dict[str, Any]) -> dict[str, Any]:
@@ -40,11 +42,9 @@ class Worker:
         }
 
     def load(self, header: dict[str, Any]) -> dict[str, Any]:
-        """Open a file; its methods are loaded when they are first called."""
-        self._path = header["file"]
-        self._open()
-        count = self._program.num_methods()
-        return {"methods": sorted(self._program.get_method_name(index) for index in range(count))}
+        """Open a file. ``shared`` lays its methods in the same buffers; otherwise each has its own."""
+        self._path, self._shared = header["file"], header["shared"]
+        return {"methods": sorted(self._open())}
 
     def call(self, header: dict[str, Any], values: list[Any]) -> list[Any]:
         """Run a method; ``fresh`` starts with initial state."""
@@ -52,13 +52,29 @@ class Worker:
             self._open()
         name = header["method"]
         if name not in self._methods:
-            self._methods[name] = self._program.load_method(name)
+            self._methods[name] = self._load_method(name)
         return list(self._methods[name](values))
 
-    def _open(self) -> None:
-        assert self._path is not None
+    def _open(self) -> list[str]:
+        """Forget all state; the names of the file's methods."""
         self._methods.clear()
-        self._program = self._library._load_program(self._path)
+        self._programs.clear()
+        program = self._load_program()
+        names = [program.get_method_name(index) for index in range(program.num_methods())]
+        if self._shared:
+            # All before the first call: loading a method writes the initial values of its state once more.
+            self._methods.update({name: program.load_method(name) for name in names})
+        return names
+
+    def _load_method(self, name: str) -> Any:
+        """The methods of one loaded program share its buffers (seen with executorch 1.4.1)."""
+        return (self._programs[0] if self._shared else self._load_program()).load_method(name)
+
+    def _load_program(self) -> Any:
+        assert self._path is not None
+        program = self._library._load_program(self._path)
+        self._programs.append(program)
+        return program
 
 
 def _import_library() -> Any:

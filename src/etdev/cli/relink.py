@@ -1,0 +1,130 @@
+"""``etdev relink``: plan the memory of any ``.pte`` anew."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TextIO
+
+import typer
+
+from etdev.cli.common import OutputOption, VerboseOption
+from etdev.cli.output import TEXT, paint, parse_outputs
+from etdev.cli.text import columns, count, line, lines, printable
+from etdev.errors import ExitCode
+
+if TYPE_CHECKING:
+    from etdev.linker.options import Elision
+    from etdev.pipeline.relink import BufferChange, MethodChange, RelinkResult
+
+
+def relink(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A .pte from any toolchain.", show_default=False)],
+    place: Annotated[
+        Path,
+        typer.Option("-o", metavar="FILE", help="Where to write the result; may be the same file.", show_default=False),
+    ],
+    planner: Annotated[str, typer.Option(metavar="NAME", help="best, greedy or naive.")] = "best",
+    alignment: Annotated[
+        int | None,
+        typer.Option(metavar="BYTES", help="Of each tensor's place, a power of two. Default: 16.", show_default=False),
+    ] = None,
+    elide_views: Annotated[
+        bool, typer.Option("--elide-views/--no-elide-views", help="Remove copies that only change a shape.")
+    ] = True,
+    output: OutputOption = None,
+    verbose: VerboseOption = False,
+) -> int:
+    """Plan the memory of a .pte anew and remove the copies that only change a shape; what it computes stays the same.
+
+    Needs neither torch nor executorch, and runs nobody's code. The result is checked and then replaces the file as a
+    whole. With -v each copy is listed. Formats of --output: text, json.
+    """
+    outputs = parse_outputs(output, allowed=(TEXT, "json"))
+    from etdev.pipeline.relink import relink
+
+    result = relink(file, place, planner=planner, alignment=alignment, elide_views=elide_views)
+    outputs.write({TEXT: lambda: render(result, verbose=verbose), "json": result.to_json})
+    return ExitCode.DONE
+
+
+def render(result: RelinkResult, stream: TextIO | None = None, *, verbose: bool = False) -> str:
+    """A block for the file, then one for each method."""
+    stream = stream or sys.stdout
+    blocks = [_file_lines(result, stream)]
+    blocks += [_method_lines(method, stream, verbose=verbose) for method in result.methods if _says_something(method)]
+    return "\n\n".join("\n".join(block) for block in blocks)
+
+
+def _says_something(method: MethodChange) -> bool:
+    return bool(method.buffers or method.views or method.kept)
+
+
+def _file_lines(result: RelinkResult, stream: TextIO) -> Iterator[str]:
+    heading = paint(printable(result.output), "bright_white", stream=stream)
+    yield f"{heading}  from {printable(result.input)}, planner {result.planner}, alignment {result.alignment}"
+    yield line("file", _change(result.size_before, result.size_after))
+    devices = dict.fromkeys((*result.memory_before, *result.memory_after))
+    changes = {name: (result.memory_before.get(name, 0), result.memory_after.get(name, 0)) for name in devices}
+    yield from lines("memory", columns([(name, _change(*sizes)) for name, sizes in changes.items()]))
+    if sum(result.memory_after.values()) > sum(result.memory_before.values()):
+        yield line("note", f"it needs more memory than before: {_why_more(result)}")
+    if result.shared_state:
+        names = ", ".join(map(printable, result.shared_state))
+        yield line("note", f"methods share {names}: load it so that all methods have the same buffers")
+    if result.external_data:
+        names = ", ".join(map(printable, result.external_data))
+        yield line("note", f"the data of {names} is in another file, as before")
+    yield line("plan", f"{result.plan}: {printable(result.plan_summary)}")
+
+
+def _why_more(result: RelinkResult) -> str:
+    if any(buffer.state for method in result.methods for buffer in method.buffers):
+        return "what the methods keep between calls has bytes of its own, where no other method writes"
+    if result.planner != "best":
+        return f"the planner {result.planner} was asked for"
+    return f"the alignment {result.alignment} was asked for"
+
+
+def _method_lines(method: MethodChange, stream: TextIO, *, verbose: bool) -> Iterator[str]:
+    heading = paint(printable(method.name), "bright_white", stream=stream)
+    yield f"{heading}  {_change(method.instructions_before, method.instructions_after, 'instruction')}"
+    yield from lines("memory", columns([_buffer_row(buffer) for buffer in method.buffers]))
+    if method.kept is not None:
+        yield line("kept", f"the plan that it had: {printable(method.kept)}")
+    if method.views:
+        yield from lines("views", _view_lines(method.views, verbose=verbose))
+
+
+def _buffer_row(buffer: BufferChange) -> tuple[str, ...]:
+    if buffer.lower_bound is None:
+        least = ""
+    elif buffer.lower_bound == buffer.after:
+        least = "state alone" if buffer.state else "no plan needs less"
+    else:
+        least = f"at least {buffer.lower_bound:,} are needed"
+    return f"buffer {buffer.index}", buffer.device, _change(buffer.before, buffer.after), least
+
+
+def _view_lines(views: Sequence[Elision], *, verbose: bool) -> Iterator[str]:
+    gone = [view for view in views if view.action != "kept"]
+    yield f"{len(gone):,} of {count(len(views), 'copy')} removed".replace("copys", "copies") + (
+        f", {sum(view.nbytes for view in gone):,} bytes less to copy in a call" if gone else ""
+    )
+    if verbose:
+        for view in views:
+            what = view.action if not view.reason else f"kept: {view.reason}"
+            yield printable(f"instruction {view.instruction} ({view.operator}, {view.nbytes:,} bytes): {what}")
+        return
+    reasons = Counter(view.reason for view in views if view.action == "kept")
+    for reason, number in reasons.most_common():
+        yield f"{number:,} kept: {printable(reason)}"
+
+
+def _change(before: int, after: int, noun: str = "byte") -> str:
+    if before == after:
+        return f"{count(after, noun)}, as before"
+    share = f" ({after / before:.2f}x)" if before and noun == "byte" else ""
+    return f"{before:,} -> {count(after, noun)}{share}"

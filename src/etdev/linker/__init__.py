@@ -1,0 +1,6 @@
+"""The linker: passes over programs, and the addresses that come out. No torch, no executorch."""
+
+from etdev.linker.link import link
+from etdev.linker.options import CallerOwned, Linked, LinkOptions
+
+__all__ = ["CallerOwned", "LinkOptions", "Linked", "link"]

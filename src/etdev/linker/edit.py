@@ -1,0 +1,140 @@
+"""Changing a method: instructions go, values are replaced, what nobody uses any more is dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+
+from etdev.program import model as m
+
+
+def with_instructions(
+    plan: m.ExecutionPlan, changed: Mapping[int, m.Instruction], removed: Collection[int]
+) -> tuple[m.ExecutionPlan, dict[int, int]]:
+    """Replace and remove instructions, by position over all chains; jumps lead to where they led.
+
+    Also gives the positions of those that are left: before → after.
+    """
+    chains: list[m.Chain] = []
+    moved: dict[int, int] = {}
+    base = left = 0
+    for chain in plan.chains:
+        positions = range(base, base + len(chain.instructions))
+        kept = [position for position in positions if position not in removed]
+        after = _places_after(positions, kept)
+        moved.update((position, left + number) for number, position in enumerate(kept))
+        instructions = tuple(
+            _redirected(changed.get(position, chain.instructions[position - base]), after) for position in kept
+        )
+        traces = tuple(chain.stacktrace[position - base] for position in kept) if chain.stacktrace else ()
+        chains.append(replace(chain, instructions=instructions, stacktrace=traces))
+        base, left = base + len(chain.instructions), left + len(kept)
+    return replace(plan, chains=tuple(chains)), moved
+
+
+def _places_after(positions: range, kept: Sequence[int]) -> list[int]:
+    """For each instruction of a chain, and for its end, the number that the next one left has."""
+    after, count, left = [], 0, set(kept)
+    for position in positions:
+        after.append(count)
+        count += position in left
+    return [*after, count]
+
+
+def _redirected(call: m.Instruction, after: Sequence[int]) -> m.Instruction:
+    if isinstance(call, m.JumpFalseCall):
+        return replace(call, destination_instruction=after[call.destination_instruction])
+    return call
+
+
+def with_operator(plan: m.ExecutionPlan, name: str, overload: str) -> tuple[m.ExecutionPlan, int]:
+    """The index of an operator, which is added if the method does not have it."""
+    operator = m.Operator(name, overload)
+    if operator in plan.operators:
+        return plan, plan.operators.index(operator)
+    return replace(plan, operators=(*plan.operators, operator)), len(plan.operators)
+
+
+def without_unused(plan: m.ExecutionPlan) -> m.ExecutionPlan:
+    """Drop the operators that no instruction calls, and the values that nothing refers to.
+
+    A runtime refuses a file that names an operator it does not have, called or not. Tensors with an initial value stay.
+    """
+    calls = [call for chain in plan.chains for call in chain.instructions]
+    operators = sorted({call.op_index for call in calls if isinstance(call, m.KernelCall)})
+    values = _used_values(plan, calls)
+    operator_index = {old: new for new, old in enumerate(operators)}
+    value_index = {old: new for new, old in enumerate(values)}
+    plan = replace(plan, operators=tuple(plan.operators[index] for index in operators))
+    return renumbered(plan, values, value_index.__getitem__, operator_index.__getitem__)
+
+
+def renumbered(
+    plan: m.ExecutionPlan,
+    order: Sequence[int],
+    value: Callable[[int], int],
+    operator: Callable[[int], int] = lambda index: index,
+) -> m.ExecutionPlan:
+    """The values in a new order, with everything that refers to them or to an operator changed to match."""
+
+    def each(indices: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(index if index < 0 else value(index) for index in indices)
+
+    def call(found: m.Instruction) -> m.Instruction:
+        match found:
+            case m.KernelCall():
+                return m.KernelCall(operator(found.op_index), each(found.args))
+            case m.DelegateCall():
+                return m.DelegateCall(found.delegate_index, each(found.args))
+            case m.MoveCall():
+                return m.MoveCall(value(found.move_from), value(found.move_to))
+            case m.JumpFalseCall():
+                return m.JumpFalseCall(value(found.cond_value_index), found.destination_instruction)
+            case m.FreeCall():
+                return m.FreeCall(value(found.value_index))
+
+    def item(found: m.Value) -> m.Value:
+        if isinstance(found, m.IntList | m.TensorList | m.OptionalTensorList):
+            return replace(found, items=each(found.items))
+        return found
+
+    return replace(
+        plan,
+        values=tuple(item(plan.values[index]) for index in order),
+        inputs=each(plan.inputs),
+        outputs=each(plan.outputs),
+        chains=tuple(
+            replace(
+                chain,
+                instructions=tuple(map(call, chain.instructions)),
+                inputs=each(chain.inputs),
+                outputs=each(chain.outputs),
+            )
+            for chain in plan.chains
+        ),
+    )
+
+
+def _used_values(plan: m.ExecutionPlan, calls: Sequence[m.Instruction]) -> list[int]:
+    used = {*plan.inputs, *plan.outputs}
+    for chain in plan.chains:
+        used.update(chain.inputs, chain.outputs)
+    for found in calls:
+        match found:
+            case m.KernelCall() | m.DelegateCall():
+                used.update(found.args)
+            case m.MoveCall():
+                used.update((found.move_from, found.move_to))
+            case m.JumpFalseCall():
+                used.add(found.cond_value_index)
+            case m.FreeCall():
+                used.add(found.value_index)
+    used.update(index for index, tensor in plan.tensors() if tensor.allocation_info and tensor.data_buffer_idx)
+    waiting = list(used)
+    while waiting:
+        found_value = plan.values[waiting.pop()]
+        if isinstance(found_value, m.IntList | m.TensorList | m.OptionalTensorList):
+            new = {item for item in found_value.items if item >= 0} - used
+            used |= new
+            waiting.extend(new)
+    return sorted(used)

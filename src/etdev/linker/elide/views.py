@@ -1,0 +1,237 @@
+"""Removing copies whose output holds the bytes of their input in another shape.
+
+1. Both sizes are static and the input has an address: the output becomes an alias of it, and the instruction goes.
+2. The input is a constant: so becomes the output.
+3. The input's address is known at run time only (it is the caller's, or one of several after a branch), or sizes are
+   dynamic: ``et_view`` takes the place of the copy. It moves no bytes, and sets the sizes as the copy would.
+4. The output has the shape of its input whatever that is (``alias_copy``): whoever uses it uses the input instead.
+
+None of it is done if the input's bytes may be written again while the output is still read, or if anyone else writes
+the output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from etdev.linker.edit import renumbered, with_instructions, with_operator
+from etdev.linker.options import Action, Elision
+from etdev.program import model as m
+from etdev.program.effects import ET_VIEW, operator_name, outputs
+from etdev.program.storage import MethodMemory
+
+_SAME_SHAPE = frozenset({"aten::alias_copy.out", "aten::detach_copy.out", "aten::lift_fresh_copy.out"})
+_NEW_SHAPE = frozenset(
+    {"aten::view_copy.out", "aten::unsqueeze_copy.out", "aten::squeeze_copy.dim_out", "aten::squeeze_copy.dims_out"}
+)
+_VIEW_COPY = "aten::view_copy.out"
+
+
+def elide_views(
+    plan: m.ExecutionPlan, memory: MethodMemory
+) -> tuple[m.ExecutionPlan, dict[int, int], tuple[Elision, ...]]:
+    """Remove the views of a method, with the positions of the instructions that are left and what was decided.
+
+    The method has to be an object program's, where only aliases share bytes.
+    """
+    work = _Work(plan, memory)
+    for position, call in enumerate(memory.reaching.flow.instructions):
+        if isinstance(call, m.KernelCall):
+            name = operator_name(plan.operators[call.op_index])
+            if name in _SAME_SHAPE or name in _NEW_SHAPE:
+                work.consider(position, call, name)
+    return (*work.result(), tuple(work.decisions))
+
+
+class _Keep(Exception):  # noqa: N818 - no error: the reason for leaving a copy where it is
+    pass
+
+
+@dataclass(slots=True)
+class _Group:
+    """What is known of the bytes of one storage, or of several that became one."""
+
+    start: int
+    end: int
+    writes: set[int]
+
+
+@dataclass(slots=True)
+class _Work:
+    plan: m.ExecutionPlan
+    memory: MethodMemory
+    decisions: list[Elision] = field(default_factory=list)
+    _groups: list[_Group] = field(init=False)
+    _group: dict[int, list[int]] = field(init=False)
+    """Value → the groups that it may lie in."""
+    _values: dict[int, m.Value] = field(default_factory=dict)
+    """Values that change."""
+    _new_values: list[m.Value] = field(default_factory=list)
+    _views: dict[int, tuple[int, int, int]] = field(default_factory=dict)
+    """Position → arguments of the ``et_view`` that takes its place."""
+    _removed: set[int] = field(default_factory=set)
+    _roving: set[int] = field(init=False)
+    """Values whose address is known at run time only."""
+    _instead: dict[int, int] = field(default_factory=dict)
+    """Values whose users use another one."""
+    _writers: dict[int, list[int]] = field(init=False)
+    """Value → positions that write it or set where it lies."""
+
+    def __post_init__(self) -> None:
+        self._groups = [_Group(item.start, item.end, set(item.writes)) for item in self.memory.storages]
+        self._group = {value: [index] for value, index in self.memory.of.items()}
+        found = self.memory.reaching
+        self._roving = set(found.references)
+        for value in found.references:
+            self._group[value] = []
+        for use in found.uses:
+            if use.value in found.references and self.memory.of[use.place] not in self._group[use.value]:
+                self._group[use.value].append(self.memory.of[use.place])
+        self._writers = {}
+        for position, effect in enumerate(found.effects):
+            ends = [pair[1] for pair in (effect.view, effect.move) if pair]
+            for value in {*effect.writes, *effect.updates, *effect.fills, *ends}:
+                self._writers.setdefault(value, []).append(position)
+
+    def consider(self, position: int, call: m.KernelCall, name: str) -> None:
+        """Decide about one copy."""
+        (out,) = outputs(self.plan, call.args)
+        of = self._instead.get(call.args[0], call.args[0])
+        tensor = self._tensor(out)
+        try:
+            self._require_free(position, of, out)
+            action = self._elide(position, call, name, of, out)
+        except _Keep as reason:
+            self.decisions.append(Elision(position, name, "kept", tensor.nbytes, str(reason)))
+        else:
+            self.decisions.append(Elision(position, name, action, tensor.nbytes))
+
+    def result(self) -> tuple[m.ExecutionPlan, dict[int, int]]:
+        """The method with every decision carried out."""
+        values = [self._values.get(index, value) for index, value in enumerate(self.plan.values)]
+        plan = replace(self.plan, values=(*values, *self._new_values))
+        changed: dict[int, m.Instruction] = {}
+        if self._views:
+            plan, view = with_operator(plan, ET_VIEW, "default")
+            changed.update((position, m.KernelCall(view, args)) for position, args in self._views.items())
+        plan, moved = with_instructions(plan, changed, self._removed)
+        if self._instead:
+            plan = renumbered(plan, range(len(plan.values)), lambda value: self._instead.get(value, value))
+        return plan, moved
+
+    # What must hold
+
+    def _require_free(self, position: int, of: int, out: int) -> None:
+        """The output is written here only, and the input not while the output is in use."""
+        instant = position + 1
+        if not self._tensor(out).nbytes:
+            raise _Keep("it copies nothing")
+        if self._writers.get(out) != [position]:
+            raise _Keep("its output is written elsewhere too")
+        use_end = instant
+        for index in self._group.get(out, []):
+            own = self._groups[index]
+            if own.writes != {instant}:
+                raise _Keep("its output shares bytes with others that are written")
+            if self.memory.storages[index].persistent:
+                raise _Keep("its output is state")
+            use_end = max(use_end, own.end)
+            if own.start < instant:
+                raise _Keep("its output is used in the next round of a loop")
+        rewritten = {write for index in self._group.get(of, []) for write in self._groups[index].writes}
+        if of not in self.memory.of or of in self._roving:
+            rewritten |= {writer + 1 for writer in self._writers.get(of, [])}
+        if any(instant < write < use_end for write in rewritten):
+            raise _Keep("its input is written again while its output is in use")
+
+    # The ways, best first
+
+    def _elide(self, position: int, call: m.KernelCall, name: str, of: int, out: int) -> Action:
+        source, target = self._tensor(of), self._tensor(out)
+        if source.scalar_type is not target.scalar_type:
+            raise _Keep("its output has another element type")
+        plain = _is_plain(source) and _is_plain(target)
+        if not plain and (source.sizes, source.dim_order) != (target.sizes, target.dim_order):
+            raise _Keep("its dimensions lie in another order in memory")
+        static = {source.shape_dynamism, target.shape_dynamism} == {m.TensorShapeDynamism.STATIC}
+        if static and source.nbytes != target.nbytes:
+            raise _Keep("its output has another size")
+        fixed = static and of not in self._roving
+        if fixed and source.is_constant and not source.is_external:
+            return self._as_constant(position, out, source)
+        if fixed and source.allocation_info is not None and out in self.memory.of and out not in self._roving:
+            return self._as_alias(position, of, out)
+        if name in _SAME_SHAPE and self._may_stand_for(of, out):
+            return self._as_same(position, of, out)
+        return self._as_view(position, call, name, of, out, static=static)
+
+    def _as_constant(self, position: int, out: int, source: m.Tensor) -> Action:
+        if out in self.plan.outputs:
+            raise _Keep("its output is an output of the method, its input a constant")
+        self._values[out] = replace(
+            self._tensor(out), data_buffer_idx=source.data_buffer_idx, allocation_info=None, extra_tensor_info=None
+        )
+        self._removed.add(position)
+        self._group[out] = []
+        return "constant"
+
+    def _as_alias(self, position: int, of: int, out: int) -> Action:
+        self._values[out] = replace(self._tensor(out), allocation_info=self._tensor(of).allocation_info)
+        self._removed.add(position)
+        self._now_in(out, of)
+        return "alias"
+
+    def _as_same(self, position: int, of: int, out: int) -> Action:
+        self._instead[out] = of
+        self._removed.add(position)
+        self._now_in(out, of)
+        return "same value"
+
+    def _as_view(self, position: int, call: m.KernelCall, name: str, of: int, out: int, *, static: bool) -> Action:
+        if out not in self.memory.of:
+            raise _Keep("the caller brings the memory of its output")
+        if name == _VIEW_COPY:
+            sizes = call.args[1]
+        elif static:
+            sizes = self._sizes(self._tensor(out).sizes)
+        else:
+            raise _Keep("its sizes are known at run time only")
+        self._views[position] = (of, sizes, out)
+        self._values[out] = replace(self._tensor(out), allocation_info=None)
+        self._roving.add(out)
+        self._now_in(out, of)
+        return "view"
+
+    def _may_stand_for(self, of: int, out: int) -> bool:
+        """Can all who use ``out`` use ``of``? Callers tell outputs apart by their tensors."""
+        if of in self._roving or out in self._roving:
+            return False
+        return out not in self.plan.outputs or not (
+            of in self.plan.inputs or of in self.plan.outputs or self._tensor(of).is_constant
+        )
+
+    def _now_in(self, out: int, of: int) -> None:
+        """The output lies where the input does, for as long as the output was in use."""
+        own = [self._groups[index] for index in self._group.get(out, [])]
+        for index in self._group.get(of, []):
+            group = self._groups[index]
+            group.end = max([group.end, *(item.end for item in own)])
+        self._group[out] = self._group.get(of, [])
+
+    def _sizes(self, sizes: Iterable[int]) -> int:
+        """A list of constant sizes, as a new value."""
+        first = len(self.plan.values) + len(self._new_values)
+        numbers = [m.Int(size) for size in sizes]
+        self._new_values += [*numbers, m.IntList(tuple(range(first, first + len(numbers))))]
+        return first + len(numbers)
+
+    def _tensor(self, index: int) -> m.Tensor:
+        tensor = self._values.get(index, self.plan.values[index])
+        assert isinstance(tensor, m.Tensor)
+        return tensor
+
+
+def _is_plain(tensor: m.Tensor) -> bool:
+    """Do its dimensions lie in memory in their order?"""
+    return tensor.dim_order == tuple(range(len(tensor.sizes)))

@@ -1,0 +1,64 @@
+"""Inputs and outputs whose memory the caller brings."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from etdev.errors import LinkError
+from etdev.linker.options import CallerOwned
+from etdev.program import model as m
+from etdev.program.storage import MethodMemory
+
+
+class CallerOwnedError(LinkError):
+    """An input or output that the caller cannot own."""
+
+    def __init__(self, message: str, method: str, hint: str) -> None:
+        super().__init__(message, hint=hint)
+        self.method = method
+
+
+def leave_to_caller(plan: m.ExecutionPlan, memory: MethodMemory, owned: CallerOwned) -> m.ExecutionPlan:
+    """Take the planned memory of these inputs and outputs away.
+
+    Raises :class:`CallerOwnedError` for one that cannot be the caller's: the runtime would be given one piece of
+    memory and compute in another.
+    """
+    values = list(plan.values)
+    for kind, indices, positions in (
+        ("input", plan.inputs, owned.inputs),
+        ("output", plan.outputs, owned.outputs),
+    ):
+        for position in sorted(positions):
+            where = f"{kind} {position} of method {plan.name!r}"
+            if not 0 <= position < len(indices):
+                raise CallerOwnedError(f"there is no {where}", plan.name, f"it has {len(indices)} {kind}s")
+            value = indices[position]
+            reason = _why_not(plan, memory, value, kind)
+            if reason is not None:
+                hint = 'leave it to the plan: "host"'
+                raise CallerOwnedError(f"{where} cannot be the caller's: {reason}", plan.name, hint)
+            tensor = values[value]
+            assert isinstance(tensor, m.Tensor)
+            values[value] = replace(tensor, allocation_info=None)
+    return replace(plan, values=tuple(values))
+
+
+def _why_not(plan: m.ExecutionPlan, memory: MethodMemory, value: int, kind: str) -> str | None:
+    tensor = plan.values[value]
+    if not isinstance(tensor, m.Tensor):
+        return f"it is no tensor but a value of type {type(tensor).__name__}"
+    if tensor.is_constant:
+        return "it is a constant of the program"
+    if (plan.inputs + plan.outputs).count(value) > 1:
+        return "the method has it more than once among its inputs and outputs"
+    if value in memory.reaching.references:
+        return "which tensor it is depends on the branch that was taken"
+    storage = memory.storages[memory.of[value]] if value in memory.of else None
+    if storage is not None and storage.persistent:
+        return "it is state, which is kept between calls"
+    if storage is not None and len(storage.values) > 1:
+        return f"it shares its bytes with other values ({', '.join(map(str, storage.values))})"
+    if kind == "output" and storage is not None and not storage.writes:
+        return "nothing computes it"
+    return None

@@ -1,0 +1,32 @@
+"""From a plan that reuses memory to an object program, where two tensors share bytes only if one aliases the other."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+
+from etdev.program import model as m
+from etdev.program.storage import MethodMemory
+
+_GAP = 64
+"""Bytes between neighbours, so that what is said to lie behind the end of one is not in the next."""
+
+
+def lift(plan: m.ExecutionPlan, memory: MethodMemory) -> m.ExecutionPlan:
+    """The same method with an address of its own for every storage, in the buffer where it is."""
+    values = list(plan.values)
+    ends: dict[int, int] = defaultdict(int)
+    for storage in memory.storages:
+        base = ends[storage.memory_id]
+        for value in storage.values:
+            tensor = values[value]
+            assert isinstance(tensor, m.Tensor)
+            offset = base + memory.reaching.places[value].start - storage.offset
+            values[value] = replace(tensor, allocation_info=m.AllocationDetails(storage.memory_id, offset))
+        ends[storage.memory_id] = (base + storage.size + 2 * _GAP - 1) // _GAP * _GAP
+    sizes = [max(ends.get(index, 0), 0) for index in range(len(plan.non_const_buffer_sizes))]
+    for index, tensor in plan.tensors():
+        allocation = tensor.allocation_info
+        if allocation is not None and index not in memory.of:
+            values[index] = replace(tensor, allocation_info=m.AllocationDetails(allocation.memory_id, 0))
+    return replace(plan, values=tuple(values), non_const_buffer_sizes=tuple(sizes))

@@ -1,0 +1,158 @@
+"""A link: from a program to the same program with addresses of etdev's own, and fewer copies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from etdev.linker.edit import without_unused
+from etdev.linker.elide.views import elide_views
+from etdev.linker.io import leave_to_caller
+from etdev.linker.layout import Method, lay_out
+from etdev.linker.lift import lift
+from etdev.linker.options import BufferReport, CallerOwned, Elision, Linked, LinkOptions, MethodReport
+from etdev.linker.state import State, kept_by_others, state_by_address, state_by_name
+from etdev.program import Program
+from etdev.program import model as m
+from etdev.program.delegates import delegate_inputs
+from etdev.program.sidecar import MethodNotes, Sidecar
+from etdev.program.storage import MethodMemory, method_memory
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """A method on its way through the passes."""
+
+    plan: m.ExecutionPlan
+    memory: MethodMemory
+    inputs: Mapping[int, int]
+    """Position of each delegate call → how many of its arguments are inputs."""
+    persistent: frozenset[int]
+    elisions: tuple[Elision, ...] = ()
+    renumbered: Mapping[int, int] | None = None
+
+
+def link(program: Program, options: LinkOptions | None = None, sidecar: Sidecar | None = None) -> Linked:
+    """Plan the memory of every method anew.
+
+    With its ``sidecar`` the program is taken to be an object program; without it, it may come from anywhere, and what
+    belongs together is recovered from its plan. A method that says too little to be planned keeps the plan that it has,
+    and the report says why.
+
+    Raises :class:`~etdev.errors.LinkError` if the program overwrites values that it still reads, or if ``options`` ask
+    for what cannot be.
+    """
+    options = options or LinkOptions()
+    kept = _methods_to_keep(program, sidecar)
+    numbers = [index for index, plan in enumerate(program.execution_plan) if plan.name not in kept]
+    works = [_start(program.execution_plan[index], sidecar) for index in numbers]
+    works, state = _with_state(works, options, sidecar)
+    finished = [_run_passes(work, options, foreign=sidecar is None) for work in works]
+    laid_out = lay_out([Method(work.plan, work.memory) for work in finished], state, options)
+    plans = list(program.execution_plan)
+    reports = [_kept_report(plan, kept.get(plan.name)) for plan in plans]
+    for index, work, (plan, buffers) in zip(numbers, finished, laid_out, strict=True):
+        plans[index] = without_unused(plan)
+        moved = work.renumbered
+        if moved is None:
+            moved = {position: position for position in range(len(work.memory.reaching.flow.instructions))}
+        reports[index] = MethodReport(plan.name, buffers, work.elisions, moved)
+    return Linked(
+        replace(program, execution_plan=tuple(plans)),
+        tuple(reports),
+        options.planner_name or str(options.planner),
+        tuple(sorted(item.name for item in state if item.shared)),
+    )
+
+
+def _methods_to_keep(program: Program, sidecar: Sidecar | None) -> dict[str, str]:
+    """Methods that keep their plan, and why."""
+    reasons = {plan.name: reason for plan in program.execution_plan if (reason := _reason_to_keep(plan, sidecar))}
+    if reasons and any(len(plan.non_const_buffer_sizes) > 2 for plan in program.execution_plan):
+        # They may share state with the others, at the addresses that they have.
+        first = next(iter(reasons))
+        for plan in program.execution_plan:
+            reasons.setdefault(plan.name, f"it may share state with the method {first!r}, which keeps its plan")
+    return reasons
+
+
+def _reason_to_keep(plan: m.ExecutionPlan, sidecar: Sidecar | None) -> str | None:
+    if plan.non_const_buffer_device or any(
+        tensor.extra_tensor_info and tensor.extra_tensor_info.device_type is not m.DeviceType.CPU
+        for _, tensor in plan.tensors()
+    ):
+        return "it has memory on devices, which this version does not plan"
+    inputs = _delegate_inputs(plan, sidecar)
+    position = 0
+    for chain in plan.chains:
+        for call in chain.instructions:
+            if isinstance(call, m.DelegateCall) and position not in inputs:
+                name = plan.delegates[call.delegate_index].id
+                return f"the file does not say which arguments of instruction {position} ({name}) are its outputs"
+            position += 1
+    return None
+
+
+def _delegate_inputs(plan: m.ExecutionPlan, sidecar: Sidecar | None) -> Mapping[int, int]:
+    return delegate_inputs(plan) if sidecar is None else _notes(plan, sidecar).delegate_inputs
+
+
+def _notes(plan: m.ExecutionPlan, sidecar: Sidecar) -> MethodNotes:
+    """What the sidecar has of a method; constant methods are not in it."""
+    return sidecar.methods.get(plan.name, MethodNotes())
+
+
+def _start(plan: m.ExecutionPlan, sidecar: Sidecar | None) -> _Work:
+    inputs = _delegate_inputs(plan, sidecar)
+    named = _notes(plan, sidecar).state if sidecar else ()
+    persistent = frozenset(note.value for note in named)
+    return _Work(plan, method_memory(plan, inputs, persistent), inputs, persistent)
+
+
+def _with_state(
+    works: Sequence[_Work], options: LinkOptions, sidecar: Sidecar | None
+) -> tuple[list[_Work], tuple[State, ...]]:
+    """The methods with all their state known as such, and which of it is shared."""
+    if sidecar is None:
+        others = kept_by_others([work.memory for work in works])
+        works = [_keeping(work, kept) if kept else work for work, kept in zip(works, others, strict=True)]
+    plans, memories = [work.plan for work in works], [work.memory for work in works]
+    if sidecar is None:
+        state = state_by_address(plans, memories)
+    else:
+        names = [{note.value: note.name for note in _notes(plan, sidecar).state} for plan in plans]
+        state = state_by_name(plans, memories, names, share=options.share_state)
+    found = [
+        frozenset(value for item in work.memory.storages if item.persistent for value in item.values) for work in works
+    ]
+    return [replace(work, persistent=kept) for work, kept in zip(works, found, strict=True)], state
+
+
+def _keeping(work: _Work, kept: set[int]) -> _Work:
+    persistent = work.persistent | kept
+    return replace(work, memory=method_memory(work.plan, work.inputs, persistent), persistent=persistent)
+
+
+def _run_passes(work: _Work, options: LinkOptions, *, foreign: bool) -> _Work:
+    plan, memory, inputs = work.plan, work.memory, work.inputs
+    if foreign:
+        plan = lift(plan, memory)
+    plan = leave_to_caller(plan, memory, options.caller.get(plan.name, CallerOwned()))
+    if plan is not work.plan:
+        memory = method_memory(plan, inputs, work.persistent)
+    if not options.elide_views:
+        return replace(work, plan=plan, memory=memory)
+    plan, moved, elisions = elide_views(plan, memory)
+    inputs = {moved[position]: count for position, count in inputs.items()}
+    memory = method_memory(plan, inputs, work.persistent)
+    return replace(work, plan=plan, memory=memory, inputs=inputs, elisions=elisions, renumbered=moved)
+
+
+def _kept_report(plan: m.ExecutionPlan, reason: str | None) -> MethodReport:
+    count = sum(len(chain.instructions) for chain in plan.chains)
+    buffers = tuple(
+        BufferReport(index, "cpu", size, size, 0, state=False)
+        for index, size in enumerate(plan.non_const_buffer_sizes)
+        if index
+    )
+    return MethodReport(plan.name, buffers, (), {position: position for position in range(count)}, reason)

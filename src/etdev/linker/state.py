@@ -1,0 +1,132 @@
+"""Which state the methods of a program share, and which is private to one."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from etdev.errors import LinkError
+from etdev.program import model as m
+from etdev.program.storage import MethodMemory, Storage
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Bytes that are kept between calls, at the same address in every method that has them."""
+
+    members: tuple[tuple[int, int, int], ...]
+    """``(method index, value index, bytes from the start)`` of each tensor in it."""
+    size: int
+    """Bytes."""
+    name: str
+    shared: bool
+    """Whether more than one method has it."""
+
+
+def state_name(plan: m.ExecutionPlan, values: Iterable[int]) -> str | None:
+    """What the module calls the buffer that one of the values is, if the file says so."""
+    for value in values:
+        tensor = plan.values[value]
+        if isinstance(tensor, m.Tensor) and tensor.extra_tensor_info and tensor.extra_tensor_info.fully_qualified_name:
+            return tensor.extra_tensor_info.fully_qualified_name
+    return None
+
+
+def state_by_name(
+    plans: Sequence[m.ExecutionPlan],
+    memories: Sequence[MethodMemory],
+    names: Sequence[Mapping[int, str]],
+    *,
+    share: bool,
+) -> tuple[State, ...]:
+    """The state of an object program; with ``share``, what has the same name in several methods is one.
+
+    ``names`` has, per method, the names of the values that are state. Raises :class:`~etdev.errors.LinkError` if the
+    methods disagree about its size.
+    """
+    groups: dict[tuple[str, int], list[tuple[int, Storage]]] = defaultdict(list)
+    for index, memory in enumerate(memories):
+        for number, storage in enumerate(memory.storages):
+            if storage.persistent:
+                name = next((names[index][value] for value in storage.values if value in names[index]), None)
+                key = (name, -1) if share and name else (name or f"value {storage.values[0]}", index * 10**9 + number)
+                groups[key].append((index, storage))
+    for (name, _), members in groups.items():
+        sizes = {plans[index].name: storage.size for index, storage in members}
+        if len(set(sizes.values())) > 1:
+            found = ", ".join(f"{size} bytes in {method!r}" for method, size in sizes.items())
+            raise LinkError(
+                f"the methods cannot share the state {name!r}: it has {found}",
+                hint="give the buffer the same shape in every method, or turn model.share_state off",
+            )
+    return tuple(_state(memories, members, name, by_address=False) for (name, _), members in groups.items())
+
+
+def state_by_address(plans: Sequence[m.ExecutionPlan], memories: Sequence[MethodMemory]) -> tuple[State, ...]:
+    """The state of a program that was planned by somebody else.
+
+    Upstream puts the state that methods share into a buffer of its own, 2, at equal addresses. What overlaps there is
+    one; state in buffer 1, where every method has its temporaries, is private.
+    """
+    groups: list[list[tuple[int, Storage]]] = []
+    apart: dict[int, list[tuple[int, Storage]]] = defaultdict(list)
+    for index, memory in enumerate(memories):
+        for storage in memory.storages:
+            if storage.persistent and storage.memory_id > 1:
+                apart[storage.memory_id].append((index, storage))
+            elif storage.persistent:
+                groups.append([(index, storage)])
+    for _, found in sorted(apart.items()):
+        found.sort(key=lambda item: (item[1].offset, item[0]))
+        end = -1
+        for index, storage in found:
+            if storage.offset >= end:
+                groups.append([])
+            groups[-1].append((index, storage))
+            end = max(end, storage.offset + storage.size)
+    named = []
+    for number, members in enumerate(groups):
+        method, storage = members[0]
+        name = state_name(plans[method], storage.values) or f"state {number}"
+        named.append(_state(memories, members, name, by_address=True))
+    return tuple(named)
+
+
+def kept_by_others(memories: Sequence[MethodMemory]) -> list[set[int]]:
+    """Per method, tensors that it only writes, in bytes that another method keeps between calls.
+
+    Only in the buffers behind 1: in that one, every method has its temporaries.
+    """
+    kept: list[set[int]] = [set() for _ in memories]
+    for index, memory in enumerate(memories):
+        others = [
+            item
+            for number, other in enumerate(memories)
+            if number != index
+            for item in other.storages
+            if item.persistent and item.memory_id > 1
+        ]
+        for storage in memory.storages if others else ():
+            if not storage.persistent and any(_overlap(storage, other) for other in others):
+                kept[index].update(storage.values)
+    return kept
+
+
+def _overlap(one: Storage, other: Storage) -> bool:
+    together = one.offset < other.offset + other.size and other.offset < one.offset + one.size
+    return one.memory_id == other.memory_id and together
+
+
+def _state(
+    memories: Sequence[MethodMemory], members: Sequence[tuple[int, Storage]], name: str, *, by_address: bool
+) -> State:
+    """One piece of state. Its members lie as they do in the file, or each at the beginning."""
+    lowest = min(storage.offset for _, storage in members)
+    placed, size = [], 0
+    for index, storage in members:
+        base = lowest if by_address else storage.offset
+        places = memories[index].reaching.places
+        placed += [(index, value, places[value].start - base) for value in storage.values]
+        size = max(size, storage.offset - base + storage.size)
+    return State(tuple(placed), size, name, len({index for index, _ in members}) > 1)

@@ -1,0 +1,400 @@
+"""What a ``.pte`` holds: ``etdev inspect``. Needs neither torch nor executorch, and runs nothing of the file.
+
+The dataclasses here are the JSON that the command writes, field by field. Fields may be added; those that are there
+keep their names and meanings as long as ``format`` is 1.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from etdev import program as pte
+from etdev.pipeline.memory import BufferUse, StateUse, memory_use
+from etdev.program import Program
+from etdev.program import model as m
+from etdev.program.effects import operator_name, outputs
+from etdev.program.footprint import planned_memory
+from etdev.program.header import parse_header
+
+FORMAT = 1
+
+_DTYPES = {
+    m.ScalarType.BYTE: "uint8",
+    m.ScalarType.CHAR: "int8",
+    m.ScalarType.SHORT: "int16",
+    m.ScalarType.INT: "int32",
+    m.ScalarType.LONG: "int64",
+    m.ScalarType.HALF: "float16",
+    m.ScalarType.FLOAT: "float32",
+    m.ScalarType.DOUBLE: "float64",
+}
+"""Names that PyTorch gives to types whose schema name is another one."""
+_TO_DEVICE, _TO_HOST = "et_copy::_h2d_copy", "et_copy::_d2h_copy"
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """An input or an output of a method. Fields that do not apply to its type are None."""
+
+    type: str
+    """``tensor``, or ``int``, ``bool``, ``double``, ``string``, ``null``, …"""
+    dtype: str | None = None
+    """``float32``."""
+    shape: tuple[int, ...] | None = None
+    """In elements. Upper bounds if bounded, without meaning if unbounded."""
+    dynamism: str | None = None
+    """``static``, ``bounded`` or ``unbounded``."""
+    nbytes: int | None = None
+    """Of the largest size; None for an unbounded tensor too."""
+    device: str | None = None
+    """``cpu``, ``cuda:0``."""
+    memory: str | None = None
+    """``planned``; ``caller``, who brings it; ``constant``; or ``alias`` of what is known at run time only."""
+    value: str | None = None
+    """Of a number, a truth value or a string, as text: what the file gives it."""
+
+    def __str__(self) -> str:
+        if self.type != "tensor":
+            return self.type if self.value is None else f"{self.type} {self.value}"
+        sizes = ", ".join(map(str, self.shape or ()))
+        bound = {"static": "", "bounded": " at most", "unbounded": " without limit"}[self.dynamism or "static"]
+        return f"{self.dtype} [{sizes}]{bound}"
+
+
+@dataclass(frozen=True, slots=True)
+class CompileSpecInfo:
+    """A setting that a delegate was compiled with."""
+
+    key: str
+    size: int
+    """Bytes of the value."""
+    text: str | None
+    """The value if it is UTF-8 text that can be printed."""
+
+
+@dataclass(frozen=True, slots=True)
+class DelegateInfo:
+    """A part of a method that a backend runs."""
+
+    id: str
+    """Name of the backend."""
+    calls: int
+    """Instructions that call it."""
+    blob_bytes: int
+    """Of the data that the backend gets."""
+    segment: int | None
+    """Where that data is; None if it is inside the flatbuffer."""
+    compile_specs: tuple[CompileSpecInfo, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Copies:
+    """Bytes that one pass over a method's instructions copies between host and devices."""
+
+    h2d_bytes: int
+    d2h_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class MethodInfo:
+    """A method."""
+
+    name: str
+    inputs: tuple[Argument, ...]
+    outputs: tuple[Argument, ...]
+    buffers: tuple[BufferUse, ...]
+    state: tuple[StateUse, ...]
+    memory_unknown: str | None
+    """Why lower bounds and state are not known, if they are not."""
+    instructions: int
+    operators: dict[str, int]
+    """``aten::add.out`` → instructions that call it, sorted by name. One without any is still asked of the runtime."""
+    delegates: tuple[DelegateInfo, ...]
+    copies: Copies
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentInfo:
+    """Data behind the flatbuffer."""
+
+    index: int
+    offset: int
+    """From the first segment's place in the file."""
+    size: int
+    """Bytes."""
+    holds: tuple[str, ...]
+    """``constants``, ``initial_state``, ``delegates``, ``named_data``; nothing, if nothing refers to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamedDataInfo:
+    """Data that delegates look up by name."""
+
+    key: str
+    segment: int
+    size: int
+    """Bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sections:
+    """What the bytes of a file are spent on; together they are its size."""
+
+    flatbuffer: int
+    """With the header, and with data that lies inside it."""
+    constants: int
+    initial_state: int
+    delegates: int
+    named_data: int
+    other: int
+    """Padding, and segments that nothing refers to."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramInfo:
+    """A ``.pte`` file."""
+
+    format: int
+    file: str
+    size: int
+    """Bytes."""
+    schema_version: int
+    header_bytes: int | None
+    """Length of the extended header; None in a file without one."""
+    methods: tuple[MethodInfo, ...]
+    memory: dict[str, int]
+    """Planned bytes per device: the sum over buffers of the largest size that any method gives them."""
+    weights_bytes: int
+    """Constants of tensors, in segments and in the flatbuffer; not those inside delegates or other files."""
+    sections: Sections
+    segments: tuple[SegmentInfo, ...]
+    named_data: tuple[NamedDataInfo, ...]
+    external_data: tuple[str, ...]
+    """Names of tensors whose data is in another file (``.ptd``)."""
+    unknown_fields: tuple[str, ...]
+    """What the file has and this version of etdev does not know."""
+
+    def to_json(self) -> str:
+        """The versioned document of ``etdev inspect --output json``."""
+        return json.dumps(asdict(self), indent=2)
+
+
+def inspect(file: str | os.PathLike[str]) -> ProgramInfo:
+    """Describe a ``.pte`` from any toolchain.
+
+    Raises :class:`~etdev.errors.ProgramError` if it cannot be read or is malformed. A program that overwrites its own
+    values is described too; :attr:`MethodInfo.memory_unknown` says so.
+    """
+    return describe(pte.read(file), Path(file))
+
+
+def describe(program: Program, file: Path) -> ProgramInfo:
+    """Describe the program that was read from a file."""
+    size, flatbuffer = _sizes(file)
+    holds = _holders(program)
+    return ProgramInfo(
+        format=FORMAT,
+        file=str(file),
+        size=size,
+        schema_version=program.version,
+        header_bytes=program.header_length,
+        methods=tuple(
+            _method(program, plan, memory.buffers, memory.state, memory.unknown)
+            for plan, memory in zip(program.execution_plan, memory_use(program), strict=True)
+        ),
+        memory=planned_memory(program),
+        weights_bytes=_weights(program),
+        sections=_sections(program, holds, size, flatbuffer),
+        segments=tuple(
+            SegmentInfo(index, segment.offset, len(segment.data), holds.get(index, ()))
+            for index, segment in enumerate(program.segments)
+        ),
+        named_data=tuple(
+            NamedDataInfo(item.key, item.segment_index, len(program.segments[item.segment_index].data))
+            for item in program.named_data
+        ),
+        external_data=external_names(program),
+        unknown_fields=program.unknown_fields,
+    )
+
+
+def _method(
+    program: Program,
+    plan: m.ExecutionPlan,
+    buffers: tuple[BufferUse, ...],
+    state: tuple[StateUse, ...],
+    unknown: str | None,
+) -> MethodInfo:
+    calls = [call for chain in plan.chains for call in chain.instructions]
+    kernels = Counter(call.op_index for call in calls if isinstance(call, m.KernelCall))
+    operators: Counter[str] = Counter()
+    for index, operator in enumerate(plan.operators):
+        operators[operator_name(operator)] += kernels[index]
+    set_by_code = _set_by_code(plan, calls)
+    return MethodInfo(
+        name=plan.name,
+        inputs=tuple(_argument(plan, value, set_by_code=False) for value in plan.inputs),
+        outputs=tuple(_argument(plan, value, set_by_code=value in set_by_code) for value in plan.outputs),
+        buffers=buffers,
+        state=state,
+        memory_unknown=unknown,
+        instructions=len(calls),
+        operators=dict(sorted(operators.items())),
+        delegates=_delegates(program, plan, calls),
+        copies=Copies(_copied(plan, calls, _TO_DEVICE), _copied(plan, calls, _TO_HOST)),
+    )
+
+
+def _argument(plan: m.ExecutionPlan, index: int, *, set_by_code: bool) -> Argument:
+    value = plan.values[index]
+    if not isinstance(value, m.Tensor):
+        return Argument(type=type(value).__name__.lower(), value=_scalar(value))
+    unbounded = value.shape_dynamism is m.TensorShapeDynamism.DYNAMIC_UNBOUND
+    if value.is_constant:
+        memory = "constant"
+    elif set_by_code:
+        memory = "alias"
+    else:
+        memory = "caller" if value.allocation_info is None else "planned"
+    return Argument(
+        type="tensor",
+        dtype=_DTYPES.get(value.scalar_type, value.scalar_type.name.lower()),
+        shape=value.sizes,
+        dynamism=("static", "bounded", "unbounded")[value.shape_dynamism],
+        nbytes=None if unbounded else value.nbytes,
+        device=_device(value),
+        memory=memory,
+    )
+
+
+def _scalar(value: m.Value) -> str | None:
+    match value:
+        case m.Int():
+            return str(value.int_val)
+        case m.Bool():
+            return str(value.bool_val).lower()
+        case m.Double():
+            return repr(value.double_val)
+        case m.String():
+            return value.string_val
+        case _:
+            return None
+
+
+def _device(tensor: m.Tensor) -> str:
+    extra = tensor.extra_tensor_info
+    if extra is None or extra.device_type is m.DeviceType.CPU:
+        return "cpu"
+    return f"{extra.device_type.name.lower()}:{extra.device_index}"
+
+
+def _set_by_code(plan: m.ExecutionPlan, calls: Iterable[m.Instruction]) -> set[int]:
+    """Values without memory of their own that an instruction makes another tensor, or an alias of one."""
+    found = set()
+    for call in calls:
+        if isinstance(call, m.MoveCall):
+            found.add(call.move_to)
+        elif isinstance(call, m.KernelCall) and plan.operators[call.op_index].name == "executorch_prim::et_view":
+            found.update(call.args[-1:])
+    return {index for index in found if isinstance(plan.values[index], m.Tensor)}
+
+
+def _delegates(program: Program, plan: m.ExecutionPlan, calls: Iterable[m.Instruction]) -> tuple[DelegateInfo, ...]:
+    times = Counter(call.delegate_index for call in calls if isinstance(call, m.DelegateCall))
+    found = []
+    for index, delegate in enumerate(plan.delegates):
+        at = delegate.processed
+        in_segment = at.location is m.DataLocation.SEGMENT
+        blob = program.segments[at.index].data if in_segment else program.backend_delegate_data[at.index]
+        specs = tuple(CompileSpecInfo(spec.key, len(spec.value), _text(spec.value)) for spec in delegate.compile_specs)
+        found.append(DelegateInfo(delegate.id, times[index], len(blob), at.index if in_segment else None, specs))
+    return tuple(found)
+
+
+def _text(content: bytes) -> str | None:
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+    return text if text.isprintable() else None
+
+
+def _copied(plan: m.ExecutionPlan, calls: Iterable[m.Instruction], operator: str) -> int:
+    """Bytes of the largest sizes that calls of a copying operator write."""
+    total = 0
+    for call in calls:
+        if isinstance(call, m.KernelCall) and plan.operators[call.op_index].name == operator:
+            for index in outputs(plan, call.args):
+                tensor = plan.values[index]
+                total += tensor.nbytes if isinstance(tensor, m.Tensor) else 0
+    return total
+
+
+def external_names(program: Program) -> tuple[str, ...]:
+    """Names of the tensors whose data is in another file, sorted."""
+    names = {
+        tensor.extra_tensor_info.fully_qualified_name or ""
+        for plan in program.execution_plan
+        for _, tensor in plan.tensors()
+        if tensor.is_external and tensor.extra_tensor_info
+    }
+    return tuple(sorted(names))
+
+
+def _holders(program: Program) -> dict[int, tuple[str, ...]]:
+    """Segment → what refers to it, in a fixed order."""
+    found: dict[int, dict[str, None]] = defaultdict(dict)
+    for index, kind in _references(program):
+        found[index][kind] = None
+    return {index: tuple(kinds) for index, kinds in found.items()}
+
+
+def _references(program: Program) -> Iterator[tuple[int, str]]:
+    if program.constant_segment is not None and program.constant_segment.offsets:
+        yield program.constant_segment.segment_index, "constants"
+    for item in program.mutable_data_segments:
+        yield item.segment_index, "initial_state"
+    for plan in program.execution_plan:
+        for delegate in plan.delegates:
+            if delegate.processed.location is m.DataLocation.SEGMENT:
+                yield delegate.processed.index, "delegates"
+    for named in program.named_data:
+        yield named.segment_index, "named_data"
+
+
+def _weights(program: Program) -> int:
+    inline = sum(len(blob) for blob in program.constant_buffer)
+    constants = program.constant_segment
+    if constants is None or not constants.offsets:
+        return inline
+    return inline + len(program.segments[constants.segment_index].data)
+
+
+def _sections(program: Program, holds: Mapping[int, Sequence[str]], size: int, flatbuffer: int) -> Sections:
+    """A segment that several refer to counts for the first of them."""
+    spent: Counter[str] = Counter()
+    for index, segment in enumerate(program.segments):
+        for kind in holds.get(index, ())[:1]:
+            spent[kind] += len(segment.data)
+    return Sections(
+        flatbuffer=flatbuffer,
+        constants=spent["constants"],
+        initial_state=spent["initial_state"],
+        delegates=spent["delegates"],
+        named_data=spent["named_data"],
+        other=size - flatbuffer - spent.total(),
+    )
+
+
+def _sizes(file: Path) -> tuple[int, int]:
+    """Bytes of the file, and of the flatbuffer at its beginning."""
+    with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        with memoryview(content) as view:
+            header = parse_header(view)
+        return len(content), len(content) if header is None else header.program_size

@@ -1,0 +1,122 @@
+"""Stage *link*: from the object program to physical addresses, as the target's settings say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from etdev.config.models import Owner
+from etdev.errors import LinkError
+from etdev.linker import CallerOwned, Linked, LinkOptions, link
+from etdev.linker.io import CallerOwnedError
+from etdev.pipeline.inputs import Signature
+from etdev.pipeline.objects import ObjectProgram
+from etdev.pipeline.project import Project
+from etdev.pipeline.usercode import UserCode, translated
+from etdev.planner import Problem
+
+
+@dataclass(frozen=True)
+class LinkedProgram:
+    """A program with physical addresses, ready to be written."""
+
+    linked: Linked
+    greedy: Mapping[str, Mapping[int, int]]
+    """For comparison: per method and buffer, the bytes that ExecuTorch's greedy order takes for the same tensors."""
+    delegate_inputs: Mapping[str, Mapping[int, int]]
+    """Per method, position of each delegate call → how many of its arguments are inputs."""
+
+
+def link_program(
+    project: Project, target: str, user: UserCode, objects: ObjectProgram, signatures: Mapping[str, Signature]
+) -> LinkedProgram:
+    """Link an object program with the target's ``memory``, ``io`` and ``elide``.
+
+    Raises :class:`~etdev.errors.LinkError` with the key that asks for what cannot be, or names a planner that fails.
+    """
+    options = _options(project, target, user, objects, signatures)
+    try:
+        linked = link(objects.program, options, objects.sidecar)
+    except CallerOwnedError as error:
+        raise LinkError(
+            error.message, where=project.where("targets", target, "io", error.method), hint=error.hint
+        ) from error
+    except LinkError as error:
+        where = project.where("targets", target, "memory", "planner")
+        raise LinkError(
+            error.message, where=f"{where}, {error.where}" if error.where else where, hint=error.hint
+        ) from error
+    greedy = link(objects.program, replace(options, planner="greedy", planner_name=None), objects.sidecar)
+    sidecar = objects.sidecar
+    for method in linked.methods:
+        if method.name in sidecar.methods:
+            gone = dict.fromkeys(_positions(objects, method.name))
+            sidecar = sidecar.renumbered(method.name, {**gone, **method.renumbered})
+    return LinkedProgram(
+        linked,
+        {method.name: {buffer.index: buffer.size for buffer in method.buffers} for method in greedy.methods},
+        {name: notes.delegate_inputs for name, notes in sidecar.methods.items()},
+    )
+
+
+def _positions(objects: ObjectProgram, method: str) -> range:
+    return range(sum(len(chain.instructions) for chain in objects.program.method(method).chains))
+
+
+def _options(
+    project: Project, target: str, user: UserCode, objects: ObjectProgram, signatures: Mapping[str, Signature]
+) -> LinkOptions:
+    settings = project.config.targets[target]
+    options = LinkOptions(
+        alignment=settings.memory.alignment,
+        share_state=project.config.model.share_state,
+        elide_views=settings.elide.views,
+        caller={name: _caller_owned(project, target, name, objects, signatures) for name in settings.io},
+    )
+    planner = settings.memory.planner
+    if ":" not in planner:
+        return replace(options, planner=planner)
+    key = ("targets", target, "memory", "planner")
+    where = project.where(*key)
+    function = user.get(planner, project.base(*key), where)
+
+    def run(problem: Problem) -> Sequence[int]:
+        with translated(user, LinkError, f"the planner {planner!r} failed", where=where):
+            offsets: Sequence[int] = function(problem)
+            return offsets
+
+    return replace(options, planner=run, planner_name=planner)
+
+
+def _caller_owned(
+    project: Project, target: str, method: str, objects: ObjectProgram, signatures: Mapping[str, Signature]
+) -> CallerOwned:
+    key = ("targets", target, "io", method)
+    if method not in signatures:
+        raise LinkError(
+            f"the program has no method {method!r}",
+            where=project.where(*key),
+            hint=f"its methods: {', '.join(signatures)}",
+        )
+    settings = project.config.targets[target].io[method]
+    names = [item.name for item in signatures[method].inputs]
+    outputs = [str(position) for position in range(len(objects.program.method(method).outputs))]
+    return CallerOwned(
+        _chosen(project, (*key, "inputs"), settings.inputs, names),
+        _chosen(project, (*key, "outputs"), settings.outputs, outputs),
+    )
+
+
+def _chosen(
+    project: Project, key: tuple[str, ...], owners: Owner | Mapping[str, Owner], names: Sequence[str]
+) -> frozenset[int]:
+    """Positions of the names that the config gives to the caller."""
+    given = dict.fromkeys(names, owners) if isinstance(owners, str) else owners
+    for name in given:
+        if name not in names:
+            raise LinkError(
+                f"the method has no {key[-1].removesuffix('s')} {name!r}",
+                where=project.where(*key, name),
+                hint=f"its {key[-1]}: {', '.join(names) or 'none'}",
+            )
+    return frozenset(names.index(name) for name, owner in given.items() if owner == "caller")

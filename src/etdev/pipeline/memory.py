@@ -1,0 +1,168 @@
+"""How a file uses planned memory: what each buffer takes, what it takes at least, and what is state in it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from etdev.errors import LinkError
+from etdev.linker.state import State, kept_by_others, state_by_address, state_name
+from etdev.planner import Buffer, Problem, lower_bound
+from etdev.program import Program
+from etdev.program import model as m
+from etdev.program.delegates import delegate_inputs
+from etdev.program.effects import DelegateInputs
+from etdev.program.flow import flow_graph
+from etdev.program.footprint import buffer_device
+from etdev.program.storage import MethodMemory, Storage, method_memory
+
+_MOST_ALIGNMENT = 16
+"""Bytes: what ExecuTorch's planner and etdev align to."""
+_XNNPACK = "XnnpackBackend"
+_XNNPACK_PADDING = 64
+"""Bytes behind the end of a buffer that XNNPACK's kernels may read, in a method that calls them."""
+
+
+@dataclass(frozen=True, slots=True)
+class BufferUse:
+    """A planned buffer of a method."""
+
+    index: int
+    """Its ``memory_id``."""
+    device: str
+    """``cpu``, ``cuda:0``."""
+    size: int
+    """Bytes."""
+    lower_bound: int | None
+    """Bytes below which no plan for the same tensors gets, each as long in use as the file's data flow needs it and as
+    much aligned as the file has it; None if that is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class StateUse:
+    """What a method keeps from one call to the next."""
+
+    name: str
+    """As the module names it if the file says so, ``value 7`` otherwise."""
+    size: int
+    """Bytes."""
+    buffer: int
+    """The ``memory_id`` of where it lies."""
+    offset: int
+    """Bytes from the start of that buffer."""
+    shared: bool
+    """Whether other methods have it too, at the same place."""
+    initialized: bool
+    """Does the file hold its initial value? It starts as zeros otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryUse:
+    """Planned memory of a method."""
+
+    buffers: tuple[BufferUse, ...]
+    state: tuple[StateUse, ...]
+    unknown: str | None
+    """Why lower bounds and state are not known, if they are not."""
+
+
+def memory_use(program: Program) -> tuple[MemoryUse, ...]:
+    """The planned memory of each method, from the data flow of the file. Raises nothing."""
+    known: dict[int, MethodMemory] = {}
+    unknown: dict[int, str] = {}
+    for index, plan in enumerate(program.execution_plan):
+        inputs = delegate_inputs(plan)
+        reason = unsplit_call(plan, inputs)
+        if reason is None:
+            try:
+                known[index] = method_memory(plan, inputs)
+            except LinkError as error:
+                reason = error.message
+        if reason is not None:
+            unknown[index] = reason
+    state = _state(program, known)
+    several = len(program.execution_plan) > 1
+    return tuple(
+        MemoryUse(
+            tuple(_buffer_use(plan, buffer, known.get(index), several=several) for buffer in _buffers(plan)),
+            tuple(state.get(index, ())),
+            unknown.get(index),
+        )
+        for index, plan in enumerate(program.execution_plan)
+    )
+
+
+def unsplit_call(plan: m.ExecutionPlan, inputs: DelegateInputs) -> str | None:
+    """Why the data flow of a method cannot be followed: a delegate call that ``inputs`` lacks. None if it can."""
+    for position, call in enumerate(flow_graph(plan).instructions):
+        if isinstance(call, m.DelegateCall) and position not in inputs:
+            name = plan.delegates[call.delegate_index].id
+            return f"the file does not say which arguments of instruction {position} ({name}) are its outputs"
+    return None
+
+
+def _buffers(plan: m.ExecutionPlan) -> range:
+    return range(1, len(plan.non_const_buffer_sizes))
+
+
+def _buffer_use(plan: m.ExecutionPlan, buffer: int, memory: MethodMemory | None, *, several: bool) -> BufferUse:
+    size = plan.non_const_buffer_sizes[buffer]
+    bound = None
+    if memory is not None:
+        storages = [storage for storage in memory.storages if storage.memory_id == buffer]
+        bound = lower_bound(_problem(storages, several=several))
+        if any(delegate.id == _XNNPACK for delegate in plan.delegates):
+            bound += _XNNPACK_PADDING
+        # A plan may use that two branches never both run, which lifetimes from here to there do not show.
+        bound = min(bound, size)
+    return BufferUse(buffer, buffer_device(plan, buffer), size, bound)
+
+
+def _problem(storages: Iterable[Storage], *, several: bool) -> Problem:
+    """What has to be planned. State of a program with ``several`` methods stays where the others rely on it."""
+    storages = tuple(storages)
+    alignment = _MOST_ALIGNMENT
+    for storage in storages:
+        alignment = (alignment | storage.offset) & -(alignment | storage.offset)
+    return Problem(
+        tuple(
+            Buffer(
+                storage.size,
+                storage.start,
+                storage.end,
+                alignment,
+                pin=storage.offset if several and storage.persistent and storage.memory_id > 1 else None,
+            )
+            for storage in storages
+        )
+    )
+
+
+def _state(program: Program, known: Mapping[int, MethodMemory]) -> dict[int, list[StateUse]]:
+    """By method index, in the order of the addresses."""
+    numbers = list(known)
+    plans = [program.execution_plan[index] for index in numbers]
+    memories = list(known.values())
+    for position, kept in enumerate(kept_by_others(memories)):
+        if kept:
+            memories[position] = method_memory(plans[position], delegate_inputs(plans[position]), kept)
+    found: dict[int, list[StateUse]] = defaultdict(list)
+    for state in state_by_address(plans, memories):
+        for position in dict.fromkeys(member[0] for member in state.members):
+            found[numbers[position]].append(_state_use(plans[position], memories[position], state, position))
+    return {index: sorted(uses, key=lambda use: (use.buffer, use.offset)) for index, uses in found.items()}
+
+
+def _state_use(plan: m.ExecutionPlan, memory: MethodMemory, state: State, position: int) -> StateUse:
+    values = [value for index, value, _ in state.members if index == position]
+    places = [memory.reaching.places[value] for value in values]
+    tensors = [plan.values[value] for value in values]
+    return StateUse(
+        name=state_name(plan, values) or f"value {values[0]}",
+        size=max(place.end for place in places) - min(place.start for place in places),
+        buffer=places[0].buffer,
+        offset=min(place.start for place in places),
+        shared=state.shared,
+        initialized=any(isinstance(tensor, m.Tensor) and tensor.data_buffer_idx > 0 for tensor in tensors),
+    )

@@ -1,0 +1,49 @@
+"""Keeping devices out of emission: the linker alone places tensors and copies.
+
+ExecuTorch 1.4 tags tensors and inserts copies while it emits, for every delegate with the compile spec
+``target_device``, and has no switch for it. So the key is renamed while it emits, and named right in what was emitted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from etdev.pipeline.artifacts import LoweredModel
+from etdev.pipeline.objects.graphs import lowered_modules
+from etdev.program.model import BackendDelegate, ExecutionPlan
+
+KEY = "target_device"
+"""The compile spec that says where a delegate runs."""
+
+_HIDDEN = "etdev.target_device"
+
+
+@contextmanager
+def hidden_devices(lowered: LoweredModel) -> Iterator[None]:
+    """Rename the key in all delegates of a lowered model while the block runs."""
+    specs = {
+        id(spec): spec  # Delegates may share one.
+        for method in lowered.manager.methods
+        for delegate in lowered_modules(lowered.manager.exported_program(method).graph_module)
+        for spec in delegate.compile_specs
+        if spec.key == KEY
+    }
+    for spec in specs.values():
+        spec.key = _HIDDEN
+    try:
+        yield
+    finally:
+        for spec in specs.values():
+            spec.key = KEY
+
+
+def with_devices(plan: ExecutionPlan) -> ExecutionPlan:
+    """The emitted method with the key named right."""
+    return replace(plan, delegates=tuple(_shown(delegate) for delegate in plan.delegates))
+
+
+def _shown(delegate: BackendDelegate) -> BackendDelegate:
+    specs = (replace(spec, key=KEY) if spec.key == _HIDDEN else spec for spec in delegate.compile_specs)
+    return replace(delegate, compile_specs=tuple(specs))

@@ -1,0 +1,169 @@
+"""Stage *emit*: the object program, complete and right, with an address of its own for every tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from etdev.errors import EmitError
+from etdev.files import atomic_path
+from etdev.pipeline.artifacts import ExportedModel, LoweredModel
+from etdev.pipeline.lower import fixed_ranges
+from etdev.pipeline.lower_errors import explain_emission
+from etdev.pipeline.objects.devices import hidden_devices, with_devices
+from etdev.pipeline.objects.instructions import MismatchError
+from etdev.pipeline.objects.notes import describe_method
+from etdev.pipeline.objects.planning import VirtualAddresses
+from etdev.pipeline.objects.sources import SourceLines
+from etdev.pipeline.objects.state import find_state, with_names
+from etdev.pipeline.project import Project
+from etdev.program import Program, read, write
+from etdev.program.model import ExecutionPlan, Tensor
+from etdev.program.sidecar import MethodNotes, Sidecar, write_sidecar
+
+if TYPE_CHECKING:
+    from executorch.exir import ExecutorchProgramManager
+
+
+@dataclass(frozen=True)
+class ObjectProgram:
+    """What emission gives and every link starts from."""
+
+    path: Path
+    """The ``.object.pte``."""
+    program: Program
+    """What is in that file; weights and blobs stay there."""
+    sidecar: Sidecar
+    """What is in the ``.object.json`` beside it."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What an object program was made from; a later build compares."""
+
+    key: str = ""
+    """Digest of settings and versions."""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """SHA-256 of each file, by its path relative to the project."""
+    report: str = ""
+    """What the result of a build says of the stages before, as JSON."""
+
+
+def object_place(project: Project, target: str) -> Path:
+    """Where a target's object program is written."""
+    return project.out / target / f"{project.name}.object.pte"
+
+
+def sidecar_place(path: Path) -> Path:
+    """Where the sidecar of the object program at ``path`` is: the same name with ``.json``."""
+    return path.with_suffix(".json")
+
+
+def emit_object(
+    project: Project,
+    lowered: LoweredModel,
+    exported: ExportedModel,
+    target: str,
+    path: Path,
+    *,
+    origin: Origin | None = None,
+) -> ObjectProgram:
+    """Emit the lowered model to ``path`` and its sidecar beside it. It uses ``lowered`` up: its graphs are changed.
+
+    ``origin`` is kept in the sidecar, which is written last: where it is, both files belong together.
+    Raises :class:`~etdev.errors.EmitError` for ops without an out variant, if the emitted program does not hold inputs
+    of the sizes that the config declares, or if it is not what the graphs say, and
+    :class:`~etdev.errors.WriteError`; whatever stood at ``path`` stands there still, then.
+    """
+    plannings = {name: VirtualAddresses(find_state(project, lowered, exported, name)) for name in exported.methods}
+    with hidden_devices(lowered):
+        manager = _to_executorch(project, lowered, exported, target, plannings)
+    notes_place = sidecar_place(path)
+    with atomic_path(path) as temporary:
+        with temporary.open("wb") as file:
+            manager.write_to_file(file)
+        program = read(temporary)
+        known = origin or Origin()
+        sidecar = Sidecar(_describe(project, manager, program, target, plannings), known.key, known.files, known.report)
+        program = _completed(program, sidecar, temporary)
+        for name in exported.methods:
+            _check_planned_sizes(project, program.method(name), exported)
+        notes_place.unlink(missing_ok=True)
+    write_sidecar(sidecar, notes_place)
+    return ObjectProgram(path, program, sidecar)
+
+
+def _to_executorch(
+    project: Project,
+    lowered: LoweredModel,
+    exported: ExportedModel,
+    target: str,
+    plannings: dict[str, VirtualAddresses],
+) -> ExecutorchProgramManager:
+    from executorch.exir import ExecutorchBackendConfig
+
+    if _uses_quantized_ops(lowered):
+        import executorch.kernels.quantized  # noqa: F401 - registers the out variants of quantized_decomposed
+    # Views stay copies: emission would give a view of a branch's result a fixed address. Names come from the planning.
+    config = ExecutorchBackendConfig(remove_view_copy=False, memory_planning_pass=dict(plannings))
+    try:
+        with ExitStack() as stack:
+            for method in exported.methods.values():
+                stack.enter_context(fixed_ranges(method.program))
+            manager: ExecutorchProgramManager = lowered.manager.to_executorch(config)
+    except Exception as error:
+        programs = [lowered.manager.exported_program(name) for name in exported.methods]
+        raise explain_emission(error, project, target, programs) from error
+    return manager
+
+
+def _uses_quantized_ops(lowered: LoweredModel) -> bool:
+    return any("quantized_decomposed" in item.op for part in lowered.delegations for item in part.undelegated)
+
+
+def _describe(
+    project: Project,
+    manager: ExecutorchProgramManager,
+    program: Program,
+    target: str,
+    plannings: dict[str, VirtualAddresses],
+) -> dict[str, MethodNotes]:
+    lines = SourceLines(project.loaded.root)
+    notes = {plan.name: MethodNotes() for plan in program.execution_plan}  # Constant methods have nothing to note.
+    for name, planning in plannings.items():
+        graph: Any = manager.exported_program(name).graph_module
+        try:
+            notes[name] = describe_method(graph, program.method(name), planning, lines)
+        except MismatchError as error:
+            raise EmitError(
+                f"the emitted method {name!r} is not what its graph says: {error}",
+                where=project.where("targets", target),
+                hint="etdev knows how executorch 1.4 emits; use that version, or report this with the model",
+            ) from error
+    return notes
+
+
+def _completed(program: Program, sidecar: Sidecar, path: Path) -> Program:
+    """With what emission could not be told; the file is written again if that is anything."""
+    plans = tuple(with_names(with_devices(plan), sidecar.methods[plan.name]) for plan in program.execution_plan)
+    if plans == program.execution_plan:
+        return program
+    write(replace(program, execution_plan=plans), path)
+    return read(path)
+
+
+def _check_planned_sizes(project: Project, plan: ExecutionPlan, exported: ExportedModel) -> None:
+    """Whether the file takes inputs up to the declared maximum: the sizes in it are what memory was planned for."""
+    signature = exported.signatures[plan.name]
+    for item, index, shape in zip(signature.inputs, plan.inputs, signature.sizes(signature.largest()), strict=False):
+        value = plan.values[index]
+        if not isinstance(value, Tensor) or value.sizes != shape:
+            found = list(value.sizes) if isinstance(value, Tensor) else type(value).__name__
+            raise EmitError(
+                f"the emitted method {plan.name!r} takes {item.name!r} up to {found}, declared {list(shape)}",
+                where=project.where("methods", plan.name, "inputs"),
+                hint="a pass of the lowering narrowed a dynamic dimension; fix its size, or report this with the model",
+            )

@@ -1,0 +1,85 @@
+"""Virtual addresses: planned memory in which no two tensors share a byte unless the graph makes them one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from etdev.pipeline.objects.debug import Handles, debug_handles
+from etdev.pipeline.objects.state import State
+
+if TYPE_CHECKING:
+    from torch.fx import GraphModule, Node
+    from torch.fx.passes.infra.pass_base import PassResult
+
+MEMORY_ID = 1
+"""The planned buffer that every tensor lies in."""
+
+ALIGNMENT = 64
+"""Bytes that every address is a multiple of: enough for any kernel's vectors."""
+
+GAP = 64
+"""Bytes at least from the end of a tensor to the next. XNNPACK reads up to that much past the end of a tensor."""
+
+
+def next_address(address: int, size: int) -> int:
+    """Where the tensor after one of ``size`` bytes at ``address`` begins. An empty tensor takes room too."""
+    return -(-(address + size + GAP) // ALIGNMENT) * ALIGNMENT
+
+
+class VirtualAddresses:
+    """Takes the place of ExecuTorch's memory planning for one method.
+
+    Every ``TensorSpec`` gets an address of its own from one counter for the graph and all branches and loop bodies in
+    it. Specs that are one object are one tensor: a buffer and what ``copy_`` into it returns. State is marked so that
+    emission keeps its initial value or its name.
+    """
+
+    def __init__(self, state: Mapping[str, State]) -> None:
+        self._state = state
+        self._end = 0
+        self.places: dict[int, State] = {}
+        """The state by its address in bytes, known once planned."""
+        self.handles: Handles = {}
+        """Debug handles of the nodes, as they are before emission replaces them; known once planned."""
+
+    def run(self, graph_module: GraphModule, graph_signature: Any = None) -> PassResult:
+        """Plan the method's graph; ExecuTorch calls this as the last step before emission."""
+        from executorch.exir.passes import MemoryPlanningPass
+
+        # Inner planning by one class of upstream, because it knows which specs are one (in-place ops) and which are not
+        # planned (constants); the callable only hands out places.
+        result: PassResult = MemoryPlanningPass(memory_planning_algo=self._place, alignment=ALIGNMENT).run(
+            graph_module, graph_signature
+        )
+        for node in graph_module.graph.nodes:
+            if node.op == "placeholder" and str(node.target) in self._state:
+                self._place_state(node, self._state[str(node.target)])
+        # Upstream's own sum does not count a state that only this planning sees as one.
+        graph_module.meta["non_const_buffer_sizes"] = [0, self._end]
+        self.handles = debug_handles(graph_module)
+        return result
+
+    def _place(self, _alignment: int, specs: Sequence[Any], *_: Any) -> list[int]:
+        for spec in specs:
+            if spec.mem_offset is None:  # Else a branch has the same tensor, and it has its place.
+                self._place_spec(spec)
+        return [0, self._end]
+
+    def _place_spec(self, spec: Any) -> None:
+        spec.mem_id, spec.mem_offset = MEMORY_ID, self._end
+        self._end = next_address(self._end, spec.nbytes())
+
+    def _place_state(self, node: Node, state: State) -> None:
+        """Emission looks the initial value of a named state up among the constants and would take the index of one with
+        the same bytes, so state that has one is named later, by :func:`~etdev.pipeline.objects.state.with_names`."""
+        from executorch.exir.schema import ExtraTensorInfo
+
+        spec = node.meta["spec"]
+        if spec.mem_offset is None:  # To this method alone it is a constant.
+            self._place_spec(spec)
+        if state.initialized:
+            node.meta["et_init_buffer"] = True
+        else:
+            spec.extra_tensor_info = ExtraTensorInfo(fully_qualified_name=state.name)
+        self.places[spec.mem_offset] = state

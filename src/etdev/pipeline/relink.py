@@ -1,0 +1,257 @@
+"""A smaller ``.pte`` from any ``.pte``: ``etdev relink``. Needs neither torch nor executorch, runs nobody's code."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from etdev import program as pte
+from etdev.errors import LinkError, ProgramError, UsageError, WriteError
+from etdev.files import atomic_path
+from etdev.linker import Linked, LinkOptions, link
+from etdev.linker.options import Elision, MethodReport
+from etdev.pipeline.inspect import external_names
+from etdev.pipeline.result import RungResult
+from etdev.pipeline.verify.plan import check_memory_plan
+from etdev.planner import PLANNERS
+from etdev.program import Program
+from etdev.program.delegates import delegate_inputs
+from etdev.program.footprint import buffer_device, planned_memory
+from etdev.program.model import ExecutionPlan
+
+FORMAT = 1
+_DEFAULT_ALIGNMENT = 16
+
+
+@dataclass(frozen=True, slots=True)
+class BufferChange:
+    """A planned buffer of a method, in both files."""
+
+    index: int
+    """Its ``memory_id``."""
+    device: str
+    before: int
+    """Bytes; 0 if there was none."""
+    after: int
+    """Bytes; 0 if there is none any more."""
+    lower_bound: int | None
+    """Bytes below which no plan of the same tensors gets; None in a method that kept its plan."""
+    state: bool
+    """Whether it now holds what is kept between calls, and nothing else."""
+
+
+@dataclass(frozen=True, slots=True)
+class MethodChange:
+    """What became of a method."""
+
+    name: str
+    buffers: tuple[BufferChange, ...]
+    instructions_before: int
+    instructions_after: int
+    views: tuple[Elision, ...]
+    """Copies that only change the shape: which went, and why the others stayed."""
+    kept: str | None
+    """Why the method has the plan that it came with, if it has."""
+
+    @property
+    def before(self) -> int:
+        """Bytes of all its buffers."""
+        return sum(buffer.before for buffer in self.buffers)
+
+    @property
+    def after(self) -> int:
+        """Bytes of all its buffers."""
+        return sum(buffer.after for buffer in self.buffers)
+
+
+@dataclass(frozen=True, slots=True)
+class RelinkResult:
+    """A file that was linked again."""
+
+    format: int
+    input: str
+    output: str
+    planner: str
+    alignment: int
+    """Of each tensor's place, in bytes."""
+    size_before: int
+    """Of the file, in bytes."""
+    size_after: int
+    memory_before: dict[str, int]
+    """Planned bytes per device: the sum over buffers of the largest size that any method gives them."""
+    memory_after: dict[str, int]
+    methods: tuple[MethodChange, ...]
+    shared_state: tuple[str, ...]
+    """State that several methods share; it needs a loader that gives all methods of a program the same buffers."""
+    external_data: tuple[str, ...]
+    """Names of tensors whose data is in another file, which stays as it is and is needed as before."""
+    plan: Literal["passed", "not run"]
+    """Whether the plan was checked on the bytes that were written."""
+    plan_summary: str
+    """What was seen, or why it could not be checked."""
+
+    def to_json(self) -> str:
+        """The versioned document of ``etdev relink --output json``."""
+        return json.dumps(asdict(self), indent=2)
+
+
+def relink(
+    file: str | os.PathLike[str],
+    output: str | os.PathLike[str],
+    *,
+    planner: str = "best",
+    alignment: int | None = None,
+    elide_views: bool = True,
+) -> RelinkResult:
+    """Plan the memory of a ``.pte`` from any toolchain anew, and remove the copies that only change a shape.
+
+    ``output`` may be ``file``; it is replaced whole, or not at all. ``planner`` is ``best``, ``greedy`` or ``naive``;
+    ``alignment`` is in bytes, a power of two, 16 by default. With ``best`` and no alignment of the caller's, a method
+    whose own plan needs less memory than the new one keeps it.
+
+    Raises :class:`~etdev.errors.ProgramError` for a file that is malformed or has what this version would lose,
+    :class:`~etdev.errors.LinkError` for a program that overwrites its own values,
+    :class:`~etdev.errors.WriteError`, and :class:`~etdev.errors.UsageError` for arguments that do not fit.
+    """
+    _check_arguments(planner, alignment)
+    source, target = Path(file), Path(output)
+    program = pte.read(source)
+    _refuse_unknown_fields(program, source)
+    size_before = source.stat().st_size
+    options = LinkOptions(planner=planner, alignment=alignment or _DEFAULT_ALIGNMENT, elide_views=elide_views)
+    try:
+        linked = link(program, options)
+    except LinkError as error:
+        raise LinkError(error.message, where=_place(source, error), hint=error.hint) from error
+    if planner == "best" and alignment is None:
+        linked = _with_smaller_plans(program, linked)
+    rung, size_after = _write(program, linked, target)
+    return RelinkResult(
+        format=FORMAT,
+        input=str(source),
+        output=str(target),
+        planner=planner,
+        alignment=options.alignment,
+        size_before=size_before,
+        size_after=size_after,
+        memory_before=planned_memory(program),
+        memory_after=planned_memory(linked.program),
+        methods=tuple(
+            _change(before, after, report)
+            for before, after, report in zip(
+                program.execution_plan, linked.program.execution_plan, linked.methods, strict=True
+            )
+        ),
+        shared_state=linked.shared_state,
+        external_data=external_names(program),
+        plan="passed" if rung.status == "passed" else "not run",
+        plan_summary=rung.summary,
+    )
+
+
+def _check_arguments(planner: str, alignment: int | None) -> None:
+    if planner not in PLANNERS:
+        own = "relink runs no one's code; a planner of your own is for `etdev build`" if ":" in planner else None
+        known = ", ".join(sorted(PLANNERS))
+        raise UsageError(f"there is no planner {planner!r}", where="--planner", hint=own or f"one of: {known}")
+    if alignment is not None and (alignment < 1 or alignment & (alignment - 1)):
+        raise UsageError(
+            f"{alignment} bytes is no alignment", where="--alignment", hint="give a power of two: 16, 64, 128"
+        )
+
+
+def _refuse_unknown_fields(program: Program, source: Path) -> None:
+    if program.unknown_fields:
+        lost = ", ".join(program.unknown_fields)
+        raise ProgramError(
+            f"the file has what this version of etdev does not know and would lose: {lost}",
+            where=str(source),
+            hint="use a newer etdev, or the file as it is",
+        )
+
+
+def _place(source: Path, error: LinkError) -> str:
+    return f"{source}, {error.where}" if error.where else str(source)
+
+
+def _with_smaller_plans(program: Program, linked: Linked) -> Linked:
+    """Give the methods that came with a smaller plan theirs back.
+
+    Not those whose state now lies in a buffer of its own, where no other method writes over it: that is worth what it
+    takes, and the other methods rely on it. A link changes nothing of a program but its methods, so that the old and
+    the new ones may stand beside each other.
+    """
+    plans, reports = list(linked.program.execution_plan), list(linked.methods)
+    for index, (before, report) in enumerate(zip(program.execution_plan, linked.methods, strict=True)):
+        more = sum(plans[index].non_const_buffer_sizes) - sum(before.non_const_buffer_sizes)
+        if more > 0 and report.kept is None and not any(buffer.state for buffer in report.buffers):
+            plans[index] = before
+            reports[index] = _kept(before, report, f"a new plan would need {more:,} bytes more")
+    return replace(linked, program=replace(linked.program, execution_plan=tuple(plans)), methods=tuple(reports))
+
+
+def _kept(plan: ExecutionPlan, report: MethodReport, reason: str) -> MethodReport:
+    unchanged = {position: position for position in range(_instructions(plan))}
+    return replace(report, buffers=(), elisions=(), renumbered=unchanged, kept=reason)
+
+
+def _write(program: Program, linked: Linked, target: Path) -> tuple[RungResult, int]:
+    """Write the program, check what was written and only then put it in its place; also gives its size in bytes."""
+    with atomic_path(target) as place:
+        try:
+            pte.write(linked.program, place)
+        except WriteError as error:
+            raise WriteError(error.message, where=str(target), hint=error.hint) from error
+        # What cannot be replaced, like a pipe, cannot be read again either.
+        rung = _check(linked.program if place == target else pte.read(place), program, linked.methods, target)
+        return rung, place.stat().st_size
+
+
+def _check(written: Program, before: Program, reports: Sequence[MethodReport], target: Path) -> RungResult:
+    inputs = {
+        plan.name: {report.renumbered[position]: count for position, count in delegate_inputs(plan).items()}
+        for plan, report in zip(before.execution_plan, reports, strict=True)
+    }
+    rung = check_memory_plan(written, inputs, foreign=any(report.kept for report in reports))
+    if rung.status == "failed":
+        raise LinkError(
+            f"the new plan is wrong, so nothing was written: {rung.summary}",
+            where=str(target),
+            hint="this is a mistake of etdev's: please report it with the file",
+        )
+    return rung
+
+
+def _change(before: ExecutionPlan, after: ExecutionPlan, report: MethodReport) -> MethodChange:
+    reports = {buffer.index: buffer for buffer in report.buffers} if report.kept is None else {}
+    sizes = [plan.non_const_buffer_sizes for plan in (before, after)]
+    buffers = []
+    for index in range(1, max(map(len, sizes))):
+        old, new = (size[index] if index < len(size) else 0 for size in sizes)
+        found = reports.get(index)
+        buffers.append(
+            BufferChange(
+                index=index,
+                device=buffer_device(after if new else before, index),
+                before=old,
+                after=new,
+                lower_bound=found.lower_bound if found else None,
+                state=found is not None and found.state,
+            )
+        )
+    return MethodChange(
+        name=before.name,
+        buffers=tuple(buffers),
+        instructions_before=_instructions(before),
+        instructions_after=_instructions(after),
+        views=report.elisions,
+        kept=report.kept,
+    )
+
+
+def _instructions(plan: ExecutionPlan) -> int:
+    return sum(len(chain.instructions) for chain in plan.chains)

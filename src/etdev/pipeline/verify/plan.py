@@ -1,0 +1,97 @@
+"""Rung *plan*: does the memory plan of a file keep apart what is in use at once?"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+
+from etdev.errors import LinkError
+from etdev.pipeline.result import RungResult
+from etdev.planner import Buffer, PlanError, Problem, check_plan
+from etdev.program import Program
+from etdev.program.delegates import delegate_inputs
+from etdev.program.model import DelegateCall, ExecutionPlan
+from etdev.program.storage import MethodMemory, Storage, method_memory
+from etdev.units import format_size
+
+
+def check_memory_plan(
+    program: Program, inputs: Mapping[str, Mapping[int, int]] | None = None, *, foreign: bool = False
+) -> RungResult:
+    """Recover from the bytes which tensors belong together and when they are in use, and look for collisions.
+
+    ``inputs`` has, per method, how many arguments of each delegate call are inputs; without it, that is derived from
+    the file. In a ``foreign`` program, state that only some loaders keep apart from other methods' memory is pointed
+    out, in one of etdev's it is a failure.
+    """
+    problems: list[str] = []
+    memories: dict[str, MethodMemory] = {}
+    unknown = []
+    for plan in program.execution_plan:
+        known = delegate_inputs(plan) if inputs is None else inputs.get(plan.name, {})
+        try:
+            memory = method_memory(plan, known)
+        except LinkError as error:
+            problems.append(f"method {plan.name!r}: {error.message}")
+            continue
+        memories[plan.name] = memory
+        if _delegate_calls(plan) > len(known):
+            unknown.append(plan.name)
+            continue
+        problems += _collisions(plan, memory)
+    disturbed = list(_disturbed_state(memories))
+    if not foreign:
+        problems += disturbed
+    if problems:
+        return RungResult(rung="plan", status="failed", summary=problems[0], problems=tuple(problems))
+    if unknown:
+        names = ", ".join(map(repr, unknown))
+        reason = f"the file does not say which arguments of the delegate calls of {names} are outputs"
+        return RungResult(rung="plan", status="not run", summary=reason)
+    summary = _summary(memories)
+    if disturbed:
+        summary += f"; where all methods have the same buffers, {disturbed[0]}"
+    return RungResult(rung="plan", status="passed", summary=summary)
+
+
+def _delegate_calls(plan: ExecutionPlan) -> int:
+    return sum(isinstance(call, DelegateCall) for chain in plan.chains for call in chain.instructions)
+
+
+def _collisions(plan: ExecutionPlan, memory: MethodMemory) -> Iterator[str]:
+    buffers: dict[int, list[Storage]] = defaultdict(list)
+    for storage in memory.storages:
+        buffers[storage.memory_id].append(storage)
+    for memory_id, storages in sorted(buffers.items()):
+        problem = Problem(
+            tuple(Buffer(item.size, item.start, item.end, 1, name=f"value {item.values[0]}") for item in storages)
+        )
+        try:
+            check_plan(problem, [item.offset for item in storages])
+        except PlanError as error:
+            yield f"method {plan.name!r}, buffer {memory_id}: {error}"
+
+
+def _disturbed_state(memories: Mapping[str, MethodMemory]) -> Iterator[str]:
+    """State that another method writes over, where a loader gives all methods the same buffers."""
+    for name, memory in memories.items():
+        kept = [storage for storage in memory.storages if storage.persistent]
+        for other, others in memories.items():
+            for storage in kept if other != name else ():
+                if any(not found.persistent and _overlap(found, storage) for found in others.storages):
+                    value, buffer = storage.values[0], storage.memory_id
+                    yield f"method {other!r} writes over the state of {name!r} (value {value} in buffer {buffer})"
+
+
+def _overlap(one: Storage, other: Storage) -> bool:
+    together = one.offset < other.offset + other.size and other.offset < one.offset + one.size
+    return one.memory_id == other.memory_id and together
+
+
+def _summary(memories: Mapping[str, MethodMemory]) -> str:
+    count = sum(len(memory.of) for memory in memories.values())
+    total = sum(storage.size for memory in memories.values() for storage in memory.storages)
+    if not count:
+        return "no tensor in planned memory"
+    tensors = f"{count:,} tensor{'s' * (count != 1)}"
+    return f"{tensors} of {format_size(total)} together, none over another that is in use"

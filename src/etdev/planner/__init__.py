@@ -1,0 +1,33 @@
+"""Memory planning: buffers with lifetimes in, offsets in one arena out. Imports nothing else of etdev.
+
+What is planned is in :mod:`etdev.planner.problem`.
+"""
+
+from etdev.planner.bounds import lower_bound
+from etdev.planner.check import check_plan
+from etdev.planner.make import PLANNERS, make_plan
+from etdev.planner.problem import (
+    Buffer,
+    CollisionError,
+    OffsetError,
+    Plan,
+    PlanError,
+    Planner,
+    Problem,
+    ProblemError,
+)
+
+__all__ = [
+    "PLANNERS",
+    "Buffer",
+    "CollisionError",
+    "OffsetError",
+    "Plan",
+    "PlanError",
+    "Planner",
+    "Problem",
+    "ProblemError",
+    "check_plan",
+    "lower_bound",
+    "make_plan",
+]

@@ -1,0 +1,102 @@
+"""Whether a plan is right, found out without any code of the planners."""
+
+from __future__ import annotations
+
+import operator
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+
+from etdev.planner.problem import Buffer, CollisionError, OffsetError, PlanError, Problem, label
+
+
+def check_plan(problem: Problem, offsets: Sequence[int]) -> None:
+    """Raise :class:`PlanError` for the first thing that is wrong with the offsets; O(n log n).
+
+    There must be one integer per buffer, a multiple of its alignment, its pin if it has one; and no two buffers that
+    are in use at the same instant may share a byte.
+    """
+    numbers = read_offsets(problem, offsets)
+    for index, (buffer, offset) in enumerate(zip(problem.buffers, numbers, strict=True)):
+        flaw = _flaw(buffer, offset)
+        if flaw:
+            raise OffsetError(f"{label(index, buffer)} is at offset {offset}, {flaw}", index)
+    _check_collisions(problem.buffers, numbers)
+
+
+def read_offsets(problem: Problem, offsets: object) -> tuple[int, ...]:
+    """The offsets as integers, whatever kind of sequence and of integers they are.
+
+    Raises :class:`PlanError` if they are not a sequence with one integer per buffer.
+    """
+    if not isinstance(offsets, Sequence) and (isinstance(offsets, Mapping) or not hasattr(offsets, "__getitem__")):
+        raise PlanError(f"expected a sequence of offsets, found {type(offsets).__name__}")
+    values = list(offsets)  # type: ignore[call-overload]  # What has items can be iterated over.
+    if len(values) != len(problem.buffers):
+        raise PlanError(f"expected one offset for each of {len(problem.buffers)} buffers, found {len(values)} offsets")
+    return tuple(_read_offset(index, problem.buffers[index], value) for index, value in enumerate(values))
+
+
+def _read_offset(index: int, buffer: Buffer, value: object) -> int:
+    if not isinstance(value, bool):
+        try:
+            return operator.index(value)  # type: ignore[arg-type]  # Says itself what it does not take.
+        except TypeError:
+            pass
+    raise OffsetError(
+        f"{label(index, buffer)} has the offset {value!r} of type {type(value).__name__}; expected an integer", index
+    )
+
+
+def _flaw(buffer: Buffer, offset: int) -> str | None:
+    if offset < 0:
+        return "before the start of the arena"
+    if offset % buffer.alignment:
+        return f"which is not a multiple of its alignment {buffer.alignment}"
+    if buffer.pin is not None and offset != buffer.pin:
+        return f"but is pinned to {buffer.pin}"
+    return None
+
+
+def _check_collisions(buffers: Sequence[Buffer], offsets: Sequence[int]) -> None:
+    """Go through the instants with the ranges that are in use, which are disjoint up to the first collision.
+
+    So a range that comes in can only hit its neighbours.
+    """
+    live: list[tuple[int, int]] = []  # (offset, index), sorted
+    for index, begins in _events(buffers):
+        entry = (offsets[index], index)
+        place = bisect_left(live, entry)
+        if not begins:
+            del live[place]
+            continue
+        for other in live[max(place - 1, 0) : place + 1]:
+            if _share_bytes(buffers, offsets, index, other[1]):
+                raise _collision(buffers, offsets, index, other[1])
+        live.insert(place, entry)
+
+
+def _events(buffers: Sequence[Buffer]) -> Iterator[tuple[int, bool]]:
+    """(index, whether it begins), in the order of instants; at an instant ends come first."""
+    active = [index for index, buffer in enumerate(buffers) if buffer.occupies]
+    events = [(buffers[index].end, False, index) for index in active]
+    events += [(buffers[index].start, True, index) for index in active]
+    events.sort()
+    for _, begins, index in events:
+        yield index, begins
+
+
+def _share_bytes(buffers: Sequence[Buffer], offsets: Sequence[int], first: int, second: int) -> bool:
+    return (
+        offsets[first] < offsets[second] + buffers[second].size
+        and offsets[second] < offsets[first] + buffers[first].size
+    )
+
+
+def _collision(buffers: Sequence[Buffer], offsets: Sequence[int], later: int, earlier: int) -> CollisionError:
+    instant = buffers[later].start
+    held = " and ".join(
+        f"{label(index, buffers[index])} at bytes [{offsets[index]}, {offsets[index] + buffers[index].size})"
+        + (" where it is pinned" if buffers[index].pin is not None else "")
+        for index in (earlier, later)
+    )
+    return CollisionError(f"collision at instant {instant}: {held} are both in use", earlier, later, instant)

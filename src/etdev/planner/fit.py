@@ -1,0 +1,33 @@
+"""Where a buffer fits between ranges that are in use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+Fit = Callable[[Iterable[tuple[int, int]], int, int], int]
+"""(sorted ranges in use, which may overlap; size; alignment) to offset, all in bytes."""
+
+
+def first_fit(used: Iterable[tuple[int, int]], size: int, alignment: int) -> int:
+    """The lowest offset."""
+    mask = alignment - 1
+    offset = 0
+    for begin, end in used:
+        if begin - offset >= size:
+            break
+        if end > offset:
+            offset = (end + mask) & ~mask
+    return offset
+
+
+def best_fit(used: Iterable[tuple[int, int]], size: int, alignment: int) -> int:
+    """In the smallest gap, the lowest of equal ones; above everything if it fits into none."""
+    mask = alignment - 1
+    offset, smallest, chosen = 0, None, 0
+    for begin, end in used:
+        gap = begin - offset
+        if gap >= size and (smallest is None or gap < smallest):
+            smallest, chosen = gap, offset
+        if end > offset:
+            offset = (end + mask) & ~mask
+    return offset if smallest is None else chosen

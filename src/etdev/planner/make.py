@@ -1,0 +1,45 @@
+"""Making plans: run a planner, check what it gave, say how good it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from etdev.planner.best import best
+from etdev.planner.bounds import lower_bound
+from etdev.planner.check import check_plan, read_offsets
+from etdev.planner.extent import arena_size
+from etdev.planner.greedy import greedy
+from etdev.planner.naive import naive
+from etdev.planner.problem import Plan, PlanError, Planner, Problem
+
+PLANNERS: Mapping[str, Planner] = MappingProxyType({"best": best, "greedy": greedy, "naive": naive})
+"""The planners that come with etdev, by name."""
+
+
+def make_plan(problem: Problem, planner: str | Planner = "best", *, name: str | None = None) -> Plan:
+    """Plan a problem with a planner of ``PLANNERS`` or with any function; its answer is checked in both cases.
+
+    ``name`` is what the plan and messages call the planner; a function's is ``module:function``. Raises
+    :class:`PlanError` if the answer is wrong. What the planner itself raises passes through.
+    """
+    function, name = _find_planner(planner, name)
+    answer: object = function(problem)
+    try:
+        offsets = read_offsets(problem, answer)
+        check_plan(problem, offsets)
+    except PlanError as error:
+        error.args = (f"planner {name}: {error}",)
+        raise
+    return Plan(offsets, arena_size(problem, offsets), lower_bound(problem), name)
+
+
+def _find_planner(planner: str | Planner, name: str | None) -> tuple[Planner, str]:
+    if isinstance(planner, str):
+        if planner not in PLANNERS:
+            raise PlanError(f"there is no planner {planner!r}; expected {', '.join(PLANNERS)}, or a function")
+        return PLANNERS[planner], name or planner
+    if not callable(planner):
+        raise PlanError(f"a planner is a name or a function, found {type(planner).__name__}")
+    qualified = getattr(planner, "__qualname__", type(planner).__qualname__)
+    return planner, name or f"{planner.__module__}:{qualified}"

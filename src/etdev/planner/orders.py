@@ -1,0 +1,97 @@
+"""In which orders buffers are placed, and between what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from etdev.planner.fit import Fit, best_fit, first_fit
+from etdev.planner.occupancy import Timeline
+from etdev.planner.problem import Buffer
+
+Key = Callable[[Buffer, int], tuple[int, ...]]
+"""(buffer, most bytes that are in use at once during its lifetime) to a sort key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Strategy:
+    """One way to place buffers one after the other."""
+
+    key: Key
+    fit: Fit
+
+
+def _by_size(buffer: Buffer, crowd: int) -> tuple[int, ...]:
+    return (-buffer.size, buffer.start - buffer.end, buffer.start)
+
+
+def _by_area(buffer: Buffer, crowd: int) -> tuple[int, ...]:
+    return (-buffer.size * (buffer.end - buffer.start), buffer.start)
+
+
+def _by_start(buffer: Buffer, crowd: int) -> tuple[int, ...]:
+    return (buffer.start, -buffer.size)
+
+
+def _by_end(buffer: Buffer, crowd: int) -> tuple[int, ...]:
+    return (-buffer.end, -buffer.size)
+
+
+def _by_crowd(buffer: Buffer, crowd: int) -> tuple[int, ...]:
+    return (-crowd, buffer.start - buffer.end, -buffer.size, buffer.start)
+
+
+STRATEGIES = (
+    Strategy(_by_size, first_fit),
+    Strategy(_by_crowd, best_fit),
+    Strategy(_by_size, best_fit),
+    Strategy(_by_area, first_fit),
+    Strategy(_by_start, best_fit),
+    Strategy(_by_start, first_fit),
+    Strategy(_by_end, best_fit),
+)
+"""From the one that most often meets the lower bound on."""
+
+
+def order_buffers(buffers: Sequence[Buffer], indices: Sequence[int], crowds: Sequence[int], key: Key) -> list[int]:
+    """The indices in the order of the key; equal ones in the order they have."""
+    return sorted(indices, key=lambda index: key(buffers[index], crowds[index]))
+
+
+def find_crowds(buffers: Sequence[Buffer], timeline: Timeline) -> list[int]:
+    """For each buffer, the most bytes that are in use at once during its lifetime; 0 if it is never in use."""
+    changes = [0] * (timeline.ranks + 1)
+    for buffer, (first, last) in zip(buffers, timeline.ranges, strict=True):
+        changes[first] += buffer.size
+        changes[last] -= buffer.size
+    peaks = _Peaks(changes)
+    return [peaks.find(first, last) for first, last in timeline.ranges]
+
+
+class _Peaks:
+    """Largest running sum in any range of ranks, by a binary tree in an array."""
+
+    def __init__(self, changes: Sequence[int]) -> None:
+        self._leaves = len(changes)
+        live = 0
+        self._tree = [0] * (2 * self._leaves)
+        for rank, change in enumerate(changes):
+            live += change
+            self._tree[self._leaves + rank] = live
+        for node in range(self._leaves - 1, 0, -1):
+            self._tree[node] = max(self._tree[2 * node], self._tree[2 * node + 1])
+
+    def find(self, first: int, last: int) -> int:
+        """Largest sum at the ranks from ``first`` to before ``last``."""
+        low, high = first + self._leaves, last + self._leaves
+        peak = 0
+        while low < high:
+            if low & 1:
+                peak = max(peak, self._tree[low])
+                low += 1
+            if high & 1:
+                high -= 1
+                peak = max(peak, self._tree[high])
+            low >>= 1
+            high >>= 1
+        return peak

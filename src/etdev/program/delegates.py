@@ -1,0 +1,49 @@
+"""How many arguments of a delegate call are inputs. The file does not say."""
+
+from __future__ import annotations
+
+from etdev.program import model as m
+from etdev.program.effects import DelegateInputs, tensors
+from etdev.program.flow import flow_graph
+
+
+def delegate_inputs(plan: m.ExecutionPlan) -> DelegateInputs:
+    """Position of each delegate call → how many of its arguments are inputs, where the file makes sure of it.
+
+    Emission numbers a call's outputs when it meets the call: they are the arguments at the end that no instruction
+    before has, with numbers above all that came before them. What else is new at a call is state, with a lower number.
+    A call without such an output is left out, and so is one among whose inputs something would fit as an output too.
+    """
+    found: dict[int, int] = {}
+    seen = set(tensors(plan, plan.inputs))
+    highest = max(seen, default=-1)
+    for position, call in enumerate(flow_graph(plan).instructions):
+        used = _arguments(call)
+        if isinstance(call, m.DelegateCall):
+            inputs = len(used)
+            while inputs and _is_new(plan, used[inputs - 1], seen, highest):
+                inputs -= 1
+            doubtful = any(_is_new(plan, value, seen, highest) for value in used[:inputs])
+            if inputs < len(used) and not doubtful:
+                found[position] = inputs
+        values = tensors(plan, used)
+        seen.update(values)
+        highest = max((highest, *values))
+    return found
+
+
+def _is_new(plan: m.ExecutionPlan, value: int, seen: set[int], highest: int) -> bool:
+    tensor = plan.values[value]
+    return isinstance(tensor, m.Tensor) and not tensor.is_constant and value not in seen and value > highest
+
+
+def _arguments(call: m.Instruction) -> tuple[int, ...]:
+    match call:
+        case m.KernelCall() | m.DelegateCall():
+            return call.args
+        case m.MoveCall():
+            return (call.move_from, call.move_to)
+        case m.JumpFalseCall():
+            return (call.cond_value_index,)
+        case m.FreeCall():
+            return (call.value_index,)

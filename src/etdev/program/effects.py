@@ -1,0 +1,155 @@
+"""What each instruction does to tensors: which it reads, which it writes, which become another's alias.
+
+The rules are those of PyTorch's ``out`` variants and of the few instructions that have none; they were checked by
+running the kernels. An operator that nobody here knows is taken to read and to write every tensor that it gets, except
+the outputs that it repeats at its end: those it only writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from etdev.program import model as m
+
+OUT_NAMESPACES = frozenset({"aten", "dim_order_ops", "quantized_decomposed", "et_copy"})
+"""Namespaces whose ``out`` variants are pure: all that they write is what they repeat at their end."""
+
+ET_VIEW = "executorch_prim::et_view"
+COPY_INDEX = "executorch_prim::et_copy_index"
+_SIZES_ONLY = frozenset({"aten::sym_size", "aten::sym_numel", "aten::sym_stride", "aten::sym_storage_offset"})
+_NO_CONTENT = frozenset({"aten::empty", "dim_order_ops::_empty_dim_order"})
+_ALSO_UPDATED = {"aten::_native_batch_norm_legit.out": (3, 4), "aten::native_batch_norm.out": (3, 4)}
+"""Positions of arguments that an ``out`` variant changes besides its outputs: the running statistics."""
+
+DelegateInputs: TypeAlias = Mapping[int, int]
+"""Instruction index of a delegate call → how many of its arguments are inputs. Calls that are not in it are unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effects:
+    """What one instruction does to the bytes of tensors. Each number is a value index of a tensor."""
+
+    reads: tuple[int, ...] = ()
+    """Whose bytes it reads."""
+    writes: tuple[int, ...] = ()
+    """Whose bytes it writes, all of them, without regard to what they were."""
+    updates: tuple[int, ...] = ()
+    """Some of whose bytes it may write; they are among ``reads`` too."""
+    fills: tuple[int, ...] = ()
+    """What it makes valid without writing all of it: the rest is of no interest, or was filled by the same instruction
+    before."""
+    view: tuple[int, int] | None = None
+    """``(of, out)``: the data of ``out`` is from now on where that of ``of`` is."""
+    move: tuple[int, int] | None = None
+    """``(from, to)``: the value ``to`` is from now on the same tensor as ``from``."""
+
+
+def operator_name(operator: m.Operator) -> str:
+    """``aten::add.out``, or ``aten::_local_scalar_dense`` for a default overload."""
+    return f"{operator.name}.{operator.overload}" if operator.overload else operator.name
+
+
+def effects(plan: m.ExecutionPlan, call: m.Instruction, delegate_inputs: int | None = None) -> Effects:
+    """What an instruction does. ``delegate_inputs`` is how many arguments of a delegate call are inputs, if known."""
+    match call:
+        case m.KernelCall():
+            return _kernel(plan, plan.operators[call.op_index], call.args)
+        case m.DelegateCall():
+            if delegate_inputs is None:
+                every = tensors(plan, call.args)
+                return Effects(reads=every, updates=every)
+            return Effects(
+                reads=tensors(plan, call.args[:delegate_inputs]), writes=tensors(plan, call.args[delegate_inputs:])
+            )
+        case m.MoveCall():
+            moved = _is_tensor(plan, call.move_from) or _is_tensor(plan, call.move_to)
+            return Effects(move=(call.move_from, call.move_to)) if moved else Effects()
+        case m.JumpFalseCall():
+            return Effects(reads=tensors(plan, (call.cond_value_index,)))
+        case m.FreeCall():
+            return Effects()
+
+
+def outputs(plan: m.ExecutionPlan, args: tuple[int, ...]) -> tuple[int, ...]:
+    """Value indices of the outputs that a kernel call repeats at its end; none if it repeats nothing."""
+    return tensors(plan, args[-1:]) if _repeated(plan, args) else ()
+
+
+def arguments(plan: m.ExecutionPlan, args: tuple[int, ...]) -> tuple[int, ...]:
+    """The arguments of a kernel call before its outputs; all, if it repeats nothing."""
+    return args[: len(args) - 1 - count] if (count := _repeated(plan, args)) else args
+
+
+def _repeated(plan: m.ExecutionPlan, args: tuple[int, ...]) -> int:
+    """How many arguments before the last one it repeats as outputs: one tensor, one list, or the tensors of a list."""
+    if len(args) < 2:
+        return 0
+    last, before = plan.values[args[-1]], plan.values[args[-2]]
+    if isinstance(last, m.Tensor):
+        return int(args[-2] == args[-1])
+    if not isinstance(last, m.TensorList):
+        return 0
+    if isinstance(before, m.TensorList):
+        return int(before.items == last.items)
+    count = len(last.items)
+    return count if count and args[-1 - count : -1] == last.items else 0
+
+
+def tensors(plan: m.ExecutionPlan, args: Iterable[int]) -> tuple[int, ...]:
+    """The tensors among some values, those in lists too, each once."""
+    found: dict[int, None] = {}
+    for index in args:
+        value = plan.values[index]
+        if isinstance(value, m.Tensor):
+            found[index] = None
+        elif isinstance(value, m.TensorList | m.OptionalTensorList):
+            found.update((item, None) for item in value.items if item >= 0 and _is_tensor(plan, item))
+    return tuple(found)
+
+
+def _kernel(plan: m.ExecutionPlan, operator: m.Operator, args: tuple[int, ...]) -> Effects:
+    namespace, _, name = operator.name.partition("::")
+    if namespace == "executorch_prim":
+        return _prim(plan, operator, args)
+    if operator.name in _SIZES_ONLY:
+        return Effects()
+    outs = outputs(plan, args)
+    if namespace not in OUT_NAMESPACES or not _has_known_form(operator, outs):
+        others = tensors(plan, arguments(plan, args)) if outs else tensors(plan, args)
+        return Effects(reads=others, updates=others, writes=tuple(out for out in outs if out not in others))
+    if operator.name in _NO_CONTENT:
+        return Effects(fills=outs)
+    if name.endswith("_"):
+        return _in_place(plan, operator, args)
+    before = arguments(plan, args)
+    updated = tensors(plan, (before[i] for i in _ALSO_UPDATED.get(operator_name(operator), ()) if i < len(before)))
+    return Effects(reads=tensors(plan, before), writes=outs, updates=updated)
+
+
+def _has_known_form(operator: m.Operator, outs: tuple[int, ...]) -> bool:
+    """Does a call end as those of its namespace do?"""
+    return bool(outs) or operator.name == "aten::_local_scalar_dense"
+
+
+def _in_place(plan: m.ExecutionPlan, operator: m.Operator, args: tuple[int, ...]) -> Effects:
+    """An in-place operator, whose first argument is what it changes and returns."""
+    changed = tensors(plan, args[:1])
+    if operator.name == "aten::copy_":
+        return Effects(reads=tensors(plan, args[1:-1]), writes=changed)
+    return Effects(reads=tensors(plan, args[:-1]), updates=changed)
+
+
+def _prim(plan: m.ExecutionPlan, operator: m.Operator, args: tuple[int, ...]) -> Effects:
+    if operator.name == ET_VIEW and len(args) == 3:
+        return Effects(view=(args[0], args[2]))
+    if operator.name == COPY_INDEX and len(args) >= 3:
+        # The first call of a round makes the output one row long, each later one adds a row.
+        return Effects(reads=tensors(plan, args[1:2]), fills=tensors(plan, args[:1]))
+    found = tensors(plan, args)
+    return Effects(reads=found, updates=found)
+
+
+def _is_tensor(plan: m.ExecutionPlan, index: int) -> bool:
+    return isinstance(plan.values[index], m.Tensor)

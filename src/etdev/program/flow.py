@@ -1,0 +1,104 @@
+"""Control flow of a method: blocks of instructions that run in one go, and where each can go on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from etdev.program import model as m
+from etdev.program.effects import OUT_NAMESPACES
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Instructions that always run one after the other."""
+
+    start: int
+    """Position of the first one."""
+    end: int
+    """Position behind the last one."""
+    successors: tuple[int, ...]
+    """Indices of blocks. One behind the last block means the end of the method."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlowGraph:
+    """The instructions of all chains of a method in the order of the file, and the blocks that they form.
+
+    A position counts over all chains. Blocks that no path reaches are among them, without being anybody's successor.
+    """
+
+    instructions: tuple[m.Instruction, ...]
+    blocks: tuple[Block, ...]
+
+    @property
+    def exit(self) -> int:
+        """The index that stands for the end of the method."""
+        return len(self.blocks)
+
+    def order(self) -> list[int]:
+        """The blocks that some path reaches, each after its predecessors as far as there are no loops."""
+        seen: set[int] = set()
+        order: list[int] = []
+        stack = [(0, iter(self.blocks[0].successors))] if self.blocks else []
+        seen.update(block for block, _ in stack)
+        while stack:
+            block, successors = stack[-1]
+            following = next((item for item in successors if item != self.exit and item not in seen), None)
+            if following is None:
+                order.append(block)
+                stack.pop()
+            else:
+                seen.add(following)
+                stack.append((following, iter(self.blocks[following].successors)))
+        return order[::-1]
+
+
+def flow_graph(plan: m.ExecutionPlan) -> FlowGraph:
+    """The control flow of a method. A jump on a constant goes one way only."""
+    instructions = tuple(call for chain in plan.chains for call in chain.instructions)
+    fixed = _fixed_bools(plan, instructions)
+    targets: dict[int, tuple[int, ...]] = {}
+    base = 0
+    for chain in plan.chains:
+        for number, call in enumerate(chain.instructions):
+            if isinstance(call, m.JumpFalseCall):
+                follow, jump = base + number + 1, base + call.destination_instruction
+                taken = fixed.get(call.cond_value_index)
+                ways = {None: (follow, jump), True: (follow,), False: (jump,)}[taken]
+                targets[base + number] = tuple(dict.fromkeys(ways))
+        base += len(chain.instructions)
+    return FlowGraph(instructions, _blocks(len(instructions), targets))
+
+
+def _blocks(count: int, targets: dict[int, tuple[int, ...]]) -> tuple[Block, ...]:
+    heads = {0, *(jump + 1 for jump in targets), *(target for ways in targets.values() for target in ways)}
+    starts = sorted(head for head in heads if head < count)
+    number = {start: index for index, start in enumerate(starts)}
+    number[count] = len(starts)
+    blocks = []
+    for start, end in zip(starts, [*starts[1:], count], strict=False):
+        blocks.append(Block(start, end, tuple(number[way] for way in targets.get(end - 1, (end,)))))
+    return tuple(blocks)
+
+
+def _fixed_bools(plan: m.ExecutionPlan, instructions: tuple[m.Instruction, ...]) -> dict[int, bool]:
+    """Truth values that nothing writes: the conditions of unconditional jumps."""
+    written = set(plan.inputs)
+    for call in instructions:
+        match call:
+            case m.MoveCall():
+                written.add(call.move_to)
+            case m.DelegateCall():
+                written.update(call.args)
+            case m.KernelCall():
+                # A kernel that gives a scalar has it last; what else an unknown one writes, nobody knows.
+                namespace = plan.operators[call.op_index].name.partition("::")[0]
+                known = namespace in OUT_NAMESPACES or namespace == "executorch_prim"
+                written.update(call.args[-1:] if known else call.args)
+            case _:
+                pass
+    return {
+        index: value.bool_val
+        for index, value in enumerate(plan.values)
+        if isinstance(value, m.Bool) and index not in written
+    }

@@ -1,0 +1,312 @@
+"""Data flow over a method: where each tensor lies at each instruction, and which writes its bytes may come from.
+
+A tensor lies in its own place, the allocation that the file gives it, until a move makes it another tensor or a view
+makes it share another's bytes. After a ``cond`` a tensor may so be one of several, depending on the branch that was
+taken; what its bytes come from is therefore kept for each of them apart, as of the paths on which it is that one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TypeAlias
+
+from etdev.errors import LinkError
+from etdev.program import model as m
+from etdev.program.contents import Contents, Writes
+from etdev.program.effects import DelegateInputs, Effects, effects
+from etdev.program.flow import FlowGraph, flow_graph
+
+_MOST_STEPS = 30_000_000
+"""Pieces of memory looked at, over all blocks, before a method is taken to be made to waste time."""
+
+
+class Kind(Enum):
+    """How much of a tensor a write writes."""
+
+    ALL = "all"
+    SOME = "some"
+    FILL = "fill"
+    """Some, where the rest is of no interest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Planned memory of one tensor."""
+
+    buffer: int
+    """Its ``memory_id``."""
+    start: int
+    """First byte."""
+    end: int
+    """Behind the last byte, of the largest size that the tensor takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """An instruction that writes a place; or the caller, who fills an input."""
+
+    position: int
+    """Of the instruction; -1 is the caller, before the first."""
+    place: int
+    """The value whose place it is."""
+    kind: Kind
+    certain: bool
+    """Whether it is this place on every path."""
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """An instruction that reads a tensor; or the caller, who gets an output."""
+
+    position: int
+    """Of the instruction; their number is the caller, after the last."""
+    value: int
+    """The tensor that is read."""
+    place: int
+    """The value whose place it lies in."""
+    writes: Writes
+    """Numbers of the writes that its bytes may come from: indices into :attr:`Reaching.writes`, counted from 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reaching:
+    """What reads what from where."""
+
+    flow: FlowGraph
+    effects: tuple[Effects, ...]
+    """Of each instruction, by position."""
+    places: Mapping[int, Place]
+    """Of each tensor that has one and is not empty."""
+    writes: tuple[Write, ...]
+    uses: tuple[Use, ...]
+    at_exit: Mapping[int, Contents]
+    """By ``memory_id``, where the method ends."""
+    references: frozenset[int]
+    """Tensors that a move or a view sets: their place is not the one in the file, or not always."""
+
+
+_Targets: TypeAlias = dict[int, Contents]
+"""Values in whose places a tensor may lie → what is there on the paths on which it does."""
+
+
+@dataclass(slots=True)
+class _State:
+    """What holds at one point of a method."""
+
+    memory: dict[int, Contents]
+    targets: dict[int, _Targets] = field(default_factory=dict)
+    """Of the tensors that a move or a view has set; all others lie in their own place."""
+    tensors: dict[int, frozenset[int]] = field(default_factory=dict)
+    """Which values' tensors a value may be, of the values that a move has set; all others are themselves."""
+
+    def copy(self) -> _State:
+        return _State(
+            {buffer: contents.copy() for buffer, contents in self.memory.items()},
+            {value: {t: c.copy() for t, c in targets.items()} for value, targets in self.targets.items()},
+            dict(self.tensors),
+        )
+
+    def steps(self) -> int:
+        kept = sum(len(contents) for targets in self.targets.values() for contents in targets.values())
+        return 1 + kept + sum(len(contents) for contents in self.memory.values())
+
+
+def reaching(plan: m.ExecutionPlan, delegate_inputs: DelegateInputs) -> Reaching:
+    """Follow a method over all its paths until nothing new is found.
+
+    Raises :class:`~etdev.errors.LinkError` for one whose control flow is out of all proportion.
+    """
+    return _Analysis(plan, delegate_inputs).run()
+
+
+def places(plan: m.ExecutionPlan) -> dict[int, Place]:
+    """The planned memory of each tensor that takes any."""
+    found = {}
+    for index, tensor in plan.tensors():
+        allocation = tensor.allocation_info
+        unbounded = tensor.shape_dynamism is m.TensorShapeDynamism.DYNAMIC_UNBOUND
+        if allocation is not None and not unbounded and tensor.nbytes:
+            start = allocation.memory_offset
+            found[index] = Place(allocation.memory_id, start, start + tensor.nbytes)
+    return found
+
+
+class _Analysis:
+    def __init__(self, plan: m.ExecutionPlan, delegate_inputs: DelegateInputs) -> None:
+        self._plan = plan
+        self._flow = flow_graph(plan)
+        self._effects = tuple(
+            effects(plan, call, delegate_inputs.get(position)) for position, call in enumerate(self._flow.instructions)
+        )
+        self._places = places(plan)
+        self._numbers: dict[Write, int] = {}
+        self._uses: list[Use] | None = None
+        self._steps = 0
+
+    def run(self) -> Reaching:
+        order = self._flow.order()
+        left: dict[int, frozenset[int]] = {}
+        while True:
+            entries = self._settle(order, self._entry(left))
+            over = self._left_over(entries.get(self._flow.exit))
+            if over == left:
+                break
+            left = over
+        self._uses = []
+        for block in order:
+            self._run_block(block, entries[block])
+        end = entries.get(self._flow.exit) or self._entry(left)
+        for value in self._plan.outputs:
+            if isinstance(self._plan.values[value], m.Tensor):
+                self._read(end, len(self._flow.instructions), value)
+        moved = {pair[1] for found in self._effects for pair in (found.move, found.view) if pair}
+        return Reaching(
+            flow=self._flow,
+            effects=self._effects,
+            places=self._places,
+            writes=tuple(self._numbers),
+            uses=tuple(self._uses),
+            at_exit=end.memory,
+            references=frozenset(moved),
+        )
+
+    def _entry(self, left: dict[int, frozenset[int]]) -> _State:
+        """Before the first instruction. ``left`` is where the call before left tensors that were moved."""
+        state = _State({place.buffer: Contents() for place in self._places.values()})
+        for value in dict.fromkeys(self._plan.inputs):
+            if value in self._places:
+                place = self._places[value]
+                state.memory[place.buffer].write(place.start, place.end, self._number(-1, value, Kind.ALL, True))
+        for value, targets in left.items():
+            state.targets[value] = {target: self._content(state, target) for target in targets}
+        return state
+
+    def _left_over(self, end: _State | None) -> dict[int, frozenset[int]]:
+        if end is None:
+            return {}
+        # What no move has set in a call is still where it was, its own place among the possibilities.
+        return {value: frozenset(targets) for value, targets in end.targets.items()}
+
+    def _settle(self, order: list[int], entry: _State) -> dict[int, _State]:
+        """The state before each block, and at the exit."""
+        first = order[0] if order else self._flow.exit
+        entries = {first: entry}
+        rank = {block: number for number, block in enumerate(order)}
+        waiting = set(order[:1])
+        while waiting:
+            block = min(waiting, key=rank.__getitem__)
+            waiting.remove(block)
+            state = self._run_block(block, entries[block])
+            for successor in self._flow.blocks[block].successors:
+                self._count(state)
+                known = entries.get(successor)
+                joined = state.copy() if known is None else self._join(known, state)
+                if joined != known:
+                    entries[successor] = joined
+                    if successor != self._flow.exit:
+                        waiting.add(successor)
+        return entries
+
+    def _count(self, state: _State) -> None:
+        self._steps += state.steps()
+        if self._steps > _MOST_STEPS:
+            raise LinkError(
+                f"the control flow of method {self._plan.name!r} is too large to be followed: "
+                f"{len(self._flow.blocks):,} blocks over {len(self._places):,} places in memory",
+                hint="split the method, or keep the plan that the file has",
+            )
+
+    def _join(self, one: _State, other: _State) -> _State:
+        memory = {buffer: contents.join(other.memory[buffer]) for buffer, contents in one.memory.items()}
+        targets = {}
+        for value in one.targets.keys() | other.targets.keys():
+            mine, theirs = (self._targets(state, value) for state in (one, other))
+            common = {target: mine[target].join(theirs[target]) for target in mine.keys() & theirs.keys()}
+            targets[value] = mine | theirs | common
+        tensors = {
+            value: one.tensors.get(value, frozenset({value})) | other.tensors.get(value, frozenset({value}))
+            for value in one.tensors.keys() | other.tensors.keys()
+        }
+        return _State(memory, targets, tensors)
+
+    # One instruction
+
+    def _run_block(self, number: int, entry: _State) -> _State:
+        state = entry.copy()
+        block = self._flow.blocks[number]
+        for position in range(block.start, block.end):
+            self._run(state, position, self._effects[position])
+        return state
+
+    def _run(self, state: _State, position: int, found: Effects) -> None:
+        for value in found.reads:
+            self._read(state, position, value)
+        for kind, values in ((Kind.ALL, found.writes), (Kind.SOME, found.updates), (Kind.FILL, found.fills)):
+            for value in values:
+                self._write(state, position, value, kind)
+        if found.view:
+            of, out = found.view
+            self._set_view(state, of, out)
+        if found.move:
+            origin, to = found.move
+            state.targets[to] = self._targets(state, origin)
+            state.tensors[to] = state.tensors.get(origin, frozenset({origin}))
+
+    def _set_view(self, state: _State, of: int, out: int) -> None:
+        """Point the tensor that ``out`` is to the bytes of ``of``; other values that are the same tensor follow."""
+        owners = state.tensors.get(out, frozenset({out}))
+        seen = self._targets(state, of)
+        for value in {out, *owners, *(v for v, tensors in state.tensors.items() if tensors & owners)}:
+            certain = len(owners) == 1 and state.tensors.get(value, frozenset({value})) == owners
+            kept = {} if certain else self._targets(state, value)
+            state.targets[value] = kept | {target: contents.copy() for target, contents in seen.items()}
+
+    def _targets(self, state: _State, value: int) -> _Targets:
+        """A copy of where a tensor may lie; nothing, if it has no planned memory."""
+        if value in state.targets:
+            return {target: contents.copy() for target, contents in state.targets[value].items()}
+        return {value: self._content(state, value)} if value in self._places else {}
+
+    def _content(self, state: _State, target: int) -> Contents:
+        place = self._places[target]
+        return state.memory[place.buffer].part(place.start, place.end)
+
+    def _read(self, state: _State, position: int, value: int) -> None:
+        if self._uses is None:
+            return
+        if value in state.targets:
+            for target, contents in state.targets[value].items():
+                place = self._places[target]
+                self._uses.append(Use(position, value, target, contents.of(place.start, place.end)))
+        elif value in self._places:
+            place = self._places[value]
+            self._uses.append(Use(position, value, value, state.memory[place.buffer].of(place.start, place.end)))
+
+    def _write(self, state: _State, position: int, value: int, kind: Kind) -> None:
+        targets = tuple(state.targets[value]) if value in state.targets else (value,)
+        for target in targets:
+            if target not in self._places:
+                continue
+            number = self._number(position, target, kind, len(targets) == 1)
+            sure = kind if len(targets) == 1 else Kind.SOME
+            place = self._places[target]
+            for contents, start, end in self._overlapping(state, place):
+                if sure is Kind.ALL:
+                    contents.write(start, end, number)
+                else:
+                    contents.update(start, end, number, fills=sure is Kind.FILL)
+
+    def _overlapping(self, state: _State, place: Place) -> Iterator[tuple[Contents, int, int]]:
+        """Every record of what these bytes hold, and which of the bytes it has."""
+        yield state.memory[place.buffer], place.start, place.end
+        for targets in state.targets.values():
+            for target, contents in targets.items():
+                other = self._places[target]
+                start, end = max(place.start, other.start), min(place.end, other.end)
+                if other.buffer == place.buffer and start < end:
+                    yield contents, start, end
+
+    def _number(self, position: int, place: int, kind: Kind, certain: bool) -> int:
+        return self._numbers.setdefault(Write(position, place, kind, certain), len(self._numbers) + 1)

@@ -1,0 +1,298 @@
+"""What the ``.pte`` of an object program cannot say, in a JSON file beside it. No torch, no executorch.
+
+The file is ``NAME.object.json`` beside ``NAME.object.pte``: one object with ``format`` (1), ``key``, ``files``,
+``report`` and ``methods``.
+An index of an instruction counts in the first chain of the method, the only one that programs of today have.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, TypeVar
+
+from etdev.errors import ProgramError
+from etdev.files import atomic_write_text, describe_os_error
+from etdev.program.flaw import FlawError
+
+FORMAT = 1
+"""Version of the file's structure, raised when a reader of the old one would misunderstand the new one."""
+
+_MOST = 1 << 63
+"""Numbers are below this: what any index, count or debug handle in a program is stored in."""
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A line of the model's code."""
+
+    file: str
+    """With ``/`` between its parts; relative to the project, or for an installed package to where packages are."""
+    line: int
+    """From 1 on."""
+    function: str
+    text: str
+    """The line itself without its indentation; empty if the file could not be read when the model was exported."""
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}" + (f": {self.text}" if self.text else "")
+
+
+@dataclass(frozen=True, slots=True)
+class StateNote:
+    """A tensor that keeps its content from one call to the next."""
+
+    value: int
+    """Value index."""
+    name: str
+    """As the user's module names it: ``layers.0.cache``. State of the same name in several methods is one buffer there,
+    and the config says whether they share it."""
+    initialized: bool
+    """Does the file hold its initial value? It starts as zeros otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class MethodNotes:
+    """What is known of one method. Instructions without an entry in a mapping are not known about."""
+
+    delegate_inputs: Mapping[int, int] = field(default_factory=dict)
+    """For each delegate call, how many of its arguments are inputs; they come first, outputs follow."""
+    state: tuple[StateNote, ...] = ()
+    """In the order of the value indices."""
+    sources: Mapping[int, Source] = field(default_factory=dict)
+    """The line that an instruction comes from; of a delegate call, the line of the last op inside."""
+    debug_handles: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    """ExecuTorch's numbers of the ops that became an instruction, as an ``ETRecord`` has them."""
+
+    def renumbered(self, old_to_new: Mapping[int, int | None]) -> MethodNotes:
+        """The same notes after the instructions changed; see :meth:`Sidecar.renumbered`."""
+        return MethodNotes(
+            delegate_inputs=_renumbered(self.delegate_inputs, old_to_new, _only_one),
+            state=self.state,
+            sources=_renumbered(self.sources, old_to_new, lambda first, _: first),
+            debug_handles=_renumbered(
+                self.debug_handles, old_to_new, lambda first, second: tuple(dict.fromkeys((*first, *second)))
+            ),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Sidecar:
+    """The notes of all methods that have any."""
+
+    methods: Mapping[str, MethodNotes]
+    """By the method's name."""
+    key: str = ""
+    """Digest of the settings and versions that the object program depends on; empty if nobody asked for one."""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """SHA-256 of each file that it depends on, by its path relative to the project."""
+    report: str = ""
+    """What the pipeline keeps of how the program was made: JSON of its own."""
+
+    def renumbered(self, method: str, old_to_new: Mapping[int, int | None]) -> Sidecar:
+        """The notes after a change of a method's instructions.
+
+        ``old_to_new`` has the new index of each instruction there was, ``None`` for one that is gone. Where several
+        became one, that one has the first's source line and all debug handles. Raises :class:`KeyError` for an unknown
+        method or an instruction with notes that the map lacks, :class:`ValueError` if two delegate calls became one.
+        """
+        return replace(self, methods={**self.methods, method: self.methods[method].renumbered(old_to_new)})
+
+
+def _renumbered(
+    notes: Mapping[int, _T], old_to_new: Mapping[int, int | None], merge: Callable[[_T, _T], _T]
+) -> dict[int, _T]:
+    found: dict[int, _T] = {}
+    for old, note in sorted(notes.items()):
+        new = old_to_new[old]
+        if new is not None:
+            found[new] = merge(found[new], note) if new in found else note
+    return dict(sorted(found.items()))
+
+
+def _only_one(first: int, second: int) -> int:
+    raise ValueError(f"two delegate calls, of {first} and {second} inputs, became one instruction")
+
+
+def write_sidecar(sidecar: Sidecar, path: str | os.PathLike[str]) -> None:
+    """Write the file whole or not at all; equal notes give equal bytes.
+
+    Raises :class:`~etdev.errors.WriteError` with the path and the cause.
+    """
+    content = {
+        "format": FORMAT,
+        "key": sidecar.key,
+        "files": dict(sorted(sidecar.files.items())),
+        "report": sidecar.report,
+        "methods": {name: _encoded(notes) for name, notes in sorted(sidecar.methods.items())},
+    }
+    atomic_write_text(Path(path), json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+
+
+def _encoded(notes: MethodNotes) -> dict[str, Any]:
+    return {
+        "delegate_inputs": {str(index): count for index, count in sorted(notes.delegate_inputs.items())},
+        "state": [{"value": note.value, "name": note.name, "initialized": note.initialized} for note in notes.state],
+        "sources": {
+            str(index): {"file": line.file, "line": line.line, "function": line.function, "text": line.text}
+            for index, line in sorted(notes.sources.items())
+        },
+        "debug_handles": {str(index): list(handles) for index, handles in sorted(notes.debug_handles.items())},
+    }
+
+
+def read_sidecar(path: str | os.PathLike[str]) -> Sidecar:
+    """The notes in a file, all of it checked.
+
+    Raises :class:`~etdev.errors.ProgramError` naming the file, the place in it (``methods.forward.state[0].value``)
+    and what is wrong there.
+    """
+    where = os.fspath(path)
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        cause = "there is no such file" if isinstance(error, FileNotFoundError) else describe_os_error(error)[0]
+        raise ProgramError(f"cannot read the notes: {cause}", where=where) from error
+    except UnicodeDecodeError as error:
+        raise ProgramError(f"this is not UTF-8 text: {error.reason} at byte {error.start}", where=where) from error
+    try:
+        return _decoded(_parsed(text))
+    except FlawError as flaw:
+        raise flaw.as_error(where) from None
+
+
+def _parsed(text: str) -> Any:
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            names = [name for name, _ in pairs]
+            raise FlawError(f"the key {next(name for name in names if names.count(name) > 1)!r} stands there twice")
+        return found
+
+    try:
+        return json.loads(text, object_pairs_hook=unique)
+    except (ValueError, RecursionError) as error:
+        raise FlawError(f"this is not JSON: {error}") from error
+
+
+def _decoded(content: Any) -> Sidecar:
+    version = content.get("format") if isinstance(content, dict) else None
+    if isinstance(version, int) and not isinstance(version, bool) and version != FORMAT:
+        raise FlawError(f"{version} is unknown, this version of etdev reads {FORMAT}", "format")
+    fields = _object(content, {"format": _count, "key": _text, "files": _files, "report": _text, "methods": _methods})
+    return Sidecar(fields["methods"], fields["key"], fields["files"], fields["report"])
+
+
+def _files(content: Any) -> dict[str, str]:
+    return {name: _within(_text, digest, name) for name, digest in _mapping(content).items()}
+
+
+def _methods(content: Any) -> dict[str, MethodNotes]:
+    return {name: _within(_notes, notes, name) for name, notes in _mapping(content).items()}
+
+
+def _notes(content: Any) -> MethodNotes:
+    fields = {
+        "delegate_inputs": _by_instruction(_count),
+        "state": _state,
+        "sources": _by_instruction(_source),
+        "debug_handles": _by_instruction(_handles),
+    }
+    return MethodNotes(**_object(content, fields))
+
+
+def _state(content: Any) -> tuple[StateNote, ...]:
+    notes = _items(content, _state_note)
+    for index, (note, other) in enumerate(pairwise(notes), 1):
+        if other.value <= note.value:
+            raise FlawError(f"value {other.value} stands behind value {note.value}", f"[{index}]")
+    return notes
+
+
+def _state_note(content: Any) -> StateNote:
+    return StateNote(**_object(content, {"value": _count, "name": _text, "initialized": _truth}))
+
+
+def _source(content: Any) -> Source:
+    return Source(**_object(content, {"file": _text, "line": _count, "function": _text, "text": _text}))
+
+
+def _handles(content: Any) -> tuple[int, ...]:
+    return _items(content, _count)
+
+
+def _by_instruction(decode: Callable[[Any], _T]) -> Callable[[Any], dict[int, _T]]:
+    def decode_all(content: Any) -> dict[int, _T]:
+        return {_index(key): _within(decode, item, key) for key, item in _mapping(content).items()}
+
+    return decode_all
+
+
+def _index(key: str) -> int:
+    if not (key.isascii() and key.isdecimal() and len(key) < 20) or str(int(key)) != key:
+        raise FlawError(f"expected the index of an instruction, found {_shown(key)}")
+    return int(key)
+
+
+def _object(content: Any, fields: Mapping[str, Callable[[Any], Any]]) -> dict[str, Any]:
+    """The fields of an object that has these and no others, each decoded."""
+    found = _mapping(content)
+    for name in fields:
+        if name not in found:
+            raise FlawError("this is missing", name)
+    for name in found:
+        if name not in fields:
+            raise FlawError(f"this key is unknown; there may be {_listed(fields)}", name)
+    return {name: _within(decode, found[name], name) for name, decode in fields.items()}
+
+
+def _items(content: Any, decode: Callable[[Any], _T]) -> tuple[_T, ...]:
+    if not isinstance(content, list):
+        raise FlawError(f"expected a list, found {_shown(content)}")
+    return tuple(_within(decode, item, f"[{index}]") for index, item in enumerate(content))
+
+
+def _mapping(content: Any) -> dict[str, Any]:
+    if not isinstance(content, dict):
+        raise FlawError(f"expected an object, found {_shown(content)}")
+    return content
+
+
+def _count(content: Any) -> int:
+    if not isinstance(content, int) or isinstance(content, bool) or not 0 <= content < _MOST:
+        raise FlawError(f"expected a number from 0 on, found {_shown(content)}")
+    return content
+
+
+def _text(content: Any) -> str:
+    if not isinstance(content, str):
+        raise FlawError(f"expected a text, found {_shown(content)}")
+    return content
+
+
+def _truth(content: Any) -> bool:
+    if not isinstance(content, bool):
+        raise FlawError(f"expected true or false, found {_shown(content)}")
+    return content
+
+
+def _within(decode: Callable[[Any], _T], content: Any, part: str) -> _T:
+    try:
+        return decode(content)
+    except FlawError as flaw:
+        raise flaw.within(part) from None
+
+
+def _shown(content: Any) -> str:
+    text = json.dumps(content)
+    return text if len(text) <= 40 else text[:37] + "..."
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(names)

@@ -1,0 +1,209 @@
+"""The buffers that a method really has: which tensors share bytes on purpose, and from when to when they are in use.
+
+A plan lays many tensors over the same bytes at different times. What belongs together is recovered from the data flow:
+a tensor that is read belongs with the one whose write its bytes come from (a view, a mutated buffer and its result, the
+parts of a concatenation). In an object program, where nothing else shares bytes, this finds just the aliases.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from etdev.errors import LinkError
+from etdev.program import model as m
+from etdev.program.contents import BEFORE
+from etdev.program.effects import DelegateInputs, operator_name
+from etdev.program.liveness import lifetimes
+from etdev.program.reaching import Kind, Place, Reaching, Use, reaching
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """Bytes that have to stay together: one tensor, or several of which some are aliases of others.
+
+    Time is counted in instants: 0 is when the caller fills the inputs, 1 + position is an instruction, and the last
+    one, 1 + their number, is when the caller reads the outputs.
+    """
+
+    values: tuple[int, ...]
+    """The tensors whose places it is made of."""
+    memory_id: int
+    offset: int
+    """Of its first byte, in that buffer of the file."""
+    size: int
+    """Bytes."""
+    start: int
+    """First instant at which its bytes are in use."""
+    end: int
+    """First instant at which they are free again; equal to ``start`` if they are never used."""
+    persistent: bool
+    """Whether its content is kept from one call to the next: it is in use at all times."""
+    writes: tuple[int, ...]
+    """The instants at which it is written, in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class MethodMemory:
+    """All planned memory of a method."""
+
+    storages: tuple[Storage, ...]
+    """In the order of their first value."""
+    of: Mapping[int, int]
+    """Value index → index into ``storages``, of each tensor in planned memory."""
+    instants: int
+    """How many there are."""
+    reaching: Reaching
+    """What it was found from."""
+
+
+def method_memory(
+    plan: m.ExecutionPlan, delegate_inputs: DelegateInputs, persistent: Iterable[int] = ()
+) -> MethodMemory:
+    """Find the storages of a method.
+
+    ``persistent`` are tensors that are known to be kept between calls; what is read before it is written, has an
+    initial value or the name of a buffer is found to be. Raises :class:`~etdev.errors.LinkError` if a tensor is read
+    after another one was written over it, which no program does on purpose.
+    """
+    found = reaching(plan, delegate_inputs)
+    _refuse_clobbered(plan, found)
+    groups = _Groups(found.places)
+    for use in found.uses:
+        for number in use.writes - {BEFORE}:
+            groups.unite(use.place, found.writes[number - 1].place)
+    kept = {*persistent, *_declared_persistent(plan), *(use.place for use in found.uses if BEFORE in use.writes)}
+    _unite_persisted(found, groups, kept)
+    roots = {groups.root(value) for value in kept if value in found.places}
+    members: dict[int, list[int]] = defaultdict(list)
+    for value in found.places:
+        members[groups.root(value)].append(value)
+    index_of = {root: index for index, root in enumerate(members)}
+    belongs = {value: index_of[groups.root(value)] for value in found.places}
+    storages = tuple(_storage(found, values, root in roots) for root, values in members.items())
+    instants = len(found.flow.instructions) + 2
+    return MethodMemory(_with_lifetimes(storages, found, belongs, instants), belongs, instants, found)
+
+
+def _declared_persistent(plan: m.ExecutionPlan) -> set[int]:
+    """Tensors in planned memory that the file gives an initial value, or the name that a buffer of the module has."""
+    return {
+        index
+        for index, tensor in plan.tensors()
+        if tensor.allocation_info is not None
+        and (tensor.data_buffer_idx or (tensor.extra_tensor_info and tensor.extra_tensor_info.fully_qualified_name))
+    }
+
+
+def _unite_persisted(found: Reaching, groups: _Groups, kept: set[int]) -> None:
+    """Put what a method leaves in the bytes of its state with the state, for the next call reads it there."""
+    waiting = [value for value in kept if value in found.places]
+    while waiting:
+        value = waiting.pop()
+        place = found.places[value]
+        for number in found.at_exit[place.buffer].of(place.start, place.end) - {BEFORE}:
+            other = found.writes[number - 1].place
+            if groups.root(other) != groups.root(value):
+                groups.unite(value, other)
+                waiting.append(other)
+
+
+def _storage(found: Reaching, values: list[int], persistent: bool) -> Storage:
+    """A storage whose time is not known yet."""
+    places = [found.places[value] for value in values]
+    start = min(place.start for place in places)
+    return Storage(
+        values=tuple(values),
+        memory_id=places[0].buffer,
+        offset=start,
+        size=max(place.end for place in places) - start,
+        start=0,
+        end=0,
+        persistent=persistent,
+        writes=(),
+    )
+
+
+def _with_lifetimes(
+    storages: Sequence[Storage], found: Reaching, of: Mapping[int, int], instants: int
+) -> tuple[Storage, ...]:
+    written: dict[int, set[int]] = defaultdict(set)
+    for write in found.writes:
+        written[of[write.place]].add(write.position + 1)
+    spans = lifetimes(found, of, _covers(storages, found.places, of))
+    complete = []
+    for index, storage in enumerate(storages):
+        start, end = (0, instants) if storage.persistent else spans.get(index, (0, 0))
+        complete.append(replace(storage, start=start, end=end, writes=tuple(sorted(written[index]))))
+    return tuple(complete)
+
+
+def _covers(storages: Sequence[Storage], places: Mapping[int, Place], of: Mapping[int, int]) -> Callable[[int], bool]:
+    """Does writing all of a value's place write all of its storage?"""
+
+    def covers(value: int) -> bool:
+        place = places[value]
+        return place.end - place.start == storages[of[value]].size
+
+    return covers
+
+
+def _refuse_clobbered(plan: m.ExecutionPlan, found: Reaching) -> None:
+    """Raise for a read of what somebody else has written over.
+
+    A tensor that nobody writes is an alias and holds what was written there. One that has a write of its own is meant
+    to hold that.
+    """
+    written = {write.place for write in found.writes if write.kind is not Kind.FILL}
+    for use in found.uses:
+        if use.place not in written:
+            continue
+        for number in sorted(use.writes - {BEFORE}):
+            write = found.writes[number - 1]
+            if write.place != use.place and write.kind is not Kind.FILL:
+                raise _clobbered(plan, found, use, write.position)
+
+
+def _clobbered(plan: m.ExecutionPlan, found: Reaching, use: Use, by: int) -> LinkError:
+    place = found.places[use.place]
+    value = f"value {use.value}" + (f" (which is value {use.place})" if use.value != use.place else "")
+    return LinkError(
+        f"{describe_position(plan, found, use.position)} reads {value} at bytes {place.start} to {place.end} of buffer "
+        f"{place.buffer} after {describe_position(plan, found, by)} wrote over it",
+        where=f"method {plan.name!r}",
+        hint="the plan of the file is wrong: build it again from its model with etdev",
+    )
+
+
+def describe_position(plan: m.ExecutionPlan, found: Reaching, position: int) -> str:
+    """What happens at a position, in words: ``instruction 12 (aten::add.out)``."""
+    if position < 0:
+        return "the caller, filling the inputs,"
+    if position >= len(found.flow.instructions):
+        return "the caller, reading the outputs,"
+    call = found.flow.instructions[position]
+    if isinstance(call, m.KernelCall):
+        name = operator_name(plan.operators[call.op_index])
+    elif isinstance(call, m.DelegateCall):
+        name = plan.delegates[call.delegate_index].id
+    else:
+        name = type(call).__name__
+    return f"instruction {position} ({name})"
+
+
+class _Groups:
+    """Disjoint sets of values."""
+
+    def __init__(self, values: Iterable[int]) -> None:
+        self._parent = {value: value for value in values}
+
+    def root(self, value: int) -> int:
+        while self._parent[value] != value:
+            self._parent[value] = self._parent[self._parent[value]]
+            value = self._parent[value]
+        return value
+
+    def unite(self, one: int, other: int) -> None:
+        low, high = sorted((self.root(one), self.root(other)))
+        self._parent[high] = low

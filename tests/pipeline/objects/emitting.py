@@ -1,0 +1,140 @@
+"""Small models as object programs, and what must hold for each of them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from textwrap import dedent, indent
+from typing import Any
+
+import torch
+
+from etdev.pipeline.artifacts import ExportedModel, LoweredModel
+from etdev.pipeline.inputs import make_inputs
+from etdev.pipeline.lower import lower_model
+from etdev.pipeline.models import Models
+from etdev.pipeline.noise import quiet_libraries
+from etdev.pipeline.objects import ObjectProgram, emit_object, object_place
+from etdev.pipeline.objects.planning import ALIGNMENT, GAP, MEMORY_ID
+from etdev.pipeline.progress import Silent, StageClock
+from etdev.pipeline.project import Project
+from etdev.pipeline.usercode import UserCode
+from etdev.program.model import ExecutionPlan
+from support.projects import make_project
+from support.stock import shared_runtime
+
+HEADER = """\
+import torch
+from torch import nn
+from torch._higher_order_ops.map import map as torch_map
+from torch._higher_order_ops.scan import scan
+
+
+class Net(nn.Module):
+"""
+FIRST_LINE = HEADER.count("\n") + 1
+"""Line of ``model.py`` where a case's own text begins."""
+
+X = {"x": "float32 [4, 8]"}
+PX = {"p": "bool []", **X}
+PQX = {"p": "bool []", "q": "bool []", **X}
+"""Inputs: name to dtype and shape."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model and how it is lowered."""
+
+    text: str
+    """The body of the class ``Net``."""
+    methods: Mapping[str, Mapping[str, str]]
+    backend: str = "portable"
+    more: str = ""
+    """A further line of the config, outside of tables."""
+    dims: str = ""
+    """A further line of every method's table."""
+    share: bool = False
+    lower_more: Callable[[Any], Any] | None = None
+    """From the lowered program manager to the one to emit."""
+
+    def config(self) -> str:
+        """The whole config."""
+        lines = ["version = 1", self.more]
+        lines += ["[model]", 'entry = "model:Net"', f"share_state = {str(self.share).lower()}"]
+        for method, inputs in self.methods.items():
+            lines += [f"[methods.{method}]", "inputs = ["]
+            for name, kind in inputs.items():
+                dtype, _, shape = kind.partition(" ")
+                lines.append(f'    {{ name = "{name}", dtype = "{dtype}", shape = {shape} }},')
+            lines += ["]", self.dims]
+        return "\n".join([*lines, "[targets.cpu]", f'partitioners = [{{ backend = "{self.backend}" }}]', ""])
+
+
+@dataclass(frozen=True)
+class Emitted:
+    """An object program with the models that it came from."""
+
+    project: Project
+    exported: ExportedModel
+    lowered: LoweredModel
+    object: ObjectProgram
+
+    def plan(self, method: str = "forward") -> ExecutionPlan:
+        """A method of the program."""
+        return self.object.program.method(method)
+
+    def calls(self, method: str) -> Iterator[tuple[torch.Tensor, ...]]:
+        """Inputs of every size and every truth value."""
+        signature = self.exported.signatures[method]
+        choices = [signature.largest(), *([signature.smallest()] if signature.dims else [])]
+        truths = [index for index, item in enumerate(signature.inputs) if item.dtype == "bool"]
+        for seed, choice in enumerate(choices):
+            for values in itertools.product((True, False), repeat=len(truths)):
+                inputs = list(make_inputs(signature, choice, seed))
+                for index, value in zip(truths, values, strict=True):
+                    inputs[index] = torch.tensor(value)
+                yield tuple(inputs)
+
+    def check_addresses(self) -> None:
+        """No two planned tensors share a byte, neighbours keep their distance, and all are inside the buffer."""
+        for plan in self.object.program.execution_plan:
+            planned = [tensor for _, tensor in plan.tensors() if tensor.allocation_info is not None]
+            places = sorted((tensor.allocation_info.memory_offset, tensor.nbytes) for tensor in planned)  # type: ignore[union-attr]
+            assert {tensor.allocation_info.memory_id for tensor in planned} <= {MEMORY_ID}  # type: ignore[union-attr]
+            ends = [*(offset for offset, _ in places[1:]), *plan.non_const_buffer_sizes[1:]]
+            for (offset, size), end in zip(places, ends, strict=False):
+                assert offset % ALIGNMENT == 0
+                assert offset + size + GAP <= end
+
+    def check_answers(self, *methods: str, rounds: int = 2) -> None:
+        """The stock runtime computes what eager PyTorch does, call after call, each method on state of its own."""
+        runtime = shared_runtime()
+        for method in methods or self.exported.methods:
+            runtime.load(self.object.path)
+            for inputs in itertools.chain(*itertools.tee(self.calls(method), rounds)):
+                with torch.no_grad():
+                    wanted = self.exported.eager[method](*(item.clone() for item in inputs))
+                answers = runtime.call(method, inputs)
+                wanted = wanted if isinstance(wanted, tuple) else (wanted,)
+                torch.testing.assert_close(answers, wanted, equal_nan=True)
+
+
+def prepare(folder: Path, case: Case) -> tuple[Project, ExportedModel, LoweredModel]:
+    """A case up to the stage before."""
+    project = make_project(folder, case.config(), model=HEADER + indent(dedent(case.text).strip("\n"), "    ") + "\n")
+    with quiet_libraries(), UserCode() as user:
+        _, exported = Models(project, user).prepare("cpu", StageClock("cpu", Silent()))
+        lowered = lower_model(project, exported, "cpu")
+        if case.lower_more is not None:
+            lowered = replace(lowered, manager=case.lower_more(lowered.manager))
+    return project, exported, lowered
+
+
+def emit(folder: Path, case: Case, **options: Any) -> Emitted:
+    """The object program of a case, where a build would put it."""
+    project, exported, lowered = prepare(folder, case)
+    with quiet_libraries():
+        made = emit_object(project, lowered, exported, "cpu", object_place(project, "cpu"), **options)
+    return Emitted(project, exported, lowered, made)

@@ -1,0 +1,399 @@
+"""Sessions: calls in order on one fresh state, in the stock runtime and in eager PyTorch."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from etdev.errors import LoadError, VerifyError
+from etdev.pipeline.artifacts import ExportedModel
+from etdev.runtime.stock import ProgramFailureError
+from support.stock import shared_runtime
+from support.verification import Prepared, prepare
+
+CONFIG = """
+    version = 1
+    [model]
+    entry = "model:Account"
+    share_state = true
+    [methods.put]
+    inputs = [{ name = "x", dtype = "float32", shape = [4] }]
+    [methods.take]
+    inputs = [{ name = "x", dtype = "float32", shape = [4] }]
+    [methods.look]
+    inputs = [{ name = "x", dtype = "float32", shape = [4] }]
+    samples = "data:samples"
+    [targets.cpu]
+    verify.sessions = "data:sessions"
+"""
+
+MODEL = """
+    import torch
+    from torch import nn
+
+    class Account(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("total", torch.full((4,), 5.0))
+            self.register_buffer("visits", torch.zeros(4))
+            self.fails = False
+
+        def put(self, x):
+            self.total.add_(x)
+            return self.total * 1
+
+        def take(self, x):
+            if self.fails and x[0] == 3:
+                raise ValueError("no credit")
+            self.total = self.total - x
+            return self.total * 1
+
+        def look(self, x):
+            self.visits.add_(1)
+            return self.total + x, self.visits + x
+"""
+
+DATA = """
+    import torch
+
+    one, three = torch.ones(4), torch.full((4,), 3.0)
+
+    def samples():
+        return [(one,)]
+
+    def sessions():
+        yield [("put", (one,)), ("take", (three,)), ("look", (one,)), ("put", [three]), ("look", (one,))]
+        yield [["look", (three,)], ("look", (three,))]
+
+    def accuracy(run):
+        found = [run.method("put")(one), run.method("take")(three), run.method("look")(0 * one)]
+        return found[-1][0][0].item()
+
+    def one_put():
+        return [[("put", (one,))]]
+
+    def nothing():
+        return []
+
+    def number():
+        return 3
+
+    def no_list():
+        return ["put"]
+
+    def no_calls():
+        yield []
+
+    def one_session():
+        return [("put", (one,)), ("take", (one,))]
+
+    def no_pair():
+        return [[("put", (one,)), "take"]]
+
+    def three_values():
+        return [[("put", one, one)]]
+
+    def method_last():
+        return [[((one,), "put")]]
+
+    def unknown_method():
+        return [[("put", (one,)), ("tak", (one,))]]
+
+    def foreign_method():
+        return [[("forward", (one,))]]
+
+    def bare_tensor():
+        return [[("put", one)]]
+
+    def wrong_inputs():
+        yield [("put", (one,))]
+        yield [("put", (one,)), ("take", (torch.ones(3),))]
+
+    def raising():
+        yield [("put", (one,))]
+        raise OSError("the data set is gone")
+"""
+
+
+@pytest.fixture(scope="module")
+def account(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
+    """Three methods that share ``total``; one only reads it."""
+    return prepare(tmp_path_factory.mktemp("account"), "cpu", CONFIG, model=MODEL, data=DATA)
+
+
+@pytest.fixture(scope="module")
+def apart(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
+    """The same, each method with a plan of its own."""
+    config = CONFIG.replace("share_state = true", "")
+    return prepare(tmp_path_factory.mktemp("apart"), "cpu", config, model=MODEL, data=DATA)
+
+
+def test_calls_of_a_session_share_their_state_and_sessions_do_not(account: Prepared) -> None:
+    rung = account.judge()["runtime"]
+
+    assert rung.status == "passed", rung.problems
+    assert rung.summary == "5 samples and 2 sessions of 7 calls, max abs error 0; equal"
+    assert [(output.method, output.output) for output in rung.outputs] == [
+        ("put", 0),
+        ("take", 0),
+        ("look", 0),
+        ("look", 1),
+    ]
+
+
+def test_without_shared_state_each_method_has_its_own(account: Prepared, apart: Prepared) -> None:
+    """Also in a file whose methods would share their state if one loader gave them the same memory."""
+    for rungs in (apart.judge(), account.judge("model.share_state=false")):
+        assert rungs["runtime"].status == "passed", rungs["runtime"].problems
+        assert rungs["runtime"].summary.startswith("5 samples and 2 sessions of 7 calls, ")
+
+
+def test_a_program_that_does_not_share_its_state_is_broken(apart: Prepared) -> None:
+    rung = apart.judge("model.share_state=true")["runtime"]
+
+    assert (rung.status, rung.gate) == ("failed", False)
+    assert rung.summary.startswith("output 0 of 'put' is off by 2, more than the 0.00")
+    assert rung.summary.endswith("that float32 allows by default (session 0, call 3)")
+
+
+def test_the_metric_is_run_on_shared_state(account: Prepared) -> None:
+    gate = 'targets.cpu.verify.accuracy={ fn = "data:accuracy", min = 0 }'
+    assert account.judge(gate)["accuracy"].value == 3
+    assert account.judge(gate, "model.share_state=false")["accuracy"].value == 5
+
+
+def otherwise(account: Prepared, look: Callable[[Any, torch.Tensor], Any]) -> ExportedModel:
+    """The models of a program, as if its method ``look`` were another one."""
+    reference = account.candidate.reference
+    module = copy.deepcopy(module_of(account))
+    module.__class__ = type("Account", (type(module),), {"look": look})
+    return replace(reference, eager={name: partial(getattr(module, name)) for name in reference.eager})
+
+
+def module_of(account: Prepared) -> Any:
+    return account.candidate.float_model.eager["put"].func.__self__  # type: ignore[attr-defined]
+
+
+def test_a_wrong_value_in_a_session_is_named(account: Prepared) -> None:
+    def look(self: Any, x: torch.Tensor) -> Any:
+        self.visits.add_(1)
+        return self.total + x, self.visits + x + (self.visits > 1)
+
+    model = otherwise(account, look)
+    rung = account.judge(float_model=model, reference=model)["runtime"]
+
+    assert (rung.status, rung.gate) == ("failed", False)
+    assert rung.problems == (
+        "output 1 of 'look' is off by 1, more than the 0.004 that float32 allows by default (session 0, call 4)",
+    )
+
+
+def test_a_missed_tolerance_in_a_session_is_a_gate(account: Prepared) -> None:
+    def look(self: Any, x: torch.Tensor) -> Any:
+        self.visits.add_(1)
+        return self.total + x, self.visits + x + (self.visits > 1) * 5e-4
+
+    model = otherwise(account, look)
+    rung = account.judge("targets.cpu.verify.atol=1e-4", float_model=model, reference=model)["runtime"]
+
+    assert (rung.status, rung.gate) == ("failed", True)
+    assert rung.problems[0].startswith("output 1 of 'look' exceeds the config's tolerance (atol 0.0001, rtol 0) by ")
+    assert len(rung.problems) == 1
+    assert [round(output.max_abs_error, 5) for output in rung.outputs] == [0, 0, 0, 0.0005]
+
+
+def test_eager_state_is_left_as_it_was(account: Prepared) -> None:
+    module = module_of(account)
+    before = module.total
+    account.judge()
+    assert module.total is before
+    assert (before.tolist(), module.visits.tolist()) == ([5.0] * 4, [0.0] * 4)
+
+
+def test_only_methods_that_no_session_calls_are_weak(account: Prepared) -> None:
+    rung = account.judge('targets.cpu.verify.sessions="data:one_put"')["runtime"]
+
+    assert rung.summary.startswith("5 samples and 1 session of 1 call, ")
+    assert rung.summary.endswith("weak: random inputs for take")
+
+
+class FailsAt:
+    """The stock runtime, but one call of a method fails."""
+
+    def __init__(self, method: str) -> None:
+        self._runtime, self._method = shared_runtime(), method
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._runtime, name)
+
+    def call(self, method: str, inputs: Sequence[Any], *, fresh: bool = False) -> tuple[Any, ...]:
+        if method == self._method and not fresh:
+            raise ProgramFailureError("RuntimeError: told to")
+        return self._runtime.call(method, inputs, fresh=fresh)
+
+
+def test_a_call_that_fails_ends_the_rung(account: Prepared) -> None:
+    rung = account.judge(runtime=FailsAt("look"))["runtime"]
+
+    assert (rung.status, rung.gate) == ("failed", False)
+    assert rung.problems == ("method 'look' failed on session 0, call 2 (inputs [4]): RuntimeError: told to",)
+
+
+_A_LIST = "return a list of sessions, each a list of pairs (method, inputs), or yield them"
+_DECLARED = "the config declares x: float32 [4]"
+
+
+@pytest.mark.parametrize(
+    ("sessions", "message", "hint"),
+    [
+        ("nothing", "'data:nothing' gave no sessions", "check that it finds its data"),
+        ("number", "'data:number' returned an int, not an iterable of lists of calls", _A_LIST),
+        ("no_list", "'data:no_list': session 0 is no list of calls: it is a str", _A_LIST),
+        ("no_calls", "'data:no_calls': session 0 is no list of calls: it holds no calls", _A_LIST),
+        (
+            "one_session",
+            "'data:one_session': session 0, call 0: it is a str, not a pair (method, inputs)",
+            _A_LIST,
+        ),
+        ("no_pair", "'data:no_pair': session 0, call 1: it is a str, not a pair (method, inputs)", _A_LIST),
+        (
+            "three_values",
+            (
+                "'data:three_values': session 0, call 0: it holds a str, a tensor of shape [4], a tensor of shape [4], "
+                "not a method's name and its inputs"
+            ),
+            _A_LIST,
+        ),
+        (
+            "method_last",
+            "'data:method_last': session 0, call 0: it holds a tuple, a str, not a method's name and its inputs",
+            _A_LIST,
+        ),
+        (
+            "unknown_method",
+            "'data:unknown_method': session 0, call 1: there is no method 'tak'",
+            "did you mean 'take'?",
+        ),
+        (
+            "foreign_method",
+            "'data:foreign_method': session 0, call 0: there is no method 'forward'",
+            "methods here: put, take, look",
+        ),
+        (
+            "bare_tensor",
+            (
+                "'data:bare_tensor': session 0, call 0: method 'put' does not take its inputs: "
+                "it is a tensor of shape [4], not a tuple of tensors"
+            ),
+            _DECLARED,
+        ),
+        (
+            "wrong_inputs",
+            (
+                "'data:wrong_inputs': session 1, call 1: method 'take' does not take its inputs: "
+                "input 'x' has the shape [3], declared [4]: axis 0 is 3, not 4"
+            ),
+            _DECLARED,
+        ),
+        ("raising", "'data:raising' failed at session 1: OSError: the data set is gone (data.py:", None),
+        ("absent", "'data' has no attribute 'absent' (from 'data:absent')", None),
+    ],
+)
+def test_bad_sessions_are_an_error_at_their_key(
+    account: Prepared, sessions: str, message: str, hint: str | None
+) -> None:
+    setting = f'targets.cpu.verify.sessions="data:{sessions}"'
+    with pytest.raises(LoadError) as caught:
+        account.judge(setting)
+    assert caught.value.message.startswith(message)
+    assert caught.value.where == f"--set {setting} (targets.cpu.verify.sessions)"
+    assert caught.value.hint == hint or sessions == "absent"
+
+
+def test_an_eager_model_that_fails_in_a_session_is_an_error(account: Prepared) -> None:
+    module = module_of(account)
+    module.fails = True
+    try:
+        with pytest.raises(VerifyError) as caught:
+            account.judge()
+    finally:
+        module.fails = False
+    assert caught.value.message.startswith(
+        "method 'take' failed in eager PyTorch in session 0, call 1: ValueError: no credit (model.py:"
+    )
+    assert caught.value.where is not None
+    assert caught.value.where.endswith("(targets.cpu.verify.sessions)")
+
+
+QUANTIZED = """
+    version = 1
+    [model]
+    entry = "model:Blend"
+    share_state = true
+    [methods.push]
+    inputs = [{ name = "x", dtype = "float32", shape = [2, 16] }]
+    samples = "data:samples"
+    [methods.pull]
+    inputs = [{ name = "x", dtype = "float32", shape = [2, 16] }]
+    samples = "data:samples"
+    [quantize.int8]
+    scheme = "pt2e-xnnpack"
+    calibration = { push = "data:samples", pull = "data:samples" }
+    [targets.int8]
+    quantize = "int8"
+    partitioners = [{ backend = "xnnpack" }]
+    verify.sessions = "data:sessions"
+"""
+
+BLEND = """
+    import torch
+    from torch import nn
+
+    class Blend(nn.Module):
+        def __init__(self):
+            super().__init__()
+            torch.manual_seed(3)
+            self.first, self.second = nn.Linear(16, 16), nn.Linear(16, 16)
+            self.register_buffer("memory", torch.zeros(2, 16))
+
+        def push(self, x):
+            self.memory.add_(self.first(x))
+            return self.second(self.memory.tanh())
+
+        def pull(self, x):
+            self.memory.mul_(0.5)
+            return self.second(self.memory + x)
+"""
+
+BLENDED = """
+    import torch
+
+    def inputs(count):
+        generator = torch.Generator().manual_seed(0)
+        return [(torch.randn(2, 16, generator=generator),) for _ in range(count)]
+
+    def samples():
+        return inputs(8)
+
+    def sessions():
+        return [[("push" if index % 3 else "pull", x) for index, x in enumerate(inputs(9))]]
+"""
+
+
+def test_a_quantized_program_is_compared_with_the_quantized_model_on_its_state(tmp_path: Path) -> None:
+    """Each method is quantized by itself, so that the state that they share is in two modules."""
+    prepared = prepare(tmp_path, "int8", QUANTIZED, model=BLEND, data=BLENDED)
+    rung = prepared.judge()["runtime"]
+
+    assert rung.status == "passed", rung.problems
+    assert "16 samples and 1 session of 9 calls, " in rung.summary
+    forgetful = prepared.judge("model.share_state=false")["runtime"]
+    assert forgetful.status == "passed", forgetful.problems
+    assert forgetful.outputs[1].float_snr_db != rung.outputs[1].float_snr_db

@@ -1,0 +1,190 @@
+"""Planners of the user, sizes, effort and determinism."""
+
+from __future__ import annotations
+
+import functools
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from etdev.planner import Buffer, CollisionError, PlanError, Problem, make_plan
+from planner import truth
+from planner.truth import problem
+
+PAIR = problem((8, 0, 2), (8, 1, 3))
+
+
+def chain(count: int, *, long: int = 100) -> Problem:
+    """A program of ``count`` instructions: what each computes is used by the next, by one after some, or to the end."""
+    draws = random.Random(count)
+    rows = []
+    for start in range(count):
+        life = 2 if draws.random() < 0.8 else draws.randint(2, 40)
+        if start % long == 0:
+            life = count
+        rows.append((16 * draws.randint(1, 1 << draws.randint(0, 12)), start, min(start + life, count + 1)))
+    return problem(*rows, alignment=16)
+
+
+def hill(count: int) -> Problem:
+    """Random sizes and lifetimes, for which no simple order is good."""
+    draws = random.Random(count)
+    starts = [draws.randrange(count) for _ in range(count)]
+    return problem(*((draws.randint(1, 99), start, start + draws.randint(1, count // 4)) for start in starts))
+
+
+def side_by_side(planned: Problem) -> Sequence[int]:
+    """A planner of a user."""
+    return [8 * index for index in range(len(planned.buffers))]
+
+
+def on_top(planned: Problem) -> Sequence[int]:
+    """A wrong one."""
+    return [0 for _ in planned.buffers]
+
+
+class Numbers:
+    """A sequence of numbers that are no ``int``, as numpy has them."""
+
+    def __init__(self, *numbers: int) -> None:
+        self.numbers = numbers
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __getitem__(self, place: int) -> Any:
+        return type("Number", (), {"__index__": lambda _, number=self.numbers[place]: number})()
+
+
+def test_a_function_plans() -> None:
+    plan = make_plan(PAIR, side_by_side)
+    truth.check(PAIR, plan)
+    assert plan.offsets == (0, 8)
+    assert plan.planner == f"{__name__}:side_by_side"
+    assert make_plan(PAIR, functools.partial(side_by_side), name="mine").planner == "mine"
+
+
+def test_numbers_of_any_kind_become_int() -> None:
+    offsets = make_plan(PAIR, lambda _: Numbers(8, 0)).offsets  # type: ignore[arg-type,return-value]
+    assert offsets == (8, 0)
+    assert [type(offset) for offset in offsets] == [int, int]
+
+
+def test_what_a_function_answers_is_checked() -> None:
+    with pytest.raises(CollisionError) as caught:
+        make_plan(PAIR, on_top)
+    assert str(caught.value).startswith(f"planner {__name__}:on_top: collision at instant 1: buffer 0 at")
+    assert (caught.value.first, caught.value.second) == (0, 1)
+
+
+@pytest.mark.parametrize("answer", [None, (0,), (0, 8.0), (True, 8), 5])
+def test_no_plan_at_all(answer: Any) -> None:
+    with pytest.raises(PlanError, match="^planner mine: "):
+        make_plan(PAIR, lambda _: answer, name="mine")
+
+
+def test_what_a_function_raises_passes_through() -> None:
+    error = KeyError("mine")
+
+    def fail(planned: Problem) -> Sequence[int]:
+        raise error
+
+    with pytest.raises(KeyError) as caught:
+        make_plan(PAIR, fail)
+    assert caught.value is error
+
+
+@pytest.mark.parametrize("name", ["gready", 5, None])
+def test_no_planner(name: Any) -> None:
+    with pytest.raises(PlanError, match=r"gready|function"):
+        make_plan(PAIR, name)
+
+
+def test_the_built_in_planners_are_checked_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("etdev.planner.make.PLANNERS", {"best": on_top})
+    with pytest.raises(CollisionError, match="^planner best: collision"):
+        make_plan(PAIR)
+
+
+def test_the_search_makes_hard_problems_smaller() -> None:
+    planned = hill(150)
+    plan = make_plan(planned)
+    truth.check(planned, plan)
+    assert plan.size < 0.95 * make_plan(planned, "greedy").size
+    assert plan.size < 1.01 * plan.lower_bound
+
+
+def test_the_search_ends_where_the_plan_fits() -> None:
+    planned = hill(150)
+    size = make_plan(planned).size
+    wide = make_plan(Problem(planned.buffers, capacity=1 << 20))
+    truth.check(planned, wide)
+    assert size < wide.size < make_plan(planned, "greedy").size
+    exact = make_plan(Problem(planned.buffers, capacity=size))
+    assert exact.size == size
+
+
+def test_a_pin_is_kept_by_the_search() -> None:
+    planned = Problem((*hill(150).buffers, Buffer(60, 0, 150, 1, 300), Buffer(9, 5, 5, 1, 1 << 20)))
+    plan = make_plan(planned)
+    truth.check(planned, plan)
+    assert plan.offsets[-2:] == (300, 1 << 20)
+    assert plan.size < make_plan(planned, "greedy").size
+
+
+def test_a_chain_meets_its_bound() -> None:
+    planned = chain(2000)
+    plan = make_plan(planned)
+    truth.check(planned, plan)
+    assert plan.optimal
+
+
+DIGEST = """
+import hashlib
+from planner.test_make import chain, hill
+from etdev.planner import PLANNERS, make_plan
+plans = [make_plan(planned, name).offsets for planned in (chain(300), hill(60)) for name in sorted(PLANNERS)]
+print(hashlib.sha256(repr(plans).encode()).hexdigest())
+"""
+
+
+def test_no_hash_seed_changes_a_plan() -> None:
+    tests = os.path.dirname(os.path.dirname(__file__))
+    digests = {
+        subprocess.run(
+            [sys.executable, "-c", DIGEST],
+            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": tests},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("0", "1", "2")
+    }
+    assert len(digests) == 1
+    assert len(digests.pop().strip()) == 64
+
+
+def test_planning_imports_the_standard_library_only() -> None:
+    script = "import sys, etdev.planner; print(*sorted({m.split('.')[0] for m in sys.modules} - sys.stdlib_module_names))"
+    run = subprocess.run([sys.executable, "-I", "-S", "-c", script], capture_output=True, text=True)
+    if run.returncode:  # Without site-packages an editable etdev is not found: name its folder.
+        source = os.path.dirname(os.path.dirname(sys.modules["etdev"].__file__ or ""))
+        script = f"import sys; sys.path.insert(0, {source!r}); {script}"
+        run = subprocess.run([sys.executable, "-I", "-S", "-c", script], capture_output=True, text=True, check=True)
+    assert run.stdout.split() == ["__main__", "etdev"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("count", "long", "seconds"), [(5_000, 100, 10), (50_000, 1_000, 60), (300_000, 10_000, 120)])
+def test_time_grows_with_the_number_of_buffers(count: int, long: int, seconds: float) -> None:
+    """The limits are ten times what was measured, against what is quadratic."""
+    planned = chain(count, long=long)
+    begin = time.perf_counter()
+    make_plan(planned)
+    assert time.perf_counter() - begin < seconds
