@@ -47,7 +47,9 @@ def test_modules_are_there_when_they_are_asked_for(module: str) -> None:
 
 
 def test_only_what_is_promised() -> None:
-    assert set(etdev.__all__) == {"BuildResult", "build", "verify"}
+    commands = {"build", "diff", "inspect", "relink", "verify"}
+    assert set(etdev.__all__) == commands | {"BuildResult", "ProgramDiff", "ProgramInfo", "RelinkResult"}
+    assert all(callable(getattr(etdev, name)) for name in etdev.__all__)
     with pytest.raises(AttributeError, match="has no attribute 'bild'"):
         etdev.bild  # noqa: B018
 
@@ -92,8 +94,8 @@ def test_progress_is_told(config: Path) -> None:
     etdev.build(config, targets=["cpu", "other"], progress=told)
 
     assert told.stages == [
-        *(f"cpu {stage}" for stage in ("load", "export", "lower", "emit", "write", "verify")),
-        *(f"other {stage}" for stage in ("lower", "emit", "write", "verify")),  # One export serves both.
+        *(f"cpu {stage}" for stage in ("load", "export", "lower", "emit", "link", "write", "verify")),
+        *(f"other {stage}" for stage in ("lower", "emit", "link", "write", "verify")),  # One export serves both.
     ]
 
 

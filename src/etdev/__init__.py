@@ -1,7 +1,8 @@
 """etdev: the build tool and linker for ExecuTorch programs.
 
-``etdev.build`` and ``etdev.verify`` are the commands of the same name; both return a ``BuildResult``. Importing this
-package imports nothing else; ``etdev.errors`` and ``etdev.program`` are there when they are asked for.
+``etdev.build`` and ``etdev.verify`` are the commands of the same name; both return a ``BuildResult``. ``etdev.inspect``,
+``etdev.relink`` and ``etdev.diff`` work on any ``.pte`` and need neither torch nor executorch. Importing this package
+imports nothing else; ``etdev.errors`` and ``etdev.program`` are there when they are asked for.
 """
 
 from __future__ import annotations
@@ -12,15 +13,24 @@ if TYPE_CHECKING:
     from etdev import errors as errors
     from etdev import program as program
     from etdev.pipeline.api import build, verify
+    from etdev.pipeline.diff import ProgramDiff, diff
+    from etdev.pipeline.inspect import ProgramInfo, inspect
+    from etdev.pipeline.relink import RelinkResult, relink
     from etdev.pipeline.result import BuildResult
 
 __version__ = "0.1.0"
-__all__ = ["BuildResult", "build", "verify"]
+__all__ = ["BuildResult", "ProgramDiff", "ProgramInfo", "RelinkResult", "build", "diff", "inspect", "relink", "verify"]
 
 _HOME = {
     "build": "etdev.pipeline.api",
     "verify": "etdev.pipeline.api",
+    "diff": "etdev.pipeline.diff",
+    "inspect": "etdev.pipeline.inspect",
+    "relink": "etdev.pipeline.relink",
     "BuildResult": "etdev.pipeline.result",
+    "ProgramDiff": "etdev.pipeline.diff",
+    "ProgramInfo": "etdev.pipeline.inspect",
+    "RelinkResult": "etdev.pipeline.relink",
 }
 _MODULES = frozenset({"errors", "program"})
 

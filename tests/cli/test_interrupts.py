@@ -133,7 +133,10 @@ def test_a_terminal_that_is_closed(tmp_path: Path) -> None:
     if process == 0:
         os.chdir(tmp_path)
         os.execv(sys.executable, [sys.executable, "-c", _WAITING, "wait"])
-    assert os.read(terminal, 100) == b"ready\r\n"
+    seen = b""
+    while not seen.endswith(b"\n"):  # It may come in pieces.
+        seen += os.read(terminal, 100)
+    assert seen == b"ready\r\n"
     os.close(terminal)
     assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 130
     assert list(tmp_path.iterdir()) == []
@@ -205,4 +208,5 @@ def test_an_interrupted_build_leaves_nothing(
     assert process.returncode == 130
     assert out == ""
     assert err.endswith("interrupted\n")
-    assert {path.name for path in project.rglob("*") if path.is_file()} == before
+    left = {path.name for path in project.rglob("*") if path.is_file()} - before
+    assert left in (set(), {"project.object.pte", "project.object.json"})  # Complete, for the next build.

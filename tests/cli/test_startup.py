@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
+
+from etdev.program import write
+from support.files import chain
 
 HEAVY = {"torch", "executorch", "numpy", "torchao", "transformers"}
 
@@ -41,6 +45,18 @@ def _best_of_five(arguments: list[str], folder: Path) -> float:
     return min(times)
 
 
+def _processor_time(arguments: list[str], folder: Path) -> float:
+    """Seconds that a process computes, whatever else this machine does meanwhile; the best of three."""
+    times = []
+    for _ in range(3):
+        before = os.times()
+        command = [sys.executable, "-m", "etdev", *arguments]
+        subprocess.run(command, cwd=folder, capture_output=True, check=True, timeout=60)
+        after = os.times()
+        times.append(after.children_user + after.children_system - before.children_user - before.children_system)
+    return min(times)
+
+
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"]], ids=" ".join)
 def test_help_imports_nothing_of_the_configs(arguments: list[str], tmp_path: Path) -> None:
     assert not _modules_after(arguments, tmp_path) & (HEAVY | {"pydantic", "ruamel", "tree_sitter"})
@@ -62,6 +78,32 @@ def test_help_imports_nothing_of_the_configs(arguments: list[str], tmp_path: Pat
 )
 def test_commands_that_need_no_model_import_nothing_heavy(arguments: list[str], project: Path) -> None:
     assert not _modules_after(arguments, project) & HEAVY
+
+
+@pytest.mark.parametrize(
+    ("arguments", "allowed"),
+    [
+        (["inspect", "{file}"], set()),
+        (["inspect", "{file}", "--output", "json"], set()),
+        (["diff", "{file}", "{file}", "--output", "md"], set()),
+        (["verify", "{file}"], set()),  # The runtime that it asks is another process.
+        (["relink", "{file}", "-o", "{folder}/small.pte"], {"numpy"}),  # Of flatbuffers, for writing.
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_commands_on_files_import_nothing_heavy(
+    arguments: list[str], allowed: set[str], repository: Path, tmp_path: Path
+) -> None:
+    file = repository / "tests" / "program" / "data" / "loop.pte"
+    filled = [item.format(file=file, folder=tmp_path) for item in arguments]
+    assert not _modules_after(filled, tmp_path) & (HEAVY - allowed)
+
+
+def test_files_of_a_thousand_instructions(tmp_path: Path) -> None:
+    file = tmp_path / "long.pte"
+    write(chain(1000), file)
+    assert _processor_time(["inspect", str(file)], tmp_path) < 0.5
+    assert _processor_time(["relink", str(file), "-o", str(tmp_path / "small.pte")], tmp_path) < 1
 
 
 def test_help_starts_in_300_ms(tmp_path: Path) -> None:

@@ -66,7 +66,8 @@ def test_a_built_target(run: Run, tmp_path: Path) -> None:
         "cpu: export",
         "cpu: verify",
     ]
-    assert sorted(path.name for path in (tmp_path / "build" / "cpu").iterdir()) == ["report.json", "tiny.pte"]
+    names = ["report.json", "tiny.object.json", "tiny.object.pte", "tiny.pte"]
+    assert sorted(path.name for path in (tmp_path / "build" / "cpu").iterdir()) == names
 
 
 def test_as_json(run: Run) -> None:

@@ -223,6 +223,8 @@ def test_show_says_which_paths_belong_elsewhere(etdev: Any, tmp_path: Path) -> N
         ('targets.cpu.memory.planner = "planners:mine"', True),
         ('targets.cpu.memory.planner = "naive"', False),
         ('targets.cpu.verify.sessions = "data:sessions"', True),
+        ('model.inputs = ["vocab.txt"]', True),
+        ('targets.cpu.io.forward.inputs = "caller"', False),
     ],
 )
 def test_show_tells_modules_from_names(etdev: Any, tmp_path: Path, setting: str, is_path: bool) -> None:

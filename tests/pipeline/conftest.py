@@ -22,3 +22,14 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Pr
         return make_project(tmp_path, config, **files)
 
     return make
+
+
+@pytest.fixture
+def one_runtime(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Builds of this test share the stock runtime's process."""
+    from etdev.pipeline import build
+    from etdev.pipeline.verify import existing
+    from support.stock import share_runtime
+
+    monkeypatch.setattr(build, "runtime_for", share_runtime())
+    monkeypatch.setattr(existing, "runtime_for", share_runtime())

@@ -15,21 +15,11 @@ import pytest
 
 import etdev
 from etdev.errors import ConfigError, LoadError, UsageError, WriteError
-from etdev.pipeline import build as build_module
 from etdev.pipeline.progress import Silent
 from etdev.pipeline.result import RUNGS, BuildResult
-from etdev.pipeline.verify import existing
 from support.commands import etdev_process, run_etdev
 from support.mounts import small_disk
 from support.projects import FOUR_TARGETS, LINEAR, LINEAR_CONFIG, SAMPLES, write_project
-from support.stock import share_runtime
-
-
-@pytest.fixture
-def one_runtime(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Builds of this test share the stock runtime's process."""
-    monkeypatch.setattr(build_module, "runtime_for", share_runtime())
-    monkeypatch.setattr(existing, "runtime_for", share_runtime())
 
 
 @pytest.fixture(scope="module")
@@ -38,9 +28,17 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> BuildResult:
     return etdev.build(write_project(tmp_path_factory.mktemp("built"), FOUR_TARGETS, model=LINEAR, data=SAMPLES))
 
 
-def files(folder: Path) -> list[str]:
-    """Every file below a folder that a build may have written, half-written ones included."""
-    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+RUN = ("runtime", "plan")
+"""Rungs that a plain target has answers for, whatever its config says."""
+
+
+def files(folder: Path, *, objects: bool = False) -> list[str]:
+    """Every file below a folder that a build may have written, half-written ones included.
+
+    Object programs only if asked for: they are there from emission on, whatever becomes of the artifact.
+    """
+    every = sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+    return [name for name in every if objects or not name.endswith((".object.pte", ".object.json"))]
 
 
 def test_every_target_is_built_and_verified(built: BuildResult) -> None:
@@ -63,8 +61,8 @@ def test_every_target_is_built_and_verified(built: BuildResult) -> None:
 
 
 def test_every_stage_is_timed(built: BuildResult) -> None:
-    assert list(built["portable"].seconds) == ["load", "export", "lower", "emit", "write", "verify"]
-    assert list(built["int8"].seconds) == ["quantize", "lower", "emit", "write", "verify"]
+    assert list(built["portable"].seconds) == ["load", "export", "lower", "emit", "link", "write", "verify"]
+    assert list(built["int8"].seconds) == ["quantize", "lower", "emit", "link", "write", "verify"]
 
 
 def test_the_report_is_the_result(built: BuildResult) -> None:
@@ -77,8 +75,9 @@ def test_the_report_is_the_result(built: BuildResult) -> None:
 def test_nothing_else_is_written(built: BuildResult) -> None:
     root = Path(built.config).parent
 
-    assert files(root / "build") == sorted(
-        f"{target.name}/{name}" for target in built.targets for name in ("tiny.pte", "report.json")
+    names = ("tiny.pte", "report.json", "tiny.object.pte", "tiny.object.json")
+    assert files(root / "build", objects=True) == sorted(
+        f"{target.name}/{name}" for target in built.targets for name in names
     )
 
 
@@ -247,7 +246,7 @@ def test_functions_that_do_not_exist_are_missed_before_anything_slow(tmp_path: P
     config = write_project(tmp_path, LINEAR_CONFIG + "    [targets.cpu]\n", model=LINEAR, data=SAMPLES)
     with pytest.raises(LoadError, match="has no attribute"):
         etdev.build(config, overrides=[setting], progress=Told())
-    assert Told.stages == ["load"]
+    assert Told.stages == []
 
 
 def test_without_verification_nothing_passed(tmp_path: Path) -> None:
@@ -260,14 +259,15 @@ def test_without_verification_nothing_passed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("require", "code"), [(["runtime"], 0), (["device"], 3), (["accuracy"], 3), (["runtime", "plan"], 3)]
+    ("require", "code"),
+    [(["runtime"], 0), (["device"], 3), (["accuracy"], 3), (["runtime", "plan"], 0), (["plan", "replay"], 3)],
 )
 def test_a_required_rung_must_run(tmp_path: Path, one_runtime: None, require: list[str], code: int) -> None:
     for place, settings in (("", {"require": require}), (f"verify.require = {require}", {})):
         config = write_project(tmp_path, LINEAR_CONFIG + f"    [targets.cpu]\n    {place}\n", model=LINEAR)
         result = etdev.build(config, **settings)  # type: ignore[arg-type]
         assert result.exit_code == code
-        assert [rung.rung for rung in result["cpu"].unmet] == [rung for rung in require if rung != "runtime"]
+        assert [rung.rung for rung in result["cpu"].unmet] == [rung for rung in require if rung not in RUN]
         assert result.path("cpu").name == "tiny.pte"
 
 

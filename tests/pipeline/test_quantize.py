@@ -9,6 +9,7 @@ import pytest
 
 from etdev.errors import EmitError, QuantizeError
 from etdev.pipeline.artifacts import ExportedModel
+from etdev.pipeline.objects import ObjectProgram
 from etdev.pipeline.project import Project
 from support.stages import Failure, check_failure, emit, prepare, quantize
 
@@ -100,13 +101,18 @@ def test_each_scheme_quantizes_the_linear_layers_and_lowers(
     assert quantized.eager["forward"](torch.ones(8, 32)).shape == (8, 8)  # the batch is dynamic still
 
 
+def operators(emitted: ObjectProgram) -> list[str]:
+    """Names of the operators that the only method calls."""
+    return [operator.name for operator in emitted.program.execution_plan[0].operators]
+
+
 @pytest.mark.parametrize("scheme", [STATIC, INT4], ids=["static", "8da4w"])
 def test_a_quantized_program_goes_to_the_delegate(project: Callable[..., Project], scheme: str) -> None:
     fixed = _config(scheme).replace('["n", 32]', "[4, 32]").replace("dims.n = { max = 8 }", "")
     emitted = emit(project(fixed, model=MODEL, data=DATA))
-    plan = emitted.manager.executorch_program.execution_plan[0]
+    (plan,) = emitted.program.execution_plan
     assert {delegate.id for delegate in plan.delegates} == {"XnnpackBackend"}
-    assert not [name for name in emitted.operators["forward"] if "quantize" in name]
+    assert not [name for name in operators(emitted) if "quantize" in name]
 
 
 @pytest.mark.parametrize("scheme", [STATIC, DYNAMIC, INT4], ids=["static", "dynamic", "8da4w"])
@@ -293,7 +299,7 @@ def test_8da4w_without_a_delegate_says_which_to_add(project: Callable[..., Proje
 @pytest.mark.parametrize("scheme", [STATIC, DYNAMIC], ids=["static", "dynamic"])
 def test_int8_without_a_delegate_runs_on_kernels(project: Callable[..., Project], scheme: str) -> None:
     emitted = emit(project(_config(scheme, "portable"), model=MODEL, data=DATA))
-    assert any(name.startswith("quantized_decomposed::") for name in emitted.operators["forward"])
+    assert any(name.startswith("quantized_decomposed::") for name in operators(emitted))
 
 
 def test_a_saved_program_is_quantized_too(project: Callable[..., Project], tmp_path: Path) -> None:

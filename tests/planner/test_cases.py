@@ -22,6 +22,8 @@ CASES: dict[str, tuple[Problem, int, dict[str, int]]] = {
     "inside of a large one": (problem((64, 0, 1), (16, 1, 3), (16, 1, 2)), 64, {"naive": 96, "greedy": 64, "best": 64}),
     "over two objects": (problem((16, 0, 1), (16, 0, 1), (24, 1, 2)), 32, {"naive": 56, "greedy": 40, "best": 32}),
     "padding between, none on top": (problem((5, 0, 1), (9, 0, 1), alignment=16), 21, {"naive": 25, "best": 21}),
+    # The largest padding at an instant counts, not one that is over.
+    "padding that is over": (problem((1, 0, 1), (16, 1, 2), (16, 1, 2), alignment=16), 32, {"greedy": 32, "best": 32}),
     "alignments": (
         problem(Buffer(4, 0, 1, 4), Buffer(64, 0, 1, 64), Buffer(4, 0, 1, 4)),
         72,

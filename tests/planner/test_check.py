@@ -62,7 +62,7 @@ def test_a_wrong_offset(offsets: Sequence[Any], message: str, index: int) -> Non
 
 
 def test_a_pin_that_is_not_kept() -> None:
-    with pytest.raises(OffsetError, match="^buffer 0 is at offset 0, but is pinned to 64$"):
+    with pytest.raises(OffsetError, match=r"^buffer 0 is at offset 0, but is pinned to 64$"):
         check_plan(problem(Buffer(1, 2, 2, pin=64)), [0])
 
 
@@ -103,5 +103,5 @@ def test_a_buffer_that_cannot_be(buffer: Buffer, message: str) -> None:
 
 
 def test_a_capacity_that_cannot_be() -> None:
-    with pytest.raises(ProblemError, match="^capacity: expected bytes, 0 or more, or None, found -1$"):
+    with pytest.raises(ProblemError, match=r"^capacity: expected bytes, 0 or more, or None, found -1$"):
         Problem((), -1)

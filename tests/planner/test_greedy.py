@@ -37,7 +37,8 @@ def plan_upstream(rows: list[tuple[int, int, int]], alignment: int) -> tuple[int
     return result.bufsizes[1], [result.spec_dict[spec].mem_offset for spec in specs]
 
 
-@pytest.mark.parametrize("alignment", [1, 16, 64])
+# Below 16, executorch sorts by other sizes than it places by, and fails its own assertion.
+@pytest.mark.parametrize("alignment", [16, 64])
 @pytest.mark.parametrize("count", [1, 2, 5, 12, 40, 150])
 def test_offsets_are_those_of_executorch(count: int, alignment: int) -> None:
     pytest.importorskip("executorch", reason="executorch is what greedy is compared with")

@@ -9,10 +9,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import etdev
 from etdev.planner import Buffer, CollisionError, PlanError, Problem, make_plan
 from planner import truth
 from planner.truth import problem
@@ -85,7 +87,7 @@ def test_what_a_function_answers_is_checked() -> None:
 
 @pytest.mark.parametrize("answer", [None, (0,), (0, 8.0), (True, 8), 5])
 def test_no_plan_at_all(answer: Any) -> None:
-    with pytest.raises(PlanError, match="^planner mine: "):
+    with pytest.raises(PlanError, match=r"^planner mine: "):
         make_plan(PAIR, lambda _: answer, name="mine")
 
 
@@ -108,7 +110,7 @@ def test_no_planner(name: Any) -> None:
 
 def test_the_built_in_planners_are_checked_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("etdev.planner.make.PLANNERS", {"best": on_top})
-    with pytest.raises(CollisionError, match="^planner best: collision"):
+    with pytest.raises(CollisionError, match=r"^planner best: collision"):
         make_plan(PAIR)
 
 
@@ -155,7 +157,7 @@ print(hashlib.sha256(repr(plans).encode()).hexdigest())
 
 
 def test_no_hash_seed_changes_a_plan() -> None:
-    tests = os.path.dirname(os.path.dirname(__file__))
+    tests = str(Path(__file__).parents[1])
     digests = {
         subprocess.run(
             [sys.executable, "-c", DIGEST],
@@ -171,20 +173,18 @@ def test_no_hash_seed_changes_a_plan() -> None:
 
 
 def test_planning_imports_the_standard_library_only() -> None:
-    script = "import sys, etdev.planner; print(*sorted({m.split('.')[0] for m in sys.modules} - sys.stdlib_module_names))"
-    run = subprocess.run([sys.executable, "-I", "-S", "-c", script], capture_output=True, text=True)
-    if run.returncode:  # Without site-packages an editable etdev is not found: name its folder.
-        source = os.path.dirname(os.path.dirname(sys.modules["etdev"].__file__ or ""))
-        script = f"import sys; sys.path.insert(0, {source!r}); {script}"
-        run = subprocess.run([sys.executable, "-I", "-S", "-c", script], capture_output=True, text=True, check=True)
-    assert run.stdout.split() == ["__main__", "etdev"]
+    source = str(Path(etdev.__file__).parents[1])
+    script = f"import sys; sys.path.insert(0, {source!r}); import etdev.planner; print(*sys.modules)"
+    run = subprocess.run([sys.executable, "-I", "-S", "-c", script], capture_output=True, text=True, check=True)
+    loaded = {name for name in run.stdout.split() if name.split(".")[0] not in sys.stdlib_module_names}
+    assert {name for name in loaded if not name.startswith("etdev.planner")} == {"__main__", "etdev"}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("count", "long", "seconds"), [(5_000, 100, 10), (50_000, 1_000, 60), (300_000, 10_000, 120)])
-def test_time_grows_with_the_number_of_buffers(count: int, long: int, seconds: float) -> None:
-    """The limits are ten times what was measured, against what is quadratic."""
-    planned = chain(count, long=long)
+@pytest.mark.parametrize(("count", "seconds"), [(5_000, 10), (50_000, 60)])
+def test_many_buffers_take_seconds(count: int, seconds: float) -> None:
+    """The limits leave room for a busy machine; to look at all pairs of 50,000 buffers would take minutes."""
+    planned = chain(count, long=1_000)
     begin = time.perf_counter()
     make_plan(planned)
     assert time.perf_counter() - begin < seconds

@@ -186,15 +186,6 @@ def test_methods_share_their_memory_or_do_not(sharing: Path, shared: bool, count
         assert answers == counted
 
 
-def test_separate_methods_are_really_separate(program: Path) -> None:
-    """One method's temporaries overwrote another one's state, at the same place of a buffer that they shared."""
-    runtime = shared_runtime()
-    runtime.load(program)
-    runtime.call("step", ())
-    runtime.call("forward", (torch.full((2, 3), 9.0),))
-    assert runtime.call("step", ())[0] == 2
-
-
 def test_a_crash_does_not_end_the_sharing(sharing: Path) -> None:
     with StockRuntime() as runtime:
         runtime.load(sharing, shared=True)

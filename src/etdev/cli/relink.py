@@ -65,7 +65,8 @@ def _says_something(method: MethodChange) -> bool:
 def _file_lines(result: RelinkResult, stream: TextIO) -> Iterator[str]:
     heading = paint(printable(result.output), "bright_white", stream=stream)
     yield f"{heading}  from {printable(result.input)}, planner {result.planner}, alignment {result.alignment}"
-    yield line("file", _change(result.size_before, result.size_after))
+    if result.size_after is not None:
+        yield line("file", _change(result.size_before, result.size_after))
     devices = dict.fromkeys((*result.memory_before, *result.memory_after))
     changes = {name: (result.memory_before.get(name, 0), result.memory_after.get(name, 0)) for name in devices}
     yield from lines("memory", columns([(name, _change(*sizes)) for name, sizes in changes.items()]))
@@ -85,7 +86,7 @@ def _why_more(result: RelinkResult) -> str:
         return "what the methods keep between calls has bytes of its own, where no other method writes"
     if result.planner != "best":
         return f"the planner {result.planner} was asked for"
-    return f"the alignment {result.alignment} was asked for"
+    return "the planner found nothing smaller with this alignment"
 
 
 def _method_lines(method: MethodChange, stream: TextIO, *, verbose: bool) -> Iterator[str]:
@@ -126,5 +127,5 @@ def _view_lines(views: Sequence[Elision], *, verbose: bool) -> Iterator[str]:
 def _change(before: int, after: int, noun: str = "byte") -> str:
     if before == after:
         return f"{count(after, noun)}, as before"
-    share = f" ({after / before:.2f}x)" if before and noun == "byte" else ""
+    share = f" ({after / before:.2f}x)" if before and noun == "byte" and abs(after / before - 1) >= 0.005 else ""
     return f"{before:,} -> {count(after, noun)}{share}"

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from etdev.cli.output import paint
+from etdev.cli.text import count, escaped, printable
 from etdev.pipeline.result import BufferResult, BuildResult, MethodResult, RungResult, TargetResult, UndelegatedOps
 from etdev.units import format_seconds, format_size
+
+if TYPE_CHECKING:
+    from etdev.pipeline.verify.foreign import FileResult, FilesResult
 
 _COLOURS = {"passed": "green", "failed": "red", "not run": "yellow"}
 _LABEL_WIDTH = 11
@@ -25,6 +29,30 @@ def render_result(result: BuildResult, stream: TextIO | None = None) -> str:
     return "\n\n".join([*blocks, _verdict(result)]) + "\n"
 
 
+def render_files(result: FilesResult, stream: TextIO | None = None) -> str:
+    """One block per file that was verified without a config: its rungs; then the verdict."""
+    stream = stream or sys.stdout
+    blocks = ["\n".join(_checked_file_lines(file, stream)) for file in result.files]
+    kinds = Counter(_file_kind(file) for file in result.files)
+    number = len(result.files)
+    verdict = ", ".join(f"{'all' if many == number > 1 else many} {kind}" for kind, many in kinds.items())
+    return "\n\n".join([*blocks, f"{count(number, 'file')}, {verdict}"]) + "\n"
+
+
+def _checked_file_lines(file: FileResult, stream: TextIO) -> Iterator[str]:
+    heading = paint(printable(file.file), "bright_white", stream=stream)
+    yield f"{heading}  {format_size(file.size)} ({file.size:,} bytes)"
+    yield from _verification_lines(file.rungs, file.unmet, stream)
+
+
+def _file_kind(file: FileResult) -> str:
+    if file.status == "rejected":
+        return f"rejected ({_names(rung for rung in file.rungs if rung.status == 'failed')})"
+    if file.unmet:
+        return f"without a required check ({_names(file.unmet)})"
+    return "good as far as it was checked"
+
+
 def _target_lines(result: BuildResult, target: TargetResult, stream: TextIO) -> Iterator[str]:
     path = result.path(target.name)
     place = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
@@ -35,12 +63,7 @@ def _target_lines(result: BuildResult, target: TargetResult, stream: TextIO) -> 
         label = "ops" if len(target.methods) == 1 else method.name
         yield _line(label, describe_delegation(method))
     yield from _memory_lines(target)
-    for rung in target.rungs:
-        if rung.status != "not run":
-            yield from _rung_lines(rung, stream)
-    for rung in target.unmet:
-        yield _line(rung.rung, f"{paint('not run', 'red', stream=stream)}  required, but {rung.summary}")
-    yield from _not_run_lines(target, stream)
+    yield from _verification_lines(target.rungs, target.unmet, stream)
     for text in target.notes:
         yield _line("note", text)
     if target.seconds:
@@ -104,26 +127,34 @@ def _counted(item: UndelegatedOps) -> str:
     return f"{name} x{item.count}" if item.count > 1 else name
 
 
+def _verification_lines(rungs: Sequence[RungResult], unmet: Sequence[RungResult], stream: TextIO) -> Iterator[str]:
+    """What was asked and answered, then what was required but did not run, then what else did not."""
+    for rung in rungs:
+        if rung.status != "not run":
+            yield from _rung_lines(rung, stream)
+    for rung in unmet:
+        yield _line(rung.rung, f"{paint('not run', 'red', stream=stream)}  required, but {escaped(rung.summary)}")
+    yield from _not_run_lines([rung for rung in rungs if rung.status == "not run" and rung not in unmet])
+
+
 def _rung_lines(rung: RungResult, stream: TextIO) -> Iterator[str]:
     status = paint(rung.status, _COLOURS[rung.status], stream=stream)
-    yield _line(rung.rung, f"{status}   {rung.summary}")
+    yield _line(rung.rung, f"{status}   {escaped(rung.summary)}")
     for problem in rung.problems[1:]:
-        yield _line("", f"         {problem}")
+        yield _line("", f"         {escaped(problem)}")
     if rung.where is not None:
         yield _line("", f"         at {rung.where}")
     if rung.hint is not None:
         yield _line("", f"         hint: {rung.hint}")
 
 
-def _not_run_lines(target: TargetResult, stream: TextIO) -> Iterator[str]:
+def _not_run_lines(skipped: Sequence[RungResult]) -> Iterator[str]:
     """Rungs that did not run, those with the same reason on one line."""
-    unmet = {rung.rung for rung in target.unmet}
-    skipped = [rung for rung in target.rungs if rung.status == "not run" and rung.rung not in unmet]
     reasons = Counter(rung.summary for rung in skipped)
     for reason, group in groupby(
         sorted(skipped, key=lambda rung: list(reasons).index(rung.summary)), lambda r: r.summary
     ):
-        yield _line("not run", f"{', '.join(rung.rung for rung in group)}: {reason}")
+        yield _line("not run", f"{', '.join(rung.rung for rung in group)}: {escaped(reason)}")
 
 
 def _verdict(result: BuildResult) -> str:

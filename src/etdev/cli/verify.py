@@ -1,8 +1,10 @@
-"""``etdev verify``: answer the rungs for artifacts that were built before."""
+"""``etdev verify``: answer the rungs for artifacts that were built before, or for any ``.pte``."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,11 +19,17 @@ from etdev.cli.common import (
     complete_target,
 )
 from etdev.cli.output import parse_outputs
+from etdev.errors import UsageError
+
+if TYPE_CHECKING:
+    from etdev.cli.output import Outputs
 
 TargetsArgument = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[TARGET]...", help="Targets to verify, as globs. Default: all.", autocompletion=complete_target
+        metavar="[TARGET|FILE]...",
+        help="Targets to verify, as globs, or .pte files. Default: all targets.",
+        autocompletion=complete_target,
     ),
 ]
 
@@ -36,11 +44,19 @@ def verify(
     quiet: QuietOption = False,
     verbose: VerboseOption = False,
 ) -> int:
-    """Verify the built artifacts again, against the models and data of the config.
+    """Verify the built artifacts again, against the models and data of the config; or any .pte, without a config.
 
-    Runs the code that the config names; changes no file. Formats of --output: text, json.
+    For targets it runs the code that the config names, for a file nothing. Changes no file. Formats of --output: text,
+    json.
     """
     outputs = parse_outputs(output, allowed=("text", "json"))
+    files = [name for name in targets or () if name.endswith(".pte") or Path(name).is_file()]
+    if files:
+        settings = {"--config": config, "--profile": profile, "--set": overrides}
+        _refuse_mixture(files, targets or (), [name for name, value in settings.items() if value])
+        return _verify_files(files, require or (), outputs)
+    if config is None and targets:
+        _require_config(targets[0])
     from etdev.cli.progress import shown_progress
     from etdev.cli.render import render_result
     from etdev.pipeline.api import open_project
@@ -53,3 +69,36 @@ def verify(
         result = verify_project(project, options)
     outputs.write({"text": lambda: render_result(result), "json": lambda: result.model_dump_json(indent=2)})
     return result.exit_code
+
+
+def _verify_files(files: Sequence[str], require: Sequence[str], outputs: Outputs) -> int:
+    from etdev.cli.render import render_files
+    from etdev.pipeline.options import check_rungs
+    from etdev.pipeline.verify.foreign import verify_files
+
+    result = verify_files(files, require=check_rungs(require))
+    outputs.write({"text": lambda: render_files(result), "json": lambda: result.model_dump_json(indent=2)})
+    return result.exit_code
+
+
+def _refuse_mixture(files: Sequence[str], names: Sequence[str], settings: Sequence[str]) -> None:
+    """Files are verified without a config, so nothing that needs one may stand beside them."""
+    others = [name for name in names if name not in files]
+    if others:
+        raise UsageError(
+            f"{files[0]!r} is a file, {others[0]!r} is none", hint="verify files and targets one after the other"
+        )
+    if settings:
+        raise UsageError(
+            f"{files[0]!r} is a file, which is verified without a config", where=settings[0], hint="leave it out"
+        )
+
+
+def _require_config(name: str) -> None:
+    from etdev.config.files import has_config
+
+    if not has_config(Path.cwd()):
+        raise UsageError(
+            f"{name!r} is no file, and there is no config here whose target it could be",
+            hint="name a .pte file, or the config with -c",
+        )

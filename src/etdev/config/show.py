@@ -158,4 +158,6 @@ _PATH_KEYS = frozenset(
 def _is_local_name(row: Row) -> bool:
     if row.key[-1] == "planner":
         return ":" in row.value
-    return not _PATH_KEYS.isdisjoint(part for part in row.key if isinstance(part, str))
+    return row.key == ("model", "inputs") or not _PATH_KEYS.isdisjoint(
+        part for part in row.key if isinstance(part, str)
+    )

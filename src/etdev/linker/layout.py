@@ -33,17 +33,17 @@ class Method:
 
 
 def lay_out(
-    methods: Sequence[Method], state: Sequence[State], options: LinkOptions
+    methods: Sequence[Method], state: Sequence[State], options: LinkOptions, *, alone: bool
 ) -> list[tuple[m.ExecutionPlan, tuple[BufferReport, ...]]]:
     """Give every storage an address, with the buffers that this takes.
 
-    ``state`` is all that the methods keep between calls. Raises :class:`~etdev.errors.LinkError` if a
+    ``state`` is all that the methods keep between calls; a method that is ``alone`` is the only one of the program that
+    has any memory. Raises :class:`~etdev.errors.LinkError` if a
     planner fails or its plan is wrong.
     """
     places: list[dict[int, tuple[int, int]]] = [{} for _ in methods]
     plans: list[dict[int, Plan]] = [{} for _ in methods]
-    apart = sum(1 for method in methods if method.memory.storages) > 1
-    state_buffer = _state_buffer(methods) if apart else None
+    state_buffer = None if alone else _state_buffer(methods)
     if state_buffer is not None:
         _place_state(methods, state, state_buffer, places, options)
     for index, method in enumerate(methods):
@@ -113,15 +113,18 @@ def _addressed(
     values = list(method.plan.values)
     for number, (buffer, offset) in places.items():
         storage = method.memory.storages[number]
-        if buffer not in plans:
-            ends[buffer] = max(ends.get(buffer, 0), offset + storage.size)
+        used = storage.start < storage.end
         for value in storage.values:
             inside = method.memory.reaching.places[value].start - storage.offset
-            values[value] = _at(values[value], buffer, offset + inside)
+            # What lies elsewhere whenever it is looked at needs no bytes; but an output without any is the caller's.
+            planned = used or value in method.plan.outputs
+            values[value] = _at(values[value], (buffer, offset + inside) if planned else None)
+            if planned:
+                ends[buffer] = max(ends.get(buffer, 0), offset + storage.size)
     for value, tensor in method.plan.tensors():
         if tensor.allocation_info is not None and value not in method.memory.of:
             # It takes no bytes, but the runtime wants an address inside a buffer.
-            values[value] = _at(tensor, 1, 0)
+            values[value] = _at(tensor, (1, 0))
             ends.setdefault(1, 0)
     padding = _XNNPACK_PADDING if any(item.id == "XnnpackBackend" for item in method.plan.delegates) else 0
     sizes = [0] * (max(ends, default=0) + 1)
@@ -142,6 +145,6 @@ def _addressed(
     return plan, reports
 
 
-def _at(value: m.Value, buffer: int, offset: int) -> m.Tensor:
+def _at(value: m.Value, place: tuple[int, int] | None) -> m.Tensor:
     assert isinstance(value, m.Tensor)
-    return replace(value, allocation_info=m.AllocationDetails(buffer, offset))
+    return replace(value, allocation_info=m.AllocationDetails(*place) if place else None)

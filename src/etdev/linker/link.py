@@ -48,7 +48,8 @@ def link(program: Program, options: LinkOptions | None = None, sidecar: Sidecar 
     works = [_start(program.execution_plan[index], sidecar) for index in numbers]
     works, state = _with_state(works, options, sidecar)
     finished = [_run_passes(work, options, foreign=sidecar is None) for work in works]
-    laid_out = lay_out([Method(work.plan, work.memory) for work in finished], state, options)
+    alone = sum(1 for plan in program.execution_plan if any(plan.non_const_buffer_sizes)) < 2
+    laid_out = lay_out([Method(work.plan, work.memory) for work in finished], state, options, alone=alone)
     plans = list(program.execution_plan)
     reports = [_kept_report(plan, kept.get(plan.name)) for plan in plans]
     for index, work, (plan, buffers) in zip(numbers, finished, laid_out, strict=True):

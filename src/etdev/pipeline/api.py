@@ -32,20 +32,23 @@ def build(
     overrides: Sequence[str] = (),
     require: Sequence[Rung] = (),
     verify: bool = True,
+    cache: bool = True,
     environ: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> BuildResult:
-    """Build the targets of a config: export, quantize, lower, emit, write and verify.
+    """Build the targets of a config: export, quantize, lower, emit, link, write and verify.
 
     ``targets`` are glob patterns, none meaning all; ``overrides`` are ``key=value`` texts as for ``--set``; ``require``
-    names rungs that must have run; ``verify=False`` stops after writing. Returns what was built and what verification
-    found, also when a gate was missed or an artifact rejected: see :attr:`BuildResult.ok`. Raises an
+    names rungs that must have run; ``verify=False`` stops after writing; ``cache=False`` exports and lowers again even
+    if nothing before the link has changed since the last build. Returns what was built and what verification found, also when a gate was missed or an artifact rejected: see :attr:`BuildResult.ok`. Raises an
     :class:`~etdev.errors.EtdevError` if the config, the environment or a stage stands in the way.
     """
     from etdev.pipeline.build import build_project
 
     project = open_project(config, profile=profile, overrides=overrides, environ=environ)
-    options = BuildOptions(targets=targets, require=check_rungs(require), verify=verify, progress=progress or Silent())
+    options = BuildOptions(
+        targets=targets, require=check_rungs(require), verify=verify, cache=cache, progress=progress or Silent()
+    )
     return build_project(project, options)
 
 

@@ -10,6 +10,7 @@ from etdev.files import atomic_write_text
 from etdev.pipeline.artifacts import ExportedModel
 from etdev.pipeline.inputs import Signature
 from etdev.pipeline.link import link_program
+from etdev.pipeline.load import register_imports
 from etdev.pipeline.lower import lower_model, require_backends
 from etdev.pipeline.models import Models
 from etdev.pipeline.noise import quiet_libraries
@@ -58,6 +59,7 @@ def _build_target(
 ) -> TargetResult:
     clock = StageClock(name, options.progress)
     if runtime is not None:
+        register_imports(project, user)
         check_functions(project, user, name)
     compiled = _compile(project, name, options, user, models, clock)
     with clock.stage("link"):

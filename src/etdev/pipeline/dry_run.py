@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict
 from etdev.pipeline.artifacts import LoadedModel
 from etdev.pipeline.export import as_forward, check_call, held_back, method_of, signatures
 from etdev.pipeline.export_errors import explain_export_error
-from etdev.pipeline.inputs import Signature, make_inputs, read_samples
+from etdev.pipeline.inputs import Signature, make_inputs, read_samples, read_sessions
 from etdev.pipeline.load import iter_tensors, load_model
 from etdev.pipeline.lower import require_backends
 from etdev.pipeline.noise import quiet_libraries
@@ -42,7 +42,7 @@ class DryRun(BaseModel):
 
 
 def dry_run(project: Project, options: BuildOptions) -> DryRun:
-    """Load the model, call each method on fake tensors of its largest and smallest sizes, and check the first samples.
+    """Load the model, call each method on fake tensors of its largest and smallest sizes, and check the first samples and sessions.
 
     Raises what a build would raise for the same mistakes, in less time.
     """
@@ -58,6 +58,7 @@ def dry_run(project: Project, options: BuildOptions) -> DryRun:
         for name in names:
             _check_calibration(project, user, name, signatures(project, loaded))
             _check_metric(project, user, name)
+            _check_sessions(project, user, name, signatures(project, loaded))
     return DryRun(targets=names, methods=methods, notes=loaded.notes)
 
 
@@ -108,6 +109,15 @@ def _check_metric(project: Project, user: UserCode, target: str) -> None:
     if gate is not None:
         key = ("targets", target, "verify", "accuracy", "fn")
         user.get(gate.fn, project.base(*key), project.where(*key))
+
+
+def _check_sessions(project: Project, user: UserCode, target: str, declared: dict[str, Signature]) -> None:
+    entry = project.config.targets[target].verify.sessions
+    if entry is not None:
+        key = ("targets", target, "verify", "sessions")
+        where = project.where(*key)
+        function = user.get(entry, project.base(*key), where)
+        next(iter(read_sessions(user, function, entry, declared, where)), None)
 
 
 def _check_first(project: Project, user: UserCode, entry: str, signature: Signature, key: tuple[str, ...]) -> None:

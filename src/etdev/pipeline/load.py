@@ -24,10 +24,8 @@ def load_model(project: Project, user: UserCode) -> LoadedModel:
     Raises :class:`~etdev.errors.LoadError` at the key that is to blame.
     """
     config = project.config
-    import_package("torch")
-    if config.project.imports:
-        where = project.where("project", "imports")
-        user.register(config.project.imports, project.base("project", "imports"), where)
+    _require_inputs(project)
+    register_imports(project, user)
     if config.model.entry is not None:
         return _load_entry(project, user, config.model.entry)
     if config.model.pt2 is not None:
@@ -35,6 +33,25 @@ def load_model(project: Project, user: UserCode) -> LoadedModel:
     from etdev.pipeline.load_hf import load_transformers
 
     return load_transformers(project)
+
+
+def register_imports(project: Project, user: UserCode) -> None:
+    """Import what the config names under ``imports``, once: before any other code of the project."""
+    import_package("torch")
+    names = project.config.project.imports
+    if names:
+        user.register(names, project.base("project", "imports"), project.where("project", "imports"))
+
+
+def _require_inputs(project: Project) -> None:
+    for index in range(len(project.config.model.inputs)):
+        path = project.loaded.resolve("model", "inputs", index)
+        if not path.exists():
+            raise LoadError(
+                f"there is no file {path}",
+                where=project.where("model", "inputs", index),
+                hint="name a file or a folder that the model's code reads, relative to the config",
+            )
 
 
 def _load_entry(project: Project, user: UserCode, entry: str) -> LoadedModel:

@@ -80,7 +80,8 @@ class RelinkResult:
     """Of each tensor's place, in bytes."""
     size_before: int
     """Of the file, in bytes."""
-    size_after: int
+    size_after: int | None
+    """None if it went where nothing can be read again, into a pipe or ``/dev/null``."""
     memory_before: dict[str, int]
     """Planned bytes per device: the sum over buffers of the largest size that any method gives them."""
     memory_after: dict[str, int]
@@ -90,7 +91,7 @@ class RelinkResult:
     external_data: tuple[str, ...]
     """Names of tensors whose data is in another file, which stays as it is and is needed as before."""
     plan: Literal["passed", "not run"]
-    """Whether the plan was checked on the bytes that were written."""
+    """Whether the new plan was checked, on what was written."""
     plan_summary: str
     """What was seen, or why it could not be checked."""
 
@@ -199,24 +200,30 @@ def _kept(plan: ExecutionPlan, report: MethodReport, reason: str) -> MethodRepor
     return replace(report, buffers=(), elisions=(), renumbered=unchanged, kept=reason)
 
 
-def _write(program: Program, linked: Linked, target: Path) -> tuple[RungResult, int]:
+def _write(program: Program, linked: Linked, target: Path) -> tuple[RungResult, int | None]:
     """Write the program, check what was written and only then put it in its place; also gives its size in bytes."""
     with atomic_path(target) as place:
         try:
             pte.write(linked.program, place)
         except WriteError as error:
             raise WriteError(error.message, where=str(target), hint=error.hint) from error
-        # What cannot be replaced, like a pipe, cannot be read again either.
-        rung = _check(linked.program if place == target else pte.read(place), program, linked.methods, target)
-        return rung, place.stat().st_size
+        if place == target:  # It cannot be replaced, like a pipe, and not be read again.
+            return _check(linked.program, program, linked.methods, target), None
+        return _check(pte.read(place), program, linked.methods, target), place.stat().st_size
 
 
 def _check(written: Program, before: Program, reports: Sequence[MethodReport], target: Path) -> RungResult:
+    """Check the new plans. A plan that was kept is somebody else's, and the link has read it already."""
+    new = {report.name: report for report in reports if report.kept is None}
+    if not new:
+        return RungResult(rung="plan", status="not run", summary="no method has a new plan")
     inputs = {
-        plan.name: {report.renumbered[position]: count for position, count in delegate_inputs(plan).items()}
-        for plan, report in zip(before.execution_plan, reports, strict=True)
+        plan.name: {new[plan.name].renumbered[position]: count for position, count in delegate_inputs(plan).items()}
+        for plan in before.execution_plan
+        if plan.name in new
     }
-    rung = check_memory_plan(written, inputs, foreign=any(report.kept for report in reports))
+    planned = tuple(plan for plan in written.execution_plan if plan.name in new)
+    rung = check_memory_plan(replace(written, execution_plan=planned), inputs)
     if rung.status == "failed":
         raise LinkError(
             f"the new plan is wrong, so nothing was written: {rung.summary}",

@@ -33,7 +33,7 @@ class Part(BaseModel):
 
 
 class OutputError(Part):
-    """How far one output of a method is from its reference, over all samples."""
+    """How far one output of a method is from its reference, over all samples and sessions."""
 
     method: str
     output: int

@@ -11,12 +11,13 @@ def delegate_inputs(plan: m.ExecutionPlan) -> DelegateInputs:
     """Position of each delegate call → how many of its arguments are inputs, where the file makes sure of it.
 
     Emission numbers a call's outputs when it meets the call: they are the arguments at the end that no instruction
-    before has, with numbers above all that came before them. What else is new at a call is state, with a lower number.
-    A call without such an output is left out, and so is one among whose inputs something would fit as an output too.
+    before has, with numbers above all that came before them. What else is new at a call is state, with a number below
+    that of any input. A call without such an output is left out, and so is one among whose inputs something would fit
+    as an output too, or before which nothing has a number.
     """
     found: dict[int, int] = {}
     seen = set(tensors(plan, plan.inputs))
-    highest = max(seen, default=-1)
+    highest = max(plan.inputs, default=-1)
     for position, call in enumerate(flow_graph(plan).instructions):
         used = _arguments(call)
         if isinstance(call, m.DelegateCall):
@@ -24,7 +25,7 @@ def delegate_inputs(plan: m.ExecutionPlan) -> DelegateInputs:
             while inputs and _is_new(plan, used[inputs - 1], seen, highest):
                 inputs -= 1
             doubtful = any(_is_new(plan, value, seen, highest) for value in used[:inputs])
-            if inputs < len(used) and not doubtful:
+            if inputs < len(used) and not doubtful and highest >= 0:
                 found[position] = inputs
         values = tensors(plan, used)
         seen.update(values)

@@ -19,6 +19,8 @@ OUT_NAMESPACES = frozenset({"aten", "dim_order_ops", "quantized_decomposed", "et
 ET_VIEW = "executorch_prim::et_view"
 COPY_INDEX = "executorch_prim::et_copy_index"
 _SIZES_ONLY = frozenset({"aten::sym_size", "aten::sym_numel", "aten::sym_stride", "aten::sym_storage_offset"})
+_SCALAR = "aten::_local_scalar_dense"
+"""Gives a number, which is a value that no tensor is."""
 _NO_CONTENT = frozenset({"aten::empty", "dim_order_ops::_empty_dim_order"})
 _ALSO_UPDATED = {"aten::_native_batch_norm_legit.out": (3, 4), "aten::native_batch_norm.out": (3, 4)}
 """Positions of arguments that an ``out`` variant changes besides its outputs: the running statistics."""
@@ -115,22 +117,25 @@ def _kernel(plan: m.ExecutionPlan, operator: m.Operator, args: tuple[int, ...]) 
         return _prim(plan, operator, args)
     if operator.name in _SIZES_ONLY:
         return Effects()
+    known = namespace in OUT_NAMESPACES
+    if name.endswith("_") and not name.endswith("__"):
+        if known and len(args) > 1 and args[0] == args[-1]:
+            return _in_place(plan, operator, args)
+        return _unknown(plan, args, ())
     outs = outputs(plan, args)
-    if namespace not in OUT_NAMESPACES or not _has_known_form(operator, outs):
-        others = tensors(plan, arguments(plan, args)) if outs else tensors(plan, args)
-        return Effects(reads=others, updates=others, writes=tuple(out for out in outs if out not in others))
+    if not known or not (outs or operator.name == _SCALAR):
+        return _unknown(plan, arguments(plan, args), outs)
     if operator.name in _NO_CONTENT:
         return Effects(fills=outs)
-    if name.endswith("_"):
-        return _in_place(plan, operator, args)
     before = arguments(plan, args)
     updated = tensors(plan, (before[i] for i in _ALSO_UPDATED.get(operator_name(operator), ()) if i < len(before)))
     return Effects(reads=tensors(plan, before), writes=outs, updates=updated)
 
 
-def _has_known_form(operator: m.Operator, outs: tuple[int, ...]) -> bool:
-    """Does a call end as those of its namespace do?"""
-    return bool(outs) or operator.name == "aten::_local_scalar_dense"
+def _unknown(plan: m.ExecutionPlan, args: tuple[int, ...], outs: tuple[int, ...]) -> Effects:
+    """An operator that may do anything to its arguments, but only writes what it repeats as its outputs."""
+    others = tensors(plan, args)
+    return Effects(reads=others, updates=others, writes=tuple(out for out in outs if out not in others))
 
 
 def _in_place(plan: m.ExecutionPlan, operator: m.Operator, args: tuple[int, ...]) -> Effects:

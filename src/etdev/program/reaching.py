@@ -15,11 +15,14 @@ from typing import TypeAlias
 from etdev.errors import LinkError
 from etdev.program import model as m
 from etdev.program.contents import Contents, Writes
-from etdev.program.effects import DelegateInputs, Effects, effects
+from etdev.program.effects import DelegateInputs, Effects, effects, tensors
 from etdev.program.flow import FlowGraph, flow_graph
+from etdev.program.references import References, references
 
 _MOST_STEPS = 30_000_000
 """Pieces of memory looked at, over all blocks, before a method is taken to be made to waste time."""
+_ELSEWHERE = -1
+"""Stands among places for memory that is not planned: a constant's, the caller's."""
 
 
 class Kind(Enum):
@@ -84,11 +87,20 @@ class Reaching:
     at_exit: Mapping[int, Contents]
     """By ``memory_id``, where the method ends."""
     references: frozenset[int]
-    """Tensors that a move or a view sets: their place is not the one in the file, or not always."""
+    """Tensors that a move or a view sets, also through another value: their place is not the one in the file,
+    or not always."""
 
 
 _Targets: TypeAlias = dict[int, Contents]
-"""Values in whose places a tensor may lie → what is there on the paths on which it does."""
+"""Values in whose places a tensor may lie, or :data:`_ELSEWHERE` → what is there on the paths on which it does."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Left:
+    """What a call finds set by the one before, among the values that it looks at before it sets them itself."""
+
+    targets: Mapping[int, frozenset[int]] = field(default_factory=dict)
+    tensors: Mapping[int, frozenset[int]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -107,6 +119,11 @@ class _State:
             {value: {t: c.copy() for t, c in targets.items()} for value, targets in self.targets.items()},
             dict(self.tensors),
         )
+
+    def keep(self, live: int) -> None:
+        """Forget what nobody looks at before it is set again. ``live`` has a bit for each value that somebody does."""
+        self.targets = {value: targets for value, targets in self.targets.items() if live >> value & 1}
+        self.tensors = {value: tensors for value, tensors in self.tensors.items() if live >> value & 1}
 
     def steps(self) -> int:
         kept = sum(len(contents) for targets in self.targets.values() for contents in targets.values())
@@ -141,13 +158,15 @@ class _Analysis:
             effects(plan, call, delegate_inputs.get(position)) for position, call in enumerate(self._flow.instructions)
         )
         self._places = places(plan)
+        self._live: References = references(plan, self._flow, self._effects)
+        self._set: set[int] = {pair[1] for found in self._effects for pair in (found.move, found.view) if pair}
         self._numbers: dict[Write, int] = {}
         self._uses: list[Use] | None = None
         self._steps = 0
 
     def run(self) -> Reaching:
         order = self._flow.order()
-        left: dict[int, frozenset[int]] = {}
+        left = _Left()
         while True:
             entries = self._settle(order, self._entry(left))
             over = self._left_over(entries.get(self._flow.exit))
@@ -158,10 +177,8 @@ class _Analysis:
         for block in order:
             self._run_block(block, entries[block])
         end = entries.get(self._flow.exit) or self._entry(left)
-        for value in self._plan.outputs:
-            if isinstance(self._plan.values[value], m.Tensor):
-                self._read(end, len(self._flow.instructions), value)
-        moved = {pair[1] for found in self._effects for pair in (found.move, found.view) if pair}
+        for value in tensors(self._plan, self._plan.outputs):
+            self._read(end, len(self._flow.instructions), value)
         return Reaching(
             flow=self._flow,
             effects=self._effects,
@@ -169,25 +186,26 @@ class _Analysis:
             writes=tuple(self._numbers),
             uses=tuple(self._uses),
             at_exit=end.memory,
-            references=frozenset(moved),
+            references=frozenset(self._set),
         )
 
-    def _entry(self, left: dict[int, frozenset[int]]) -> _State:
-        """Before the first instruction. ``left`` is where the call before left tensors that were moved."""
+    def _entry(self, left: _Left) -> _State:
+        """Before the first instruction of this or of a later call, when the caller has filled the inputs."""
         state = _State({place.buffer: Contents() for place in self._places.values()})
-        for value in dict.fromkeys(self._plan.inputs):
-            if value in self._places:
-                place = self._places[value]
-                state.memory[place.buffer].write(place.start, place.end, self._number(-1, value, Kind.ALL, True))
-        for value, targets in left.items():
-            state.targets[value] = {target: self._content(state, target) for target in targets}
+        for value, targets in left.targets.items():
+            state.targets[value] = {target: self._content(state, target) for target in targets} | self._own(
+                state, value
+            )
+        for value, others in left.tensors.items():
+            state.tensors[value] = others | {value}
+        for value in tensors(self._plan, self._plan.inputs):
+            self._write(state, -1, value, Kind.ALL)
         return state
 
-    def _left_over(self, end: _State | None) -> dict[int, frozenset[int]]:
+    def _left_over(self, end: _State | None) -> _Left:
         if end is None:
-            return {}
-        # What no move has set in a call is still where it was, its own place among the possibilities.
-        return {value: frozenset(targets) for value, targets in end.targets.items()}
+            return _Left()
+        return _Left({value: frozenset(targets) for value, targets in end.targets.items()}, dict(end.tensors))
 
     def _settle(self, order: list[int], entry: _State) -> dict[int, _State]:
         """The state before each block, and at the exit."""
@@ -200,7 +218,7 @@ class _Analysis:
             waiting.remove(block)
             state = self._run_block(block, entries[block])
             for successor in self._flow.blocks[block].successors:
-                self._count(state)
+                self._count(state.steps())
                 known = entries.get(successor)
                 joined = state.copy() if known is None else self._join(known, state)
                 if joined != known:
@@ -209,8 +227,8 @@ class _Analysis:
                         waiting.add(successor)
         return entries
 
-    def _count(self, state: _State) -> None:
-        self._steps += state.steps()
+    def _count(self, steps: int) -> None:
+        self._steps += steps
         if self._steps > _MOST_STEPS:
             raise LinkError(
                 f"the control flow of method {self._plan.name!r} is too large to be followed: "
@@ -225,11 +243,11 @@ class _Analysis:
             mine, theirs = (self._targets(state, value) for state in (one, other))
             common = {target: mine[target].join(theirs[target]) for target in mine.keys() & theirs.keys()}
             targets[value] = mine | theirs | common
-        tensors = {
+        same = {
             value: one.tensors.get(value, frozenset({value})) | other.tensors.get(value, frozenset({value}))
             for value in one.tensors.keys() | other.tensors.keys()
         }
-        return _State(memory, targets, tensors)
+        return _State(memory, targets, same)
 
     # One instruction
 
@@ -238,6 +256,7 @@ class _Analysis:
         block = self._flow.blocks[number]
         for position in range(block.start, block.end):
             self._run(state, position, self._effects[position])
+        state.keep(self._live.after[number])
         return state
 
     def _run(self, state: _State, position: int, found: Effects) -> None:
@@ -258,18 +277,27 @@ class _Analysis:
         """Point the tensor that ``out`` is to the bytes of ``of``; other values that are the same tensor follow."""
         owners = state.tensors.get(out, frozenset({out}))
         seen = self._targets(state, of)
-        for value in {out, *owners, *(v for v, tensors in state.tensors.items() if tensors & owners)}:
+        same = {out, *owners, *(value for value, others in state.tensors.items() if others & owners)}
+        self._set |= same
+        for value in same:
             certain = len(owners) == 1 and state.tensors.get(value, frozenset({value})) == owners
             kept = {} if certain else self._targets(state, value)
             state.targets[value] = kept | {target: contents.copy() for target, contents in seen.items()}
 
     def _targets(self, state: _State, value: int) -> _Targets:
-        """A copy of where a tensor may lie; nothing, if it has no planned memory."""
+        """A copy of where a tensor may lie."""
         if value in state.targets:
             return {target: contents.copy() for target, contents in state.targets[value].items()}
-        return {value: self._content(state, value)} if value in self._places else {}
+        return self._own(state, value)
+
+    def _own(self, state: _State, value: int) -> _Targets:
+        """Where a tensor lies that no move and no view has set."""
+        target = value if value in self._places else _ELSEWHERE
+        return {target: self._content(state, target)}
 
     def _content(self, state: _State, target: int) -> Contents:
+        if target == _ELSEWHERE:
+            return Contents()
         place = self._places[target]
         return state.memory[place.buffer].part(place.start, place.end)
 
@@ -278,17 +306,23 @@ class _Analysis:
             return
         if value in state.targets:
             for target, contents in state.targets[value].items():
-                place = self._places[target]
-                self._uses.append(Use(position, value, target, contents.of(place.start, place.end)))
+                if target != _ELSEWHERE:
+                    self._use(position, value, target, contents)
         elif value in self._places:
-            place = self._places[value]
-            self._uses.append(Use(position, value, value, state.memory[place.buffer].of(place.start, place.end)))
+            self._use(position, value, value, state.memory[self._places[value].buffer])
+
+    def _use(self, position: int, value: int, target: int, contents: Contents) -> None:
+        assert self._uses is not None
+        place = self._places[target]
+        self._uses.append(Use(position, value, target, contents.of(place.start, place.end)))
+        self._count(len(self._uses[-1].writes))
 
     def _write(self, state: _State, position: int, value: int, kind: Kind) -> None:
         targets = tuple(state.targets[value]) if value in state.targets else (value,)
         for target in targets:
-            if target not in self._places:
+            if target not in self._places:  # Elsewhere, or it takes no bytes.
                 continue
+            self._count(1 + len(state.targets))
             number = self._number(position, target, kind, len(targets) == 1)
             sure = kind if len(targets) == 1 else Kind.SOME
             place = self._places[target]
@@ -303,6 +337,8 @@ class _Analysis:
         yield state.memory[place.buffer], place.start, place.end
         for targets in state.targets.values():
             for target, contents in targets.items():
+                if target == _ELSEWHERE:
+                    continue
                 other = self._places[target]
                 start, end = max(place.start, other.start), min(place.end, other.end)
                 if other.buffer == place.buffer and start < end:

@@ -97,8 +97,15 @@ def _declared_persistent(plan: m.ExecutionPlan) -> set[int]:
 
 
 def _unite_persisted(found: Reaching, groups: _Groups, kept: set[int]) -> None:
-    """Put what a method leaves in the bytes of its state with the state, for the next call reads it there."""
-    waiting = [value for value in kept if value in found.places]
+    """Put together what lies in the same bytes of state: its aliases, and what a method leaves there for the next call."""
+    waiting = sorted((value for value in kept if value in found.places), key=lambda value: _order(found.places[value]))
+    last = None
+    for value in waiting:
+        place = found.places[value]
+        if last is not None and last.buffer == place.buffer and place.start < last.end:
+            groups.unite(value, holder)
+        if last is None or (last.buffer, last.end) < (place.buffer, place.end):
+            last, holder = place, value
     while waiting:
         value = waiting.pop()
         place = found.places[value]
@@ -107,6 +114,10 @@ def _unite_persisted(found: Reaching, groups: _Groups, kept: set[int]) -> None:
             if groups.root(other) != groups.root(value):
                 groups.unite(value, other)
                 waiting.append(other)
+
+
+def _order(place: Place) -> tuple[int, int]:
+    return place.buffer, place.start
 
 
 def _storage(found: Reaching, values: list[int], persistent: bool) -> Storage:

@@ -12,10 +12,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from etdev.pipeline.result import RUNGS, outcome
+from etdev.program import read
+from etdev.program.footprint import planned_memory
 from etdev.runtime.stock import ProgramFailureError, RuntimeCrashError
 from support.verification import Prepared
 
-LATER = ("plan", "placement", "replay", "device")
+LATER = ("placement", "replay", "device")
 
 
 class FakeRuntime:
@@ -124,17 +126,31 @@ def test_what_did_not_run_never_passed(
     [
         ("'1MiB'", "passed", "file 5.75 KiB of 1.00 MiB"),
         ("5888", "passed", "file 5.75 KiB of 5.75 KiB"),
-        ("5887", "failed", "the file has 5,888 bytes, 1 more than budget.file (5,887)"),
+        ("5887", "failed", "file: 5,888 bytes, 1 more than budget.file (5,887)"),
     ],
 )
 def test_the_budget(linear: Prepared, limit: str, status: str, summary: str) -> None:
     rung = linear.judge(f"targets.cpu.budget.file={limit}", size=5888)["budget"]
 
-    assert (rung.status, rung.summary, rung.value) == (status, summary, 5888)
+    assert (rung.status, rung.summary) == (status, summary)
     assert rung.gate == (status == "failed")
     if rung.gate:
         assert rung.where == f"--set targets.cpu.budget.file={limit} (targets.cpu.budget.file)"
         assert rung.hint == "quantize the model, or raise budget.file"
+
+
+@pytest.mark.parametrize("missing", [0, 1])
+def test_the_budget_of_memory(linear: Prepared, missing: int) -> None:
+    planned = planned_memory(read(linear.candidate.path))["cpu"]
+    limit = planned - missing
+    rung = linear.judge(f"targets.cpu.budget.memory={{ cpu = {limit} }}")["budget"]
+
+    assert (rung.status, rung.gate) == (("failed", True) if missing else ("passed", False))
+    if missing:
+        assert rung.summary == f"memory of cpu: {planned:,} bytes, 1 more than budget.memory.cpu ({limit:,})"
+        assert rung.where is not None
+        assert rung.where.endswith("(targets.cpu.budget.memory.cpu)")
+        assert rung.hint == "make the largest inputs smaller (the max of dims), or raise budget.memory"
 
 
 def test_without_limits_there_is_nothing_to_pass(linear: Prepared) -> None:

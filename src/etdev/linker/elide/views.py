@@ -39,9 +39,16 @@ def elide_views(
     for position, call in enumerate(memory.reaching.flow.instructions):
         if isinstance(call, m.KernelCall):
             name = operator_name(plan.operators[call.op_index])
-            if name in _SAME_SHAPE or name in _NEW_SHAPE:
+            if name in (_SAME_SHAPE | _NEW_SHAPE) and _has_form(plan, call, name):
                 work.consider(position, call, name)
     return (*work.result(), tuple(work.decisions))
+
+
+def _has_form(plan: m.ExecutionPlan, call: m.KernelCall, name: str) -> bool:
+    """Does it have the arguments of such a copy? A file may say anything."""
+    kinds = [type(plan.values[index]) for index in call.args]
+    sizes = [m.IntList] if name == _VIEW_COPY else kinds[1:-2]
+    return kinds == [m.Tensor, *sizes, m.Tensor, m.Tensor] and call.args[-2] == call.args[-1]
 
 
 class _Keep(Exception):  # noqa: N818 - no error: the reason for leaving a copy where it is
@@ -127,6 +134,8 @@ class _Work:
         instant = position + 1
         if not self._tensor(out).nbytes:
             raise _Keep("it copies nothing")
+        if out not in self.memory.of:
+            raise _Keep("the memory of its output is not planned")
         if self._writers.get(out) != [position]:
             raise _Keep("its output is written elsewhere too")
         use_end = instant
@@ -189,8 +198,6 @@ class _Work:
         return "same value"
 
     def _as_view(self, position: int, call: m.KernelCall, name: str, of: int, out: int, *, static: bool) -> Action:
-        if out not in self.memory.of:
-            raise _Keep("the caller brings the memory of its output")
         if name == _VIEW_COPY:
             sizes = call.args[1]
         elif static:
@@ -198,14 +205,13 @@ class _Work:
         else:
             raise _Keep("its sizes are known at run time only")
         self._views[position] = (of, sizes, out)
-        self._values[out] = replace(self._tensor(out), allocation_info=None)
         self._roving.add(out)
         self._now_in(out, of)
         return "view"
 
     def _may_stand_for(self, of: int, out: int) -> bool:
-        """Can all who use ``out`` use ``of``? Callers tell outputs apart by their tensors."""
-        if of in self._roving or out in self._roving:
+        """Can all who use ``out`` use ``of``? A caller tells outputs apart by their tensors; a list has its own before it."""
+        if of in self._roving or out in self._roving or of > out:
             return False
         return out not in self.plan.outputs or not (
             of in self.plan.inputs or of in self.plan.outputs or self._tensor(of).is_constant

@@ -59,7 +59,7 @@ def verify_program(
         answers["kernels"] = not_run("kernels", "the rung `bytes` failed")
         obstacle = None
     else:
-        answers["plan"] = check_memory_plan(found, candidate.delegate_inputs)
+        answers["plan"] = _located(check_memory_plan(found, candidate.delegate_inputs), project, target)
         required = requirements(found)
         contents = target_runtime(project, target, runtime.operators, runtime.backends)
         answers["kernels"] = explain_kernels(
@@ -100,6 +100,14 @@ def check_functions(project: Project, user: UserCode, target: str) -> None:
 def not_run(rung: Rung, reason: str) -> RungResult:
     """The answer of a rung that could not be asked."""
     return RungResult(rung=rung, status="not run", summary=reason)
+
+
+def _located(rung: RungResult, project: Project, target: str) -> RungResult:
+    """The rung *plan*, with the place and the remedy of a failure."""
+    if rung.status != "failed":
+        return rung
+    hint = "another planner or alignment is linked in an instant (targets.X.memory); report this with the model"
+    return rung.model_copy(update={"where": project.where("targets", target, "memory"), "hint": hint})
 
 
 def _cannot_run(required: Requirements, runtime: StockRuntime) -> str | None:

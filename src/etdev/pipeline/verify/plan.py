@@ -29,16 +29,18 @@ def check_memory_plan(
     unknown = []
     for plan in program.execution_plan:
         known = delegate_inputs(plan) if inputs is None else inputs.get(plan.name, {})
+        if _delegate_calls(plan) > len(known):
+            unknown.append(plan.name)
+            continue
         try:
             memory = method_memory(plan, known)
         except LinkError as error:
             problems.append(f"method {plan.name!r}: {error.message}")
             continue
         memories[plan.name] = memory
-        if _delegate_calls(plan) > len(known):
-            unknown.append(plan.name)
-            continue
-        problems += _collisions(plan, memory)
+        if not foreign:
+            # Lifetimes reach over branches that lie between. Others may have used that two branches never both run.
+            problems += _collisions(plan, memory)
     disturbed = list(_disturbed_state(memories))
     if not foreign:
         problems += disturbed

@@ -1,0 +1,116 @@
+"""Verifying a ``.pte`` without the config that it was built from: what the file alone can be asked."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from etdev.backends.base import BUILD_EXTRA, find_packages
+from etdev.config.models import Rung
+from etdev.errors import ExitCode, MissingRequirementError, UsageError
+from etdev.pipeline.result import RUNGS, Part, RungResult, outcome
+from etdev.pipeline.verify.file import Requirements, check_bytes, requirements
+from etdev.pipeline.verify.kernels import RuntimeContents, check_kernels
+from etdev.pipeline.verify.ladder import NOT_IN_THIS_VERSION, not_run
+from etdev.pipeline.verify.plan import check_memory_plan
+from etdev.pipeline.versions import versions
+from etdev.runtime.stock import StockRuntime
+
+_NEED_A_CONFIG: tuple[Rung, ...] = ("budget", "runtime", "accuracy")
+"""Rungs that compare with a limit, with a model or with data."""
+
+
+class FileResult(Part):
+    """A file and what verification said about it."""
+
+    file: str
+    size: int
+    """Bytes."""
+    sha256: str
+    status: Literal["good", "rejected"]
+    """``rejected`` if a rung failed."""
+    rungs: tuple[RungResult, ...]
+    required: tuple[Rung, ...] = ()
+    """Rungs that had to run."""
+
+    @property
+    def unmet(self) -> tuple[RungResult, ...]:
+        """Required rungs that did not run."""
+        return tuple(rung for rung in self.rungs if rung.status == "not run" and rung.rung in self.required)
+
+
+class FilesResult(Part):
+    """All files of one run."""
+
+    format: Literal[1] = 1
+    versions: dict[str, str]
+    """Of etdev, Python and the packages that took part."""
+    files: tuple[FileResult, ...]
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """The worst of all files: broken, then a required rung that did not run."""
+        if any(file.status == "rejected" for file in self.files):
+            return ExitCode.BUILD_FAILED
+        return ExitCode.ENVIRONMENT if any(file.unmet for file in self.files) else ExitCode.DONE
+
+
+def verify_files(files: Sequence[str | os.PathLike[str]], *, require: Sequence[Rung] = ()) -> FilesResult:
+    """Answer the rungs that need no config for ``.pte`` files from any toolchain.
+
+    Runs nothing of a file: the stock runtime is asked for what it has, not to load the file. Nothing is written. Raises
+    :class:`~etdev.errors.UsageError` for a file that is not there.
+    """
+    paths = [Path(file) for file in files]
+    for path in paths:
+        if not path.is_file():
+            raise UsageError("there is no such file", where=str(path))
+    with StockRuntime() as runtime:
+        results = tuple(_verify_file(path, tuple(require), runtime) for path in paths)
+    return FilesResult(versions=versions(), files=results)
+
+
+def _verify_file(path: Path, required: tuple[Rung, ...], runtime: StockRuntime) -> FileResult:
+    answers = {rung: not_run(rung, NOT_IN_THIS_VERSION) for rung in RUNGS}
+    for rung in _NEED_A_CONFIG:
+        answers[rung] = not_run(rung, "only the config that the file was built from can tell")
+    answers["bytes"], found = check_bytes(path)
+    if found is None:
+        answers["plan"] = not_run("plan", "the rung `bytes` failed")
+        answers["kernels"] = not_run("kernels", "the rung `bytes` failed")
+    else:
+        answers["plan"] = check_memory_plan(found, foreign=True)
+        answers["kernels"] = _check_kernels(requirements(found), runtime)
+    rungs = tuple(answers[rung] for rung in RUNGS)
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return FileResult(
+        file=str(path),
+        size=path.stat().st_size,
+        sha256=digest,
+        status="good" if outcome(rungs) == "built" else "rejected",
+        rungs=rungs,
+        required=required,
+    )
+
+
+def _check_kernels(required: Requirements, runtime: StockRuntime) -> RungResult:
+    """Rung *kernels*, against the runtime of the wheel if that is installed."""
+    package = find_packages("executorch", remedy=BUILD_EXTRA)
+    if not package.available:
+        return not_run("kernels", f"{package.reason}; `{package.remedy}` brings a runtime to compare with")
+    try:
+        contents = RuntimeContents(runtime.operators, runtime.backends, closed=False)
+    except MissingRequirementError as error:
+        return not_run("kernels", error.message)
+    rung = check_kernels(contents, required)
+    if rung.status == "failed":
+        hint = "if it is for another runtime, say in a config what that has: [targets.X.runtime]"
+        return rung.model_copy(update={"hint": hint})
+    if rung.status == "not run":
+        unknown = {name for names in required.delegates.values() for name in names} - runtime.backends
+        return not_run("kernels", f"the wheel's runtime does not know {', '.join(sorted(unknown))}")
+    return rung

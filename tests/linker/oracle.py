@@ -1,0 +1,303 @@
+"""What a program computes, found out without any code of the linker: byte by byte, with names instead of numbers.
+
+Memory is as the runtime has it: one stretch of bytes per planned buffer, values that refer to tensors, tensors that
+point to bytes. A byte holds a number that stands for what was computed. A kernel is a function that nobody knows: what
+it writes depends on the operator, on its arguments and on every byte that it reads. Two programs that give equal traces
+compute the same, whatever the kernels are.
+
+Sources: ``runtime/executor/method.cpp``, ``kernels/prim_ops`` of executorch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from etdev.program import model as m
+
+IDENTITIES = {"aten::view_copy", "aten::alias_copy", "aten::detach_copy", "aten::unsqueeze_copy", "aten::squeeze_copy"}
+"""Copies: the output has the bytes of the input."""
+ROWS = 4
+"""A dynamic tensor has this many rows at most, whatever its sizes: its current ones are so many quarters of them."""
+_MOST_STEPS = 400
+"""Instructions in one call; from then on every jump that depends on data goes on, out of loops."""
+
+
+class OracleError(AssertionError):
+    """The program does what would crash the runtime."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of a method: the numbers that its inputs, and the truth values that its conditions, are made from."""
+
+    method: str = "forward"
+    seed: int = 0
+    decisions: tuple[bool, ...] = ()
+
+
+@dataclass
+class _Tensor:
+    """A tensor while the program runs."""
+
+    memory: list[int] | None
+    """Whose bytes it has; ``None`` has no address."""
+    start: int
+    capacity: int
+    dynamic: bool
+    external: bool = False
+    """Does the caller bring its memory?"""
+    rows: int = ROWS
+
+    @property
+    def nbytes(self) -> int:
+        return self.capacity * self.rows // ROWS if self.dynamic else self.capacity
+
+    def read(self) -> tuple[int, ...]:
+        if not self.nbytes:
+            return ()
+        if self.memory is None:
+            raise OracleError("a tensor without an address is read")
+        found = tuple(self.memory[self.start : self.start + self.nbytes])
+        if len(found) < self.nbytes:
+            raise OracleError("a tensor reaches beyond its buffer")
+        return found
+
+    def write(self, content: Sequence[int], at: int = 0) -> None:
+        if not content:
+            return
+        if self.memory is None:
+            raise OracleError("a tensor without an address is written")
+        begin = self.start + at
+        if begin + len(content) > min(self.start + self.nbytes, len(self.memory)):
+            raise OracleError("a tensor is written beyond its end")
+        self.memory[begin : begin + len(content)] = content
+
+
+@dataclass
+class Trace:
+    """What happened in one call."""
+
+    outputs: list[tuple[int, ...]] = field(default_factory=list)
+    kernels: list[int] = field(default_factory=list)
+    """Of each kernel that ran and each condition, in order, all that it got. Copies without arithmetic are left out."""
+
+
+@dataclass
+class Machine:
+    """A loaded program. ``shared``: all methods have the same buffers, as in ``executorch.runtime.Runtime``.
+
+    ``named`` are tensors (method, value index) that have bytes of their own under a name, for the meaning of an object
+    program whose methods share state. ``inputs`` says for each method how many arguments of the call of a
+    delegate are inputs.
+    """
+
+    program: m.Program
+    shared: bool = False
+    named: Mapping[tuple[str, int], str] = field(default_factory=dict)
+    inputs: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._buffers: dict[Any, list[int]] = {}
+        self._methods = {plan.name: self._load(plan) for plan in self.program.execution_plan}
+
+    def _load(self, plan: m.ExecutionPlan) -> list[Any]:
+        values: list[Any] = []
+        for index, value in enumerate(plan.values):
+            if isinstance(value, m.Tensor):
+                values.append(self._tensor(plan, index, value))
+            elif isinstance(value, m.Int):
+                values.append(value.int_val)
+            elif isinstance(value, m.Bool):
+                values.append(value.bool_val)
+            else:
+                values.append(value)
+        return values
+
+    def _tensor(self, plan: m.ExecutionPlan, index: int, value: m.Tensor) -> _Tensor:
+        unbounded = value.shape_dynamism is m.TensorShapeDynamism.DYNAMIC_UNBOUND
+        size = 0 if unbounded else value.nbytes
+        tensor = _Tensor(None, 0, size, value.shape_dynamism is m.TensorShapeDynamism.DYNAMIC_BOUND)
+        place = value.allocation_info
+        name = self.named.get((plan.name, index))
+        if name is not None:
+            tensor.memory = self._buffers.setdefault(name, [0] * size)
+        elif place is not None:
+            key = place.memory_id if self.shared else (plan.name, place.memory_id)
+            memory = self._buffers.setdefault(key, [])
+            memory += [0] * (plan.non_const_buffer_sizes[place.memory_id] - len(memory))
+            tensor.memory, tensor.start = memory, place.memory_offset
+            if place.memory_offset + size > plan.non_const_buffer_sizes[place.memory_id]:
+                raise OracleError("a tensor does not lie in its buffer")
+        elif value.is_constant:
+            tensor.memory = [_number("constant", value.data_buffer_idx, byte) for byte in range(size)]
+        else:
+            tensor.external = True
+        if place is not None and value.data_buffer_idx:
+            tensor.write([_number("initial", value.data_buffer_idx, byte) for byte in range(size)])
+        return tensor
+
+    def run(self, *calls: Call) -> list[Trace]:
+        """Make some calls, one after the other."""
+        return [
+            _Run(self.program.method(call.method), self._methods[call.method], call, self.inputs).run()
+            for call in calls
+        ]
+
+
+class _Run:
+    """One call."""
+
+    def __init__(
+        self, plan: m.ExecutionPlan, values: list[Any], call: Call, inputs: Mapping[str, Mapping[int, int]]
+    ) -> None:
+        self._plan, self._values, self._call = plan, values, call
+        self._inputs = inputs.get(plan.name, {})
+        self._trace = Trace()
+        self._asked = self._steps = 0
+
+    def run(self) -> Trace:
+        self._set_inputs()
+        for chain in self._plan.chains:
+            at = 0
+            while at < len(chain.instructions):
+                at = self._step(chain.instructions[at], at)
+        self._trace.outputs = [
+            self._values[index].read() for index in self._plan.outputs if isinstance(self._values[index], _Tensor)
+        ]
+        return self._trace
+
+    def _set_inputs(self) -> None:
+        for position, index in enumerate(self._plan.inputs):
+            tensor = self._values[index]
+            if isinstance(tensor, _Tensor):
+                tensor.rows = 1 + _number(self._call.seed, "rows") % ROWS if tensor.dynamic else ROWS
+                if tensor.external:
+                    tensor.memory, tensor.start = [0] * tensor.capacity, 0
+                tensor.write([_number(self._call.seed, position, byte) for byte in range(tensor.nbytes)])
+        for index in self._plan.outputs:
+            tensor = self._values[index]
+            if isinstance(tensor, _Tensor) and tensor.external and index not in self._plan.inputs:
+                tensor.memory, tensor.start = [0] * tensor.capacity, 0
+
+    def _step(self, call: m.Instruction, at: int) -> int:
+        self._steps += 1
+        match call:
+            case m.KernelCall():
+                operator = self._plan.operators[call.op_index]
+                self._kernel(operator, call.args)
+            case m.DelegateCall():
+                split = self._inputs[call.delegate_index]
+                self._compute(("delegate", call.delegate_index), call.args[:split], self._tensors(call.args[split:]))
+            case m.MoveCall():
+                self._values[call.move_to] = self._values[call.move_from]
+            case m.JumpFalseCall():
+                if not self._condition(call.cond_value_index):
+                    return call.destination_instruction
+            case m.FreeCall():
+                pass
+        return at + 1
+
+    def _condition(self, index: int) -> bool:
+        value = self._values[index]
+        if isinstance(value, bool):
+            return value
+        self._trace.kernels.append(_number("condition", value.read()))
+        if self._steps > _MOST_STEPS or not self._call.decisions:
+            return True
+        self._asked += 1
+        return self._call.decisions[self._asked % len(self._call.decisions)]
+
+    # Kernels
+
+    def _kernel(self, operator: m.Operator, args: tuple[int, ...]) -> None:
+        match operator.name:
+            case "executorch_prim::et_view":
+                self._view(*args)
+            case "executorch_prim::et_copy_index":
+                self._copy_index(*args)
+            case "executorch_prim::add" | "executorch_prim::sub" | "executorch_prim::eq" | "executorch_prim::ge":
+                self._arithmetic(operator.name.partition("::")[2], *args)
+            case "aten::sym_size":
+                self._values[args[2]] = self._values[args[0]].rows
+            case "aten::copy_":
+                content = self._values[args[1]].read()
+                self._trace.kernels.append(_number("copy_", content))
+                self._values[args[0]].write(content)
+            case "aten::index_put_" | "my::update":
+                self._update(operator, args)
+            case "aten::empty":
+                pass
+            case name if name in IDENTITIES:
+                source, out = self._values[args[0]], self._values[args[-1]]
+                out.rows = source.rows
+                out.write(source.read())
+            case _:
+                self._compute((operator.name, operator.overload), *self._split(args))
+
+    def _view(self, of: int, _: int, out: int) -> None:
+        source, tensor = self._values[of], self._values[out]
+        if source.capacity > tensor.capacity:
+            raise OracleError("a view is larger than it may be")
+        tensor.rows, tensor.memory, tensor.start = source.rows, source.memory, source.start
+
+    def _copy_index(self, to: int, of: int, index: int) -> None:
+        tensor, row, number = self._values[to], self._values[of].read(), self._values[index]
+        self._trace.kernels.append(_number("copy_index", number, row))
+        tensor.rows = number + 1
+        tensor.write(row, number * len(row))
+
+    def _arithmetic(self, name: str, one: int, other: int, out: int) -> None:
+        a, b = self._values[one], self._values[other]
+        self._values[out] = {"add": a + b, "sub": a - b, "eq": a == b, "ge": a >= b}[name]
+
+    def _update(self, operator: m.Operator, args: tuple[int, ...]) -> None:
+        """Some of the bytes of the first argument change."""
+        tensor = self._values[args[0]]
+        before, key = tensor.read(), self._key(operator.name, args[:-1])
+        self._trace.kernels.append(key)
+        tensor.write([_number(key, i) if (key >> (i // 4 % 16)) & 1 else byte for i, byte in enumerate(before)])
+
+    def _split(self, args: tuple[int, ...]) -> tuple[tuple[int, ...], list[_Tensor]]:
+        """The arguments of an ``out`` variant, and its outputs."""
+        last = self._values[args[-1]]
+        if isinstance(last, _Tensor):
+            return args[:-2], [last]
+        count = 1 if isinstance(self._values[args[-2]], m.TensorList) else len(last.items)
+        return args[: -1 - count], self._tensors(args[-1:])
+
+    def _compute(self, operator: object, args: tuple[int, ...], outs: list[_Tensor]) -> None:
+        """Write every output, with bytes that depend on all that is read."""
+        key = self._key(operator, args)
+        self._trace.kernels.append(key)
+        rows = [item.rows for item in self._tensors(args) if item.dynamic]
+        for number, out in enumerate(outs):
+            out.rows = max(rows, default=ROWS) if out.dynamic else ROWS
+            out.write([_number(key, number, byte) for byte in range(out.nbytes)])
+
+    def _key(self, operator: object, args: tuple[int, ...]) -> int:
+        return _number(operator, *(self._content(index) for index in args))
+
+    def _content(self, index: int) -> object:
+        value = self._values[index]
+        if isinstance(value, _Tensor):
+            return value.rows, value.read()
+        if isinstance(value, m.IntList | m.TensorList | m.OptionalTensorList):
+            return tuple(self._content(item) if item >= 0 else None for item in value.items)
+        return value
+
+    def _tensors(self, args: Sequence[int]) -> list[_Tensor]:
+        found = []
+        for index in args:
+            value = self._values[index]
+            if isinstance(value, _Tensor):
+                found.append(value)
+            elif isinstance(value, m.TensorList | m.OptionalTensorList):
+                found += self._tensors([item for item in value.items if item >= 0])
+        return found
+
+
+def _number(*parts: object) -> int:
+    """A number that stands for something; equal things have equal ones, others have others."""
+    return hash(parts)

@@ -1,0 +1,95 @@
+"""A link changes no meaning: what the object program computes, the linked one does, and what is linked again."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from etdev.linker import LinkOptions, link
+from etdev.program import model as m
+from etdev.program.check import check_program
+from linker.oracle import Call, Machine, Trace
+from linker.programs import Object, calls, objects
+
+PLANNERS = ("best", "greedy", "naive")
+METHODS = ("m0", "m1", "m2")
+
+
+def meaning(
+    found: Object, made: list[Call], program: m.Program | None = None, *, shared: bool = False, named: bool = False
+) -> list[Trace]:
+    """What an object program computes, or another one that was made from it."""
+    if program is not None:
+        check_program(program)
+    state = found.named if named else {}
+    return Machine(program or found.program, shared=shared, named=state, inputs=found.inputs).run(*made)
+
+
+def memory(program: m.Program) -> list[int]:
+    """Bytes of all buffers of each method."""
+    return [sum(plan.non_const_buffer_sizes) for plan in program.execution_plan]
+
+
+@pytest.mark.parametrize("planner", PLANNERS)
+@pytest.mark.parametrize("elide", [True, False])
+@given(data=st.data())
+def test_linked(planner: str, elide: bool, data: st.DataObject) -> None:
+    found = data.draw(objects())
+    made = data.draw(calls(METHODS[:1]))
+    linked = link(found.program, LinkOptions(planner=planner, elide_views=elide), found.sidecar)
+    assert meaning(found, made, linked.program) == meaning(found, made)
+
+
+@given(found=objects())
+def test_size(found: Object) -> None:
+    """No planner needs more than one that reuses nothing, and no link more than the object program."""
+    sizes = {name: memory(link(found.program, LinkOptions(planner=name), found.sidecar).program) for name in PLANNERS}
+    assert sizes["best"] <= sizes["greedy"]
+    assert sizes["best"] <= sizes["naive"] <= memory(found.program)
+
+
+@pytest.mark.parametrize("planner", PLANNERS)
+@pytest.mark.parametrize("elide", [True, False])
+@given(data=st.data())
+def test_linked_again(planner: str, elide: bool, data: st.DataObject) -> None:
+    """Without the notes, from a plan that reuses memory, the same comes out; a second time nothing changes."""
+    found = data.draw(objects(delegates=False))
+    made = data.draw(calls(METHODS[:1]))
+    once = link(found.program, LinkOptions(planner=planner, elide_views=elide), found.sidecar).program
+    again = link(once, LinkOptions(planner="best")).program
+    assert meaning(found, made, again) == meaning(found, made)
+    assert memory(again) <= memory(once)
+    assert memory(link(again, LinkOptions(planner="best")).program) == memory(again)
+
+
+@given(data=st.data())
+def test_private_state(data: st.DataObject) -> None:
+    """State is each method's own, whether the loader gives all methods the same buffers or not."""
+    found = data.draw(objects(most_methods=3))
+    made = data.draw(calls([plan.name for plan in found.program.execution_plan]))
+    linked = link(found.program, LinkOptions(), found.sidecar)
+    wanted = meaning(found, made)
+    assert meaning(found, made, linked.program) == wanted
+    assert meaning(found, made, linked.program, shared=True) == wanted
+    assert not linked.shared_state
+
+
+@given(data=st.data())
+def test_shared_state(data: st.DataObject) -> None:
+    """State of the same name is one, for a loader that gives all methods the same buffers."""
+    found = data.draw(objects(most_methods=3, initial=False))
+    made = data.draw(calls([plan.name for plan in found.program.execution_plan]))
+    linked = link(found.program, LinkOptions(share_state=True), found.sidecar)
+    assert meaning(found, made, linked.program, shared=True) == meaning(found, made, named=True)
+
+
+@pytest.mark.parametrize("share", [True, False])
+@given(data=st.data())
+def test_state_linked_again(share: bool, data: st.DataObject) -> None:
+    found = data.draw(objects(most_methods=3, initial=not share, delegates=False))
+    made = data.draw(calls([plan.name for plan in found.program.execution_plan]))
+    once = link(found.program, LinkOptions(share_state=share), found.sidecar).program
+    again = link(once).program
+    assert meaning(found, made, again, shared=True) == meaning(found, made, named=share)
+    assert memory(link(again).program) == memory(again)

@@ -1,0 +1,274 @@
+"""``etdev.relink``: smaller memory for any file, the same results, and never a worse or half-written file."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+import etdev
+from etdev.errors import LinkError, ProgramError, UsageError, WriteError
+from etdev.linker import link
+from etdev.linker.options import BufferReport
+from etdev.pipeline import relink as relink_module
+from etdev.pipeline.relink import RelinkResult
+from etdev.program import Program, read, write
+from etdev.program import model as m
+from program.hand import everything, loop, tensor
+from program.strategies import programs
+from support.files import branches, chain, counters, delegated, method, overwriting, program
+
+
+def relinked(found: Program, folder: Path, **arguments: object) -> tuple[RelinkResult, Program]:
+    """A program's file linked again, and the program in the new file."""
+    write(found, folder / "a.pte")
+    result = etdev.relink(folder / "a.pte", folder / "b.pte", **arguments)  # type: ignore[arg-type]
+    return result, read(folder / "b.pte")
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(found=programs())
+def test_a_new_plan_is_never_larger_unless_state_gets_bytes_of_its_own(found: Program, tmp_path: Path) -> None:
+    """Laws: what is written is what was said, and to link it again changes nothing more."""
+    try:
+        result, written = relinked(found, tmp_path)
+    except LinkError:
+        return  # Most programs that chance makes overwrite what they still read.
+
+    assert [sum(plan.non_const_buffer_sizes) for plan in written.execution_plan] == [
+        item.after for item in result.methods
+    ]
+    apart = any(buffer.state for item in result.methods for buffer in item.buffers)
+    assert apart or all(item.after <= item.before for item in result.methods)
+    content = (tmp_path / "b.pte").read_bytes()
+    etdev.relink(tmp_path / "b.pte", tmp_path / "b.pte")
+    assert (tmp_path / "b.pte").read_bytes() == content
+
+
+@pytest.mark.parametrize(
+    ("found", "arguments", "sizes"),
+    [
+        (chain(10), {}, [(176, 32)]),
+        (chain(10), {"planner": "greedy"}, [(176, 32)]),
+        (chain(10), {"planner": "naive"}, [(176, 176)]),
+        (chain(10), {"alignment": 64}, [(176, 80)]),
+        (chain(10), {"planner": "naive", "alignment": 64}, [(176, 656)]),
+        (delegated(), {}, [(96, 96)]),
+        (loop(), {}, [(32, 32)]),
+    ],
+)
+def test_sizes(found: Program, arguments: dict[str, object], sizes: list[tuple[int, int]], tmp_path: Path) -> None:
+    result, _ = relinked(found, tmp_path, **arguments)
+
+    assert [(buffer.before, buffer.after) for item in result.methods for buffer in item.buffers] == sizes
+    assert result.plan == "passed"
+    assert (result.size_before, result.size_after) == (
+        (tmp_path / "a.pte").stat().st_size,
+        (tmp_path / "b.pte").stat().st_size,
+    )
+
+
+def test_a_smaller_plan_of_the_file_is_kept(tmp_path: Path) -> None:
+    """It uses that two branches never both run, which etdev's lifetimes do not show."""
+    result, written = relinked(branches(), tmp_path)
+
+    (item,) = result.methods
+    assert item.kept == "a new plan would need 64 bytes more"
+    assert (item.before, item.after, result.plan) == (192, 192, "not run")
+    assert written == branches()
+
+
+@pytest.mark.parametrize("arguments", [{"planner": "greedy"}, {"alignment": 16}])
+def test_who_asks_for_a_plan_gets_it(arguments: dict[str, object], tmp_path: Path) -> None:
+    result, _ = relinked(branches(), tmp_path, **arguments)
+
+    (item,) = result.methods
+    assert (item.kept, item.before) == (None, 192)
+    assert item.after > 192
+
+
+def test_a_link_changes_methods_only() -> None:
+    """Methods of before and after the link stand beside each other in one program; they share what is around them."""
+    for found in (everything(), chain(3), counters(), delegated()):
+        assert replace(link(found).program, execution_plan=()) == replace(found, execution_plan=())
+
+
+def test_state_gets_bytes_of_its_own(tmp_path: Path) -> None:
+    """A program that only some loaders run right becomes one that all do, and larger."""
+    result, _ = relinked(counters(), tmp_path)
+
+    assert (result.memory_before, result.memory_after) == ({"cpu": 48}, {"cpu": 64})
+    assert [[(b.index, b.before, b.after, b.state) for b in item.buffers] for item in result.methods] == [
+        [(1, 48, 32, False), (2, 0, 16, True)],
+        [(1, 48, 32, False), (2, 0, 32, True)],
+    ]
+
+
+def test_shared_state_stays_shared(tmp_path: Path) -> None:
+    result, written = relinked(counters(buffer=2), tmp_path)
+
+    assert len(result.shared_state) == 1
+    places = [plan.values[1].allocation_info for plan in written.execution_plan if isinstance(plan.values[1], m.Tensor)]
+    assert places == [m.AllocationDetails(2, 0)] * 2
+
+
+def test_views_are_removed(tmp_path: Path) -> None:
+    values = [tensor(4, at=0), tensor(2, 2, at=16), tensor(2, 2, at=32), m.Int(2), m.IntList((3, 3))]
+    operators = (m.Operator("aten::view_copy", "out"), m.Operator("aten::sin", "out"))
+    calls = [m.KernelCall(0, (0, 4, 1, 1)), m.KernelCall(1, (1, 2, 2))]
+    found = program(method(values, calls, outputs=(2,), operators=operators))
+
+    (item,) = relinked(found, tmp_path)[0].methods
+    assert (item.instructions_before, item.instructions_after) == (2, 1)
+    assert [(view.action, view.nbytes) for view in item.views] == [("alias", 16)]
+    (item,) = relinked(found, tmp_path, elide_views=False)[0].methods
+    assert (item.instructions_after, item.views) == (2, ())
+
+
+@pytest.mark.parametrize(
+    ("found", "reason"),
+    [
+        (delegated(ambiguous=True), "the file does not say which arguments of instruction 0 (XnnpackBackend)"),
+        (everything(), "it has memory on devices"),
+    ],
+)
+def test_a_method_that_cannot_be_planned_keeps_its_plan(found: Program, reason: str, tmp_path: Path) -> None:
+    result, written = relinked(found, tmp_path)
+
+    (item,) = result.methods
+    assert item.kept is not None
+    assert item.kept.startswith(reason)
+    assert (result.plan, written) == ("not run", found)
+    assert all(buffer.lower_bound is None for buffer in item.buffers)
+
+
+def test_the_data_beside_stays_needed(tmp_path: Path) -> None:
+    assert relinked(everything(), tmp_path)[0].external_data == ("weight",)
+
+
+def test_as_json(tmp_path: Path) -> None:
+    document = json.loads(relinked(chain(3), tmp_path)[0].to_json())
+
+    assert document["format"] == 1
+    assert document["methods"][0]["buffers"] == [
+        {"index": 1, "device": "cpu", "before": 64, "after": 32, "lower_bound": 32, "state": False}
+    ]
+
+
+def test_a_file_is_replaced_by_its_own_link(tmp_path: Path) -> None:
+    """What was read from the old file stays good, and nothing else is left in the folder."""
+    file = tmp_path / "a.pte"
+    write(delegated(), file)
+    before = read(file)
+    etdev.relink(file, file)
+
+    assert before == delegated()
+    assert read(file).segments == before.segments
+    assert os.listdir(tmp_path) == ["a.pte"]
+
+
+def test_into_what_cannot_be_read_again(tmp_path: Path) -> None:
+    write(chain(10), tmp_path / "a.pte")
+    result = etdev.relink(tmp_path / "a.pte", "/dev/null")
+
+    assert (result.size_after, result.memory_after, result.plan) == (None, {"cpu": 32}, "passed")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message", "hint"),
+    [
+        ({"planner": "my_planners:tight"}, "there is no planner 'my_planners:tight'", "relink runs no one's code"),
+        ({"planner": "bets"}, "there is no planner 'bets'", "one of: best, greedy, naive"),
+        ({"alignment": 24}, "24 bytes is no alignment", "give a power of two"),
+        ({"alignment": 0}, "0 bytes is no alignment", "give a power of two"),
+    ],
+)
+def test_arguments_that_do_not_fit(arguments: dict[str, object], message: str, hint: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        relinked(chain(1), tmp_path, **arguments)
+    assert caught.value.message == message
+    assert str(caught.value.hint).startswith(hint)
+    assert not (tmp_path / "b.pte").exists()
+
+
+def test_a_program_that_overwrites_its_values(tmp_path: Path) -> None:
+    with pytest.raises(LinkError, match="reads value 1 at bytes 16 to 32 of buffer 1 after") as caught:
+        relinked(overwriting(), tmp_path)
+    assert caught.value.exit_code == 4
+    assert caught.value.where == f"{tmp_path / 'a.pte'}, method 'forward'"
+    assert os.listdir(tmp_path) == ["a.pte"]
+
+
+def test_what_would_be_lost_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "a.pte"
+    write(delegated(), file)
+    with file.open("ab") as opened:
+        opened.write(b"signature of somebody's")
+    content = file.read_bytes()
+
+    with pytest.raises(ProgramError, match="does not know and would lose: 23 bytes behind the last segment") as caught:
+        etdev.relink(file, file)
+    assert (caught.value.exit_code, caught.value.where) == (2, str(file))
+    assert file.read_bytes() == content
+
+
+def test_a_file_that_cannot_be_written_is_named_by_its_own_name(tmp_path: Path) -> None:
+    write(chain(1), tmp_path / "a.pte")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(WriteError) as caught:
+        etdev.relink(tmp_path / "a.pte", tmp_path / "folder")
+    assert caught.value.where == str(tmp_path / "folder")
+
+
+def test_a_wrong_plan_is_not_put_in_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The check reads what was written, and does not believe the linker."""
+
+    def wrong(found: Program, options: object) -> object:
+        good = link(found)
+        plan = good.program.execution_plan[0]
+        values = tuple(
+            replace(value, allocation_info=m.AllocationDetails(1, 0)) if isinstance(value, m.Tensor) else value
+            for value in plan.values
+        )
+        return replace(good, program=replace(good.program, execution_plan=(replace(plan, values=values),)))
+
+    values = [tensor(4, at=0), tensor(4, at=16), tensor(4, at=32), tensor(4, at=48), m.Int(1)]
+    calls = [m.KernelCall(1, (0, 1, 1)), m.KernelCall(2, (0, 2, 2)), m.KernelCall(0, (1, 2, 4, 3, 3))]
+    write(program(method(values, calls, outputs=(3,))), tmp_path / "a.pte")
+    content = (tmp_path / "a.pte").read_bytes()
+    monkeypatch.setattr(relink_module, "link", wrong)
+
+    with pytest.raises(LinkError, match="the new plan is wrong, so nothing was written"):
+        etdev.relink(tmp_path / "a.pte", tmp_path / "a.pte")
+    assert (tmp_path / "a.pte").read_bytes() == content
+    assert os.listdir(tmp_path) == ["a.pte"]
+
+
+def test_what_a_report_says_of_a_buffer_is_in_the_result() -> None:
+    """A field of the link's report that nobody carries over would be lost in silence."""
+    assert set(BufferReport.__slots__) - {"size", "tensors"} <= set(relink_module.BufferChange.__slots__)
+
+
+@pytest.mark.parametrize("found", [chain(10), loop(), branches()], ids=["chain", "loop", "branches"])
+def test_the_stock_runtime_computes_the_same(found: Program, tmp_path: Path) -> None:
+    """The arithmetic is untouched: results are equal bit by bit."""
+    torch = pytest.importorskip("torch", reason="torch holds the values")
+    pytest.importorskip("executorch", reason="executorch runs the programs")
+    from support.stock import shared_runtime
+
+    relinked(found, tmp_path, planner="greedy")
+    plan = found.execution_plan[0]
+    sizes = [plan.values[index] for index in plan.inputs]
+    torch.manual_seed(0)
+    for flag in (True, False):
+        inputs = [torch.randn(item.sizes) if item.sizes else torch.tensor(flag) for item in sizes]
+        results = []
+        for name in ("a.pte", "b.pte"):
+            shared_runtime().load(tmp_path / name)
+            results.append(shared_runtime().call("forward", inputs, fresh=True))
+        assert all(torch.equal(one, other) for one, other in zip(*results, strict=True))
+        assert results[0][0].abs().sum() > 0

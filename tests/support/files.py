@@ -1,0 +1,127 @@
+"""Small programs written by hand for the commands that work on files: each shows one thing that a file can be."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from etdev.program import Blob, Program
+from etdev.program import model as m
+from program.hand import tensor
+
+ADD, SIN, COS = m.Operator("aten::add", "out"), m.Operator("aten::sin", "out"), m.Operator("aten::cos", "out")
+"""The operators of :func:`method`, by the index that instructions use."""
+
+
+def method(
+    values: Sequence[m.Value],
+    instructions: Sequence[m.Instruction],
+    *,
+    inputs: Sequence[int] = (0,),
+    outputs: Sequence[int] = (-1,),
+    sizes: Sequence[int] = (),
+    name: str = "forward",
+    **more: object,
+) -> m.ExecutionPlan:
+    """A method of one chain; an output of -1 is the last value. ``sizes`` are those of the buffers from 1 on, which are
+    as large as its tensors need if none are given."""
+    last = len(values) - 1
+    settings = {"operators": (ADD, SIN, COS), "delegates": (), **more}
+    return m.ExecutionPlan(
+        name=name,
+        values=tuple(values),
+        inputs=tuple(inputs),
+        outputs=tuple(last if index < 0 else index for index in outputs),
+        chains=(m.Chain(tuple(instructions)),),
+        non_const_buffer_sizes=(0, *(sizes or _needed(values))),
+        **settings,  # type: ignore[arg-type]
+    )
+
+
+def _needed(values: Sequence[m.Value]) -> list[int]:
+    ends: dict[int, int] = {}
+    for value in values:
+        if isinstance(value, m.Tensor) and value.allocation_info is not None:
+            place = value.allocation_info
+            ends[place.memory_id] = max(ends.get(place.memory_id, 0), place.memory_offset + value.nbytes)
+    return [ends.get(index, 0) for index in range(1, max(ends, default=0) + 1)]
+
+
+def program(*plans: m.ExecutionPlan, **more: object) -> Program:
+    """A program without constants, unless ``more`` has them."""
+    empty = {"segments": (m.Segment(0, Blob()),), "constant_segment": m.SubsegmentOffsets(0, (0,))}
+    return Program(tuple(plans), **(empty | more))  # type: ignore[arg-type]
+
+
+def sin(origin: int, to: int) -> m.KernelCall:
+    """``to = sin(origin)``."""
+    return m.KernelCall(1, (origin, to, to))
+
+
+def cos(origin: int, to: int) -> m.KernelCall:
+    """``to = cos(origin)``."""
+    return m.KernelCall(2, (origin, to, to))
+
+
+def chain(length: int) -> Program:
+    """``sin`` after ``sin``, each into memory of its own, where two places would do."""
+    values = [tensor(4, at=16 * index) for index in range(length + 1)]
+    return program(method(values, [sin(index, index + 1) for index in range(length)]))
+
+
+def overwriting() -> Program:
+    """The output is overwritten by a value that is needed for nothing."""
+    values = [tensor(4, at=0), tensor(4, at=16), tensor(4, at=16)]
+    return program(method(values, [sin(0, 1), cos(0, 2)], outputs=(1,)))
+
+
+def branches() -> Program:
+    """``x + sin(sin(x))`` or ``x + cos(cos(x))``: the branches use the same bytes, since only one of them runs.
+
+    Values: 0 the condition, 1 x, 2 and 3 of the one branch, 4 and 5 of the other, 6 either's result, 7 the output.
+    """
+    flag = m.Tensor(m.ScalarType.BOOL, (), (), allocation_info=m.AllocationDetails(1, 64))
+    values = [flag, tensor(16, at=128), tensor(16, at=0), tensor(16, at=64), tensor(16, at=0), tensor(16, at=64)]
+    values += [tensor(16), tensor(16, at=0), m.Bool(False), m.Int(1)]
+    calls = [
+        m.JumpFalseCall(0, 5),
+        sin(1, 2),
+        sin(2, 3),
+        m.MoveCall(3, 6),
+        m.JumpFalseCall(8, 8),
+        cos(1, 4),
+        cos(4, 5),
+        m.MoveCall(5, 6),
+        m.KernelCall(0, (1, 6, 9, 7, 7)),
+    ]
+    return program(method(values, calls, inputs=(0, 1), outputs=(7,)))
+
+
+def counters(*, buffer: int = 1) -> Program:
+    """Two methods that each count calls in a tensor of their own; with ``buffer`` 2, in one that both have.
+
+    In buffer 1 the temporaries of each lie over the state of the other, which only loaders keep apart that give each
+    method its own memory.
+    """
+
+    def count(name: str, state_at: int, result_at: int) -> m.ExecutionPlan:
+        state = tensor(4, at=0 if buffer == 2 else state_at, buffer=buffer)
+        values = [tensor(4, at=32), state, tensor(4, at=result_at), m.Int(1)]
+        calls = [m.KernelCall(0, (1, 0, 3, 2, 2)), m.KernelCall(3, (1, 2, 1))]
+        operators = (ADD, SIN, COS, m.Operator("aten::copy_", ""))
+        return method(values, calls, outputs=(2,), name=name, operators=operators)
+
+    return program(count("first", 0, 16), count("second", 16, 0))
+
+
+def delegated(*, ambiguous: bool = False, backend: str = "XnnpackBackend") -> Program:
+    """One call of a delegate. If it is ``ambiguous``, nothing says which of its arguments are outputs."""
+    values = [tensor(4, at=0), tensor(4, at=16)]
+    arguments = (1, 0) if ambiguous else (0, 1)
+    spec = m.CompileSpec("target_device", b"cpu")
+    part = m.BackendDelegate(backend, m.BackendDelegateDataReference(m.DataLocation.SEGMENT, 1), (spec,))
+    plan = method(values, [m.DelegateCall(0, arguments)], delegates=(part,), operators=(), sizes=(32 + 64,))
+    return program(
+        plan,
+        segments=(m.Segment(0, Blob()), m.Segment(128, Blob(b"delegate"))),
+        named_data=(m.NamedData("weights", 1),),
+    )
