@@ -39,14 +39,12 @@ def test_a_new_plan_is_never_larger_unless_state_gets_bytes_of_its_own(found: Pr
     except LinkError:
         return  # Most programs that chance makes overwrite what they still read.
 
-    assert [sum(plan.non_const_buffer_sizes) for plan in written.execution_plan] == [
-        item.after for item in result.methods
-    ]
+    sizes = [sum(plan.non_const_buffer_sizes[1:]) for plan in written.execution_plan]
+    assert sizes == [item.after for item in result.methods]
     apart = any(buffer.state for item in result.methods for buffer in item.buffers)
     assert apart or all(item.after <= item.before for item in result.methods)
-    content = (tmp_path / "b.pte").read_bytes()
     etdev.relink(tmp_path / "b.pte", tmp_path / "b.pte")
-    assert (tmp_path / "b.pte").read_bytes() == content
+    assert read(tmp_path / "b.pte") == written
 
 
 @pytest.mark.parametrize(

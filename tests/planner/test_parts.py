@@ -43,7 +43,7 @@ def test_a_crowd_is_the_most_that_is_in_use_during_a_lifetime(planned: Problem) 
     ("planned", "other"),
     [
         (problem((64, 0, 4), (16, 0, 2), (32, 1, 3), (24, 2, 4)), "greedy"),
-        (problem((17, 0, 1), (16, 0, 1), alignment=16), "naive"),
+        (problem((16, 0, 1), (17, 0, 1), alignment=16), "naive"),
     ],
 )
 def test_the_other_planners_are_asked_too(planned: Problem, other: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,7 +40,8 @@ def build(
 
     ``targets`` are glob patterns, none meaning all; ``overrides`` are ``key=value`` texts as for ``--set``; ``require``
     names rungs that must have run; ``verify=False`` stops after writing; ``cache=False`` exports and lowers again even
-    if nothing before the link has changed since the last build. Returns what was built and what verification found, also when a gate was missed or an artifact rejected: see :attr:`BuildResult.ok`. Raises an
+    if nothing before the link has changed since the last build. Returns what was built and what verification found,
+    also when a gate was missed or an artifact rejected: see :attr:`BuildResult.ok`. Raises an
     :class:`~etdev.errors.EtdevError` if the config, the environment or a stage stands in the way.
     """
     from etdev.pipeline.build import build_project

@@ -42,7 +42,7 @@ class DryRun(BaseModel):
 
 
 def dry_run(project: Project, options: BuildOptions) -> DryRun:
-    """Load the model, call each method on fake tensors of its largest and smallest sizes, and check the first samples and sessions.
+    """Load the model, call each method on fake tensors of its largest and smallest sizes, check the first samples.
 
     Raises what a build would raise for the same mistakes, in less time.
     """

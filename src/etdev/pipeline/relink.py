@@ -188,11 +188,16 @@ def _with_smaller_plans(program: Program, linked: Linked) -> Linked:
     """
     plans, reports = list(linked.program.execution_plan), list(linked.methods)
     for index, (before, report) in enumerate(zip(program.execution_plan, linked.methods, strict=True)):
-        more = sum(plans[index].non_const_buffer_sizes) - sum(before.non_const_buffer_sizes)
+        more = _total(plans[index]) - _total(before)
         if more > 0 and report.kept is None and not any(buffer.state for buffer in report.buffers):
             plans[index] = before
             reports[index] = _kept(before, report, f"a new plan would need {more:,} bytes more")
     return replace(linked, program=replace(linked.program, execution_plan=tuple(plans)), methods=tuple(reports))
+
+
+def _total(plan: ExecutionPlan) -> int:
+    """Bytes of all planned buffers of a method."""
+    return sum(plan.non_const_buffer_sizes[1:])
 
 
 def _kept(plan: ExecutionPlan, report: MethodReport, reason: str) -> MethodReport:
