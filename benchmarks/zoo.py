@@ -125,8 +125,8 @@ def outputs(runtime: Any, path: Path, architecture: Architecture) -> list[tuple[
     runtime.load(path)
     found = []
     for seed in range(CALLS):
-        for value in runtime.call("forward", random_inputs(architecture, seed)):
-            found.append((value.dtype, tuple(value.shape), value.contiguous().numpy().tobytes()))
+        values = runtime.call("forward", random_inputs(architecture, seed))
+        found.extend((value.dtype, tuple(value.shape), value.contiguous().numpy().tobytes()) for value in values)
     return found
 
 
@@ -194,7 +194,9 @@ def as_cells(row: Row) -> list[str]:
     """A row of the table, one text per column."""
     if row.trouble is not None:
         return [row.model, row.backend, row.trouble]
-    assert row.greedy is not None and row.memory is not None and row.lower_bound is not None
+    assert row.greedy is not None
+    assert row.memory is not None
+    assert row.lower_bound is not None
     return [
         row.model,
         row.backend,

@@ -20,8 +20,8 @@ IDENTITIES = {"aten::view_copy", "aten::alias_copy", "aten::detach_copy", "aten:
 """Copies: the output has the bytes of the input."""
 ROWS = 4
 """A dynamic tensor has this many rows at most, whatever its sizes: its current ones are so many quarters of them."""
-_MOST_STEPS = 400
-"""Instructions in one call; from then on every jump that depends on data goes on, out of loops."""
+_MOST_CONDITIONS = 30
+"""Conditions on data in one call; from then on all of them are true, which leads out of loops."""
 
 
 class OracleError(AssertionError):
@@ -155,7 +155,7 @@ class _Run:
         self._plan, self._values, self._call = plan, values, call
         self._inputs = inputs.get(plan.name, {})
         self._trace = Trace()
-        self._asked = self._steps = 0
+        self._asked = 0
 
     def run(self) -> Trace:
         self._set_inputs()
@@ -182,7 +182,6 @@ class _Run:
                 tensor.memory, tensor.start = [0] * tensor.capacity, 0
 
     def _step(self, call: m.Instruction, at: int) -> int:
-        self._steps += 1
         match call:
             case m.KernelCall():
                 operator = self._plan.operators[call.op_index]
@@ -204,9 +203,9 @@ class _Run:
         if isinstance(value, bool):
             return value
         self._trace.kernels.append(_number("condition", value.read()))
-        if self._steps > _MOST_STEPS or not self._call.decisions:
-            return True
         self._asked += 1
+        if self._asked > _MOST_CONDITIONS or not self._call.decisions:
+            return True
         return self._call.decisions[self._asked % len(self._call.decisions)]
 
     # Kernels

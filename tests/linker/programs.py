@@ -331,9 +331,8 @@ class _Drawn:
     def unknown(self) -> None:
         """An operator that changes what it gets, of which the linker knows nothing."""
         temporaries = [value for value in self.known if self.method.at(value).allocation_info] or self.known
-        self.method.kernel(
-            "my::update", self.draw(st.sampled_from([*temporaries, *self.state])), self.some(), self.some()
-        )
+        to = self.draw(st.sampled_from([*temporaries, *self.state]))
+        self.method.kernel("my::update", to, self.some(), self.method.value(m.Bool(False)))
 
     def copy(self) -> None:
         to = self.draw(st.sampled_from(self.state))

@@ -26,7 +26,9 @@ def with_instructions(
         instructions = tuple(
             _redirected(changed.get(position, chain.instructions[position - base]), after) for position in kept
         )
-        traces = tuple(chain.stacktrace[position - base] for position in kept) if chain.stacktrace else ()
+        # A file may have traces for the first instructions only.
+        traced = len(chain.stacktrace)
+        traces = tuple(chain.stacktrace[position - base] for position in kept if position - base < traced)
         chains.append(replace(chain, instructions=instructions, stacktrace=traces))
         base, left = base + len(chain.instructions), left + len(kept)
     return replace(plan, chains=tuple(chains)), moved

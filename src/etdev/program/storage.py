@@ -96,16 +96,10 @@ def _declared_persistent(plan: m.ExecutionPlan) -> set[int]:
     }
 
 
-def _unite_persisted(found: Reaching, groups: _Groups, kept: set[int]) -> None:
-    """Put together what lies in the same bytes of state: its aliases, and what a method leaves there for the next call."""
-    waiting = sorted((value for value in kept if value in found.places), key=lambda value: _order(found.places[value]))
-    last = None
-    for value in waiting:
-        place = found.places[value]
-        if last is not None and last.buffer == place.buffer and place.start < last.end:
-            groups.unite(value, holder)
-        if last is None or (last.buffer, last.end) < (place.buffer, place.end):
-            last, holder = place, value
+def _unite_persisted(found: Reaching, groups: _Groups, kept: Iterable[int]) -> None:
+    """Put what a method leaves in the bytes of its state with the state, for the next call reads it there."""
+    waiting = [value for value in kept if value in found.places]
+    _unite_overlapping(found, groups, waiting)
     while waiting:
         value = waiting.pop()
         place = found.places[value]
@@ -116,8 +110,18 @@ def _unite_persisted(found: Reaching, groups: _Groups, kept: set[int]) -> None:
                 waiting.append(other)
 
 
-def _order(place: Place) -> tuple[int, int]:
-    return place.buffer, place.start
+def _unite_overlapping(found: Reaching, groups: _Groups, kept: Iterable[int]) -> None:
+    """Put state together that lies in the same bytes: no write tells of the views of a buffer that is only read."""
+    furthest: int | None = None
+    for value in sorted(kept, key=lambda value: (found.places[value].buffer, found.places[value].start)):
+        place = found.places[value]
+        if furthest is not None:
+            before = found.places[furthest]
+            if before.buffer == place.buffer and place.start < before.end:
+                groups.unite(furthest, value)
+                if place.end <= before.end:
+                    continue
+        furthest = value
 
 
 def _storage(found: Reaching, values: list[int], persistent: bool) -> Storage:

@@ -210,7 +210,7 @@ class _Work:
         return "view"
 
     def _may_stand_for(self, of: int, out: int) -> bool:
-        """Can all who use ``out`` use ``of``? A caller tells outputs apart by their tensors; a list has its own before it."""
+        """Can all who use ``out`` use ``of``? A caller tells outputs apart by tensor; a list has its own before it."""
         if of in self._roving or out in self._roving or of > out:
             return False
         return out not in self.plan.outputs or not (
