@@ -1,8 +1,8 @@
 """etdev: the build tool and linker for ExecuTorch programs.
 
 ``etdev.build`` and ``etdev.verify`` are the commands of the same name; both return a ``BuildResult``.
-``etdev.inspect``, ``etdev.relink`` and ``etdev.diff`` work on any ``.pte`` and need neither torch nor executorch. Importing this package
-imports nothing else; ``etdev.errors`` and ``etdev.program`` are there when they are asked for.
+``etdev.inspect``, ``etdev.relink`` and ``etdev.diff`` work on any ``.pte`` and need neither torch nor executorch.
+Importing this package imports nothing else; ``etdev.errors`` and ``etdev.program`` are there when they are asked for.
 """
 
 from __future__ import annotations

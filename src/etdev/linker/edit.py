@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from etdev.program import model as m
+from etdev.program.used import used_values
 
 
 def with_instructions(
@@ -64,7 +65,7 @@ def without_unused(plan: m.ExecutionPlan) -> m.ExecutionPlan:
     """
     calls = [call for chain in plan.chains for call in chain.instructions]
     operators = sorted({call.op_index for call in calls if isinstance(call, m.KernelCall)})
-    values = _used_values(plan, calls)
+    values = used_values(plan)
     operator_index = {old: new for new, old in enumerate(operators)}
     value_index = {old: new for new, old in enumerate(values)}
     plan = replace(plan, operators=tuple(plan.operators[index] for index in operators))
@@ -115,28 +116,3 @@ def renumbered(
             for chain in plan.chains
         ),
     )
-
-
-def _used_values(plan: m.ExecutionPlan, calls: Sequence[m.Instruction]) -> list[int]:
-    used = {*plan.inputs, *plan.outputs}
-    for chain in plan.chains:
-        used.update(chain.inputs, chain.outputs)
-    for found in calls:
-        match found:
-            case m.KernelCall() | m.DelegateCall():
-                used.update(found.args)
-            case m.MoveCall():
-                used.update((found.move_from, found.move_to))
-            case m.JumpFalseCall():
-                used.add(found.cond_value_index)
-            case m.FreeCall():
-                used.add(found.value_index)
-    used.update(index for index, tensor in plan.tensors() if tensor.allocation_info and tensor.data_buffer_idx)
-    waiting = list(used)
-    while waiting:
-        found_value = plan.values[waiting.pop()]
-        if isinstance(found_value, m.IntList | m.TensorList | m.OptionalTensorList):
-            new = {item for item in found_value.items if item >= 0} - used
-            used |= new
-            waiting.extend(new)
-    return sorted(used)

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields, replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import Generic, TypeVar
 
 from etdev import program as pte
+from etdev.linker.edit import without_unused
 from etdev.pipeline.inspect import Argument, MethodInfo, ProgramInfo, Sections, describe
 from etdev.program import Blob, Program
 from etdev.program import model as m
@@ -73,7 +74,7 @@ class PlanDiff:
     """How the addresses of a method differ."""
 
     same_code: bool
-    """Whether the methods are equal but for addresses and the sizes of buffers."""
+    """Whether the methods are equal but for addresses, the sizes of buffers, and what nothing in them uses."""
     tensors: int | None
     """In planned memory; None if the code differs, so that tensors cannot be told to be the same."""
     moved: int | None
@@ -91,8 +92,8 @@ class MethodDiff:
     inputs: tuple[ArgumentDiff, ...]
     outputs: tuple[ArgumentDiff, ...]
     buffers: tuple[BufferDiff, ...]
-    operators: dict[str, Pair[int]]
-    """Those with another number of calls; one that a file does not name has none there."""
+    operators: dict[str, Pair[int | None]]
+    """Those with another number of calls; None where the file does not name the operator at all."""
     delegates: tuple[DelegateDiff, ...]
     """Those that differ."""
     plan: PlanDiff
@@ -153,7 +154,10 @@ def diff(a: str | os.PathLike[str], b: str | os.PathLike[str]) -> ProgramDiff:
             field.name: Pair(getattr(found.a.sections, field.name), getattr(found.b.sections, field.name))
             for field in fields(Sections)
         },
-        memory=_pairs(found.a.memory, found.b.memory, 0),
+        memory={
+            device: Pair(found.a.memory.get(device, 0), found.b.memory.get(device, 0))
+            for device in dict.fromkeys((*found.a.memory, *found.b.memory))
+        },
         weights_bytes=Pair(found.a.weights_bytes, found.b.weights_bytes),
         same_weights=_constants(programs.a) == _constants(programs.b),
         methods_only_in_a=tuple(name for name in names.a if name not in names.b),
@@ -168,13 +172,17 @@ def diff(a: str | os.PathLike[str], b: str | os.PathLike[str]) -> ProgramDiff:
 def _method_diff(name: str, programs: Pair[Program], found: Pair[ProgramInfo]) -> MethodDiff:
     plans = Pair(programs.a.method(name), programs.b.method(name))
     methods = Pair(_method(found.a, name), _method(found.b, name))
-    operators = _pairs(methods.a.operators, methods.b.operators, 0)
+    calls = Pair(methods.a.operators, methods.b.operators)
+    operators = {name: Pair(calls.a.get(name), calls.b.get(name)) for name in dict.fromkeys((*calls.a, *calls.b))}
     delegates = _delegate_diffs(programs, plans)
     buffers = _buffer_diffs(methods)
     plan = _plan_diff(plans)
     return MethodDiff(
         name=name,
-        same=plan.same_code and not plan.moved and not delegates and not any(item.size.differs for item in buffers),
+        same=plan.same_code
+        and not plan.moved
+        and not delegates
+        and not any(item.differs for item in (*operators.values(), *(buffer.size for buffer in buffers))),
         instructions=Pair(methods.a.instructions, methods.b.instructions),
         inputs=_argument_diffs(methods.a.inputs, methods.b.inputs),
         outputs=_argument_diffs(methods.a.outputs, methods.b.outputs),
@@ -187,10 +195,6 @@ def _method_diff(name: str, programs: Pair[Program], found: Pair[ProgramInfo]) -
 
 def _method(found: ProgramInfo, name: str) -> MethodInfo:
     return next(method for method in found.methods if method.name == name)
-
-
-def _pairs(a: Mapping[str, int], b: Mapping[str, int], absent: int) -> dict[str, Pair[int]]:
-    return {name: Pair(a.get(name, absent), b.get(name, absent)) for name in dict.fromkeys((*a, *b))}
 
 
 def _argument_diffs(a: Iterable[Argument], b: Iterable[Argument]) -> tuple[ArgumentDiff, ...]:
@@ -247,6 +251,7 @@ def _calls(plan: m.ExecutionPlan, name: str) -> int:
 
 
 def _plan_diff(plans: Pair[m.ExecutionPlan]) -> PlanDiff:
+    plans = Pair(without_unused(plans.a), without_unused(plans.b))
     if _without_addresses(plans.a) != _without_addresses(plans.b):
         return PlanDiff(same_code=False, tensors=None, moved=None)
     places = [

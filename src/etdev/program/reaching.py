@@ -18,6 +18,7 @@ from etdev.program.contents import Contents, Writes
 from etdev.program.effects import DelegateInputs, Effects, effects, tensors
 from etdev.program.flow import FlowGraph, flow_graph
 from etdev.program.references import References, references
+from etdev.program.used import used_values
 
 _MOST_STEPS = 30_000_000
 """Pieces of memory looked at, over all blocks, before a method is taken to be made to waste time."""
@@ -139,9 +140,12 @@ def reaching(plan: m.ExecutionPlan, delegate_inputs: DelegateInputs) -> Reaching
 
 
 def places(plan: m.ExecutionPlan) -> dict[int, Place]:
-    """The planned memory of each tensor that takes any."""
+    """The planned memory of each tensor that takes any and that somebody refers to."""
     found = {}
-    for index, tensor in plan.tensors():
+    for index in used_values(plan):
+        tensor = plan.values[index]
+        if not isinstance(tensor, m.Tensor):
+            continue
         allocation = tensor.allocation_info
         unbounded = tensor.shape_dynamism is m.TensorShapeDynamism.DYNAMIC_UNBOUND
         if allocation is not None and not unbounded and tensor.nbytes:

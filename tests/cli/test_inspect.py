@@ -1,0 +1,139 @@
+"""``etdev inspect`` on the command line. The golden files are written anew with ``python tests/cli/test_inspect.py``."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).resolve().parents[1]
+if __name__ == "__main__":
+    sys.path.insert(0, str(TESTS))
+
+import etdev
+from etdev.cli import app
+from etdev.cli.inspect import render
+from etdev.program import Program, write
+from etdev.program import model as m
+from program.hand import everything, loop, tensor
+from support.files import counters, delegated, method, overwriting, program, sin
+
+GOLDEN = TESTS / "cli" / "golden"
+FILES: dict[str, Callable[[], Program]] = {
+    "everything.pte": everything,
+    "loop.pte": loop,
+    "counters.pte": lambda: counters(buffer=2),
+    "delegated.pte": delegated,
+    "overwriting.pte": overwriting,
+}
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
+    """Run a command line beside the files: exit code, stdout, stderr."""
+    monkeypatch.chdir(tmp_path)
+    _write_files()
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        capfd.readouterr()
+        code = app.run(arguments)
+        return code, *capfd.readouterr()
+
+    return run
+
+
+def _write_files() -> None:
+    for name, make in FILES.items():
+        write(make(), name)
+
+
+def _text() -> str:
+    """What is said of every file, in full."""
+    return "\n".join(render(etdev.inspect(name), verbose=True) + "\n" for name in FILES)
+
+
+def test_the_golden_text(run: Run) -> None:
+    assert _text() == (GOLDEN / "inspect.txt").read_text(encoding="utf-8")
+
+
+def test_the_golden_json(run: Run) -> None:
+    """Programs read this document: its keys and their meanings stay as they are while ``format`` is 1."""
+    code, out, err = run("inspect", "everything.pte", "--output", "json")
+
+    assert (code, err) == (0, "")
+    assert out == (GOLDEN / "inspect.json").read_text(encoding="utf-8")
+
+
+def test_what_the_document_promises(run: Run) -> None:
+    document = json.loads(run("inspect", "delegated.pte", "--output", "json")[1])
+
+    assert {"format", "file", "methods", "weights_bytes", "segments"} <= set(document)
+    (described,) = document["methods"]
+    assert {"name", "buffers", "inputs", "outputs", "instructions", "operators", "delegates"} <= set(described)
+    assert described["buffers"] == [{"index": 1, "device": "cpu", "size": 96, "lower_bound": 96}]
+    assert described["copies"] == {"h2d_bytes": 0, "d2h_bytes": 0}
+
+
+def test_segments_are_listed_when_asked_for(run: Run) -> None:
+    code, out, err = run("inspect", "delegated.pte")
+
+    assert (code, err) == (0, "")
+    assert "segments" not in out
+    assert "  segments   0  0 bytes  at 0    constants\n" in run("inspect", "-v", "delegated.pte")[1]
+
+
+def test_names_in_a_file_do_not_drive_the_terminal(run: Run) -> None:
+    evil = "\x1b[2J\x1b]0;owned\x07\n\u202e" + "x" * 1000
+    plan = method([tensor(4, at=0), tensor(4, at=16)], [sin(0, 1)], name=evil)
+    plan = replace(plan, operators=(m.Operator("aten::add", "out"), m.Operator(evil, "out")))
+    found = delegated(backend=evil)
+    write(replace(found, execution_plan=(plan, *found.execution_plan)), "evil.pte")
+    write(replace(overwriting(), execution_plan=(replace(overwriting().execution_plan[0], name=evil),)), "wrong.pte")
+
+    code, out, err = run("inspect", "-v", "evil.pte")
+    assert (code, err) == (0, "")
+    assert "\\x1b[2J\\x1b]0;owned\\x07\\n\\u202e" in out
+    assert max(map(len, out.splitlines())) < 700
+    for shown in (out, *run("diff", "evil.pte", "loop.pte")[1:], *run("relink", "wrong.pte", "-o", "o.pte")[1:]):
+        assert all(character.isprintable() or character == "\n" for character in shown)
+
+
+def test_what_this_version_does_not_know_is_warned_of(run: Run) -> None:
+    with open("loop.pte", "ab") as file:
+        file.write(b"more")
+    code, out, err = run("inspect", "loop.pte", "--output", "json")
+
+    assert code == 0
+    if json.loads(out)["unknown_fields"]:
+        assert err.startswith("warning: loop.pte: the file has what this version of etdev does not know: ")
+        assert "hint: " in err
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "error: no.pte: cannot read the program: there is no such file\n"),
+        (b"", "error: no.pte: the file has 0 bytes, too few for a program\n"),
+        (b"not a program at all", "error: no.pte: this is not an ExecuTorch program (no ET12 at byte 4)\n"),
+    ],
+)
+def test_what_cannot_be_read(run: Run, content: bytes | None, said: str) -> None:
+    if content is not None:
+        Path("no.pte").write_bytes(content)
+    assert run("inspect", "no.pte") == (2, "", said)
+
+
+if __name__ == "__main__":
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        _write_files()
+        (GOLDEN / "inspect.txt").write_text(_text(), encoding="utf-8")
+        (GOLDEN / "inspect.json").write_text(etdev.inspect("everything.pte").to_json() + "\n", encoding="utf-8")
