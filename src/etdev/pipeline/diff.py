@@ -182,7 +182,7 @@ def _method_diff(name: str, programs: Pair[Program], found: Pair[ProgramInfo]) -
         same=plan.same_code
         and not plan.moved
         and not delegates
-        and not any(item.differs for item in (*operators.values(), *(buffer.size for buffer in buffers))),
+        and not any(item.differs for item in (*operators.values(), *(buffer.size for buffer in buffers))),  # type: ignore[attr-defined]
         instructions=Pair(methods.a.instructions, methods.b.instructions),
         inputs=_argument_diffs(methods.a.inputs, methods.b.inputs),
         outputs=_argument_diffs(methods.a.outputs, methods.b.outputs),

@@ -1,0 +1,88 @@
+"""``etdev diff`` on the command line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from etdev.cli import app
+from etdev.program import Blob, Program, write
+from etdev.program import model as m
+from program.hand import everything, loop
+from support.files import chain, counters, delegated
+from support.golden import check_golden
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+def _other_data(found: Program) -> Program:
+    return replace(found, segments=(found.segments[0], m.Segment(128, Blob(b"DELEGATE"))))
+
+
+def _other_weights(found: Program) -> Program:
+    return replace(found, segments=(m.Segment(0, Blob(bytes(24))), *found.segments[1:]))
+
+
+def _renamed(found: Program) -> Program:
+    first, second = found.execution_plan
+    return replace(found, execution_plan=(replace(first, name="third | one"), second))
+
+
+PAIRS: tuple[tuple[Program, Program], ...] = (
+    (loop(), loop()),
+    (loop(), everything()),
+    (everything(), _other_weights(everything())),
+    (delegated(), _other_data(delegated())),
+    (delegated(), replace(delegated(), segment_alignment=4096)),
+    (counters(), counters(buffer=2)),
+    (counters(), _renamed(counters())),
+    (chain(2), chain(3)),
+)
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
+    """Compare two programs with these arguments: exit code, stdout, stderr."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(a: Program, b: Program, *arguments: str) -> tuple[int, str, str]:
+        write(a, "a.pte")
+        write(b, "b.pte")
+        capfd.readouterr()
+        code = app.run(["diff", "a.pte", "b.pte", *arguments])
+        return code, *capfd.readouterr()
+
+    return run
+
+
+@pytest.mark.parametrize("form", ["text", "md"])
+def test_the_golden_text(run: Run, form: str) -> None:
+    """Everything that can differ. The exit code is 0 all the same."""
+    texts = []
+    for a, b in PAIRS:
+        code, out, err = run(a, b, "--output", form)
+        assert (code, err) == (0, "")
+        texts.append(out)
+    check_golden(f"diff.{form}", "\n".join(texts))
+
+
+def test_identical_files_take_one_line(run: Run) -> None:
+    assert run(loop(), loop()) == (0, "a.pte and b.pte are identical\n", "")
+
+
+def test_as_json(run: Run) -> None:
+    code, out, _ = run(loop(), everything(), "--output", "json")
+
+    document = json.loads(out)
+    assert (code, document["format"], document["identical"]) == (0, 1, False)
+    assert document["memory"]["cpu"] == {"a": 32, "b": 1 << 33}
+
+
+def test_a_file_that_is_not_there(run: Run) -> None:
+    write(loop(), "a.pte")
+
+    assert app.run(["diff", "a.pte", "nowhere.pte"]) == 2

@@ -1,0 +1,109 @@
+"""``etdev relink`` on the command line."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from etdev.cli import app
+from etdev.program import model as m
+from etdev.program import read, write
+from program.hand import everything, tensor
+from support.files import branches, chain, counters, delegated, method, overwriting, program
+from support.golden import check_golden
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+def views() -> m.Program:
+    """A view that goes, one whose input is written again too early, and one that the caller gets of his own input."""
+    sizes = (m.Int(2), m.IntList((5, 5)))
+    values = [tensor(4, at=0), tensor(2, 2, at=16), tensor(2, 2, at=32), tensor(2, 2, at=48), tensor(2, 2, at=64)]
+    operators = (m.Operator("aten::view_copy", "out"), m.Operator("aten::sin", "out"), m.Operator("aten::copy_", ""))
+    calls = [
+        m.KernelCall(0, (0, 6, 1, 1)),
+        m.KernelCall(1, (1, 2, 2)),
+        m.KernelCall(0, (2, 6, 3, 3)),
+        m.KernelCall(2, (2, 1, 2)),
+        m.KernelCall(1, (3, 4, 4)),
+    ]
+    return program(method([*values, *sizes], calls, outputs=(4, 2), operators=operators))
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
+    """Write a program as ``a.pte``, link it with these arguments: exit code, stdout, stderr."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(found: m.Program, *arguments: str) -> tuple[int, str, str]:
+        write(found, "a.pte")
+        capfd.readouterr()
+        code = app.run(["relink", "a.pte", *arguments])
+        return code, *capfd.readouterr()
+
+    return run
+
+
+def test_the_golden_text(run: Run) -> None:
+    """Everything that a link can say."""
+    texts = []
+    for found, *arguments in (
+        (chain(10),),
+        (counters(),),
+        (counters(buffer=2),),
+        (delegated(ambiguous=True),),
+        (branches(),),
+        (branches(), "--planner", "greedy"),
+        (chain(3), "--alignment", "128"),
+        (everything(),),
+        (views(),),
+        (views(), "-v", "--no-elide-views"),
+        (views(), "-v"),
+        (replace(chain(1), execution_plan=()),),
+    ):
+        code, out, err = run(found, "-o", "b.pte", *arguments)
+        assert (code, err) == (0, "")
+        texts.append(out)
+    check_golden("relink.txt", "\n".join(texts))
+
+
+def test_as_json_and_text(run: Run) -> None:
+    code, out, err = run(chain(10), "-o", "new/b.pte", "--output", "json", "--output", "text=text.txt")
+
+    assert (code, err) == (0, "")
+    document = json.loads(out)
+    assert (document["format"], document["memory_before"], document["memory_after"]) == (1, {"cpu": 176}, {"cpu": 32})
+    assert Path("text.txt").read_text().startswith("new/b.pte  from a.pte, planner best, alignment 16\n")
+    assert sum(read("new/b.pte").execution_plan[0].non_const_buffer_sizes) == 32
+
+
+@pytest.mark.parametrize(
+    ("found", "arguments", "code", "said"),
+    [
+        (overwriting(), ["-o", "b.pte"], 4, "error: a.pte, method 'forward': the caller, reading the outputs, reads"),
+        (chain(1), ["-o", "b.pte", "--planner", "a:b"], 2, "error: --planner: there is no planner 'a:b'\nhint: relink"),
+        (chain(1), ["-o", "b.pte", "--alignment", "3"], 2, "error: --alignment: 3 bytes is no alignment\n"),
+        (chain(1), [], 2, "error: Missing option '-o'"),
+        (chain(1), ["-o", "a.pte/b.pte"], 4, "error: a.pte/b.pte: cannot write the file: a part of the path is a file"),
+        (chain(1), ["-o", "."], 4, "error: .: cannot write the file: this is a folder"),
+    ],
+)
+def test_what_ends_in_an_error(run: Run, found: m.Program, arguments: list[str], code: int, said: str) -> None:
+    ended, out, err = run(found, *arguments)
+
+    assert (ended, out) == (code, "")
+    assert err.startswith(said)
+    assert os.listdir() == ["a.pte"]
+
+
+def test_a_malformed_file(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.pte").write_bytes(b"not a program at all")
+
+    assert app.run(["relink", str(tmp_path / "a.pte"), "-o", str(tmp_path / "a.pte")]) == 2
+    assert "this is not an ExecuTorch program" in capfd.readouterr().err
+    assert (tmp_path / "a.pte").read_bytes() == b"not a program at all"

@@ -1,0 +1,199 @@
+"""``etdev verify FILE``: what a file can be asked without its config."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+
+from etdev.backends.base import Availability
+from etdev.cli import app
+from etdev.errors import MissingRequirementError
+from etdev.pipeline.verify import foreign
+from etdev.program import write
+from program.hand import everything, loop
+from support.files import branches, chain, counters, delegated, overwriting
+
+Run = Callable[..., tuple[int, str, str]]
+FILES = {
+    "branches.pte": branches,
+    "chain.pte": lambda: chain(3),
+    "counters.pte": counters,
+    "everything.pte": everything,
+    "loop.pte": loop,
+    "overwriting.pte": overwriting,
+    "unsplit.pte": lambda: delegated(ambiguous=True),
+    "unknown.pte": lambda: delegated(backend="Other"),
+}
+
+
+class Runtime:
+    """What the wheel's runtime says that it has."""
+
+    operators = frozenset({"aten::add.out", "aten::sin.out", "aten::cos.out", "aten::copy_"})
+    backends = frozenset({"XnnpackBackend"})
+
+
+class NoRuntime:
+    """A runtime that does not start."""
+
+    @property
+    def operators(self) -> frozenset[str]:
+        raise MissingRequirementError("ExecuTorch's runtime does not start here: no such library")
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
+    """Run a command line beside the files: exit code, stdout, stderr."""
+    monkeypatch.chdir(tmp_path)
+    installed(monkeypatch, Runtime())
+    for name, make in FILES.items():
+        write(make(), name)
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        capfd.readouterr()
+        code = app.run(["verify", *arguments])
+        return code, *capfd.readouterr()
+
+    return run
+
+
+def installed(monkeypatch: pytest.MonkeyPatch, runtime: object | None) -> None:
+    """This runtime is the one of the installed wheel; None: it is not installed."""
+    monkeypatch.setattr(foreign, "StockRuntime", lambda: nullcontext(runtime))
+    found = Availability(runtime is not None, "the package 'executorch' is not installed", "pip install it")
+    monkeypatch.setattr(foreign, "find_packages", lambda *_, **__: found)
+
+
+def rungs(out: str) -> dict[str, tuple[str, str]]:
+    """Status and summary by rung, of the only file."""
+    (file,) = json.loads(out)["files"]
+    return {rung["rung"]: (rung["status"], rung["summary"]) for rung in file["rungs"]}
+
+
+def test_a_good_file(run: Run) -> None:
+    code, out, err = run("chain.pte")
+
+    assert (code, err) == (0, "")
+    assert out == (
+        "chain.pte  896 B (896 bytes)\n"
+        "  bytes      passed   1 method, 3 instructions read back\n"
+        "  plan       passed   4 tensors of 64 B together, none over another that is in use\n"
+        "  kernels    passed   3 operators in the wheel's runtime\n"
+        "  not run    placement, replay, device: not in this version\n"
+        "  not run    budget, runtime, accuracy: only the config that the file was built from can tell\n"
+        "\n"
+        "1 file, 1 good as far as it was checked\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "rung", "status", "summary"),
+    [
+        ("branches.pte", "plan", "passed", "7 tensors"),  # Branches that never both run may use the same bytes.
+        ("loop.pte", "plan", "passed", "2 tensors"),
+        ("counters.pte", "plan", "passed", "6 tensors"),
+        ("unsplit.pte", "plan", "not run", "the file does not say which arguments of the delegate calls of 'forward'"),
+        ("everything.pte", "plan", "not run", "the file does not say"),
+        ("overwriting.pte", "plan", "failed", "method 'forward': the caller, reading the outputs, reads value 1"),
+        ("unknown.pte", "kernels", "not run", "the wheel's runtime does not know Other"),
+        (
+            "everything.pte",
+            "kernels",
+            "failed",
+            "method 'forward' needs operators that the wheel's runtime lacks: aten",
+        ),
+    ],
+)
+def test_single_rungs(run: Run, name: str, rung: str, status: str, summary: str) -> None:
+    code, out, _ = run(name, "--output", "json")
+
+    found = rungs(out)[rung]
+    assert found[0] == status
+    assert found[1].startswith(summary)
+    assert code == (4 if "failed" in (answer for answer, _ in rungs(out).values()) else 0)
+
+
+def test_where_loaders_differ_it_says_so(run: Run) -> None:
+    _, out, _ = run("counters.pte")
+
+    assert "where all methods have the same buffers, method 'second' writes over the state of 'first'" in out
+
+
+def test_a_malformed_file(run: Run) -> None:
+    Path("bad.pte").write_bytes(b"not a program at all")
+    code, out, err = run("bad.pte")
+
+    assert (code, err) == (4, "")
+    assert "  bytes      failed   the file is malformed: this is not an ExecuTorch program" in out
+    assert "  not run    plan, kernels: the rung `bytes` failed\n" in out
+    assert out.endswith("1 file, 1 rejected (bytes)\n")
+
+
+def test_several_files(run: Run) -> None:
+    code, out, _ = run("chain.pte", "overwriting.pte", "loop.pte")
+
+    assert code == 4
+    assert out.endswith("3 files, 2 good as far as it was checked, 1 rejected (plan)\n")
+
+
+@pytest.mark.parametrize(
+    ("runtime", "reason"),
+    [
+        (None, "the package 'executorch' is not installed; `pip install it` brings a runtime to compare with"),
+        (NoRuntime(), "ExecuTorch's runtime does not start here: no such library"),
+    ],
+)
+def test_without_a_runtime(run: Run, monkeypatch: pytest.MonkeyPatch, runtime: object | None, reason: str) -> None:
+    installed(monkeypatch, runtime)
+    code, out, _ = run("chain.pte", "--output", "json")
+
+    assert (code, rungs(out)["kernels"]) == (0, ("not run", reason))
+    assert run("chain.pte", "--require", "kernels")[0] == 3
+
+
+def test_a_required_rung_that_cannot_run(run: Run) -> None:
+    code, out, _ = run("chain.pte", "--require", "runtime")
+
+    assert code == 3
+    assert "  runtime    not run  required, but only the config that the file was built from can tell\n" in out
+    assert out.endswith("1 file, 1 without a required check (runtime)\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["nowhere.pte"], "error: nowhere.pte: there is no such file\n"),
+        (
+            ["nowhere"],
+            "error: 'nowhere' is no file, and there is no config here whose target it could be\nhint: name a",
+        ),
+        (["chain.pte", "cpu"], "error: 'chain.pte' is a file, 'cpu' is none\nhint: verify files and targets one after"),
+        (["chain.pte", "-c", "a.toml"], "error: --config: 'chain.pte' is a file, which is verified without a config\n"),
+        (["chain.pte", "--set", "a=1"], "error: --set: 'chain.pte' is a file"),
+        (["chain.pte", "-p", "ci"], "error: --profile: 'chain.pte' is a file"),
+        (["chain.pte", "--require", "x"], "error: there is no rung 'x'"),
+    ],
+)
+def test_wrong_usage(run: Run, arguments: list[str], said: str) -> None:
+    code, out, err = run(*arguments)
+
+    assert (code, out) == (2, "")
+    assert err.startswith(said)
+
+
+def test_the_file_may_have_any_name(run: Run) -> None:
+    Path("chain.pte").rename("chain.pte.rejected")
+
+    assert run("chain.pte.rejected")[0] == 0
+
+
+def test_with_the_wheel_itself(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("executorch", reason="executorch brings the runtime")
+    write(chain(3), tmp_path / "chain.pte")
+
+    assert app.run(["verify", str(tmp_path / "chain.pte"), "--require", "kernels"]) == 0
+    assert "kernels    passed   3 operators in the wheel's runtime" in capfd.readouterr().out
