@@ -177,8 +177,10 @@ class _Run:
                     tensor.memory, tensor.start = [0] * tensor.capacity, 0
                 tensor.write([_number(self._call.seed, position, byte) for byte in range(tensor.nbytes)])
         for index in self._plan.outputs:
-            tensor = self._values[index]
-            if isinstance(tensor, _Tensor) and tensor.external and index not in self._plan.inputs:
+            tensor, declared = self._values[index], self._plan.values[index]
+            # The file says whose memory it is, whatever tensor the value is by now.
+            unplanned = isinstance(declared, m.Tensor) and declared.allocation_info is None and not declared.is_constant
+            if isinstance(tensor, _Tensor) and unplanned and index not in self._plan.inputs:
                 tensor.memory, tensor.start = [0] * tensor.capacity, 0
 
     def _step(self, call: m.Instruction, at: int) -> int:

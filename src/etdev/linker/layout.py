@@ -75,11 +75,14 @@ def _place_state(
     places: Sequence[dict[int, tuple[int, int]]],
     options: LinkOptions,
 ) -> None:
-    always = [Buffer(item.size, 0, 1, options.alignment, name=item.name) for item in state]
+    # A pass may have left a tensor without anybody who refers to it.
+    used = [[member for member in item.members if member[1] in methods[member[0]].memory.of] for item in state]
+    kept = [(item, members) for item, members in zip(state, used, strict=True) if members]
+    always = [Buffer(item.size, 0, 1, options.alignment, name=item.name) for item, _ in kept]
     # Nothing to be planned: all of it is in use at once, each piece at its own address.
     plan = planner.make_plan(Problem(tuple(always)), "naive")
-    for item, offset in zip(state, plan.offsets, strict=True):
-        for index, value, inside in item.members:
+    for (_, members), offset in zip(kept, plan.offsets, strict=True):
+        for index, value, inside in members:
             memory = methods[index].memory
             storage = memory.storages[memory.of[value]]
             begin = memory.reaching.places[value].start - storage.offset

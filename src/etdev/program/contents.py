@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
 Writes: TypeAlias = frozenset[int]
@@ -37,12 +37,12 @@ class Contents:
             self._places[first:last] = [start]
             self._writes[first:last] = [frozenset({number})]
 
-    def update(self, start: int, end: int, number: int, *, fills: bool = False) -> None:
-        """The bytes may come from that write too. If it ``fills``, none of them is from before any more."""
+    def update(self, start: int, end: int, number: int, keeps: Callable[[int], bool] | None = None) -> None:
+        """The bytes may come from that write too; what they came from before is forgotten if it ``keeps`` that not."""
         first, last = self._cut(start, end)
         for index in range(first, last):
-            known = self._writes[index] - _UNWRITTEN if fills else self._writes[index]
-            self._writes[index] = known | {number}
+            known = self._writes[index] if keeps is None else filter(keeps, self._writes[index])
+            self._writes[index] = frozenset({number, *known})
 
     def of(self, start: int, end: int) -> Writes:
         """All writes that any of the bytes may come from."""

@@ -52,6 +52,26 @@ class FlowGraph:
                 stack.append((following, iter(self.blocks[following].successors)))
         return order[::-1]
 
+    def cycles(self) -> tuple[int, ...]:
+        """By position: a number that those instructions share of which each may run after the other.
+
+        An instruction in no loop shares it with its block only. Source: Kosaraju's algorithm.
+        """
+        before: dict[int, list[int]] = {number: [] for number in range(len(self.blocks))}
+        for number, block in enumerate(self.blocks):
+            for successor in block.successors:
+                if successor != self.exit:
+                    before[successor].append(number)
+        of = [-1] * len(self.blocks)
+        for first in [*self.order(), *before]:
+            waiting = [first]
+            while waiting:
+                number = waiting.pop()
+                if of[number] < 0:
+                    of[number] = first
+                    waiting += before[number]
+        return tuple(of[number] for number, block in enumerate(self.blocks) for _ in range(block.start, block.end))
+
 
 def flow_graph(plan: m.ExecutionPlan) -> FlowGraph:
     """The control flow of a method. A jump on a constant goes one way only."""

@@ -7,14 +7,14 @@ taken; what its bytes come from is therefore kept for each of them apart, as of 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeAlias
 
 from etdev.errors import LinkError
 from etdev.program import model as m
-from etdev.program.contents import Contents, Writes
+from etdev.program.contents import BEFORE, Contents, Writes
 from etdev.program.effects import DelegateInputs, Effects, effects, tensors
 from etdev.program.flow import FlowGraph, flow_graph
 from etdev.program.references import References, references
@@ -164,7 +164,10 @@ class _Analysis:
         self._places = places(plan)
         self._live: References = references(plan, self._flow, self._effects)
         self._set: set[int] = {pair[1] for found in self._effects for pair in (found.move, found.view) if pair}
+        self._cycles = self._flow.cycles()
+        self._writes: list[Write] = []
         self._numbers: dict[Write, int] = {}
+        """Write → its number: 1 + its index in the list."""
         self._uses: list[Use] | None = None
         self._steps = 0
 
@@ -187,7 +190,7 @@ class _Analysis:
             flow=self._flow,
             effects=self._effects,
             places=self._places,
-            writes=tuple(self._numbers),
+            writes=tuple(self._writes),
             uses=tuple(self._uses),
             at_exit=end.memory,
             references=frozenset(self._set),
@@ -334,7 +337,24 @@ class _Analysis:
                 if sure is Kind.ALL:
                     contents.write(start, end, number)
                 else:
-                    contents.update(start, end, number, fills=sure is Kind.FILL)
+                    contents.update(
+                        start, end, number, self._filled_with(position, target) if sure is Kind.FILL else None
+                    )
+
+    def _filled_with(self, position: int, place: int) -> Callable[[int], bool]:
+        """What a place holds besides what is filled in: what was filled in before, or written to it in between.
+
+        The rest of it is of no interest, whoever wrote there before the first of the fills.
+        """
+        cycle = self._cycles[position]
+
+        def keeps(number: int) -> bool:
+            if number == BEFORE:
+                return False
+            write = self._writes[number - 1]
+            return write.place == place or (write.position >= 0 and self._cycles[write.position] == cycle)
+
+        return keeps
 
     def _overlapping(self, state: _State, place: Place) -> Iterator[tuple[Contents, int, int]]:
         """Every record of what these bytes hold, and which of the bytes it has."""
@@ -349,4 +369,8 @@ class _Analysis:
                     yield contents, start, end
 
     def _number(self, position: int, place: int, kind: Kind, certain: bool) -> int:
-        return self._numbers.setdefault(Write(position, place, kind, certain), len(self._numbers) + 1)
+        write = Write(position, place, kind, certain)
+        if write not in self._numbers:
+            self._writes.append(write)
+            self._numbers[write] = len(self._writes)
+        return self._numbers[write]

@@ -168,9 +168,10 @@ def _refuse_clobbered(plan: m.ExecutionPlan, found: Reaching) -> None:
     """Raise for a read of what somebody else has written over.
 
     A tensor that nobody writes is an alias and holds what was written there. One that has a write of its own is meant
-    to hold that.
+    to hold that; where it is filled piece by piece, the pieces that nobody looks at yet may hold anything.
     """
-    written = {write.place for write in found.writes if write.kind is not Kind.FILL}
+    filled = {write.place for write in found.writes if write.kind is Kind.FILL}
+    written = {write.place for write in found.writes} - filled
     for use in found.uses:
         if use.place not in written:
             continue
