@@ -121,6 +121,15 @@ class Method:
             self.kernel(name, of, out, out)
         return out
 
+    def alias(self, of: int, nbytes: int, at: int = 0) -> int:
+        """A tensor that lies in another one, without any instruction, as a planner leaves a static view."""
+        place = self.at(of).allocation_info
+        assert place is not None
+        index = self.tensor(nbytes, planned=False)
+        inside = m.AllocationDetails(place.memory_id, place.memory_offset + at)
+        self.values[index] = replace(self.at(index), allocation_info=inside)
+        return index
+
     def et_view(self, of: int, out: int | None = None) -> int:
         """A view that is set at run time."""
         out = self.like(of, planned=False) if out is None else out
@@ -270,7 +279,10 @@ class _Drawn:
             self.known.append(
                 method.input(self.size(), dynamic=draw(st.sampled_from((False, False, True))), planned=planned)
             )
-        self.known += [method.constant(self.size(), draw(st.integers(1, 4))) for _ in range(draw(st.integers(0, 1)))]
+        constants = [method.constant(self.size(), draw(st.integers(1, 4))) for _ in range(draw(st.integers(0, 1)))]
+        self.known += constants
+        self.unwritable = set(constants)
+        """Values that may be constants, which nobody writes."""
         self.budget = draw(st.integers(2, 16))
         self.block(0)
         some = st.sampled_from([*self.known, *self.state])
@@ -288,7 +300,7 @@ class _Drawn:
 
     def block(self, depth: int) -> None:
         kinds = [self.op, self.view] * 6
-        kinds += [self.several, self.split, self.cat, self.et_view, self.unknown]
+        kinds += [self.several, self.split, self.cat, self.et_view, self.unknown, self.alias]
         if self.delegates:
             kinds.append(self.delegate)
         if self.state:
@@ -323,15 +335,31 @@ class _Drawn:
         self.add(self.method.cat(*(self.some() for _ in range(self.draw(st.integers(1, 3)))), nbytes=self.size()))
 
     def et_view(self) -> None:
-        self.add(self.method.et_view(self.some()))
+        of = self.some()
+        self.add(self.method.et_view(of))
+        if of in self.unwritable:
+            self.unwritable.add(self.known[-1])
 
     def delegate(self) -> None:
         self.add(*self.method.delegate(self.some(), nbytes=[self.size() for _ in range(self.draw(st.integers(1, 2)))]))
 
+    def alias(self) -> None:
+        """Of a static tensor that a kernel has written in its own place."""
+        written = {call.args[-1] for call in self.method.calls if isinstance(call, m.KernelCall)}
+        fitting = [
+            value
+            for value in self.known
+            if value in written and self.method.at(value).allocation_info and not self.method.at(value).shape_dynamism
+        ]
+        if fitting:
+            of = self.draw(st.sampled_from(fitting))
+            whole = self.method.at(of).nbytes
+            size = self.draw(st.sampled_from([size for size in {whole, *SIZES} if size <= whole]))
+            self.add(self.method.alias(of, size, self.draw(st.sampled_from((0, whole - size)))))
+
     def unknown(self) -> None:
         """An operator that changes what it gets, of which the linker knows nothing."""
-        temporaries = [value for value in self.known if self.method.at(value).allocation_info] or self.known
-        to = self.draw(st.sampled_from([*temporaries, *self.state]))
+        to = self.draw(st.sampled_from([value for value in self.known if value not in self.unwritable]))
         self.method.kernel("my::update", to, self.some(), self.method.value(m.Bool(False)))
 
     def copy(self) -> None:
@@ -353,9 +381,14 @@ class _Drawn:
                 found = [self.some() for _ in range(count)]
                 sizes.extend(found)
                 return found
-            return [self.matching(value) for value in sizes]
+            others.extend(self.matching(value) for value in sizes)
+            return others
 
+        others: list[int] = []
         merged = self.method.cond(self.some(), side, side)
+        for value, *ways in zip(merged, sizes, others, strict=True):
+            if self.unwritable.intersection(ways):
+                self.unwritable.add(value)
         self.known = [*before, *merged]
 
     def matching(self, value: int) -> int:
@@ -391,6 +424,7 @@ class _Drawn:
         first = self.some()
         carry = method.like(first)
         method.move(first, carry)
+        self.unwritable.add(carry)
         before = [*self.known, carry]
         start = len(method.calls)
         self.known = list(before)

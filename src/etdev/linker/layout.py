@@ -75,14 +75,11 @@ def _place_state(
     places: Sequence[dict[int, tuple[int, int]]],
     options: LinkOptions,
 ) -> None:
-    # A pass may have left a tensor without anybody who refers to it.
-    used = [[member for member in item.members if member[1] in methods[member[0]].memory.of] for item in state]
-    kept = [(item, members) for item, members in zip(state, used, strict=True) if members]
-    always = [Buffer(item.size, 0, 1, options.alignment, name=item.name) for item, _ in kept]
+    always = [Buffer(item.size, 0, 1, options.alignment, name=item.name) for item in state]
     # Nothing to be planned: all of it is in use at once, each piece at its own address.
     plan = planner.make_plan(Problem(tuple(always)), "naive")
-    for (_, members), offset in zip(kept, plan.offsets, strict=True):
-        for index, value, inside in members:
+    for item, offset in zip(state, plan.offsets, strict=True):
+        for index, value, inside in item.members:
             memory = methods[index].memory
             storage = memory.storages[memory.of[value]]
             begin = memory.reaching.places[value].start - storage.offset

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from etdev.linker.edit import without_unused
 from etdev.linker.elide.views import elide_views
@@ -15,8 +16,10 @@ from etdev.linker.state import State, kept_by_others, state_by_address, state_by
 from etdev.program import Program
 from etdev.program import model as m
 from etdev.program.delegates import delegate_inputs
+from etdev.program.footprint import buffer_device, planned_memory
 from etdev.program.sidecar import MethodNotes, Sidecar
 from etdev.program.storage import MethodMemory, method_memory
+from etdev.program.used import used_values
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +50,15 @@ def link(program: Program, options: LinkOptions | None = None, sidecar: Sidecar 
     numbers = [index for index, plan in enumerate(program.execution_plan) if plan.name not in kept]
     works = [_start(program.execution_plan[index], sidecar) for index in numbers]
     works, state = _with_state(works, options, sidecar)
-    finished = [_run_passes(work, options, foreign=sidecar is None) for work in works]
     alone = sum(1 for plan in program.execution_plan if any(plan.non_const_buffer_sizes)) < 2
-    laid_out = lay_out([Method(work.plan, work.memory) for work in finished], state, options, alone=alone)
+    finished, laid_out = _smallest(works, state, options, foreign=sidecar is None, alone=alone)
     plans = list(program.execution_plan)
+    if sidecar is None:
+        replaced = dict(zip(numbers, (plan for plan, _ in laid_out), strict=True))
+        linked = [replaced.get(index, plan) for index, plan in enumerate(plans)]
+        if _better_as_it_came(program, linked, works, options, alone=alone):
+            kept |= {plan.name: "its own plan takes less memory" for plan in plans if plan.name not in kept}
+            numbers, finished, laid_out = [], [], []
     reports = [_kept_report(plan, kept.get(plan.name)) for plan in plans]
     for index, work, (plan, buffers) in zip(numbers, finished, laid_out, strict=True):
         plans[index] = without_unused(plan)
@@ -106,7 +114,7 @@ def _notes(plan: m.ExecutionPlan, sidecar: Sidecar) -> MethodNotes:
 def _start(plan: m.ExecutionPlan, sidecar: Sidecar | None) -> _Work:
     inputs = _delegate_inputs(plan, sidecar)
     named = _notes(plan, sidecar).state if sidecar else ()
-    persistent = frozenset(note.value for note in named)
+    persistent = frozenset(note.value for note in named).intersection(used_values(plan))
     return _Work(plan, method_memory(plan, inputs, persistent), inputs, persistent)
 
 
@@ -134,7 +142,52 @@ def _keeping(work: _Work, kept: set[int]) -> _Work:
     return replace(work, memory=method_memory(work.plan, work.inputs, persistent), persistent=persistent)
 
 
-def _run_passes(work: _Work, options: LinkOptions, *, foreign: bool) -> _Work:
+_LaidOut: TypeAlias = tuple[list[_Work], list[tuple[m.ExecutionPlan, tuple[BufferReport, ...]]]]
+
+
+def _smallest(
+    works: Sequence[_Work], state: Sequence[State], options: LinkOptions, *, foreign: bool, alone: bool
+) -> _LaidOut:
+    """The methods after all passes, with addresses.
+
+    A view of what may be one of several tensors keeps all of them in use, and may so cost more than the copy that it
+    replaces: where there are any, the program is planned without them as well.
+    """
+    found: list[_LaidOut] = []
+    for merged in (True, False):
+        finished = [_run_passes(work, options, foreign=foreign, merged=merged) for work in works]
+        if found and [work.elisions for work in finished] == [work.elisions for work in found[0][0]]:
+            break
+        methods = [Method(work.plan, work.memory) for work in finished]
+        found.append((finished, lay_out(methods, state, options, alone=alone)))
+        if not any(elision.action == "view" for work in finished for elision in work.elisions):
+            break
+    return min(found, key=lambda item: _total_memory(plan for plan, _ in item[1]))
+
+
+def _total_memory(plans: Iterable[m.ExecutionPlan]) -> int:
+    return sum(planned_memory(m.Program(tuple(plans))).values())
+
+
+def _better_as_it_came(
+    program: Program, plans: Sequence[m.ExecutionPlan], works: Sequence[_Work], options: LinkOptions, *, alone: bool
+) -> bool:
+    """Has a file that was planned before less memory as it is, and nothing that it should not have?
+
+    Its planner may have been lucky, and what is recovered from a plan may hold together more than it has to.
+    """
+    if options.planner != "best" or options.caller:
+        return False
+    state = [item for work in works for item in work.memory.storages if item.persistent]
+    if not alone and any(item.memory_id == 1 for item in state):
+        return False
+    storages = [item for work in works for item in work.memory.storages]
+    if any(item.offset % options.alignment for item in storages):
+        return False
+    return _total_memory(program.execution_plan) < _total_memory(plans)
+
+
+def _run_passes(work: _Work, options: LinkOptions, *, foreign: bool, merged: bool) -> _Work:
     plan, memory, inputs = work.plan, work.memory, work.inputs
     if foreign:
         plan = lift(plan, memory)
@@ -143,7 +196,7 @@ def _run_passes(work: _Work, options: LinkOptions, *, foreign: bool) -> _Work:
         memory = method_memory(plan, inputs, work.persistent)
     if not options.elide_views:
         return replace(work, plan=plan, memory=memory)
-    plan, moved, elisions = elide_views(plan, memory)
+    plan, moved, elisions = elide_views(plan, memory, merged=merged)
     inputs = {moved[position]: count for position, count in inputs.items()}
     memory = method_memory(plan, inputs, work.persistent)
     return replace(work, plan=plan, memory=memory, inputs=inputs, elisions=elisions, renumbered=moved)
@@ -152,7 +205,7 @@ def _run_passes(work: _Work, options: LinkOptions, *, foreign: bool) -> _Work:
 def _kept_report(plan: m.ExecutionPlan, reason: str | None) -> MethodReport:
     count = sum(len(chain.instructions) for chain in plan.chains)
     buffers = tuple(
-        BufferReport(index, "cpu", size, size, 0, state=False)
+        BufferReport(index, buffer_device(plan, index), size, size, 0, state=False)
         for index, size in enumerate(plan.non_const_buffer_sizes)
         if index
     )

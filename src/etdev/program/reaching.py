@@ -7,7 +7,7 @@ taken; what its bytes come from is therefore kept for each of them apart, as of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeAlias
@@ -131,18 +131,19 @@ class _State:
         return 1 + kept + sum(len(contents) for contents in self.memory.values())
 
 
-def reaching(plan: m.ExecutionPlan, delegate_inputs: DelegateInputs) -> Reaching:
+def reaching(plan: m.ExecutionPlan, delegate_inputs: DelegateInputs, persistent: Iterable[int] = ()) -> Reaching:
     """Follow a method over all its paths until nothing new is found.
 
+    ``persistent`` are tensors that have a place even if nobody refers to them.
     Raises :class:`~etdev.errors.LinkError` for one whose control flow is out of all proportion.
     """
-    return _Analysis(plan, delegate_inputs).run()
+    return _Analysis(plan, delegate_inputs, persistent).run()
 
 
-def places(plan: m.ExecutionPlan) -> dict[int, Place]:
-    """The planned memory of each tensor that takes any and that somebody refers to."""
+def _places(plan: m.ExecutionPlan, persistent: Iterable[int]) -> dict[int, Place]:
+    """The planned memory of each tensor that takes any, and that somebody refers to or that is persistent."""
     found = {}
-    for index in used_values(plan):
+    for index in sorted({*used_values(plan), *persistent}):
         tensor = plan.values[index]
         if not isinstance(tensor, m.Tensor):
             continue
@@ -155,13 +156,13 @@ def places(plan: m.ExecutionPlan) -> dict[int, Place]:
 
 
 class _Analysis:
-    def __init__(self, plan: m.ExecutionPlan, delegate_inputs: DelegateInputs) -> None:
+    def __init__(self, plan: m.ExecutionPlan, delegate_inputs: DelegateInputs, persistent: Iterable[int]) -> None:
         self._plan = plan
         self._flow = flow_graph(plan)
         self._effects = tuple(
             effects(plan, call, delegate_inputs.get(position)) for position, call in enumerate(self._flow.instructions)
         )
-        self._places = places(plan)
+        self._places = _places(plan, persistent)
         self._live: References = references(plan, self._flow, self._effects)
         self._set: set[int] = {pair[1] for found in self._effects for pair in (found.move, found.view) if pair}
         self._cycles = self._flow.cycles()

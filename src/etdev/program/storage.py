@@ -63,11 +63,13 @@ def method_memory(
 ) -> MethodMemory:
     """Find the storages of a method.
 
-    ``persistent`` are tensors that are known to be kept between calls; what is read before it is written, has an
-    initial value or the name of a buffer is found to be. Raises :class:`~etdev.errors.LinkError` if a tensor is read
-    after another one was written over it, which no program does on purpose.
+    ``persistent`` are tensors that are known to be kept between calls, whether anybody refers to them or not; what is
+    read before it is written, has an initial value or the name of a buffer is found to be. Raises
+    :class:`~etdev.errors.LinkError` if a tensor is read after another one was written over it, which no program does
+    on purpose.
     """
-    found = reaching(plan, delegate_inputs)
+    persistent = frozenset(persistent)
+    found = reaching(plan, delegate_inputs, persistent)
     _refuse_clobbered(plan, found)
     groups = _Groups(found.places)
     for use in found.uses:
@@ -167,17 +169,18 @@ def _covers(storages: Sequence[Storage], places: Mapping[int, Place], of: Mappin
 def _refuse_clobbered(plan: m.ExecutionPlan, found: Reaching) -> None:
     """Raise for a read of what somebody else has written over.
 
-    A tensor that nobody writes is an alias and holds what was written there. One that has a write of its own is meant
-    to hold that; where it is filled piece by piece, the pieces that nobody looks at yet may hold anything.
+    A tensor that nobody writes all of is an alias and holds what was written there. One that has such a write of its
+    own is meant to hold that, and what was changed in it later; where it is filled piece by piece, the pieces that
+    nobody looks at yet may hold anything.
     """
     filled = {write.place for write in found.writes if write.kind is Kind.FILL}
-    written = {write.place for write in found.writes} - filled
+    replaced = {write.place for write in found.writes if write.kind is Kind.ALL} - filled
     for use in found.uses:
-        if use.place not in written:
+        if use.place not in replaced:
             continue
         for number in sorted(use.writes - {BEFORE}):
             write = found.writes[number - 1]
-            if write.place != use.place and write.kind is not Kind.FILL:
+            if write.place != use.place and write.kind is Kind.ALL:
                 raise _clobbered(plan, found, use, write.position)
 
 

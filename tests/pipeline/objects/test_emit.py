@@ -51,6 +51,18 @@ CASES = {
         """,
         {"forward": PQX},
     ),
+    "views of what lies in channels-last order": Case(
+        """
+        def forward(self, x):
+            y = (x + 1).to(memory_format=torch.channels_last)
+            return y.flatten(2), y.unsqueeze(0), y.squeeze(0), torch.cond(x.sum() > 0, self.one, self.other, (y,))
+
+        def one(self, y): return y.flatten(1) + 1
+
+        def other(self, y): return y.flatten(1) * 2
+        """,
+        {"forward": {"x": "float32 [1, 3, 4, 5]"}},
+    ),
     "two conditions side by side": Case(
         """
         def forward(self, p, q, x):

@@ -12,7 +12,7 @@ the output.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 
 from etdev.linker.edit import renumbered, with_instructions, with_operator
@@ -29,13 +29,14 @@ _VIEW_COPY = "aten::view_copy.out"
 
 
 def elide_views(
-    plan: m.ExecutionPlan, memory: MethodMemory
+    plan: m.ExecutionPlan, memory: MethodMemory, *, merged: bool = True
 ) -> tuple[m.ExecutionPlan, dict[int, int], tuple[Elision, ...]]:
     """Remove the views of a method, with the positions of the instructions that are left and what was decided.
 
-    The method has to be an object program's, where only aliases share bytes.
+    The method has to be an object program's, where only aliases share bytes. ``merged``: also of what is one of several
+    tensors after a branch, all of which are then in use for longer.
     """
-    work = _Work(plan, memory)
+    work = _Work(plan, memory, merged)
     for position, call in enumerate(memory.reaching.flow.instructions):
         if isinstance(call, m.KernelCall):
             name = operator_name(plan.operators[call.op_index])
@@ -68,10 +69,15 @@ class _Group:
 class _Work:
     plan: m.ExecutionPlan
     memory: MethodMemory
+    merged: bool
     decisions: list[Elision] = field(default_factory=list)
     _groups: list[_Group] = field(init=False)
     _group: dict[int, list[int]] = field(init=False)
-    """Value → the groups that it may lie in."""
+    """Value → the groups that it may lie in, before anything changed."""
+    _merged: dict[int, list[int]] = field(default_factory=dict)
+    """Group that went → those that its values lie in now."""
+    _members: dict[int, set[int]] = field(init=False)
+    """Group → values that have their address in it."""
     _values: dict[int, m.Value] = field(default_factory=dict)
     """Values that change."""
     _new_values: list[m.Value] = field(default_factory=list)
@@ -88,6 +94,7 @@ class _Work:
     def __post_init__(self) -> None:
         self._groups = [_Group(item.start, item.end, set(item.writes)) for item in self.memory.storages]
         self._group = {value: [index] for value, index in self.memory.of.items()}
+        self._members = {index: set(item.values) for index, item in enumerate(self.memory.storages)}
         found = self.memory.reaching
         self._roving = set(found.references)
         for value in found.references:
@@ -107,7 +114,8 @@ class _Work:
         of = self._instead.get(call.args[0], call.args[0])
         tensor = self._tensor(out)
         try:
-            self._require_free(position, of, out)
+            self._require_own(position, out)
+            self._require_kept(position, of, out)
             action = self._elide(position, call, name, of, out)
         except _Keep as reason:
             self.decisions.append(Elision(position, name, "kept", tensor.nbytes, str(reason)))
@@ -129,29 +137,34 @@ class _Work:
 
     # What must hold
 
-    def _require_free(self, position: int, of: int, out: int) -> None:
-        """The output is written here only, and the input not while the output is in use."""
-        instant = position + 1
+    def _require_own(self, position: int, out: int) -> None:
+        """The output is written here only, and so are its bytes."""
         if not self._tensor(out).nbytes:
             raise _Keep("it copies nothing")
         if out not in self.memory.of:
             raise _Keep("the memory of its output is not planned")
         if self._writers.get(out) != [position]:
             raise _Keep("its output is written elsewhere too")
-        use_end = instant
-        for index in self._group.get(out, []):
-            own = self._groups[index]
-            if own.writes != {instant}:
+        for index in self._lies_in(out):
+            if self._groups[index].writes != {position + 1}:
                 raise _Keep("its output shares bytes with others that are written")
             if self.memory.storages[index].persistent:
                 raise _Keep("its output is state")
-            use_end = max(use_end, own.end)
-            if own.start < instant:
+            if self._groups[index].start < position + 1:
                 raise _Keep("its output is used in the next round of a loop")
-        rewritten = {write for index in self._group.get(of, []) for write in self._groups[index].writes}
+
+    def _require_kept(self, position: int, of: int, out: int) -> None:
+        """The input is not written while the output is in use."""
+        lies, own = self._lies_in(of), self._lies_in(out)
+        if set(lies) & set(own):
+            raise _Keep("its input may be what its output was before")
+        if len(lies) > 1 and not self.merged:
+            raise _Keep("all that its input may be would be in use for longer")
+        rewritten = {write for index in lies for write in self._groups[index].writes}
         if of not in self.memory.of or of in self._roving:
             rewritten |= {writer + 1 for writer in self._writers.get(of, [])}
-        if any(instant < write < use_end for write in rewritten):
+        use_end = max([position + 1, *(self._groups[index].end for index in own)])
+        if any(position + 1 < write < use_end for write in rewritten):
             raise _Keep("its input is written again while its output is in use")
 
     # The ways, best first
@@ -178,26 +191,42 @@ class _Work:
     def _as_constant(self, position: int, out: int, source: m.Tensor) -> Action:
         if out in self.plan.outputs:
             raise _Keep("its output is an output of the method, its input a constant")
+        self._require_no_aliases(out)
         self._values[out] = replace(
             self._tensor(out), data_buffer_idx=source.data_buffer_idx, allocation_info=None, extra_tensor_info=None
         )
         self._removed.add(position)
-        self._group[out] = []
+        self._merge(out, ())
         return "constant"
 
     def _as_alias(self, position: int, of: int, out: int) -> Action:
-        self._values[out] = replace(self._tensor(out), allocation_info=self._tensor(of).allocation_info)
+        source, target = self._address(of), self._address(out)
+        end = target.memory_offset + self._tensor(out).nbytes
+        followers = [out, *self._aliases(out)]
+        for value in followers:
+            begin = self._address(value).memory_offset
+            if not target.memory_offset <= begin <= begin + self._tensor(value).nbytes <= end:
+                raise _Keep("its output is a part of another tensor")
+        for value in followers:
+            offset = source.memory_offset + self._address(value).memory_offset - target.memory_offset
+            self._values[value] = replace(
+                self._tensor(value), allocation_info=m.AllocationDetails(source.memory_id, offset)
+            )
         self._removed.add(position)
-        self._now_in(out, of)
+        for index in self._lies_in(of):
+            self._members[index].update(followers)
+        self._merge(out, self._lies_in(of))
         return "alias"
 
     def _as_same(self, position: int, of: int, out: int) -> Action:
+        self._require_no_aliases(out)
         self._instead[out] = of
         self._removed.add(position)
-        self._now_in(out, of)
+        self._merge(out, self._lies_in(of))
         return "same value"
 
     def _as_view(self, position: int, call: m.KernelCall, name: str, of: int, out: int, *, static: bool) -> Action:
+        self._require_no_aliases(out)
         if name == _VIEW_COPY:
             sizes = call.args[1]
         elif static:
@@ -206,7 +235,7 @@ class _Work:
             raise _Keep("its sizes are known at run time only")
         self._views[position] = (of, sizes, out)
         self._roving.add(out)
-        self._now_in(out, of)
+        self._merge(out, self._lies_in(of))
         return "view"
 
     def _may_stand_for(self, of: int, out: int) -> bool:
@@ -217,13 +246,37 @@ class _Work:
             of in self.plan.inputs or of in self.plan.outputs or self._tensor(of).is_constant
         )
 
-    def _now_in(self, out: int, of: int) -> None:
-        """The output lies where the input does, for as long as the output was in use."""
-        own = [self._groups[index] for index in self._group.get(out, [])]
-        for index in self._group.get(of, []):
-            group = self._groups[index]
-            group.end = max([group.end, *(item.end for item in own)])
-        self._group[out] = self._group.get(of, [])
+    def _aliases(self, out: int) -> list[int]:
+        """Other values that have their address in the bytes that only this one's copy writes."""
+        return sorted({value for index in self._lies_in(out) for value in self._members[index]} - {out})
+
+    def _require_no_aliases(self, out: int) -> None:
+        if self._aliases(out):
+            raise _Keep("its output has aliases at fixed addresses")
+
+    def _address(self, value: int) -> m.AllocationDetails:
+        place = self._tensor(value).allocation_info
+        assert place is not None
+        return place
+
+    def _lies_in(self, value: int) -> list[int]:
+        """The groups that a value may lie in."""
+        found: dict[int, None] = {}
+        waiting = list(self._group.get(value, []))
+        while waiting:
+            index = waiting.pop()
+            if index in self._merged:
+                waiting += self._merged[index]
+            else:
+                found[index] = None
+        return list(found)
+
+    def _merge(self, out: int, groups: Collection[int]) -> None:
+        """What lay where ``out`` did lies in other groups now, which are in use for as long as it was."""
+        for index in self._lies_in(out):
+            for other in groups:
+                self._groups[other].end = max(self._groups[other].end, self._groups[index].end)
+            self._merged[index] = list(groups)
 
     def _sizes(self, sizes: Iterable[int]) -> int:
         """A list of constant sizes, as a new value."""

@@ -15,6 +15,7 @@ from etdev.pipeline.lower import fixed_ranges
 from etdev.pipeline.lower_errors import explain_emission
 from etdev.pipeline.objects.devices import hidden_devices, with_devices
 from etdev.pipeline.objects.instructions import MismatchError
+from etdev.pipeline.objects.layouts import set_plain_views
 from etdev.pipeline.objects.notes import describe_method
 from etdev.pipeline.objects.planning import VirtualAddresses
 from etdev.pipeline.objects.sources import SourceLines
@@ -113,6 +114,8 @@ def _to_executorch(
         with ExitStack() as stack:
             for method in exported.methods.values():
                 stack.enter_context(fixed_ranges(method.program))
+            for name in exported.methods:
+                set_plain_views(lowered.manager.exported_program(name).graph_module)
             manager: ExecutorchProgramManager = lowered.manager.to_executorch(config)
     except Exception as error:
         programs = [lowered.manager.exported_program(name) for name in exported.methods]
