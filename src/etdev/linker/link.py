@@ -9,6 +9,7 @@ from typing import TypeAlias
 from etdev.linker.edit import without_unused
 from etdev.linker.elide.views import elide_views
 from etdev.linker.io import leave_to_caller
+from etdev.linker.keep import kept_report
 from etdev.linker.layout import Method, lay_out
 from etdev.linker.lift import lift
 from etdev.linker.options import BufferReport, CallerOwned, Elision, Linked, LinkOptions, MethodReport
@@ -16,7 +17,7 @@ from etdev.linker.state import State, kept_by_others, state_by_address, state_by
 from etdev.program import Program
 from etdev.program import model as m
 from etdev.program.delegates import delegate_inputs
-from etdev.program.footprint import buffer_device, planned_memory
+from etdev.program.footprint import planned_memory
 from etdev.program.sidecar import MethodNotes, Sidecar
 from etdev.program.storage import MethodMemory, method_memory
 from etdev.program.used import used_values
@@ -53,13 +54,7 @@ def link(program: Program, options: LinkOptions | None = None, sidecar: Sidecar 
     alone = sum(1 for plan in program.execution_plan if any(plan.non_const_buffer_sizes)) < 2
     finished, laid_out = _smallest(works, state, options, foreign=sidecar is None, alone=alone)
     plans = list(program.execution_plan)
-    if sidecar is None:
-        replaced = dict(zip(numbers, (plan for plan, _ in laid_out), strict=True))
-        linked = [replaced.get(index, plan) for index, plan in enumerate(plans)]
-        if _better_as_it_came(program, linked, works, options, alone=alone):
-            kept |= {plan.name: "its own plan takes less memory" for plan in plans if plan.name not in kept}
-            numbers, finished, laid_out = [], [], []
-    reports = [_kept_report(plan, kept.get(plan.name)) for plan in plans]
+    reports = [kept_report(plan, kept.get(plan.name)) for plan in plans]
     for index, work, (plan, buffers) in zip(numbers, finished, laid_out, strict=True):
         plans[index] = without_unused(plan)
         moved = work.renumbered
@@ -169,24 +164,6 @@ def _total_memory(plans: Iterable[m.ExecutionPlan]) -> int:
     return sum(planned_memory(m.Program(tuple(plans))).values())
 
 
-def _better_as_it_came(
-    program: Program, plans: Sequence[m.ExecutionPlan], works: Sequence[_Work], options: LinkOptions, *, alone: bool
-) -> bool:
-    """Has a file that was planned before less memory as it is, and nothing that it should not have?
-
-    Its planner may have been lucky, and what is recovered from a plan may hold together more than it has to.
-    """
-    if options.planner != "best" or options.caller:
-        return False
-    state = [item for work in works for item in work.memory.storages if item.persistent]
-    if not alone and any(item.memory_id == 1 for item in state):
-        return False
-    storages = [item for work in works for item in work.memory.storages]
-    if any(item.offset % options.alignment for item in storages):
-        return False
-    return _total_memory(program.execution_plan) < _total_memory(plans)
-
-
 def _run_passes(work: _Work, options: LinkOptions, *, foreign: bool, merged: bool) -> _Work:
     plan, memory, inputs = work.plan, work.memory, work.inputs
     if foreign:
@@ -200,13 +177,3 @@ def _run_passes(work: _Work, options: LinkOptions, *, foreign: bool, merged: boo
     inputs = {moved[position]: count for position, count in inputs.items()}
     memory = method_memory(plan, inputs, work.persistent)
     return replace(work, plan=plan, memory=memory, inputs=inputs, elisions=elisions, renumbered=moved)
-
-
-def _kept_report(plan: m.ExecutionPlan, reason: str | None) -> MethodReport:
-    count = sum(len(chain.instructions) for chain in plan.chains)
-    buffers = tuple(
-        BufferReport(index, buffer_device(plan, index), size, size, 0, state=False)
-        for index, size in enumerate(plan.non_const_buffer_sizes)
-        if index
-    )
-    return MethodReport(plan.name, buffers, (), {position: position for position in range(count)}, reason)

@@ -12,7 +12,7 @@ from typing import Literal
 from etdev import program as pte
 from etdev.errors import LinkError, ProgramError, UsageError, WriteError
 from etdev.files import atomic_path
-from etdev.linker import Linked, LinkOptions, link
+from etdev.linker import Linked, LinkOptions, keep_smaller_plans, link
 from etdev.linker.options import Elision, MethodReport
 from etdev.pipeline.inspect import external_names
 from etdev.pipeline.result import RungResult
@@ -129,7 +129,7 @@ def relink(
     except LinkError as error:
         raise LinkError(error.message, where=_place(source, error), hint=error.hint) from error
     if planner == "best" and alignment is None:
-        linked = _with_smaller_plans(program, linked)
+        linked = keep_smaller_plans(program, linked)
     rung, size_after = _write(program, linked, target)
     return RelinkResult(
         format=FORMAT,
@@ -177,32 +177,6 @@ def _refuse_unknown_fields(program: Program, source: Path) -> None:
 
 def _place(source: Path, error: LinkError) -> str:
     return f"{source}, {error.where}" if error.where else str(source)
-
-
-def _with_smaller_plans(program: Program, linked: Linked) -> Linked:
-    """Give the methods that came with a smaller plan theirs back.
-
-    Not those whose state now lies in a buffer of its own, where no other method writes over it: that is worth what it
-    takes, and the other methods rely on it. A link changes nothing of a program but its methods, so that the old and
-    the new ones may stand beside each other.
-    """
-    plans, reports = list(linked.program.execution_plan), list(linked.methods)
-    for index, (before, report) in enumerate(zip(program.execution_plan, linked.methods, strict=True)):
-        more = _total(plans[index]) - _total(before)
-        if more > 0 and report.kept is None and not any(buffer.state for buffer in report.buffers):
-            plans[index] = before
-            reports[index] = _kept(before, report, f"a new plan would need {more:,} bytes more")
-    return replace(linked, program=replace(linked.program, execution_plan=tuple(plans)), methods=tuple(reports))
-
-
-def _total(plan: ExecutionPlan) -> int:
-    """Bytes of all planned buffers of a method."""
-    return sum(plan.non_const_buffer_sizes[1:])
-
-
-def _kept(plan: ExecutionPlan, report: MethodReport, reason: str) -> MethodReport:
-    unchanged = {position: position for position in range(_instructions(plan))}
-    return replace(report, buffers=(), elisions=(), renumbered=unchanged, kept=reason)
 
 
 def _write(program: Program, linked: Linked, target: Path) -> tuple[RungResult, int | None]:
