@@ -132,7 +132,7 @@ def outputs(runtime: Any, path: Path, architecture: Architecture) -> list[tuple[
 
 def examine(name: str, backend: str, runtime: Any, folder: Path) -> Row:
     """Make the three files in an empty folder, and compare them."""
-    from etdev.errors import EtdevError, LinkError
+    from etdev.errors import EtdevError, ProgramError
     from etdev.pipeline.relink import relink
     from etdev.program import read
 
@@ -152,7 +152,7 @@ def examine(name: str, backend: str, runtime: Any, folder: Path) -> Row:
     found["identical"] = outputs(runtime, built, architecture) == expected
     try:
         relink(plain, relinked)
-    except LinkError as error:
+    except ProgramError as error:
         return Row(name, backend, **found, overlap=_one_line(error))
     found |= {"relinked": _memory(read(relinked))}
     found["relinked_identical"] = outputs(runtime, relinked, architecture) == expected

@@ -1,8 +1,8 @@
-"""Reads many damaged versions of files and measures: ``python damage.py FOLDER SEED COUNTS... FILES...``.
+"""Reads, inspects and links damaged versions of files: ``python damage.py FOLDER SEED COUNTS... FILES...``.
 
-A process of its own, so that its memory is what reading takes. COUNTS are those of versions with random bytes in header
-and flatbuffer, with one field tampered with, and truncated. Prints JSON: what happened to how many, and all that should
-not have happened.
+A process of its own, so that its memory is what that takes. COUNTS are those of versions with random bytes in header
+and flatbuffer, with one field tampered with, and truncated. Measures, and prints JSON: what happened to how many, and
+all that should not have happened.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from etdev.errors import ProgramError
+from etdev.pipeline.inspect import inspect
+from etdev.pipeline.relink import relink
 from etdev.program import read, write
 from program.sites import Site, header_sites, sites
 
@@ -80,7 +82,7 @@ def _versions(
 
 
 def main(arguments: list[str]) -> None:
-    """Damage, read, and write and read again what was read."""
+    """Damage, read, write and read again what was read, inspect it and link it."""
     folder, seed = Path(arguments[0]), int(arguments[1])
     counts, files = [int(count) for count in arguments[2:5]], [Path(name) for name in arguments[5:]]
     # What would take gigabytes fails, instead of taking the machine down.
@@ -118,7 +120,12 @@ def _read(folder: Path) -> str:
         return "unknown fields"
     write(program, folder / "again.pte")
     assert read(folder / "again.pte") == program
-    return "read"
+    inspect(folder / "damaged.pte")
+    try:
+        relink(folder / "damaged.pte", folder / "linked.pte")
+    except ProgramError as error:
+        return "not linked" if error.message else "not linked without a word"
+    return "linked"
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A damaged file is refused or read, and nothing else happens, in little time and memory."""
+"""A damaged file is refused, or read, inspected and linked: nothing else happens, in little time and memory."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ def _damage(folder: Path, files: list[Path], counts: tuple[int, int, int], seed:
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     assert not found["wrong"]
+    assert set(found["ends"]) <= {"refused", "unknown fields", "linked", "not linked"}
     assert sum(found["ends"].values()) == sum(counts)
     assert found["slowest"] < damage.SECONDS
     assert found["peak"] < damage.BYTES
@@ -41,6 +42,7 @@ def _damage(folder: Path, files: list[Path], counts: tuple[int, int, int], seed:
 def test_damaged_files(make_real: Callable[[str], RealFile], tmp_path: Path) -> None:
     found = _damage(tmp_path, _files(tmp_path, make_real), (100, 100, 30), seed=0)
     assert found["ends"]["refused"] > 100
+    assert found["ends"]["linked"] > 20
 
 
 @pytest.mark.slow

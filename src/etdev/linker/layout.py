@@ -60,6 +60,11 @@ def lay_out(
     return [_addressed(method, places[index], plans[index], state_buffer) for index, method in enumerate(methods)]
 
 
+def padding(plan: m.ExecutionPlan) -> int:
+    """Bytes that each buffer of a method needs behind its last tensor."""
+    return _XNNPACK_PADDING if any(delegate.id == "XnnpackBackend" for delegate in plan.delegates) else 0
+
+
 def _state_buffer(methods: Sequence[Method]) -> int | None:
     """The buffer that all state goes to: 2, unless temporaries are there, then one behind them all."""
     if not any(storage.persistent for method in methods for storage in method.memory.storages):
@@ -126,17 +131,17 @@ def _addressed(
             # It takes no bytes, but the runtime wants an address inside a buffer.
             values[value] = _at(tensor, (1, 0))
             ends.setdefault(1, 0)
-    padding = _XNNPACK_PADDING if any(item.id == "XnnpackBackend" for item in method.plan.delegates) else 0
+    more = padding(method.plan)
     sizes = [0] * (max(ends, default=0) + 1)
     for buffer, end in ends.items():
-        sizes[buffer] = end + padding
+        sizes[buffer] = end + more
     plan = replace(method.plan, values=tuple(values), non_const_buffer_sizes=tuple(sizes), non_const_buffer_device=())
     reports = tuple(
         BufferReport(
             index=buffer,
             device="cpu",
             size=sizes[buffer],
-            lower_bound=(plans[buffer].lower_bound if buffer in plans else ends[buffer]) + padding,
+            lower_bound=(plans[buffer].lower_bound if buffer in plans else ends[buffer]) + more,
             tensors=sum(1 for place, _ in places.values() if place == buffer),
             state=buffer == state_buffer,
         )

@@ -16,7 +16,7 @@ from etdev.linker.options import BufferReport, CallerOwned, Elision, Linked, Lin
 from etdev.linker.state import State, kept_by_others, state_by_address, state_by_name
 from etdev.program import Program
 from etdev.program import model as m
-from etdev.program.delegates import delegate_inputs
+from etdev.program.delegates import delegate_inputs, unsplit_call
 from etdev.program.footprint import planned_memory
 from etdev.program.sidecar import MethodNotes, Sidecar
 from etdev.program.storage import MethodMemory, method_memory
@@ -86,15 +86,7 @@ def _reason_to_keep(plan: m.ExecutionPlan, sidecar: Sidecar | None) -> str | Non
         for _, tensor in plan.tensors()
     ):
         return "it has memory on devices, which this version does not plan"
-    inputs = _delegate_inputs(plan, sidecar)
-    position = 0
-    for chain in plan.chains:
-        for call in chain.instructions:
-            if isinstance(call, m.DelegateCall) and position not in inputs:
-                name = plan.delegates[call.delegate_index].id
-                return f"the file does not say which arguments of instruction {position} ({name}) are its outputs"
-            position += 1
-    return None
+    return unsplit_call(plan, _delegate_inputs(plan, sidecar))
 
 
 def _delegate_inputs(plan: m.ExecutionPlan, sidecar: Sidecar | None) -> Mapping[int, int]:

@@ -174,20 +174,20 @@ def _method_diff(name: str, programs: Pair[Program], found: Pair[ProgramInfo]) -
     methods = Pair(_method(found.a, name), _method(found.b, name))
     calls = Pair(methods.a.operators, methods.b.operators)
     operators = {name: Pair(calls.a.get(name), calls.b.get(name)) for name in dict.fromkeys((*calls.a, *calls.b))}
+    changed = {operator: pair for operator, pair in operators.items() if pair.differs}
     delegates = _delegate_diffs(programs, plans)
     buffers = _buffer_diffs(methods)
     plan = _plan_diff(plans)
     return MethodDiff(
         name=name,
         same=plan.same_code
-        and not plan.moved
-        and not delegates
-        and not any(item.differs for item in (*operators.values(), *(buffer.size for buffer in buffers))),  # type: ignore[attr-defined]
+        and not (plan.moved or delegates or changed)
+        and not any(buffer.size.differs for buffer in buffers),
         instructions=Pair(methods.a.instructions, methods.b.instructions),
         inputs=_argument_diffs(methods.a.inputs, methods.b.inputs),
         outputs=_argument_diffs(methods.a.outputs, methods.b.outputs),
         buffers=buffers,
-        operators={operator: pair for operator, pair in operators.items() if pair.differs},
+        operators=changed,
         delegates=delegates,
         plan=plan,
     )

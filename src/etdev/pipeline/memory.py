@@ -7,21 +7,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from etdev.errors import LinkError
+from etdev.linker.layout import padding
 from etdev.linker.state import State, kept_by_others, state_by_address, state_name
 from etdev.planner import Buffer, Problem, lower_bound
 from etdev.program import Program
 from etdev.program import model as m
-from etdev.program.delegates import delegate_inputs
-from etdev.program.effects import DelegateInputs
-from etdev.program.flow import flow_graph
+from etdev.program.delegates import delegate_inputs, unsplit_call
 from etdev.program.footprint import buffer_device
 from etdev.program.storage import MethodMemory, Storage, method_memory
 
 _MOST_ALIGNMENT = 16
 """Bytes: what ExecuTorch's planner and etdev align to."""
-_XNNPACK = "XnnpackBackend"
-_XNNPACK_PADDING = 64
-"""Bytes behind the end of a buffer that XNNPACK's kernels may read, in a method that calls them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,15 +89,6 @@ def memory_use(program: Program) -> tuple[MemoryUse, ...]:
     )
 
 
-def unsplit_call(plan: m.ExecutionPlan, inputs: DelegateInputs) -> str | None:
-    """Why the data flow of a method cannot be followed: a delegate call that ``inputs`` lacks. None if it can."""
-    for position, call in enumerate(flow_graph(plan).instructions):
-        if isinstance(call, m.DelegateCall) and position not in inputs:
-            name = plan.delegates[call.delegate_index].id
-            return f"the file does not say which arguments of instruction {position} ({name}) are its outputs"
-    return None
-
-
 def _buffers(plan: m.ExecutionPlan) -> range:
     return range(1, len(plan.non_const_buffer_sizes))
 
@@ -111,9 +98,7 @@ def _buffer_use(plan: m.ExecutionPlan, buffer: int, memory: MethodMemory | None,
     bound = None
     if memory is not None:
         storages = [storage for storage in memory.storages if storage.memory_id == buffer]
-        bound = lower_bound(_problem(storages, several=several))
-        if any(delegate.id == _XNNPACK for delegate in plan.delegates):
-            bound += _XNNPACK_PADDING
+        bound = lower_bound(_problem(storages, several=several)) + padding(plan)
         # A plan may use that two branches never both run, which lifetimes from here to there do not show.
         bound = min(bound, size)
     return BufferUse(buffer, buffer_device(plan, buffer), size, bound)

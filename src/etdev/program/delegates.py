@@ -48,3 +48,12 @@ def _arguments(call: m.Instruction) -> tuple[int, ...]:
             return (call.cond_value_index,)
         case m.FreeCall():
             return (call.value_index,)
+
+
+def unsplit_call(plan: m.ExecutionPlan, inputs: DelegateInputs) -> str | None:
+    """Why the data flow of a method cannot be followed: a delegate call that ``inputs`` lacks. None if it can."""
+    for position, call in enumerate(flow_graph(plan).instructions):
+        if isinstance(call, m.DelegateCall) and position not in inputs:
+            name = plan.delegates[call.delegate_index].id
+            return f"the file does not say which arguments of instruction {position} ({name}) are its outputs"
+    return None
