@@ -1,0 +1,152 @@
+"""Models that ExecuTorch 1.4.1 builds into something else, without a word, and etdev builds right (E2).
+
+Each is exported once, built by hand as ExecuTorch's documentation does it and by etdev, object program and link; both
+files run in the stock runtime. If a case passes with a later version of ExecuTorch, this test says so by failing.
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from etdev.linker import LinkOptions, link
+from etdev.pipeline.noise import quiet_libraries
+from etdev.program import write
+from etdev.runtime.stock.client import ProgramFailureError
+from pipeline.objects.emitting import PQX, PX, Case, Emitted, emit
+from support.stock import shared_runtime
+
+FOUR = {"x": "float32 [4]"}
+CASES = {
+    "two conditions side by side": Case(
+        """
+        def forward(self, p, q, x):
+            a = torch.cond(p, lambda a: a + 1, lambda a: a * 3, (x,))
+            b = torch.cond(q, lambda a: a - 2, lambda a: a * 5, (x,))
+            return a * 10 + b, a
+        """,
+        {"forward": PQX},
+    ),
+    "a view of a condition's result": Case(
+        """
+        def forward(self, p, x):
+            y = torch.cond(p, lambda a: a + 1, lambda a: a * 3, (x,))
+            return y.view(-1) + 1, y.view(8, 4).t() * 2
+        """,
+        {"forward": PX},
+    ),
+    "nested conditions with views": Case(
+        """
+        def forward(self, p, q, x):
+            def both(a):
+                u, v = torch.cond(q, lambda b: (b + 1, b * 2), lambda b: (b * 3, b - 1), (a,))
+                return u.view(8, 4).view(4, 8) + v, v
+            u, v = torch.cond(p, both, lambda a: (a - 5, a.relu()), (x,))
+            return u.reshape(2, 16), u + v
+        """,
+        {"forward": PQX},
+    ),
+    "an initial value": Case(
+        """
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("level", torch.full((4,), 7.0))
+        def forward(self, x):
+            self.level.add_(x)
+            return self.level * 2
+        """,
+        {"forward": FOUR},
+    ),
+    "a view of what lies in channels-last order": Case(
+        """
+        def forward(self, x):
+            return (x + 1).to(memory_format=torch.channels_last).flatten(2) * 2
+        """,
+        {"forward": {"x": "float32 [2, 3, 4, 5]"}},
+    ),
+}
+COUNTERS = Case(
+    """
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("count", torch.zeros(4))
+    def forward(self, x):
+        self.count.add_(x)
+        return self.count * 1
+    def down(self, x):
+        self.count.sub_(x)
+        return self.count * 1
+    """,
+    {"forward": FOUR, "down": FOUR},
+)
+"""Each method counts for itself."""
+
+
+def both_ways(made: Emitted) -> tuple[Path, Path]:
+    """The file by etdev, and the one that plain ExecuTorch makes."""
+    from executorch.exir import to_edge_transform_and_lower
+
+    folder = made.object.path.parent
+    by_etdev, by_hand = folder / "etdev.pte", folder / "hand.pte"
+    write(link(made.object.program, LinkOptions(), made.object.sidecar).program, by_etdev)
+    with quiet_libraries():
+        programs = {name: deepcopy(method.program) for name, method in made.exported.methods.items()}
+        emitted = to_edge_transform_and_lower(programs).to_executorch()
+    with by_hand.open("wb") as file:
+        emitted.write_to_file(file)
+    return by_etdev, by_hand
+
+
+def is_eager(made: Emitted, file: Path) -> bool:
+    """Does the file compute what the model does, with every truth value, called twice?"""
+    runtime = shared_runtime()
+    runtime.load(file)
+    for inputs in [*made.calls("forward")] * 2:
+        with torch.no_grad():
+            wanted = made.exported.eager["forward"](*(item.clone() for item in inputs))
+        try:
+            answers = runtime.call("forward", inputs)
+        except ProgramFailureError:
+            return False
+        if not same(answers, wanted if isinstance(wanted, tuple) else (wanted,)):
+            return False
+    return True
+
+
+def same(answers: tuple[Any, ...], wanted: tuple[Any, ...]) -> bool:
+    return all(torch.allclose(one, other, atol=1e-5) for one, other in zip(answers, wanted, strict=True))
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_etdev_builds_right_what_plain_executorch_does_not(case: Case, tmp_path: Path) -> None:
+    made = emit(tmp_path, case)
+    start = deepcopy(made.exported.eager)
+    by_etdev, by_hand = both_ways(made)
+
+    assert is_eager(made, by_etdev)
+    made.exported.eager.update(start)  # type: ignore[attr-defined]
+    assert not is_eager(made, by_hand)
+
+
+@pytest.mark.parametrize("shared", [True, False], ids=["one memory for all methods", "memory for each method"])
+def test_methods_that_count_for_themselves(shared: bool, counters: tuple[Path, Path]) -> None:
+    """Two methods with private state: right under both kinds of loaders, plain ExecuTorch's file under one."""
+    by_etdev, by_hand = counters
+    ones, wanted = torch.ones(4), [("forward", 1.0), ("forward", 2.0), ("down", -1.0), ("forward", 3.0), ("down", -2.0)]
+
+    def count(file: Path) -> list[tuple[str, float]]:
+        runtime = shared_runtime()
+        runtime.load(file, shared=shared)
+        return [(method, float(runtime.call(method, (ones,))[0][0])) for method, _ in wanted]
+
+    assert count(by_etdev) == wanted
+    assert (count(by_hand) == wanted) is not shared
+
+
+@pytest.fixture(scope="module")
+def counters(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    return both_ways(emit(tmp_path_factory.mktemp("counters"), COUNTERS))
