@@ -99,6 +99,22 @@ class Two(nn.Module):
         return torch.tanh(self.linear(x))
 
 
+class Cache(nn.Module):
+    """Two methods on one cache."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("cache", torch.zeros(4, 8))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.cache.copy_(x * 2 + 1)
+        return self.cache.sum(0)
+
+    def decode(self, x: torch.Tensor) -> torch.Tensor:
+        self.cache.add_((x @ x.t()) @ x)
+        return self.cache * 3 - x
+
+
 class Bounded(nn.Module):
     """A dynamic dimension."""
 
@@ -153,6 +169,19 @@ def methods(folder: Path) -> RealFile:
         _save(edge, folder, "methods"),
         (("encode", x), ("forward", x), *((name, ()) for name in constants)),
     )
+
+
+def shared(folder: Path) -> RealFile:
+    """State that both methods have at the same place; for a loader that gives them the same memory."""
+    x, model = (torch.linspace(0, 1, 32).reshape(4, 8),), Cache()
+    forward = export(model, x)
+    decoder = copy.copy(model)
+    decoder.forward = model.decode  # type: ignore[method-assign]
+    planning = MemoryPlanningPass(share_mutable_buffers=True)
+    file = _save(
+        to_edge({"forward": forward, "decode": export(decoder, x)}), folder, "shared", memory_planning_pass=planning
+    )
+    return RealFile(file, (("forward", x), ("decode", x), ("decode", x), ("forward", x), ("decode", x)))
 
 
 def dynamic(folder: Path) -> RealFile:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from etdev.pipeline.relink import relink
 from etdev.program import Program, read, write
 from etdev.program.model import JumpFalseCall, TensorShapeDynamism
 from program import hand
@@ -36,6 +37,29 @@ def test_runs_the_same_when_written_again(real_file: RealFile, tmp_path: Path) -
     assert len(found) == len(expected)
     assert all(_identical(a, b) for a, b in zip(found, expected, strict=True))
     assert (tmp_path / "again.pte").stat().st_size <= real_file.pte.stat().st_size + 4096
+
+
+def test_runs_the_same_when_linked_again(real_file: RealFile, tmp_path: Path) -> None:
+    result = relink(real_file.pte, tmp_path / "linked.pte")
+    assert result.memory_after["cpu"] <= result.memory_before["cpu"]
+    expected, found = _run(real_file, real_file.pte), _run(real_file, tmp_path / "linked.pte")
+    assert len(found) == len(expected)
+    assert all(_identical(a, b) for a, b in zip(found, expected, strict=True))
+
+
+def test_shared_state_is_shared_when_linked_again(make_real: Callable[[str], RealFile], tmp_path: Path) -> None:
+    from support.stock import shared_runtime
+
+    made, file = make_real("shared"), tmp_path / "linked.pte"
+    result = relink(made.pte, file)
+    assert result.memory_after["cpu"] <= result.memory_before["cpu"]
+    assert len(result.shared_state) == 1
+    answers = []
+    for pte in (made.pte, file):
+        shared_runtime().load(pte, shared=True)
+        answers.append([shared_runtime().call(method, inputs)[0] for method, inputs in made.calls])
+    assert all(_identical(a, b) for a, b in zip(*answers, strict=True))
+    assert not _identical(answers[0][1], answers[0][2])  # The cache is more than what one call leaves in it.
 
 
 def _run(real_file: RealFile, pte: Path) -> list[Any]:

@@ -167,5 +167,6 @@ def _run_passes(work: _Work, options: LinkOptions, *, foreign: bool, merged: boo
         return replace(work, plan=plan, memory=memory)
     plan, moved, elisions = elide_views(plan, memory, merged=merged)
     inputs = {moved[position]: count for position, count in inputs.items()}
-    memory = method_memory(plan, inputs, work.persistent)
+    if any(elision.action != "kept" for elision in elisions):
+        memory = method_memory(plan, inputs, work.persistent)
     return replace(work, plan=plan, memory=memory, inputs=inputs, elisions=elisions, renumbered=moved)
