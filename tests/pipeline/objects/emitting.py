@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from textwrap import dedent, indent
@@ -11,6 +12,7 @@ from typing import Any
 
 import torch
 
+from etdev.linker import LinkOptions, link
 from etdev.pipeline.artifacts import ExportedModel, LoweredModel
 from etdev.pipeline.inputs import make_inputs
 from etdev.pipeline.lower import lower_model
@@ -20,7 +22,9 @@ from etdev.pipeline.objects import ObjectProgram, emit_object, object_place
 from etdev.pipeline.objects.planning import ALIGNMENT, GAP, MEMORY_ID
 from etdev.pipeline.progress import Silent, StageClock
 from etdev.pipeline.project import Project
+from etdev.pipeline.relink import relink
 from etdev.pipeline.usercode import UserCode
+from etdev.program import write
 from etdev.program.model import ExecutionPlan
 from support.projects import make_project
 from support.stock import shared_runtime
@@ -109,13 +113,23 @@ class Emitted:
                 assert offset + size + GAP <= end
 
     def check_answers(self, *methods: str, rounds: int = 2) -> None:
-        """The stock runtime computes what eager PyTorch does, call after call, each method on state of its own."""
+        """The stock runtime computes what eager PyTorch does, call after call, each method on state of its own: from
+        the object program, from what is linked from it, and from what is linked again without the sidecar."""
+        linked, again = (self.object.path.with_name(name) for name in ("linked.pte", "again.pte"))
+        options = LinkOptions(share_state=self.project.config.model.share_state)
+        write(link(self.object.program, options, self.object.sidecar).program, linked)
+        relink(linked, again)
+        for file in (self.object.path, linked, again):
+            self._check_file(file, methods or tuple(self.exported.methods), rounds)
+
+    def _check_file(self, file: Path, methods: Sequence[str], rounds: int) -> None:
         runtime = shared_runtime()
-        for method in methods or self.exported.methods:
-            runtime.load(self.object.path)
+        for method in methods:
+            runtime.load(file)
+            eager = deepcopy(self.exported.eager[method])  # It starts with the initial state, as the file does.
             for inputs in itertools.chain(*itertools.tee(self.calls(method), rounds)):
                 with torch.no_grad():
-                    wanted = self.exported.eager[method](*(item.clone() for item in inputs))
+                    wanted = eager(*(item.clone() for item in inputs))
                 answers = runtime.call(method, inputs)
                 wanted = wanted if isinstance(wanted, tuple) else (wanted,)
                 torch.testing.assert_close(answers, wanted, equal_nan=True)
