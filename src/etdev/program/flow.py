@@ -55,22 +55,26 @@ class FlowGraph:
     def cycles(self) -> tuple[int, ...]:
         """By position: a number that those instructions share of which each may run after the other.
 
-        An instruction in no loop shares it with its block only. Source: Kosaraju's algorithm.
+        An instruction in no loop shares it with its block only, and so does one that no path reaches. Source:
+        Kosaraju's algorithm.
         """
-        before: dict[int, list[int]] = {number: [] for number in range(len(self.blocks))}
-        for number, block in enumerate(self.blocks):
-            for successor in block.successors:
+        reached = self.order()
+        before: dict[int, list[int]] = {number: [] for number in reached}
+        for number in reached:
+            for successor in self.blocks[number].successors:
                 if successor != self.exit:
                     before[successor].append(number)
-        of = [-1] * len(self.blocks)
-        for first in [*self.order(), *before]:
+        of = {}
+        for first in reached:
             waiting = [first]
             while waiting:
                 number = waiting.pop()
-                if of[number] < 0:
+                if number not in of:
                     of[number] = first
                     waiting += before[number]
-        return tuple(of[number] for number, block in enumerate(self.blocks) for _ in range(block.start, block.end))
+        return tuple(
+            of.get(number, number) for number, block in enumerate(self.blocks) for _ in range(block.start, block.end)
+        )
 
 
 def flow_graph(plan: m.ExecutionPlan) -> FlowGraph:
