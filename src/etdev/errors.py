@@ -116,6 +116,12 @@ class ProgramError(EtdevError):
         self.path = path
 
 
+class UnlinkableError(ProgramError):
+    """A program that was read, and whose memory cannot be planned: it overwrites values that it still reads, say."""
+
+    exit_code = ExitCode.BUILD_FAILED
+
+
 class MissingRequirementError(EtdevError):
     """This machine lacks a package, a backend, a device, or could not run a check that is required."""
 

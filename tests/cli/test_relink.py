@@ -85,7 +85,7 @@ def test_as_json_and_text(run: Run) -> None:
 @pytest.mark.parametrize(
     ("found", "arguments", "code", "said"),
     [
-        (overwriting(), ["-o", "b.pte"], 2, "error: a.pte, method 'forward': the caller, reading the outputs, reads"),
+        (overwriting(), ["-o", "b.pte"], 4, "error: a.pte, method 'forward': the caller, reading the outputs, reads"),
         (chain(1), ["-o", "b.pte", "--planner", "a:b"], 2, "error: --planner: there is no planner 'a:b'\nhint: relink"),
         (chain(1), ["-o", "b.pte", "--alignment", "3"], 2, "error: --alignment: 3 bytes is no alignment\n"),
         (chain(1), [], 2, "error: Missing option '-o'"),

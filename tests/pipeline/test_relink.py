@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 import etdev
-from etdev.errors import LinkError, ProgramError, UsageError, WriteError
+from etdev.errors import LinkError, ProgramError, UnlinkableError, UsageError, WriteError
 from etdev.linker import link
 from etdev.linker.options import BufferReport
 from etdev.pipeline import relink as relink_module
@@ -194,9 +194,9 @@ def test_arguments_that_do_not_fit(arguments: dict[str, object], message: str, h
 
 
 def test_a_program_that_overwrites_its_values(tmp_path: Path) -> None:
-    with pytest.raises(ProgramError, match="reads value 1 at bytes 16 to 32 of buffer 1 after") as caught:
+    with pytest.raises(UnlinkableError, match="reads value 1 at bytes 16 to 32 of buffer 1 after") as caught:
         relinked(overwriting(), tmp_path)
-    assert caught.value.exit_code == 2
+    assert caught.value.exit_code == 4
     assert caught.value.where == f"{tmp_path / 'a.pte'}, method 'forward'"
     assert os.listdir(tmp_path) == ["a.pte"]
 

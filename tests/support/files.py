@@ -96,11 +96,11 @@ def branches() -> Program:
     return program(method(values, calls, inputs=(0, 1), outputs=(7,)))
 
 
-def counters(*, buffer: int = 1) -> Program:
+def counters(*, buffer: int = 1, second_at: int = 16) -> Program:
     """Two methods that each count calls in a tensor of their own; with ``buffer`` 2, in one that both have.
 
-    In buffer 1 the temporaries of each lie over the state of the other, which only loaders keep apart that give each
-    method its own memory.
+    In buffer 1 the temporaries of each lie over the state of the other, or the states over each other if
+    ``second_at`` is 0, which only loaders keep apart that give each method its own memory.
     """
 
     def count(name: str, state_at: int, result_at: int) -> m.ExecutionPlan:
@@ -110,7 +110,7 @@ def counters(*, buffer: int = 1) -> Program:
         operators = (ADD, SIN, COS, m.Operator("aten::copy_", ""))
         return method(values, calls, outputs=(2,), name=name, operators=operators)
 
-    return program(count("first", 0, 16), count("second", 16, 0))
+    return program(count("first", 0, 16), count("second", second_at, 16 - second_at))
 
 
 def delegated(*, ambiguous: bool = False, backend: str = "XnnpackBackend") -> Program:

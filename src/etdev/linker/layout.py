@@ -101,10 +101,7 @@ def _plan(buffers: Iterable[Buffer], options: LinkOptions, where: str) -> Plan:
     try:
         return planner.make_plan(Problem(tuple(buffers)), options.planner, name=options.planner_name)
     except PlanError as error:
-        name = options.planner_name or options.planner
-        raise LinkError(
-            f"the plan of planner {name!r} is wrong: {error}", where=where, hint="mend the planner, or use `best`"
-        ) from error
+        raise LinkError(f"the plan is wrong: {error}", where=where, hint="mend the planner, or use `best`") from error
 
 
 def _addressed(

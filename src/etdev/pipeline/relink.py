@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from etdev import program as pte
-from etdev.errors import LinkError, ProgramError, UsageError, WriteError
+from etdev.errors import LinkError, ProgramError, UnlinkableError, UsageError, WriteError
 from etdev.files import atomic_path
 from etdev.linker import Linked, LinkOptions, keep_smaller_plans, link
 from etdev.linker.options import Elision, MethodReport
@@ -114,9 +114,9 @@ def relink(
     ``alignment`` is in bytes, a power of two, 16 by default. With ``best`` and no alignment of the caller's, a method
     whose own plan needs less memory than the new one keeps it.
 
-    Raises :class:`~etdev.errors.ProgramError` for a file that is malformed, has what this version would lose, or
-    overwrites values that it still reads, :class:`~etdev.errors.WriteError`, and
-    :class:`~etdev.errors.UsageError` for arguments that do not fit.
+    Raises :class:`~etdev.errors.ProgramError` for a file that is malformed or has what this version would lose, its
+    subclass :class:`~etdev.errors.UnlinkableError` for a program that overwrites values that it still reads,
+    :class:`~etdev.errors.WriteError`, and :class:`~etdev.errors.UsageError` for arguments that do not fit.
     """
     _check_arguments(planner, alignment)
     source, target = Path(file), Path(output)
@@ -127,7 +127,7 @@ def relink(
     try:
         linked = link(program, options)
     except LinkError as error:
-        raise ProgramError(error.message, where=_place(source, error), hint=error.hint) from error
+        raise UnlinkableError(error.message, where=_place(source, error), hint=error.hint) from error
     if planner == "best" and alignment is None:
         linked = keep_smaller_plans(program, linked)
     rung, size_after = _write(program, linked, target)

@@ -80,21 +80,22 @@ def _disturbed_state(memories: Mapping[str, MethodMemory]) -> Iterator[str]:
         kept = [storage for storage in memory.storages if storage.persistent]
         for other, others in memories.items():
             for storage in kept if other != name else ():
-                if any(not found.persistent and _disturbs(found, storage) for found in others.storages):
+                if any(_disturbs(found, storage) for found in others.storages):
                     value, buffer = storage.values[0], storage.memory_id
                     yield f"method {other!r} writes over the state of {name!r} (value {value} in buffer {buffer})"
 
 
 def _disturbs(found: Storage, state: Storage) -> bool:
-    """Does a temporary lie over the state of another method?
+    """Does what another method has lie over the state of one?
 
-    What lies inside of state in a buffer behind the first, where methods have what they share, is the state itself,
-    written by a method that does not read what was there before.
+    Behind buffer 1 lies what methods share: one may use a part of the other's state, or write it without reading what
+    was there.
     """
     end, state_end = found.offset + found.size, state.offset + state.size
     if found.memory_id != state.memory_id or found.offset >= state_end or state.offset >= end:
         return False
-    return found.memory_id == 1 or not (state.offset <= found.offset and end <= state_end)
+    same = (found.offset <= state.offset and state_end <= end) or (state.offset <= found.offset and end <= state_end)
+    return found.memory_id == 1 or not same
 
 
 def _summary(memories: Mapping[str, MethodMemory]) -> str:
