@@ -463,6 +463,40 @@ def caller_memory_is_written(method: Method) -> None:
     method.outputs = [out]
 
 
+def caller_memory_is_written_through_a_view(method: Method) -> None:
+    given, other = method.input(32, planned=False), method.input(32)
+    view = method.et_view(given)
+    copy = method.view(given)
+    method.copy(view, other)
+    method.outputs = [method.op(copy, other)]
+
+
+def caller_memory_that_a_branch_gives_is_written(method: Method) -> None:
+    given, other = method.input(32, planned=False), method.input(32)
+    copy = method.view(branch(method, given, method.op(other)))
+    method.copy(given, other)
+    method.outputs = [method.op(copy, other)]
+
+
+def freed(method: Method) -> None:
+    whole = method.op(method.input(32, dynamic=True), dynamic=True)
+    copy = method.view(whole, "aten::alias_copy.out")
+    method.calls.append(m.FreeCall(whole))
+    method.outputs = [method.op(copy, dynamic=True)]
+
+
+def resized_after(method: Method) -> None:
+    """Who asks for the size of the copy gets the one from before."""
+    row, none, one = method.input(16), method.value(m.Int(0)), method.value(m.Int(1))
+    rows, size = method.tensor(64, dynamic=True), method.value(m.Int(0))
+    method.kernel("executorch_prim::et_copy_index.tensor", rows, row, none)
+    copy = method.view(rows, "aten::alias_copy.out")
+    first = method.op(copy)
+    method.kernel("executorch_prim::et_copy_index.tensor", rows, row, one)
+    method.kernel("aten::sym_size.int", copy, none, size)
+    method.outputs = [method.op(rows, size), first]
+
+
 def one_of_two_is_written(method: Method) -> None:
     data = method.input(32)
     one, other = method.op(data), method.op(data)
@@ -586,6 +620,10 @@ KEPT: dict[str, tuple[Callable[[Method], None], str]] = {
     "rewritten in the same round": (rewritten_in_the_round, REWRITTEN),
     "state that is updated": (state_is_updated, REWRITTEN),
     "the caller's memory is written": (caller_memory_is_written, REWRITTEN),
+    "the caller's memory is written through a view": (caller_memory_is_written_through_a_view, REWRITTEN),
+    "the caller's memory is written, a branch gives it": (caller_memory_that_a_branch_gives_is_written, REWRITTEN),
+    "memory that is given back": (freed, "an instruction gives its memory back"),
+    "another size afterwards": (resized_after, "its sizes are known at run time only"),
     "one of two is written": (one_of_two_is_written, REWRITTEN),
     "a merged value that is set again": (merged_value_is_set_again, REWRITTEN),
     "what a view in another storage shows": (view_in_another_storage_is_rewritten, REWRITTEN),

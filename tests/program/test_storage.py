@@ -680,3 +680,29 @@ def test_an_alias_that_is_replaced_by_a_kernel_is_refused() -> None:
     method.copy(method.alias(whole, 16), data)
     method.outputs = [whole]
     assert "reads value 1" in clobbered(method).message
+
+
+def test_a_dynamic_tensor_over_state_writes_the_rows_that_it_has() -> None:
+    """All of the state is read; what the dynamic tensor did not write is from the call before."""
+    method = Method()
+    rows, given = method.input(32, dynamic=True), method.input(32)
+    state = method.tensor(32)
+    part = method.alias(state, 32)
+    method.values[part] = replace(method.at(part), shape_dynamism=m.TensorShapeDynamism.DYNAMIC_BOUND)
+    method.kernel("aten::relu.out", rows, part, part)
+    method.outputs = [method.op(state, given)]
+    found = method_memory(method.plan(), {})
+    assert found.of[state] == found.of[part]
+    assert found.storages[found.of[state]].persistent
+
+
+@pytest.mark.parametrize("external", [False, True], ids=["in the file", "in another file"])
+def test_an_initial_value_matters_whether_anybody_reads_it_or_not(external: bool) -> None:
+    """The runtime writes it, and another method may have the bytes."""
+    method = Method()
+    location = m.TensorDataLocation.EXTERNAL if external else m.TensorDataLocation.SEGMENT
+    info = m.ExtraTensorInfo(fully_qualified_name="cache", location=location)
+    state = method.tensor(32, extra_tensor_info=info, data_buffer_idx=0 if external else 2)
+    method.outputs = [method.op(method.input(32))]
+    found = method_memory(method.plan(), {})
+    assert found.storages[found.of[state]].persistent

@@ -27,18 +27,18 @@ def kept_report(plan: m.ExecutionPlan, reason: str | None) -> MethodReport:
 def keep_smaller_plans(program: Program, linked: Linked) -> Linked:
     """Give what came with a smaller plan its own back: its planner was lucky, or what a plan lets recover is too much.
 
-    Methods without state one by one; those that keep state together, for it lies at the same addresses in all of them,
-    and only if all of it lay in buffers of its own. Elsewhere the new place is worth what it takes: there no
-    method writes over the state of another.
+    Methods one by one, unless there is state in a buffer of its own: old and new plans beside each other could lay the
+    temporaries of one method over the state of another. Then it is all of them or none, and none if some of the state
+    lay among temporaries: its new place, where no method writes over it, is worth what it takes.
     """
+    if any(_has_state(report) for report in linked.methods):
+        more = _total(linked.program) - _total(program)
+        if more > 0 and all(map(_state_is_apart, program.execution_plan)):
+            return _with_own(program, linked, range(len(linked.methods)), more)
+        return linked
     for number, (before, after) in enumerate(zip(program.execution_plan, linked.program.execution_plan, strict=True)):
-        if not _has_state(linked.methods[number]):
-            more = sum(after.non_const_buffer_sizes) - sum(before.non_const_buffer_sizes)
-            linked = _with_own(program, linked, {number}, more)
-    keeping = {number for number, report in enumerate(linked.methods) if _has_state(report)}
-    more = _total(linked.program) - _total(program)
-    if more > 0 and all(_state_is_apart(program.execution_plan[number]) for number in keeping):
-        linked = _with_own(program, linked, keeping, more)
+        more = sum(after.non_const_buffer_sizes) - sum(before.non_const_buffer_sizes)
+        linked = _with_own(program, linked, [number], more)
     return linked
 
 

@@ -24,7 +24,7 @@ def lift(plan: m.ExecutionPlan, memory: MethodMemory) -> m.ExecutionPlan:
             offset = base + memory.reaching.places[value].start - storage.offset
             values[value] = replace(tensor, allocation_info=m.AllocationDetails(storage.memory_id, offset))
         ends[storage.memory_id] = (base + storage.size + 2 * _GAP - 1) // _GAP * _GAP
-    sizes = [max(ends.get(index, 0), 0) for index in range(len(plan.non_const_buffer_sizes))]
+    sizes = [ends.get(index, 0) for index in range(len(plan.non_const_buffer_sizes))]
     for index, tensor in plan.tensors():
         allocation = tensor.allocation_info
         if allocation is not None and index not in memory.of:

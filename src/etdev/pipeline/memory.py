@@ -149,5 +149,5 @@ def _state_use(plan: m.ExecutionPlan, memory: MethodMemory, state: State, positi
         buffer=places[0].buffer,
         offset=min(place.start for place in places),
         shared=state.shared,
-        initialized=any(isinstance(tensor, m.Tensor) and tensor.data_buffer_idx > 0 for tensor in tensors),
+        initialized=any(isinstance(tensor, m.Tensor) and tensor.has_initial_value for tensor in tensors),
     )

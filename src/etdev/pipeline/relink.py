@@ -25,6 +25,7 @@ from etdev.program.model import ExecutionPlan
 
 FORMAT = 1
 _DEFAULT_ALIGNMENT = 16
+_MOST_ALIGNMENT = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,7 @@ class RelinkResult:
     output: str
     planner: str
     alignment: int
-    """Of each tensor's place, in bytes."""
+    """Of each tensor's place, or of the first one of those that lie in the same bytes; in bytes."""
     size_before: int
     """Of the file, in bytes."""
     size_after: int | None
@@ -112,7 +113,8 @@ def relink(
 
     ``output`` may be ``file``; it is replaced whole, or not at all. ``planner`` is ``best``, ``greedy`` or ``naive``;
     ``alignment`` is in bytes, a power of two, 16 by default. With ``best`` and no alignment of the caller's, a method
-    whose own plan needs less memory than the new one keeps it.
+    whose own plan needs less memory than the new one keeps it; where state lies in a buffer of its own, all methods
+    keep theirs or none.
 
     Raises :class:`~etdev.errors.ProgramError` for a file that is malformed or has what this version would lose, its
     subclass :class:`~etdev.errors.UnlinkableError` for a program that overwrites values that it still reads,
@@ -159,7 +161,7 @@ def _check_arguments(planner: str, alignment: int | None) -> None:
         own = "relink runs no one's code; a planner of your own is for `etdev build`" if ":" in planner else None
         known = ", ".join(sorted(PLANNERS))
         raise UsageError(f"there is no planner {planner!r}", where="--planner", hint=own or f"one of: {known}")
-    if alignment is not None and (alignment < 1 or alignment & (alignment - 1)):
+    if alignment is not None and (not 1 <= alignment <= _MOST_ALIGNMENT or alignment & (alignment - 1)):
         raise UsageError(
             f"{alignment} bytes is no alignment", where="--alignment", hint="give a power of two: 16, 64, 128"
         )

@@ -24,6 +24,10 @@ class Contents:
         """Where each piece begins; it ends where the next one does."""
         self._writes: list[Writes] = [_UNWRITTEN]
 
+    def cut(self, start: int, end: int) -> None:
+        """Let pieces begin there. What is cut alike is quick to join."""
+        self._cut(start, end)
+
     def copy(self) -> Contents:
         """One that changes by itself."""
         other = Contents.__new__(Contents)
@@ -64,6 +68,13 @@ class Contents:
         """What may come from either. Both begin at the same byte."""
         if self == other:
             return self
+        if self._places == other._places:
+            same = self.copy()
+            same._writes = [
+                mine if mine == theirs else mine | theirs
+                for mine, theirs in zip(self._writes, other._writes, strict=True)
+            ]
+            return same
         joined = Contents(self._places[0])
         places, writes = joined._places, joined._writes
         places.clear()
@@ -79,7 +90,11 @@ class Contents:
             next_theirs = other._places[theirs + 1] if theirs + 1 < len(other._places) else None
             if next_mine is None and next_theirs is None:
                 return joined
-            at = min(place for place in (next_mine, next_theirs) if place is not None)
+            if next_mine is None or (next_theirs is not None and next_theirs < next_mine):
+                assert next_theirs is not None
+                at = next_theirs
+            else:
+                at = next_mine
             mine += next_mine == at
             theirs += next_theirs == at
 

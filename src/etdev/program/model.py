@@ -174,6 +174,11 @@ class Tensor:
         return self.extra_tensor_info is not None and self.extra_tensor_info.location is TensorDataLocation.EXTERNAL
 
     @property
+    def has_initial_value(self) -> bool:
+        """Does its planned memory begin with data of this file or of another one?"""
+        return self.allocation_info is not None and (self.data_buffer_idx > 0 or self.is_external)
+
+    @property
     def is_constant(self) -> bool:
         """Is the content fixed, in this file or in another one?"""
         return self.allocation_info is None and (self.data_buffer_idx > 0 or self.is_external)

@@ -200,6 +200,8 @@ class _Analysis:
     def _entry(self, left: _Left) -> _State:
         """Before the first instruction of this or of a later call, when the caller has filled the inputs."""
         state = _State({place.buffer: Contents() for place in self._places.values()})
+        for place in self._places.values():
+            state.memory[place.buffer].cut(place.start, place.end)
         for value, targets in left.targets.items():
             state.targets[value] = {target: self._content(state, target) for target in targets} | self._own(
                 state, value

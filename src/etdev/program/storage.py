@@ -8,7 +8,7 @@ parts of a concatenation). In an object program, where nothing else shares bytes
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from etdev.errors import LinkError
@@ -75,7 +75,7 @@ def method_memory(
     for use in found.uses:
         for number in use.writes - {BEFORE}:
             groups.unite(use.place, found.writes[number - 1].place)
-    kept = {*persistent, *_declared_persistent(plan), *(use.place for use in found.uses if BEFORE in use.writes)}
+    kept = {*persistent, *_declared_persistent(plan), *_read_before_written(plan, found)}
     _unite_persisted(found, groups, kept)
     roots = {groups.root(value) for value in kept if value in found.places}
     members: dict[int, list[int]] = defaultdict(list)
@@ -93,9 +93,21 @@ def _declared_persistent(plan: m.ExecutionPlan) -> set[int]:
     return {
         index
         for index, tensor in plan.tensors()
-        if tensor.allocation_info is not None
-        and (tensor.data_buffer_idx or (tensor.extra_tensor_info and tensor.extra_tensor_info.fully_qualified_name))
+        if tensor.has_initial_value
+        or (tensor.allocation_info and tensor.extra_tensor_info and tensor.extra_tensor_info.fully_qualified_name)
     }
+
+
+def _read_before_written(plan: m.ExecutionPlan, found: Reaching) -> Iterator[int]:
+    """Places that are read where something may be in them from before the call.
+
+    Whoever writes a dynamic tensor writes the rows that there are: a static one in the same bytes has more of them.
+    """
+    dynamic = {index for index, tensor in plan.tensors() if tensor.shape_dynamism is not m.TensorShapeDynamism.STATIC}
+    for use in found.uses:
+        written_by = {found.writes[number - 1].place for number in use.writes - {BEFORE}}
+        if BEFORE in use.writes or (use.place not in dynamic and written_by & dynamic):
+            yield use.place
 
 
 def _unite_persisted(found: Reaching, groups: _Groups, kept: Iterable[int]) -> None:

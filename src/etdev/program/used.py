@@ -23,7 +23,7 @@ def used_values(plan: m.ExecutionPlan) -> list[int]:
                 used.add(found.cond_value_index)
             case m.FreeCall():
                 used.add(found.value_index)
-    used.update(index for index, tensor in plan.tensors() if tensor.allocation_info and tensor.data_buffer_idx)
+    used.update(index for index, tensor in plan.tensors() if tensor.has_initial_value)
     waiting = list(used)
     while waiting:
         found_value = plan.values[waiting.pop()]

@@ -12,7 +12,7 @@ the output.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from etdev.linker.edit import renumbered, with_instructions, with_operator
@@ -88,6 +88,10 @@ class _Work:
     """Values whose address is known at run time only."""
     _instead: dict[int, int] = field(default_factory=dict)
     """Values whose users use another one."""
+    _loops: list[tuple[int, int]] = field(init=False)
+    """Positions from the target of a jump back to behind the jump."""
+    _freed: set[int] = field(init=False)
+    """Values whose memory an instruction gives back."""
     _writers: dict[int, list[int]] = field(init=False)
     """Value → positions that write it or set where it lies."""
 
@@ -102,6 +106,14 @@ class _Work:
         for use in found.uses:
             if use.value in found.references and self.memory.of[use.place] not in self._group[use.value]:
                 self._group[use.value].append(self.memory.of[use.place])
+        flow = self.memory.reaching.flow
+        self._loops = [
+            (flow.blocks[successor].start, block.end)
+            for number, block in enumerate(flow.blocks)
+            for successor in block.successors
+            if successor <= number
+        ]
+        self._freed = {call.value_index for call in flow.instructions if isinstance(call, m.FreeCall)}
         self._writers = {}
         for position, effect in enumerate(found.effects):
             ends = [pair[1] for pair in (effect.view, effect.move) if pair]
@@ -155,17 +167,29 @@ class _Work:
 
     def _require_kept(self, position: int, of: int, out: int) -> None:
         """The input is not written while the output is in use."""
+        if self._freed & {of, out}:
+            raise _Keep("an instruction gives its memory back")
         lies, own = self._lies_in(of), self._lies_in(out)
         if set(lies) & set(own):
             raise _Keep("its input may be what its output was before")
         if len(lies) > 1 and not self.merged:
             raise _Keep("all that its input may be would be in use for longer")
         rewritten = {write for index in lies for write in self._groups[index].writes}
-        if of not in self.memory.of or of in self._roving:
-            rewritten |= {writer + 1 for writer in self._writers.get(of, [])}
+        rewritten.update(writer + 1 for writer in self._writers_elsewhere(of))
         use_end = max([position + 1, *(self._groups[index].end for index in own)])
         if any(position + 1 < write < use_end for write in rewritten):
             raise _Keep("its input is written again while its output is in use")
+
+    def _writers_elsewhere(self, of: int) -> Iterator[int]:
+        """Positions that may write or set the input where its memory is not planned or not always the same."""
+        moving = self._roving | self.memory.reaching.references
+        if of in moving:
+            for value, positions in self._writers.items():
+                if value in moving or value not in self.memory.of:
+                    yield from positions
+        elif of not in self.memory.of:
+            for value in {of, *moving}:
+                yield from self._writers.get(value, ())
 
     # The ways, best first
 
@@ -184,7 +208,7 @@ class _Work:
             return self._as_constant(position, out, source)
         if fixed and source.allocation_info is not None and out in self.memory.of and out not in self._roving:
             return self._as_alias(position, of, out)
-        if name in _SAME_SHAPE and self._may_stand_for(of, out):
+        if name in _SAME_SHAPE and self._may_stand_for(position, of, out):
             return self._as_same(position, of, out)
         return self._as_view(position, call, name, of, out, static=static)
 
@@ -238,13 +262,20 @@ class _Work:
         self._merge(out, self._lies_in(of))
         return "view"
 
-    def _may_stand_for(self, of: int, out: int) -> bool:
+    def _may_stand_for(self, position: int, of: int, out: int) -> bool:
         """Can all who use ``out`` use ``of``? A caller tells outputs apart by tensor; a list has its own before it."""
         if of in self._roving or out in self._roving or of > out:
             return False
+        if any(self._may_follow(writer, position) for writer in self._writers.get(of, ())):
+            return False  # It gets another size; the copy has the one from before.
+        outputs = {self._instead.get(value, value) for value in self.plan.outputs}
         return out not in self.plan.outputs or not (
-            of in self.plan.inputs or of in self.plan.outputs or self._tensor(of).is_constant
+            of in self.plan.inputs or of in outputs or self._tensor(of).is_constant
         )
+
+    def _may_follow(self, writer: int, position: int) -> bool:
+        """Can one instruction run after another one?"""
+        return writer > position or any(start <= writer and position < end for start, end in self._loops)
 
     def _aliases(self, out: int) -> list[int]:
         """Other values that have their address in the bytes that only this one's copy writes."""
