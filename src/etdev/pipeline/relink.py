@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from etdev import program as pte
+from etdev.config.types import MAX_ALIGNMENT
 from etdev.errors import LinkError, ProgramError, UnlinkableError, UsageError, WriteError
 from etdev.files import atomic_path
 from etdev.linker import Linked, LinkOptions, keep_smaller_plans, link
@@ -25,7 +26,6 @@ from etdev.program.model import ExecutionPlan
 
 FORMAT = 1
 _DEFAULT_ALIGNMENT = 16
-_MOST_ALIGNMENT = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,9 +161,11 @@ def _check_arguments(planner: str, alignment: int | None) -> None:
         own = "relink runs no one's code; a planner of your own is for `etdev build`" if ":" in planner else None
         known = ", ".join(sorted(PLANNERS))
         raise UsageError(f"there is no planner {planner!r}", where="--planner", hint=own or f"one of: {known}")
-    if alignment is not None and (not 1 <= alignment <= _MOST_ALIGNMENT or alignment & (alignment - 1)):
+    if alignment is not None and (not 1 <= alignment <= MAX_ALIGNMENT or alignment & (alignment - 1)):
         raise UsageError(
-            f"{alignment} bytes is no alignment", where="--alignment", hint="give a power of two: 16, 64, 128"
+            f"{alignment} bytes is no alignment",
+            where="--alignment",
+            hint=f"give a power of two up to {MAX_ALIGNMENT}: 16, 64, 128",
         )
 
 
