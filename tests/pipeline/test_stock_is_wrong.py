@@ -17,39 +17,20 @@ from etdev.linker import LinkOptions, link
 from etdev.pipeline.noise import quiet_libraries
 from etdev.program import write
 from etdev.runtime.stock.client import ProgramFailureError
-from pipeline.objects.emitting import PQX, PX, Case, Emitted, emit
+from pipeline.objects import test_emit as objects
+from pipeline.objects.emitting import Case, Emitted, emit
 from support.stock import shared_runtime
 
 FOUR = {"x": "float32 [4]"}
 CASES = {
-    "two conditions side by side": Case(
-        """
-        def forward(self, p, q, x):
-            a = torch.cond(p, lambda a: a + 1, lambda a: a * 3, (x,))
-            b = torch.cond(q, lambda a: a - 2, lambda a: a * 5, (x,))
-            return a * 10 + b, a
-        """,
-        {"forward": PQX},
-    ),
-    "a view of a condition's result": Case(
-        """
-        def forward(self, p, x):
-            y = torch.cond(p, lambda a: a + 1, lambda a: a * 3, (x,))
-            return y.view(-1) + 1, y.view(8, 4).t() * 2
-        """,
-        {"forward": PX},
-    ),
-    "nested conditions with views": Case(
-        """
-        def forward(self, p, q, x):
-            def both(a):
-                u, v = torch.cond(q, lambda b: (b + 1, b * 2), lambda b: (b * 3, b - 1), (a,))
-                return u.view(8, 4).view(4, 8) + v, v
-            u, v = torch.cond(p, both, lambda a: (a - 5, a.relu()), (x,))
-            return u.reshape(2, 16), u + v
-        """,
-        {"forward": PQX},
-    ),
+    name: objects.CASES[name]
+    for name in (
+        "two conditions side by side",
+        "a view of a condition's result",
+        "nested conditions",
+        "views of what lies in channels-last order",
+    )
+} | {
     "an initial value": Case(
         """
         def __init__(self):
@@ -60,13 +41,6 @@ CASES = {
             return self.level * 2
         """,
         {"forward": FOUR},
-    ),
-    "a view of what lies in channels-last order": Case(
-        """
-        def forward(self, x):
-            return (x + 1).to(memory_format=torch.channels_last).flatten(2) * 2
-        """,
-        {"forward": {"x": "float32 [2, 3, 4, 5]"}},
     ),
 }
 COUNTERS = Case(
