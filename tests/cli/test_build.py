@@ -144,6 +144,18 @@ def test_json_has_all_of_it(run: Run, project: Path) -> None:
     assert err == ""
 
 
+@pytest.mark.parametrize(
+    "own", ["etdev.toml", "build/cpu/tiny.pte", "build/cpu/tiny.object.json", "build/cpu/report.json"]
+)
+def test_a_report_never_takes_the_place_of_what_a_build_reads_or_writes(own: str, run: Run, project: Path) -> None:
+    config = (project / "etdev.toml").read_text()
+    code, _, err = run("build", "--output", f"json={own}")
+
+    assert code == 2
+    assert err.startswith(f"error: --output: '{own}' is a file that the command itself reads or writes\n")
+    assert (project / "etdev.toml").read_text() == config
+
+
 def test_text_moves_to_stderr_when_json_has_stdout(run: Run) -> None:
     code, out, err = run("build", "-q", "-t", "cpu", "--output", "json", "--output", "text")
 

@@ -88,6 +88,8 @@ def test_as_json_and_text(run: Run) -> None:
         (overwriting(), ["-o", "b.pte"], 4, "error: a.pte, method 'forward': the caller, reading the outputs, reads"),
         (chain(1), ["-o", "b.pte", "--planner", "a:b"], 2, "error: --planner: there is no planner 'a:b'\nhint: relink"),
         (chain(1), ["-o", "b.pte", "--alignment", "3"], 2, "error: --alignment: 3 bytes is no alignment\n"),
+        (chain(1), ["-o", "b.pte", "--output", "json=a.pte"], 2, "error: --output: 'a.pte' is a file that the command"),
+        (chain(1), ["-o", "b.pte", "--output", "json=b.pte"], 2, "error: --output: 'b.pte' is a file that the command"),
         (chain(1), [], 2, "error: Missing option '-o'"),
         (chain(1), ["-o", "a.pte/b.pte"], 4, "error: a.pte/b.pte: cannot write the file: a part of the path is a file"),
         (chain(1), ["-o", "."], 4, "error: .: cannot write the file: this is a folder"),

@@ -167,6 +167,11 @@ def test_a_required_rung_that_cannot_run(run: Run) -> None:
     ("arguments", "said"),
     [
         (["nowhere.pte"], "error: nowhere.pte: there is no such file\n"),
+        (["folder.pte"], "error: folder.pte: cannot read the file: this is a folder\n"),
+        (
+            ["chain.pte", "--output", "json=./chain.pte"],
+            "error: --output: 'chain.pte' is a file that the command itself",
+        ),
         (
             ["nowhere"],
             "error: 'nowhere' is no file, and there is no config here whose target it could be\nhint: name a",
@@ -179,6 +184,7 @@ def test_a_required_rung_that_cannot_run(run: Run) -> None:
     ],
 )
 def test_wrong_usage(run: Run, arguments: list[str], said: str) -> None:
+    Path("folder.pte").mkdir()
     code, out, err = run(*arguments)
 
     assert (code, out) == (2, "")

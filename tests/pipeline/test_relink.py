@@ -182,6 +182,8 @@ def test_into_what_cannot_be_read_again(tmp_path: Path) -> None:
         ({"planner": "my_planners:tight"}, "there is no planner 'my_planners:tight'", "relink runs no one's code"),
         ({"planner": "bets"}, "there is no planner 'bets'", "one of: best, greedy, naive"),
         ({"alignment": 24}, "24 bytes is no alignment", "give a power of two"),
+        ({"alignment": 2**40}, f"{2**40} bytes is no alignment", "give a power of two up to 16384"),
+        ({"alignment": 16.0}, "16.0 bytes is no alignment", "give a power of two"),
         ({"alignment": 0}, "0 bytes is no alignment", "give a power of two"),
     ],
 )
@@ -199,6 +201,17 @@ def test_a_program_that_overwrites_its_values(tmp_path: Path) -> None:
     assert caught.value.exit_code == 4
     assert caught.value.where == f"{tmp_path / 'a.pte'}, method 'forward'"
     assert os.listdir(tmp_path) == ["a.pte"]
+
+
+def test_an_object_program_is_left_to_the_build(tmp_path: Path) -> None:
+    """What its methods share is not in the file."""
+    file = tmp_path / "net.object.pte"
+    write(chain(2), file)
+    relink_module.relink(file, tmp_path / "b.pte")  # Without the sidecar it is a program like any other.
+    file.with_suffix(".json").write_text("{}")
+    with pytest.raises(UsageError, match="this is an object program, which `etdev build` links") as caught:
+        relink_module.relink(file, tmp_path / "b.pte")
+    assert str(caught.value.hint).startswith("link what was built from it: net.pte;")
 
 
 def test_what_would_be_lost_is_refused(tmp_path: Path) -> None:

@@ -48,6 +48,7 @@ def test_the_first_collision_in_time_is_named() -> None:
     ("offsets", "message", "index"),
     [
         ([0, 64, -32], "buffer 2 'relu' is at offset -32, before the start of the arena", 2),
+        ([0, 64, 2**63 - 32], "buffer 2 'relu' is at offset 9223372036854775776, beyond what a file can say", 2),
         ([0, 64, 16], "buffer 2 'relu' is at offset 16, which is not a multiple of its alignment 32", 2),
         ([0, 64.0, 0], "buffer 1 has the offset 64.0 of type float; expected an integer", 1),
         ([False, 64, 0], "buffer 0 'conv' has the offset False of type bool; expected an integer", 0),

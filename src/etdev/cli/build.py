@@ -54,6 +54,7 @@ def build(
     from etdev.pipeline.options import BuildOptions, check_rungs
 
     project = open_project(config, profile=profile, overrides=overrides or ())
+    outputs.refuse(*project.files)
     options = BuildOptions(
         targets=targets or (),
         require=check_rungs(require or ()),

@@ -37,6 +37,7 @@ def diff(
     md.
     """
     outputs = parse_outputs(output, allowed=(TEXT, "json", "md"))
+    outputs.refuse(a, b)
     from etdev.pipeline.diff import diff
 
     found = diff(a, b)

@@ -48,6 +48,7 @@ def inspect(
     text, json.
     """
     outputs = parse_outputs(output, allowed=(TEXT, "json"))
+    outputs.refuse(file)
     from etdev.pipeline.inspect import inspect
 
     found = inspect(file)

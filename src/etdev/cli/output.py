@@ -42,6 +42,17 @@ class Outputs:
         """Whether stdout belongs to a machine format, so that text has to go to stderr."""
         return any(item.path is None and item.format != TEXT for item in self.items)
 
+    def refuse(self, *files: str | Path | None) -> None:
+        """Raise :class:`~etdev.errors.UsageError` if a report would take the place of a file of the command's own."""
+        own = {Path(file).resolve() for file in files if file is not None}
+        for item in self.items:
+            if item.path is not None and item.path.resolve() in own:
+                raise UsageError(
+                    f"{str(item.path)!r} is a file that the command itself reads or writes",
+                    where="--output",
+                    hint=f"give the report another name: `--output {item.format}=FILE`",
+                )
+
     def write(self, renderers: Mapping[str, Callable[[], str]]) -> None:
         """Render each wanted format and write it where it belongs; files whole or not at all."""
         for item in self.items:

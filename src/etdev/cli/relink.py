@@ -43,6 +43,7 @@ def relink(
     whole. With -v each copy is listed. Formats of --output: text, json.
     """
     outputs = parse_outputs(output, allowed=(TEXT, "json"))
+    outputs.refuse(file, place)
     from etdev.pipeline.relink import relink
 
     result = relink(file, place, planner=planner, alignment=alignment, elide_views=elide_views)

@@ -54,6 +54,7 @@ def verify(
     if files:
         settings = {"--config": config, "--profile": profile, "--set": overrides}
         _refuse_mixture(files, targets or (), [name for name, value in settings.items() if value])
+        outputs.refuse(*files)
         return _verify_files(files, require or (), outputs)
     if config is None and targets:
         _require_config(targets[0])
@@ -64,6 +65,7 @@ def verify(
     from etdev.pipeline.verify.existing import verify_project
 
     project = open_project(config, profile=profile, overrides=overrides or ())
+    outputs.refuse(*project.files)
     options = BuildOptions(targets=targets or (), require=check_rungs(require or ()), verbose=verbose)
     with shown_progress(quiet=quiet) as options.progress:
         result = verify_project(project, options)

@@ -43,9 +43,8 @@ def link_program(
         ) from error
     except LinkError as error:
         where = project.where("targets", target, "memory", "planner")
-        raise LinkError(
-            error.message, where=f"{where}, {error.where}" if error.where else where, hint=error.hint
-        ) from error
+        place = where if error.where in (None, where) else f"{where}, {error.where}"
+        raise LinkError(error.message, where=place, hint=error.hint) from error
     greedy = link(objects.program, replace(options, planner="greedy", planner_name=None), objects.sidecar)
     sidecar = objects.sidecar
     for method in linked.methods:

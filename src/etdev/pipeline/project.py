@@ -38,6 +38,13 @@ class Project:
         """Where a target's program is written."""
         return self.out / target / f"{self.name}.pte"
 
+    @property
+    def files(self) -> list[Path]:
+        """What a build reads or writes besides the model's own files: the config's, and each target's."""
+        names = [f"{self.name}{suffix}" for suffix in (".pte", ".object.pte", ".object.json")]
+        folders = [self.out / target for target in self.config.targets]
+        return [*self.loaded.files, *(folder / name for folder in folders for name in (*names, "report.json"))]
+
     def where(self, *key: str | int) -> str:
         """Place of a key for an error message, with the key's own name: ``etdev.toml:3:9 (model.entry)``."""
         return f"{self.loaded.where(*key)} ({_dotted(key)})"

@@ -26,6 +26,7 @@ from etdev.program.model import ExecutionPlan
 
 FORMAT = 1
 _DEFAULT_ALIGNMENT = 16
+_OBJECT = ".object.pte"
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +123,7 @@ def relink(
     """
     _check_arguments(planner, alignment)
     source, target = Path(file), Path(output)
+    _refuse_object(source)
     program = pte.read(source)
     _refuse_unknown_fields(program, source)
     size_before = source.stat().st_size
@@ -161,11 +163,24 @@ def _check_arguments(planner: str, alignment: int | None) -> None:
         own = "relink runs no one's code; a planner of your own is for `etdev build`" if ":" in planner else None
         known = ", ".join(sorted(PLANNERS))
         raise UsageError(f"there is no planner {planner!r}", where="--planner", hint=own or f"one of: {known}")
-    if alignment is not None and (not 1 <= alignment <= MAX_ALIGNMENT or alignment & (alignment - 1)):
+    if alignment is not None and (
+        not isinstance(alignment, int) or not 1 <= alignment <= MAX_ALIGNMENT or alignment & (alignment - 1)
+    ):
         raise UsageError(
-            f"{alignment} bytes is no alignment",
+            f"{alignment!r} bytes is no alignment",
             where="--alignment",
             hint=f"give a power of two up to {MAX_ALIGNMENT}: 16, 64, 128",
+        )
+
+
+def _refuse_object(source: Path) -> None:
+    """What state the methods of an object program share is in the sidecar, and in the config that it is built with."""
+    if source.name.endswith(_OBJECT) and source.with_suffix(".json").exists():
+        built = source.name.removesuffix(_OBJECT) + ".pte"
+        raise UsageError(
+            "this is an object program, which `etdev build` links",
+            where=str(source),
+            hint=f"link what was built from it: {built}; or change the target's memory in the config and build",
         )
 
 

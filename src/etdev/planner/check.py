@@ -8,12 +8,15 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from etdev.planner.problem import Buffer, CollisionError, OffsetError, PlanError, Problem, label
 
+_MOST_BYTES = 2**63 - 1
+"""Bytes of an arena: what a signed number of 64 bits holds."""
+
 
 def check_plan(problem: Problem, offsets: Sequence[int]) -> None:
     """Raise :class:`PlanError` for the first thing that is wrong with the offsets; O(n log n).
 
-    There must be one integer per buffer, a multiple of its alignment, its pin if it has one; and no two buffers that
-    are in use at the same instant may share a byte.
+    There must be one integer per buffer, a multiple of its alignment, its pin if it has one, below 2**63; and no two
+    buffers that are in use at the same instant may share a byte.
     """
     numbers = read_offsets(problem, offsets)
     for index, (buffer, offset) in enumerate(zip(problem.buffers, numbers, strict=True)):
@@ -50,6 +53,8 @@ def _read_offset(index: int, buffer: Buffer, value: object) -> int:
 def _flaw(buffer: Buffer, offset: int) -> str | None:
     if offset < 0:
         return "before the start of the arena"
+    if offset + buffer.size > _MOST_BYTES:
+        return "beyond what a file can say"
     if offset % buffer.alignment:
         return f"which is not a multiple of its alignment {buffer.alignment}"
     if buffer.pin is not None and offset != buffer.pin:

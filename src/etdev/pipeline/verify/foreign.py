@@ -11,6 +11,7 @@ from typing import Literal
 from etdev.backends.base import BUILD_EXTRA, find_packages
 from etdev.config.models import Rung
 from etdev.errors import ExitCode, MissingRequirementError, UsageError
+from etdev.files import describe_os_error
 from etdev.pipeline.result import RUNGS, Part, RungResult, outcome
 from etdev.pipeline.verify.file import Requirements, check_bytes, requirements
 from etdev.pipeline.verify.kernels import RuntimeContents, check_kernels
@@ -62,12 +63,16 @@ def verify_files(files: Sequence[str | os.PathLike[str]], *, require: Sequence[R
     """Answer the rungs that need no config for ``.pte`` files from any toolchain.
 
     Runs nothing of a file: the stock runtime is asked for what it has, not to load the file. Nothing is written. Raises
-    :class:`~etdev.errors.UsageError` for a file that is not there.
+    :class:`~etdev.errors.UsageError` for a file that is not there or cannot be read.
     """
     paths = [Path(file) for file in files]
     for path in paths:
-        if not path.is_file():
-            raise UsageError("there is no such file", where=str(path))
+        try:
+            path.open("rb").close()
+        except FileNotFoundError as error:
+            raise UsageError("there is no such file", where=str(path)) from error
+        except OSError as error:
+            raise UsageError(f"cannot read the file: {describe_os_error(error)[0]}", where=str(path)) from error
     with StockRuntime() as runtime:
         results = tuple(_verify_file(path, tuple(require), runtime) for path in paths)
     return FilesResult(versions=versions(), files=results)
