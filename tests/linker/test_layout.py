@@ -279,3 +279,11 @@ def test_what_a_planner_raises_passes_through() -> None:
     found = program(chain())
     with pytest.raises(ZeroDivisionError):
         link(found.program, LinkOptions(planner=planner), found.sidecar)
+
+
+def test_a_tensor_that_nobody_refers_to_leaves_no_buffer() -> None:
+    """Linked again, the file would not have it any more."""
+    method = Method()
+    method.tensor(32)
+    (plan,) = link(program(method).program).program.execution_plan
+    assert (plan.values, plan.non_const_buffer_sizes) == ((), (0,))

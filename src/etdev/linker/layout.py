@@ -19,6 +19,7 @@ from etdev.linker.state import State, state_name
 from etdev.planner import Buffer, Plan, PlanError, Problem
 from etdev.program import model as m
 from etdev.program.storage import MethodMemory
+from etdev.program.used import used_values
 
 _XNNPACK_PADDING = 64
 """Bytes behind the end of a buffer that XNNPACK's kernels may read; upstream's planner adds as many."""
@@ -123,8 +124,9 @@ def _addressed(
             values[value] = _at(values[value], (buffer, offset + inside) if planned else None)
             if planned:
                 ends[buffer] = max(ends.get(buffer, 0), offset + storage.size)
+    used_here = set(used_values(method.plan))  # The others go from the file.
     for value, tensor in method.plan.tensors():
-        if tensor.allocation_info is not None and value not in method.memory.of:
+        if tensor.allocation_info is not None and value in used_here and value not in method.memory.of:
             # It takes no bytes, but the runtime wants an address inside a buffer.
             values[value] = _at(tensor, (1, 0))
             ends.setdefault(1, 0)
