@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
@@ -185,6 +186,7 @@ def test_a_required_rung_that_cannot_run(run: Run) -> None:
 )
 def test_wrong_usage(run: Run, arguments: list[str], said: str) -> None:
     Path("folder.pte").mkdir()
+    os.mkfifo("pipe.pte")
     code, out, err = run(*arguments)
 
     assert (code, out) == (2, "")

@@ -67,6 +67,8 @@ def verify_files(files: Sequence[str | os.PathLike[str]], *, require: Sequence[R
     """
     paths = [Path(file) for file in files]
     for path in paths:
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            raise UsageError("this is a device or a pipe, not a file", where=str(path))
         try:
             path.open("rb").close()
         except FileNotFoundError as error:
