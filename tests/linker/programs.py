@@ -88,7 +88,7 @@ class Method:
             self.operators.append(found)
         self.calls.append(m.KernelCall(self.operators.index(found), args))
 
-    def op(self, *args: int, nbytes: int = 32, dynamic: bool = False, name: str = "aten::add.out") -> int:
+    def op(self, *args: int, nbytes: int = 32, dynamic: bool = False, name: str = "aten::mm.out") -> int:
         """An ``out`` variant with one new output."""
         out = self.tensor(nbytes, dynamic=dynamic)
         self.kernel(name, *args, out, out)

@@ -55,7 +55,7 @@ def test_a_report_tells_of_each_copy_and_where_the_instructions_are_now() -> Non
     assert report.renumbered == {0: 0, 2: 1}
     assert report.kept is None
     plan = done.program.execution_plan[0]
-    assert plan.operators == (m.Operator("aten::add", "out"), m.Operator("aten::relu", "out"))
+    assert plan.operators == (m.Operator("aten::mm", "out"), m.Operator("aten::relu", "out"))
 
 
 def test_nothing_is_left_that_nobody_refers_to() -> None:
@@ -88,7 +88,7 @@ def test_a_method_that_the_sidecar_does_not_have_is_linked_too() -> None:
     found = program(simple(), constant)
     del found.sidecar.methods["limit"]
     done = linked(found)
-    assert done.methods[1] == MethodReport("limit", (), (), {})
+    assert done.methods[1] == MethodReport("limit", (), (), (), {})
 
 
 # Methods that keep their plan

@@ -21,7 +21,7 @@ def kept_report(plan: m.ExecutionPlan, reason: str | None) -> MethodReport:
         for index, size in enumerate(plan.non_const_buffer_sizes)
         if index
     )
-    return MethodReport(plan.name, buffers, (), {position: position for position in range(count)}, reason)
+    return MethodReport(plan.name, buffers, (), (), {position: position for position in range(count)}, reason)
 
 
 def keep_smaller_plans(program: Program, linked: Linked) -> Linked:

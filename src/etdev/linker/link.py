@@ -8,11 +8,12 @@ from typing import TypeAlias
 
 from etdev.linker.edit import without_unused
 from etdev.linker.elide.views import elide_views
+from etdev.linker.inplace import work_in_place
 from etdev.linker.io import leave_to_caller
 from etdev.linker.keep import kept_report
 from etdev.linker.layout import Method, lay_out
 from etdev.linker.lift import lift
-from etdev.linker.options import BufferReport, CallerOwned, Elision, Linked, LinkOptions, MethodReport
+from etdev.linker.options import BufferReport, CallerOwned, Elision, InPlace, Linked, LinkOptions, MethodReport
 from etdev.linker.state import State, kept_by_others, state_by_address, state_by_name
 from etdev.program import Program
 from etdev.program import model as m
@@ -32,8 +33,10 @@ class _Work:
     inputs: Mapping[int, int]
     """Position of each delegate call → how many of its arguments are inputs."""
     persistent: frozenset[int]
+    moved: Mapping[int, int]
+    """Positions of the instructions that are left: in the program before the link → by now."""
     elisions: tuple[Elision, ...] = ()
-    renumbered: Mapping[int, int] | None = None
+    inplace: tuple[InPlace, ...] = ()
 
 
 def link(program: Program, options: LinkOptions | None = None, sidecar: Sidecar | None = None) -> Linked:
@@ -57,10 +60,7 @@ def link(program: Program, options: LinkOptions | None = None, sidecar: Sidecar 
     reports = [kept_report(plan, kept.get(plan.name)) for plan in plans]
     for index, work, (plan, buffers) in zip(numbers, finished, laid_out, strict=True):
         plans[index] = without_unused(plan)
-        moved = work.renumbered
-        if moved is None:
-            moved = {position: position for position in range(len(work.memory.reaching.flow.instructions))}
-        reports[index] = MethodReport(plan.name, buffers, work.elisions, moved)
+        reports[index] = MethodReport(plan.name, buffers, work.elisions, work.inplace, work.moved)
     return Linked(
         replace(program, execution_plan=tuple(plans)),
         tuple(reports),
@@ -102,7 +102,9 @@ def _start(plan: m.ExecutionPlan, sidecar: Sidecar | None) -> _Work:
     inputs = _delegate_inputs(plan, sidecar)
     named = _notes(plan, sidecar).state if sidecar else ()
     persistent = frozenset(note.value for note in named).intersection(used_values(plan))
-    return _Work(plan, method_memory(plan, inputs, persistent), inputs, persistent)
+    memory = method_memory(plan, inputs, persistent)
+    moved = {position: position for position in range(len(memory.reaching.flow.instructions))}
+    return _Work(plan, memory, inputs, persistent, moved)
 
 
 def _with_state(
@@ -157,16 +159,24 @@ def _total_memory(plans: Iterable[m.ExecutionPlan]) -> int:
 
 
 def _run_passes(work: _Work, options: LinkOptions, *, foreign: bool, merged: bool) -> _Work:
-    plan, memory, inputs = work.plan, work.memory, work.inputs
-    if foreign:
-        plan = lift(plan, memory)
-    plan = leave_to_caller(plan, memory, options.caller.get(plan.name, CallerOwned()))
-    if plan is not work.plan:
-        memory = method_memory(plan, inputs, work.persistent)
-    if not options.elide_views:
-        return replace(work, plan=plan, memory=memory)
-    plan, moved, elisions = elide_views(plan, memory, merged=merged)
-    inputs = {moved[position]: count for position, count in inputs.items()}
-    if any(elision.action != "kept" for elision in elisions):
-        memory = method_memory(plan, inputs, work.persistent)
-    return replace(work, plan=plan, memory=memory, inputs=inputs, elisions=elisions, renumbered=moved)
+    plan = lift(work.plan, work.memory) if foreign else work.plan
+    plan = leave_to_caller(plan, work.memory, options.caller.get(plan.name, CallerOwned()))
+    work = _with_plan(work, plan)
+    if options.elide_views:
+        plan, moved, elisions = elide_views(work.plan, work.memory, merged=merged)
+        work = replace(_with_plan(work, plan, moved), elisions=elisions)
+    plan, decisions = work_in_place(work.plan, work.memory, options.inplace)
+    before = {now: start for start, now in work.moved.items()}
+    found = tuple(replace(decision, instruction=before[decision.instruction]) for decision in decisions)
+    return replace(_with_plan(work, plan), inplace=found)
+
+
+def _with_plan(work: _Work, plan: m.ExecutionPlan, moved: Mapping[int, int] | None = None) -> _Work:
+    """After a pass: with what that made of the method, and of the positions of its instructions."""
+    if plan == work.plan:
+        return work
+    if moved is not None:
+        inputs = {moved[position]: count for position, count in work.inputs.items()}
+        positions = {start: moved[position] for start, position in work.moved.items() if position in moved}
+        work = replace(work, inputs=inputs, moved=positions)
+    return replace(work, plan=plan, memory=method_memory(plan, work.inputs, work.persistent))

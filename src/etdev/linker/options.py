@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from etdev.planner import Planner
-from etdev.program import Program
+from etdev.program import Program, inplace
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,8 @@ class LinkOptions:
     share_state: bool = False
     """Whether methods share the state that has the same name."""
     elide_views: bool = True
+    inplace: Mapping[str, Sequence[inplace.Donor]] = field(default_factory=lambda: inplace.DEFAULT)
+    """Kernels that may write their output over an operand, and which."""
     caller: Mapping[str, CallerOwned] = field(default_factory=dict)
     """By method."""
 
@@ -51,6 +53,23 @@ class Elision:
     """Bytes that it copies, of the largest size."""
     reason: str = ""
     """Why it was kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class InPlace:
+    """An output that a link considered writing over an operand."""
+
+    instruction: int
+    """Its position in the program before the link."""
+    operator: str
+    output: int
+    """Which of the operator's outputs, from 0."""
+    argument: int | None
+    """Position of the operand whose bytes it takes over; None if it has bytes of its own."""
+    nbytes: int
+    """Of the output, of the largest size."""
+    reason: str = ""
+    """Why it has bytes of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +95,7 @@ class MethodReport:
     name: str
     buffers: tuple[BufferReport, ...]
     elisions: tuple[Elision, ...]
+    inplace: tuple[InPlace, ...]
     renumbered: Mapping[int, int]
     """Positions of the instructions that are left: before the link → after it."""
     kept: str | None = None

@@ -2,7 +2,8 @@
 
 A plan lays many tensors over the same bytes at different times. What belongs together is recovered from the data flow:
 a tensor that is read belongs with the one whose write its bytes come from (a view, a mutated buffer and its result, the
-parts of a concatenation). In an object program, where nothing else shares bytes, this finds just the aliases.
+parts of a concatenation), and an output with the operand in whose place it is written. In an object program, where
+nothing else shares bytes, this finds just the aliases.
 """
 
 from __future__ import annotations
@@ -75,6 +76,8 @@ def method_memory(
     for use in found.uses:
         for number in use.writes - {BEFORE}:
             groups.unite(use.place, found.writes[number - 1].place)
+    for one, other in _in_place(found):
+        groups.unite(one, other)
     kept = {*persistent, *_declared_persistent(plan), *_read_before_written(plan, found)}
     _unite_persisted(found, groups, kept)
     roots = {groups.root(value) for value in kept if value in found.places}
@@ -108,6 +111,17 @@ def _read_before_written(plan: m.ExecutionPlan, found: Reaching) -> Iterator[int
         written_by = {found.writes[number - 1].place for number in use.writes - {BEFORE}}
         if BEFORE in use.writes or (use.place not in dynamic and written_by & dynamic):
             yield use.place
+
+
+def _in_place(found: Reaching) -> Iterator[tuple[int, int]]:
+    """Operands, and the outputs that one and the same instruction writes to their very bytes."""
+    written: dict[tuple[int, Place], int] = {
+        (write.position, found.places[write.place]): write.place for write in found.writes if write.kind is Kind.ALL
+    }
+    for use in found.uses:
+        out = written.get((use.position, found.places[use.place]))
+        if out is not None:
+            yield use.place, out
 
 
 def _unite_persisted(found: Reaching, groups: _Groups, kept: Iterable[int]) -> None:
