@@ -222,20 +222,36 @@ class _Run:
                 self._arithmetic(operator.name.partition("::")[2], *args)
             case "aten::sym_size":
                 self._values[args[2]] = self._values[args[0]].rows
-            case "aten::copy_":
-                content = self._values[args[1]].read()
-                self._trace.kernels.append(_number("copy_", content))
-                self._values[args[0]].write(content)
             case "aten::index_put_" | "my::update":
                 self._update(operator, args)
             case "aten::empty":
                 pass
+            case _ if not self._moves_bytes(operator, args):
+                self._compute((operator.name, operator.overload), *self._split(args))
+
+    def _moves_bytes(self, operator: m.Operator, args: tuple[int, ...]) -> bool:
+        """Copies, which may go: they leave no trace but what they write."""
+        source, out = self._values[args[0]], self._values[args[-1]]
+        match operator.name:
+            case "aten::copy_":
+                source.write(self._values[args[1]].read())
+            case "aten::cat" if len(args) == 4:
+                parts = [part.read() for part in self._tensors(args[:1])]
+                out.write(tuple(byte for part in parts for byte in part))
+            case "aten::slice_copy":
+                start = self._values[args[2]]
+                out.write(source.read()[start : start + out.nbytes])
+            case "aten::split_with_sizes_copy":
+                rest = source.read()
+                for part in self._tensors(args[-1:]):
+                    part.write(rest[: part.nbytes])
+                    rest = rest[part.nbytes :]
             case name if name in IDENTITIES:
-                source, out = self._values[args[0]], self._values[args[-1]]
                 out.rows = source.rows
                 out.write(source.read())
             case _:
-                self._compute((operator.name, operator.overload), *self._split(args))
+                return False
+        return True
 
     def _view(self, of: int, _: int, out: int) -> None:
         source, tensor = self._values[of], self._values[out]

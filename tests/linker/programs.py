@@ -121,6 +121,43 @@ class Method:
             self.kernel(name, of, out, out)
         return out
 
+    def flat(self, of: int) -> int:
+        """A view in one dimension."""
+        out = self.like(of)
+        self.values[out] = replace(self.at(out), sizes=(self.at(of).nbytes,), dim_order=(0,))
+        self.kernel("aten::view_copy.out", of, self.numbers(self.at(of).nbytes), out, out)
+        return out
+
+    def numbers(self, *numbers: int) -> int:
+        """A list of integers."""
+        return self.value(m.IntList(tuple(self.value(m.Int(number)) for number in numbers)))
+
+    def vector(self, nbytes: int) -> int:
+        """A tensor of one dimension."""
+        out = self.tensor(nbytes)
+        self.values[out] = replace(self.at(out), sizes=(nbytes,), dim_order=(0,))
+        return out
+
+    def put_together(self, *parts: int) -> int:
+        """``cat`` of tensors of one dimension."""
+        out = self.vector(sum(self.at(part).nbytes for part in parts))
+        self.kernel("aten::cat.out", self.value(m.TensorList(parts)), self.value(m.Int(0)), out, out)
+        return out
+
+    def cut_out(self, of: int, start: int, end: int) -> int:
+        """``slice_copy`` of a tensor of one dimension."""
+        out = self.vector(end - start)
+        numbers = [self.value(m.Int(number)) for number in (0, start, end, 1)]
+        self.kernel("aten::slice_copy.Tensor_out", of, *numbers, out, out)
+        return out
+
+    def cut_up(self, of: int, *nbytes: int) -> list[int]:
+        """``split_with_sizes_copy`` of a tensor of one dimension."""
+        outs = [self.vector(size) for size in nbytes]
+        lists = [self.value(m.TensorList(tuple(outs))) for _ in range(2)]
+        self.kernel("aten::split_with_sizes_copy.out", of, self.numbers(*nbytes), self.value(m.Int(0)), *lists)
+        return outs
+
     def alias(self, of: int, nbytes: int, at: int = 0) -> int:
         """A tensor that lies in another one, without any instruction, as a planner leaves a static view."""
         place = self.at(of).allocation_info
@@ -301,6 +338,7 @@ class _Drawn:
     def block(self, depth: int) -> None:
         kinds = [self.op, self.view] * 6
         kinds += [self.several, self.split, self.cat, self.et_view, self.unknown, self.alias]
+        kinds += [self.put_together, self.cut_out, self.cut_up] * 2
         if self.delegates:
             kinds.append(self.delegate)
         if self.state:
@@ -320,6 +358,11 @@ class _Drawn:
         args = [self.some() for _ in range(self.draw(st.integers(1, 2)))]
         dynamic = any(self.method.at(value).shape_dynamism for value in args)
         name = self.draw(st.sampled_from(_OPERATORS))
+        if not dynamic and self.draw(st.booleans()):
+            out = self.method.like(args[0])
+            self.method.kernel(name, *args, out, out)
+            self.add(out)
+            return
         self.add(self.method.op(*args, nbytes=self.size(), dynamic=dynamic and self.draw(st.booleans()), name=name))
 
     def view(self) -> None:
@@ -333,6 +376,32 @@ class _Drawn:
 
     def cat(self) -> None:
         self.add(self.method.cat(*(self.some() for _ in range(self.draw(st.integers(1, 3)))), nbytes=self.size()))
+
+    def some_flat(self) -> int | None:
+        """A static value, in one dimension, that can be cut into quarters."""
+        of = self.some()
+        if self.method.at(of).shape_dynamism or self.method.at(of).nbytes % 16:
+            return None
+        return of if len(self.method.at(of).sizes) == 1 else self.method.flat(of)
+
+    def put_together(self) -> None:
+        parts = [self.some_flat() for _ in range(self.draw(st.integers(1, 3)))]
+        found = [part for part in parts if part is not None]
+        if found:
+            self.add(*found, self.method.put_together(*found))
+
+    def cut_out(self) -> None:
+        of = self.some_flat()
+        if of is not None:
+            whole = self.method.at(of).nbytes
+            start = self.draw(st.sampled_from([0, whole // 2, whole // 4]))
+            self.add(self.method.cut_out(of, start, self.draw(st.sampled_from([whole, start + whole // 4]))))
+
+    def cut_up(self) -> None:
+        of = self.some_flat()
+        if of is not None:
+            whole = self.method.at(of).nbytes
+            self.add(*self.method.cut_up(of, whole // 4, whole // 4, whole // 2))
 
     def et_view(self) -> None:
         of = self.some()
@@ -364,6 +433,12 @@ class _Drawn:
 
     def copy(self) -> None:
         to = self.draw(st.sampled_from(self.state))
+        if self.draw(st.booleans()):
+            out = self.method.like(to)
+            self.method.kernel(self.draw(st.sampled_from(_OPERATORS)), to, self.some(), out, out)
+            self.add(out)
+            self.method.copy(to, out)
+            return
         self.method.copy(to, self.method.op(self.some(), nbytes=self.method.at(to).nbytes))
 
     def update(self) -> None:

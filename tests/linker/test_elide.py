@@ -762,7 +762,7 @@ def test_a_jump_to_what_goes_at_the_end_leads_to_the_end() -> None:
         m.Chain((m.FreeCall(0), m.JumpFalseCall(0, 0))),
     )
     plan = replace(plan, values=(flag,), chains=chains)
-    changed, moved = with_instructions(plan, {1: m.JumpFalseCall(0, 2)}, {0, 2, 3})
+    changed, moved = with_instructions(plan, {1: (m.JumpFalseCall(0, 2),), 0: (), 2: (), 3: ()})
     assert changed.chains == (
         m.Chain((m.JumpFalseCall(0, 1),), stacktrace=frames[1:2]),
         m.Chain((m.JumpFalseCall(0, 0),)),
@@ -774,7 +774,7 @@ def test_traces_of_the_first_instructions_only_stay_with_them() -> None:
     frames = ((m.Frame(name="first"),), (m.Frame(name="second"),))
     chain = m.Chain((m.FreeCall(0),) * 3, stacktrace=frames)
     plan = replace(Method().plan(), values=(m.Null(),), chains=(chain,))
-    changed, _ = with_instructions(plan, {}, {0})
+    changed, _ = with_instructions(plan, {0: ()})
     assert changed.chains[0].stacktrace == frames[1:]
 
 

@@ -69,7 +69,7 @@ def test_nothing_is_left_that_nobody_refers_to() -> None:
 
 
 def test_views_stay_if_nobody_wants_them_to_go() -> None:
-    done = linked(program(simple()), elide_views=False)
+    done = linked(program(simple()), elide=frozenset())
     assert done.methods[0].elisions == ()
     assert done.methods[0].renumbered == {0: 0, 1: 1, 2: 2}
     assert len(done.program.execution_plan[0].chains[0].instructions) == 3

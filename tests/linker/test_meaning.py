@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from etdev.linker import LinkOptions, keep_smaller_plans, link
+from etdev.linker.options import ALL_ELISIONS
 from etdev.program import model as m
 from etdev.program.check import check_program
 from etdev.program.footprint import planned_memory
@@ -48,7 +49,9 @@ def link_again(program: m.Program) -> m.Program:
 def test_linked(planner: str, elide: bool, data: st.DataObject) -> None:
     found = data.draw(objects())
     made = data.draw(calls(METHODS[:1]))
-    linked = link(found.program, LinkOptions(planner=planner, elide_views=elide), found.sidecar)
+    linked = link(
+        found.program, LinkOptions(planner=planner, elide=ALL_ELISIONS if elide else frozenset()), found.sidecar
+    )
     assert meaning(found, made, linked.program) == meaning(found, made)
 
 
@@ -67,7 +70,9 @@ def test_linked_again(planner: str, elide: bool, data: st.DataObject) -> None:
     """Without the notes, from a plan that reuses memory, the same comes out, in no more of it, however often."""
     found = data.draw(objects(delegates=False))
     made = data.draw(calls(METHODS[:1]))
-    once = link(found.program, LinkOptions(planner=planner, elide_views=elide), found.sidecar).program
+    once = link(
+        found.program, LinkOptions(planner=planner, elide=ALL_ELISIONS if elide else frozenset()), found.sidecar
+    ).program
     again = link_again(once)
     assert meaning(found, made, again) == meaning(found, made)
     assert total(link_again(again)) <= total(again) <= total(once)

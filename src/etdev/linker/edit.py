@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from etdev.program import model as m
@@ -10,38 +10,32 @@ from etdev.program.used import used_values
 
 
 def with_instructions(
-    plan: m.ExecutionPlan, changed: Mapping[int, m.Instruction], removed: Collection[int]
+    plan: m.ExecutionPlan, changed: Mapping[int, Sequence[m.Instruction]]
 ) -> tuple[m.ExecutionPlan, dict[int, int]]:
-    """Replace and remove instructions, by position over all chains; jumps lead to where they led.
+    """Put others in the place of instructions, or none, by position over all chains; jumps lead to where they led.
 
-    Also gives the positions of those that are left: before → after.
+    Also gives where each is that something is left of: position before → that of the first in its place.
     """
     chains: list[m.Chain] = []
     moved: dict[int, int] = {}
     base = left = 0
     for chain in plan.chains:
-        positions = range(base, base + len(chain.instructions))
-        kept = [position for position in positions if position not in removed]
-        after = _places_after(positions, kept)
-        moved.update((position, left + number) for number, position in enumerate(kept))
-        instructions = tuple(
-            _redirected(changed.get(position, chain.instructions[position - base]), after) for position in kept
-        )
-        # A file may have traces for the first instructions only.
-        traced = len(chain.stacktrace)
-        traces = tuple(chain.stacktrace[position - base] for position in kept if position - base < traced)
-        chains.append(replace(chain, instructions=instructions, stacktrace=traces))
-        base, left = base + len(chain.instructions), left + len(kept)
+        after: list[int] = []
+        found: list[m.Instruction] = []
+        traces: list[tuple[m.Frame, ...]] = []
+        for number, call in enumerate(chain.instructions):
+            after.append(len(found))
+            others = changed.get(base + number, (call,))
+            if others:
+                moved[base + number] = left + len(found)
+            found += others
+            # A file may have traces for the first instructions only.
+            traces += len(others) * chain.stacktrace[number : number + 1]
+        after.append(len(found))
+        instructions = tuple(_redirected(call, after) for call in found)
+        chains.append(replace(chain, instructions=instructions, stacktrace=tuple(traces)))
+        base, left = base + len(chain.instructions), left + len(found)
     return replace(plan, chains=tuple(chains)), moved
-
-
-def _places_after(positions: range, kept: Sequence[int]) -> list[int]:
-    """For each instruction of a chain, and for its end, the number that the next one left has."""
-    after, count, left = [], 0, set(kept)
-    for position in positions:
-        after.append(count)
-        count += position in left
-    return [*after, count]
 
 
 def _redirected(call: m.Instruction, after: Sequence[int]) -> m.Instruction:

@@ -12,14 +12,13 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 
+from etdev.linker.joined import Refused, Storages
+from etdev.linker.operands import Operands
 from etdev.linker.options import InPlace
-from etdev.linker.shapes import Shapes
 from etdev.program import model as m
-from etdev.program.effects import arguments, operator_name, outputs, tensors
+from etdev.program.effects import operator_name, outputs
 from etdev.program.inplace import Donor
 from etdev.program.storage import MethodMemory
 
@@ -31,173 +30,83 @@ def work_in_place(
 
     The method has to be an object program's, where only aliases share bytes. No instruction changes.
     """
-    work = _Work(plan, memory)
+    work = _Work(plan, memory, table)
     for position, call in enumerate(memory.reaching.flow.instructions):
         if isinstance(call, m.KernelCall):
-            name = operator_name(plan.operators[call.op_index])
-            if name in table:
-                work.consider(position, call, name, table[name])
-    return work.result(), tuple(work.decisions)
+            work.consider(position, call)
+    return work.storages.written_back(), tuple(work.decisions)
 
 
-class _Refuse(Exception):  # noqa: N818 - no error: the reason for not working in place
-    pass
-
-
-@dataclass(slots=True)
-class _Chain:
-    """A storage, or several that became one."""
-
-    start: int
-    end: int
-    numbers: list[int]
-    """The storages, in the order of their time."""
-
-
-@dataclass(slots=True)
 class _Work:
-    plan: m.ExecutionPlan
-    memory: MethodMemory
-    decisions: list[InPlace] = field(default_factory=list)
-    _chains: list[_Chain] = field(init=False)
-    """By storage, the chain that it is in."""
-    _places: Mapping[tuple[int, int], frozenset[int]] = field(init=False)
-    """Position and value that is read there → the values in whose places it may lie."""
-    _freed: frozenset[int] = field(init=False)
-    _shapes: Shapes = field(init=False)
+    def __init__(self, plan: m.ExecutionPlan, memory: MethodMemory, table: Mapping[str, Sequence[Donor]]) -> None:
+        self._plan, self._memory = plan, memory
+        self.storages = Storages(plan, memory)
+        self.decisions: list[InPlace] = []
+        self._operands = Operands(plan, memory.reaching.flow, self.storages, table)
 
-    def __post_init__(self) -> None:
-        self._chains = [_Chain(item.start, item.end, [index]) for index, item in enumerate(self.memory.storages)]
-        places: dict[tuple[int, int], set[int]] = defaultdict(set)
-        for use in self.memory.reaching.uses:
-            places[use.position, use.value].add(use.place)
-        self._places = {key: frozenset(found) for key, found in places.items()}
-        flow = self.memory.reaching.flow
-        self._freed = frozenset(call.value_index for call in flow.instructions if isinstance(call, m.FreeCall))
-        self._shapes = Shapes(self.plan, flow)
-
-    def consider(self, position: int, call: m.KernelCall, name: str, donors: Sequence[Donor]) -> None:
+    def consider(self, position: int, call: m.KernelCall) -> None:
         """Decide about one call, for each of its outputs."""
-        outs = outputs(self.plan, call.args)
-        for output in sorted({donor.output for donor in donors if donor.output < len(outs)}):
-            positions = [donor.argument for donor in donors if donor.output == output]
-            self.decisions.append(self._decide(position, call, name, output, outs[output], positions))
+        for output, out in enumerate(outputs(self._plan, call.args)):
+            positions = self._operands.donors(call, output)
+            if positions:
+                argument, reason = self._decide(position, out, positions)
+                name = operator_name(self._plan.operators[call.op_index])
+                size = self._tensor(out).nbytes
+                self.decisions.append(InPlace(position, name, output, argument, size, reason))
 
-    def _decide(
-        self, position: int, call: m.KernelCall, name: str, output: int, out: int, positions: Sequence[int]
-    ) -> InPlace:
-        size = self._tensor(out).nbytes
+    def _decide(self, position: int, out: int, positions: Sequence[int]) -> tuple[int | None, str]:
+        """The argument that an output takes over; or why it takes none."""
+        reasons = []
         try:
             self._require_new(position, out)
-        except _Refuse as reason:
-            return InPlace(position, name, output, None, size, str(reason))
-        reasons = []
-        given = arguments(self.plan, call.args)
+        except Refused as reason:
+            return None, str(reason)
         for argument in positions:
             try:
-                if argument >= len(given):
-                    continue
-                place = self._require_like(position, given[argument], out)
-                self._require_dying(position, given[argument], place, out)
-                self._require_alone(position, given, place, positions)
-            except _Refuse as reason:
+                place = self._operands.place(position, argument, out, positions)
+                self._require_dying(position, place, out)
+            except Refused as reason:
                 reasons.append(f"argument {argument} {reason}")
-                continue
-            self._join(place, out)
-            return InPlace(position, name, output, argument, size)
-        return InPlace(position, name, output, None, size, "; ".join(reasons) or "it has no tensor to take")
-
-    def result(self) -> m.ExecutionPlan:
-        """The method with the addresses that this takes."""
-        values = list(self.plan.values)
-        for number, chain in enumerate(self._chains):
-            if chain.numbers[0] == number:
-                base = self.memory.storages[number]
-                for other in chain.numbers[1:]:
-                    storage = self.memory.storages[other]
-                    for value in storage.values:
-                        inside = self.memory.reaching.places[value].start - storage.offset
-                        there = m.AllocationDetails(base.memory_id, base.offset + inside)
-                        values[value] = replace(self._tensor(value), allocation_info=there)
-        return replace(self.plan, values=tuple(values))
+            else:
+                self.storages.lay(self.storages.at(out), self.storages.at(place))
+                return argument, ""
+        return None, "; ".join(reasons)
 
     # What must hold
 
     def _require_new(self, position: int, out: int) -> None:
         """The output's storage begins here, and is the output's alone."""
         if not self._tensor(out).nbytes:
-            raise _Refuse("it writes nothing")
-        if out not in self.memory.of:
-            raise _Refuse("the memory of its output is not planned")
-        if out in self.memory.reaching.references:
-            raise _Refuse("where its output lies is known at run time only")
-        storage = self.memory.storages[self.memory.of[out]]
-        if storage.persistent:
-            raise _Refuse("its output is state")
-        if self._tensor(out).nbytes != storage.size:
-            raise _Refuse("its output is a part of another tensor")
-        if self._chains[self.memory.of[out]].start != position + 1:
-            raise _Refuse("the memory of its output is in use before")
-        if self._freed.intersection(storage.values):
-            raise _Refuse("an instruction gives the memory of its output back")
+            raise Refused("it writes nothing")
+        taken = self.storages.of(out)
+        if taken is None:
+            raise Refused("the memory of its output is not planned")
+        if out in self._memory.reaching.references:
+            raise Refused("where its output lies is known at run time only")
+        if taken.persistent:
+            raise Refused("its output is state")
+        if not self.storages.fills(out):
+            raise Refused("its output is a part of another tensor")
+        if taken.start != position + 1:
+            raise Refused("the memory of its output is in use before")
+        if self.storages.freed(taken):
+            raise Refused("an instruction gives the memory of its output back")
 
-    def _require_like(self, position: int, donor: int, out: int) -> int:
-        """The operand is a tensor like the output; says in which value's place it lies."""
-        if not isinstance(self.plan.values[donor], m.Tensor):
-            raise _Refuse("is no tensor")
-        mine, theirs = self._tensor(out), self._tensor(donor)
-        if theirs.is_constant:
-            raise _Refuse("is a constant")
-        places = self._places.get((position, donor), frozenset())
-        if len(places) != 1:
-            raise _Refuse("may be one of several tensors" if places else "lies in memory that is not planned")
-        if mine.scalar_type is not theirs.scalar_type:
-            raise _Refuse("has another element type")
-        if not self._shapes.equal(donor, out):
-            raise _Refuse("has another shape, or may have at run time")
-        if mine.dim_order != theirs.dim_order:
-            raise _Refuse("has its dimensions in another order in memory")
-        return next(iter(places))
-
-    def _require_dying(self, position: int, donor: int, place: int, out: int) -> None:
-        """Nobody needs the storage of the operand any more."""
-        number = self.memory.of[place]
-        storage, chain = self.memory.storages[number], self._chains[number]
-        if storage.persistent:
-            raise _Refuse("is state, which is kept between calls")
-        if storage.memory_id != self.memory.storages[self.memory.of[out]].memory_id:
-            raise _Refuse("is in another buffer")
-        if self._freed.intersection((donor, *storage.values)):
-            raise _Refuse("is given back by an instruction")
-        if not self._tensor(donor).nbytes == self._tensor(place).nbytes == storage.size:
-            raise _Refuse("is a part of another tensor")
-        if chain.end != position + 2:
-            raise _Refuse("is needed afterwards")
-
-    def _require_alone(self, position: int, given: Sequence[int], place: int, positions: Sequence[int]) -> None:
-        """No other argument lies in the bytes of the operand, but where the table lets it be the operand itself."""
-        number = self.memory.of[place]
-        (donor,) = {given[item] for item in positions if item < len(given) and self._at(position, given[item]) == place}
-        for argument, value in enumerate(given):
-            same = argument in positions and value == donor
-            for tensor in tensors(self.plan, (value,)) if not same else ():
-                found = self._places.get((position, tensor), frozenset())
-                if any(self._chains[self.memory.of[other]] is self._chains[number] for other in found):
-                    raise _Refuse(f"is argument {argument}, too")
-
-    def _at(self, position: int, value: int) -> int | None:
-        found = self._places.get((position, value), frozenset())
-        return next(iter(found)) if len(found) == 1 else None
-
-    def _join(self, place: int, out: int) -> None:
-        """From here on the output's storage is where the operand's is."""
-        mine, theirs = self._chains[self.memory.of[place]], self._chains[self.memory.of[out]]
-        mine.end = max(mine.end, theirs.end)
-        mine.numbers += theirs.numbers
-        for number in theirs.numbers:
-            self._chains[number] = mine
+    def _require_dying(self, position: int, place: int, out: int) -> None:
+        """Nobody needs what the operand lies in any more."""
+        given, taken = self.storages.at(place), self.storages.at(out)
+        if given.persistent:
+            raise Refused("is state, which is kept between calls")
+        if self.storages.memory_id(given) != self.storages.memory_id(taken):
+            raise Refused("is in another buffer")
+        if self.storages.freed(given):
+            raise Refused("is given back by an instruction")
+        if not self.storages.fills(place) or self._tensor(out).nbytes != given.size:
+            raise Refused("is a part of another tensor")
+        if given.end != position + 2:
+            raise Refused("is needed afterwards")
 
     def _tensor(self, index: int) -> m.Tensor:
-        tensor = self.plan.values[index]
+        tensor = self._plan.values[index]
         assert isinstance(tensor, m.Tensor)
         return tensor

@@ -7,7 +7,9 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from etdev.linker.edit import without_unused
+from etdev.linker.elide.parts import elide_parts
 from etdev.linker.elide.views import elide_views
+from etdev.linker.elide.writeback import elide_write_backs
 from etdev.linker.inplace import work_in_place
 from etdev.linker.io import leave_to_caller
 from etdev.linker.keep import kept_report
@@ -162,13 +164,24 @@ def _run_passes(work: _Work, options: LinkOptions, *, foreign: bool, merged: boo
     plan = lift(work.plan, work.memory) if foreign else work.plan
     plan = leave_to_caller(plan, work.memory, options.caller.get(plan.name, CallerOwned()))
     work = _with_plan(work, plan)
-    if options.elide_views:
-        plan, moved, elisions = elide_views(work.plan, work.memory, merged=merged)
-        work = replace(_with_plan(work, plan, moved), elisions=elisions)
+    if "views" in options.elide:
+        work = _after(work, *elide_views(work.plan, work.memory, merged=merged))
     plan, decisions = work_in_place(work.plan, work.memory, options.inplace)
     before = {now: start for start, now in work.moved.items()}
     found = tuple(replace(decision, instruction=before[decision.instruction]) for decision in decisions)
-    return replace(_with_plan(work, plan), inplace=found)
+    work = replace(_with_plan(work, plan), inplace=found)
+    if "write_back" in options.elide:
+        work = _after(work, *elide_write_backs(work.plan, work.memory, options.inplace))
+    return _after(work, *elide_parts(work.plan, work.memory, options.elide))
+
+
+def _after(work: _Work, plan: m.ExecutionPlan, moved: Mapping[int, int], elisions: Sequence[Elision]) -> _Work:
+    """After a pass that removes copies."""
+    before = {now: start for start, now in work.moved.items()}
+    found = (*work.elisions, *(replace(item, instruction=before[item.instruction]) for item in elisions))
+    return replace(
+        _with_plan(work, plan, moved), elisions=tuple(sorted(found, key=lambda elision: elision.instruction))
+    )
 
 
 def _with_plan(work: _Work, plan: m.ExecutionPlan, moved: Mapping[int, int] | None = None) -> _Work:

@@ -9,6 +9,10 @@ from typing import Literal, TypeAlias
 from etdev.planner import Planner
 from etdev.program import Program, inplace
 
+ElisionKind: TypeAlias = Literal["views", "slices", "cat", "write_back"]
+"""What a copy is for: another shape, a part of a tensor, one tensor of several, the new content of a buffer."""
+ALL_ELISIONS: frozenset[ElisionKind] = frozenset({"views", "slices", "cat", "write_back"})
+
 
 @dataclass(frozen=True, slots=True)
 class CallerOwned:
@@ -29,16 +33,17 @@ class LinkOptions:
     """Of each buffer, in bytes: a power of two."""
     share_state: bool = False
     """Whether methods share the state that has the same name."""
-    elide_views: bool = True
+    elide: frozenset[ElisionKind] = ALL_ELISIONS
+    """Which kinds of copies are removed where they can be."""
     inplace: Mapping[str, Sequence[inplace.Donor]] = field(default_factory=lambda: inplace.DEFAULT)
     """Kernels that may write their output over an operand, and which."""
     caller: Mapping[str, CallerOwned] = field(default_factory=dict)
     """By method."""
 
 
-Action: TypeAlias = Literal["alias", "constant", "view", "same value", "kept"]
+Action: TypeAlias = Literal["alias", "constant", "view", "same value", "placed", "kept"]
 """What becomes of a copy: its output lies where its input does, is a constant, is pointed to its input at run time, or
-is replaced by its input; or the copy stays."""
+is replaced by its input; its inputs are made where its output is; or the copy stays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +55,10 @@ class Elision:
     operator: str
     action: Action
     nbytes: int
-    """Bytes that it copies, of the largest size."""
+    """Bytes that are copied no more, of the largest size; of a copy that was kept, those that it copies."""
     reason: str = ""
-    """Why it was kept."""
+    """Why it was kept, or a part of it."""
+    kind: ElisionKind = "views"
 
 
 @dataclass(frozen=True, slots=True)

@@ -174,15 +174,15 @@ _POINT_WISE = """
     abs.out acos.out acosh.out add.Scalar_out add.out asin.out asinh.out atan.out atan2.out atanh.out
     bitwise_and.Scalar_out bitwise_and.Tensor_out bitwise_not.out bitwise_or.Scalar_out bitwise_or.Tensor_out
     bitwise_xor.Scalar_out bitwise_xor.Tensor_out ceil.out clamp.Tensor_out clamp.out cos.out cosh.out
-    div.Scalar_mode_out div.Scalar_out div.out div.out_mode elu.out eq.Scalar_out eq.Tensor_out erf.out exp.out expm1.out
-    floor.out
-    floor_divide.out fmod.Scalar_out fmod.Tensor_out ge.Scalar_out ge.Tensor_out gelu.out gt.Scalar_out gt.Tensor_out
-    hardsigmoid.out hardswish.out hardtanh.out isinf.out isnan.out le.Scalar_out le.Tensor_out leaky_relu.out log.out
-    log10.out log1p.out log2.out logical_and.out logical_not.out logical_or.out logical_xor.out logit.out lt.Scalar_out
-    lt.Tensor_out masked_fill.Scalar_out maximum.out minimum.out mul.Scalar_out mul.out ne.Scalar_out ne.Tensor_out
-    neg.out pow.Scalar_out pow.Tensor_Scalar_out pow.Tensor_Tensor_out reciprocal.out relu.out remainder.Scalar_out
-    remainder.Tensor_out round.out rsqrt.out rsub.Scalar_out sigmoid.out sign.out silu.out sin.out sinh.out sqrt.out
-    sub.Scalar_out sub.out tan.out tanh.out trunc.out where.self_out
+    div.Scalar_mode_out div.Scalar_out div.out div.out_mode elu.out eq.Scalar_out eq.Tensor_out erf.out exp.out
+    expm1.out floor.out floor_divide.out fmod.Scalar_out fmod.Tensor_out ge.Scalar_out ge.Tensor_out gelu.out
+    gt.Scalar_out gt.Tensor_out hardsigmoid.out hardswish.out hardtanh.out isinf.out isnan.out le.Scalar_out
+    le.Tensor_out leaky_relu.out log.out log10.out log1p.out log2.out logical_and.out logical_not.out logical_or.out
+    logical_xor.out logit.out lt.Scalar_out lt.Tensor_out masked_fill.Scalar_out maximum.out minimum.out
+    mul.Scalar_out mul.out ne.Scalar_out ne.Tensor_out neg.out pow.Scalar_out pow.Tensor_Scalar_out
+    pow.Tensor_Tensor_out reciprocal.out relu.out remainder.Scalar_out remainder.Tensor_out round.out rsqrt.out
+    rsub.Scalar_out sigmoid.out sign.out silu.out sin.out sinh.out sqrt.out sub.Scalar_out sub.out tan.out tanh.out
+    trunc.out where.self_out
 """
 _LIKE_FIRST = """
     _log_softmax.out _softmax.out _to_copy.out alias_copy.out clone.out cumsum.out detach_copy.out index_put.out

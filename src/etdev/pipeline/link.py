@@ -69,7 +69,7 @@ def _options(
     options = LinkOptions(
         alignment=settings.memory.alignment,
         share_state=project.config.model.share_state,
-        elide_views=settings.elide.views,
+        elide=frozenset({"views", "slices", "cat", "write_back"} if settings.elide.views else ()),
         caller={name: _caller_owned(project, target, name, objects, signatures) for name in settings.io},
     )
     planner = settings.memory.planner

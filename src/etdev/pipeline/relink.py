@@ -14,7 +14,7 @@ from etdev.config.types import MAX_ALIGNMENT
 from etdev.errors import LinkError, ProgramError, UnlinkableError, UsageError, WriteError
 from etdev.files import atomic_path
 from etdev.linker import Linked, LinkOptions, keep_smaller_plans, link
-from etdev.linker.options import Elision, MethodReport
+from etdev.linker.options import ALL_ELISIONS, Elision, MethodReport
 from etdev.pipeline.inspect import external_names
 from etdev.pipeline.result import RungResult
 from etdev.pipeline.verify.plan import check_memory_plan
@@ -127,7 +127,7 @@ def relink(
     program = pte.read(source)
     _refuse_unknown_fields(program, source)
     size_before = source.stat().st_size
-    options = LinkOptions(planner=planner, alignment=alignment or _DEFAULT_ALIGNMENT, elide_views=elide_views)
+    options = LinkOptions(planner=planner, alignment=alignment or _DEFAULT_ALIGNMENT, elide=ALL_ELISIONS if elide_views else frozenset())
     try:
         linked = link(program, options)
     except LinkError as error:

@@ -85,6 +85,8 @@ class Reaching:
     """Of each tensor that has one and is not empty."""
     writes: tuple[Write, ...]
     uses: tuple[Use, ...]
+    elsewhere: frozenset[tuple[int, int]]
+    """Position and tensor of each read of what is in no planned memory, on some path at least."""
     at_exit: Mapping[int, Contents]
     """By ``memory_id``, where the method ends."""
     references: frozenset[int]
@@ -170,6 +172,7 @@ class _Analysis:
         self._numbers: dict[Write, int] = {}
         """Write → its number: 1 + its index in the list."""
         self._uses: list[Use] | None = None
+        self._elsewhere: set[tuple[int, int]] = set()
         self._steps = 0
 
     def run(self) -> Reaching:
@@ -193,6 +196,7 @@ class _Analysis:
             places=self._places,
             writes=tuple(self._writes),
             uses=tuple(self._uses),
+            elsewhere=frozenset(self._elsewhere),
             at_exit=end.memory,
             references=frozenset(self._set),
         )
@@ -316,10 +320,14 @@ class _Analysis:
             return
         if value in state.targets:
             for target, contents in state.targets[value].items():
-                if target != _ELSEWHERE:
+                if target == _ELSEWHERE:
+                    self._elsewhere.add((position, value))
+                else:
                     self._use(position, value, target, contents)
         elif value in self._places:
             self._use(position, value, value, state.memory[self._places[value].buffer])
+        else:
+            self._elsewhere.add((position, value))
 
     def _use(self, position: int, value: int, target: int, contents: Contents) -> None:
         assert self._uses is not None

@@ -4,7 +4,8 @@
 2. The input is a constant: so becomes the output.
 3. The input's address is known at run time only (it is the caller's, or one of several after a branch), or sizes are
    dynamic: ``et_view`` takes the place of the copy. It moves no bytes, and sets the sizes as the copy would.
-4. The output has the shape of its input whatever that is (``alias_copy``): whoever uses it uses the input instead.
+4. The output has the shape of its input whatever that is (``alias_copy``, ``clone``): whoever uses it uses the input
+   instead.
 
 None of it is done if the input's bytes may be written again while the output is still read, or if anyone else writes
 the output.
@@ -16,6 +17,8 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from etdev.linker.edit import renumbered, with_instructions, with_operator
+from etdev.linker.elide.runs import CLONES, IDENTITIES, Numbers, runs
+from etdev.linker.joined import Refused
 from etdev.linker.options import Action, Elision
 from etdev.program import model as m
 from etdev.program.effects import ET_VIEW, operator_name, outputs
@@ -26,6 +29,7 @@ _NEW_SHAPE = frozenset(
     {"aten::view_copy.out", "aten::unsqueeze_copy.out", "aten::squeeze_copy.dim_out", "aten::squeeze_copy.dims_out"}
 )
 _VIEW_COPY = "aten::view_copy.out"
+_KEEPS_SHAPE = _SAME_SHAPE | CLONES.keys()
 
 
 def elide_views(
@@ -37,12 +41,33 @@ def elide_views(
     tensors after a branch, all of which are then in use for longer.
     """
     work = _Work(plan, memory, merged)
+    numbers = Numbers(plan)
     for position, call in enumerate(memory.reaching.flow.instructions):
         if isinstance(call, m.KernelCall):
             name = operator_name(plan.operators[call.op_index])
-            if name in (_SAME_SHAPE | _NEW_SHAPE) and _has_form(plan, call, name):
+            if _is_view(plan, call, name, numbers):
                 work.consider(position, call, name)
     return (*work.result(), tuple(work.decisions))
+
+
+def _is_view(plan: m.ExecutionPlan, call: m.KernelCall, name: str, numbers: Numbers) -> bool:
+    """Has the output all bytes of the input, in the same order?"""
+    if name in _SAME_SHAPE | _NEW_SHAPE:
+        return _has_form(plan, call, name)
+    if name in CLONES and _is_clone(plan, call):
+        return True
+    try:
+        return name in IDENTITIES and len(runs(plan, call, name, numbers)) == 1
+    except Refused:
+        return False
+
+
+def _is_clone(plan: m.ExecutionPlan, call: m.KernelCall) -> bool:
+    """Is nothing changed by a copy that may change the element type and the order of the dimensions?"""
+    source, out = plan.values[call.args[0]], plan.values[call.args[-1]]
+    if not isinstance(source, m.Tensor) or not isinstance(out, m.Tensor) or call.args[-2] != call.args[-1]:
+        return False
+    return (source.scalar_type, source.dim_order) == (out.scalar_type, out.dim_order)
 
 
 def _has_form(plan: m.ExecutionPlan, call: m.KernelCall, name: str) -> bool:
@@ -50,10 +75,6 @@ def _has_form(plan: m.ExecutionPlan, call: m.KernelCall, name: str) -> bool:
     kinds = [type(plan.values[index]) for index in call.args]
     sizes = [m.IntList] if name == _VIEW_COPY else kinds[1:-2]
     return kinds == [m.Tensor, *sizes, m.Tensor, m.Tensor] and call.args[-2] == call.args[-1]
-
-
-class _Keep(Exception):  # noqa: N818 - no error: the reason for leaving a copy where it is
-    pass
 
 
 @dataclass(slots=True)
@@ -129,7 +150,7 @@ class _Work:
             self._require_own(position, out)
             self._require_kept(position, of, out)
             action = self._elide(position, call, name, of, out)
-        except _Keep as reason:
+        except Refused as reason:
             self.decisions.append(Elision(position, name, "kept", tensor.nbytes, str(reason)))
         else:
             self.decisions.append(Elision(position, name, action, tensor.nbytes))
@@ -138,11 +159,11 @@ class _Work:
         """The method with every decision carried out."""
         values = [self._values.get(index, value) for index, value in enumerate(self.plan.values)]
         plan = replace(self.plan, values=(*values, *self._new_values))
-        changed: dict[int, m.Instruction] = {}
+        changed: dict[int, tuple[m.Instruction, ...]] = dict.fromkeys(self._removed, ())
         if self._views:
             plan, view = with_operator(plan, ET_VIEW, "default")
-            changed.update((position, m.KernelCall(view, args)) for position, args in self._views.items())
-        plan, moved = with_instructions(plan, changed, self._removed)
+            changed.update((position, (m.KernelCall(view, args),)) for position, args in self._views.items())
+        plan, moved = with_instructions(plan, changed)
         if self._instead:
             plan = renumbered(plan, range(len(plan.values)), lambda value: self._instead.get(value, value))
         return plan, moved
@@ -152,33 +173,33 @@ class _Work:
     def _require_own(self, position: int, out: int) -> None:
         """The output is written here only, and so are its bytes."""
         if not self._tensor(out).nbytes:
-            raise _Keep("it copies nothing")
+            raise Refused("it copies nothing")
         if out not in self.memory.of:
-            raise _Keep("the memory of its output is not planned")
+            raise Refused("the memory of its output is not planned")
         if self._writers.get(out) != [position]:
-            raise _Keep("its output is written elsewhere too")
+            raise Refused("its output is written elsewhere too")
         for index in self._lies_in(out):
             if self._groups[index].writes != {position + 1}:
-                raise _Keep("its output shares bytes with others that are written")
+                raise Refused("its output shares bytes with others that are written")
             if self.memory.storages[index].persistent:
-                raise _Keep("its output is state")
+                raise Refused("its output is state")
             if self._groups[index].start < position + 1:
-                raise _Keep("its output is used in the next round of a loop")
+                raise Refused("its output is used in the next round of a loop")
 
     def _require_kept(self, position: int, of: int, out: int) -> None:
         """The input is not written while the output is in use."""
         if self._freed & {of, out}:
-            raise _Keep("an instruction gives its memory back")
+            raise Refused("an instruction gives its memory back")
         lies, own = self._lies_in(of), self._lies_in(out)
         if set(lies) & set(own):
-            raise _Keep("its input may be what its output was before")
+            raise Refused("its input may be what its output was before")
         if len(lies) > 1 and not self.merged:
-            raise _Keep("all that its input may be would be in use for longer")
+            raise Refused("all that its input may be would be in use for longer")
         rewritten = {write for index in lies for write in self._groups[index].writes}
         rewritten.update(writer + 1 for writer in self._writers_elsewhere(of))
         use_end = max([position + 1, *(self._groups[index].end for index in own)])
         if any(position + 1 < write < use_end for write in rewritten):
-            raise _Keep("its input is written again while its output is in use")
+            raise Refused("its input is written again while its output is in use")
 
     def _writers_elsewhere(self, of: int) -> Iterator[int]:
         """Positions that may write or set the input where its memory is not planned or not always the same."""
@@ -196,25 +217,25 @@ class _Work:
     def _elide(self, position: int, call: m.KernelCall, name: str, of: int, out: int) -> Action:
         source, target = self._tensor(of), self._tensor(out)
         if source.scalar_type is not target.scalar_type:
-            raise _Keep("its output has another element type")
+            raise Refused("its output has another element type")
         plain = _is_plain(source) and _is_plain(target)
         if not plain and (source.sizes, source.dim_order) != (target.sizes, target.dim_order):
-            raise _Keep("its dimensions lie in another order in memory")
+            raise Refused("its dimensions lie in another order in memory")
         static = {source.shape_dynamism, target.shape_dynamism} == {m.TensorShapeDynamism.STATIC}
         if static and source.nbytes != target.nbytes:
-            raise _Keep("its output has another size")
+            raise Refused("its output has another size")
         fixed = static and of not in self._roving
         if fixed and source.is_constant and not source.is_external:
             return self._as_constant(position, out, source)
         if fixed and source.allocation_info is not None and out in self.memory.of and out not in self._roving:
             return self._as_alias(position, of, out)
-        if name in _SAME_SHAPE and self._may_stand_for(position, of, out):
+        if name in _KEEPS_SHAPE and self._may_stand_for(position, of, out):
             return self._as_same(position, of, out)
         return self._as_view(position, call, name, of, out, static=static)
 
     def _as_constant(self, position: int, out: int, source: m.Tensor) -> Action:
         if out in self.plan.outputs:
-            raise _Keep("its output is an output of the method, its input a constant")
+            raise Refused("its output is an output of the method, its input a constant")
         self._require_no_aliases(out)
         self._values[out] = replace(
             self._tensor(out), data_buffer_idx=source.data_buffer_idx, allocation_info=None, extra_tensor_info=None
@@ -230,7 +251,7 @@ class _Work:
         for value in followers:
             begin = self._address(value).memory_offset
             if not target.memory_offset <= begin <= begin + self._tensor(value).nbytes <= end:
-                raise _Keep("its output is a part of another tensor")
+                raise Refused("its output is a part of another tensor")
         for value in followers:
             offset = source.memory_offset + self._address(value).memory_offset - target.memory_offset
             self._values[value] = replace(
@@ -256,7 +277,7 @@ class _Work:
         elif static:
             sizes = self._sizes(self._tensor(out).sizes)
         else:
-            raise _Keep("its sizes are known at run time only")
+            raise Refused("its sizes are known at run time only")
         self._views[position] = (of, sizes, out)
         self._roving.add(out)
         self._merge(out, self._lies_in(of))
@@ -283,7 +304,7 @@ class _Work:
 
     def _require_no_aliases(self, out: int) -> None:
         if self._aliases(out):
-            raise _Keep("its output has aliases at fixed addresses")
+            raise Refused("its output has aliases at fixed addresses")
 
     def _address(self, value: int) -> m.AllocationDetails:
         place = self._tensor(value).allocation_info

@@ -1,0 +1,327 @@
+"""Parts of tensors where the whole is: what is cut out is read in its place, what is put together is made in it.
+
+1. ``slice_copy``, ``select_copy``, ``split_copy`` and the like, whose outputs are each one run of the input's bytes:
+   the outputs become aliases inside the input.
+2. ``cat`` and ``stack`` along a dimension before which there is nothing: their inputs become aliases inside the output.
+   Inputs that lie one behind the other already, as an earlier ``cat`` left them, stay together. One that cannot be
+   placed (a constant, state, the caller's, used twice) is copied into its slot alone.
+
+A part and its whole have each other's content as long as nobody writes either, so none of this is done if one is
+written again while the other is in use. And as the whole is in use for as long as any of its parts, none of it is done
+where more memory would be in use at the fullest moment of that time than without.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
+from math import prod
+
+from etdev.linker.edit import with_instructions
+from etdev.linker.elide.runs import PARTS, Numbers, runs
+from etdev.linker.joined import Joined, Refused, Storages
+from etdev.linker.options import Elision, ElisionKind
+from etdev.program import model as m
+from etdev.program.effects import operator_name, outputs
+from etdev.program.storage import MethodMemory
+
+_CAT = "aten::cat.out"
+_WHOLES = frozenset({_CAT, "aten::stack.out"})
+
+
+def elide_parts(
+    plan: m.ExecutionPlan, memory: MethodMemory, kinds: Collection[ElisionKind]
+) -> tuple[m.ExecutionPlan, dict[int, int], tuple[Elision, ...]]:
+    """Remove the copies of parts, with the positions of the instructions that are left and what was decided.
+
+    The method has to be an object program's, where only aliases share bytes, or one whose outputs were laid over dying
+    operands since. What is put together goes first: where it is depends on more.
+    """
+    work = _Work(plan, memory)
+    calls = list(enumerate(memory.reaching.flow.instructions))
+    for kind, names in (("cat", _WHOLES), ("slices", PARTS.keys())):
+        for position, call in calls if kind in kinds else ():
+            if isinstance(call, m.KernelCall):
+                name = operator_name(plan.operators[call.op_index])
+                if name in names:
+                    work.consider(position, call, name)
+    return (*work.result(), tuple(sorted(work.decisions, key=lambda decision: decision.instruction)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Slot:
+    """A part of the output of a ``cat``, or several that follow each other there as they do where they are."""
+
+    parts: tuple[int, ...]
+    """Value indices."""
+    offset: int
+    """Bytes from the start of the output."""
+    joined: Joined | None
+    """What they are all of, if they can be placed."""
+    reason: str = ""
+    """Why they cannot."""
+
+
+@dataclass(slots=True)
+class _Work:
+    plan: m.ExecutionPlan
+    memory: MethodMemory
+    decisions: list[Elision] = field(default_factory=list)
+    _storages: Storages = field(init=False)
+    _numbers: Numbers = field(init=False)
+    _in_use: dict[int, list[int]] = field(init=False)
+    """By buffer and instant: bytes."""
+    _changed: dict[int, tuple[m.Instruction, ...]] = field(default_factory=dict)
+    _new: list[m.Value] = field(default_factory=list)
+    """Values that are added."""
+    _slots: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """Tensor that is added → the output that it is a part of, and how many bytes from its start."""
+
+    def __post_init__(self) -> None:
+        self._storages = Storages(self.plan, self.memory)
+        self._numbers = Numbers(self.plan)
+        self._in_use = _bytes_in_use(self._storages, self.memory.instants)
+
+    def consider(self, position: int, call: m.KernelCall, name: str) -> None:
+        """Decide about one copy."""
+        size = sum(self._tensor(out).nbytes for out in outputs(self.plan, call.args))
+        kind: ElisionKind = "cat" if name in _WHOLES else "slices"
+        try:
+            if name in _WHOLES:
+                copied, reason = self._put_together(position, call, name)
+                self.decisions.append(Elision(position, name, "placed", size - copied, reason, kind))
+            else:
+                self._cut_out(position, call, name)
+                self.decisions.append(Elision(position, name, "alias", size, kind=kind))
+        except Refused as found:
+            self.decisions.append(Elision(position, name, "kept", size, str(found), kind))
+
+    def result(self) -> tuple[m.ExecutionPlan, dict[int, int]]:
+        """The method with every decision carried out."""
+        plan = self._storages.written_back()
+        new = list(self._new)
+        first = len(plan.values)
+        for index, (out, offset) in self._slots.items():
+            there, slot = plan.values[out], new[index - first]
+            assert isinstance(there, m.Tensor)
+            assert isinstance(slot, m.Tensor)
+            assert there.allocation_info is not None
+            base = there.allocation_info
+            new[index - first] = replace(
+                slot, allocation_info=m.AllocationDetails(base.memory_id, base.memory_offset + offset)
+            )
+        return with_instructions(replace(plan, values=(*plan.values, *new)), self._changed)
+
+    # What is cut out
+
+    def _cut_out(self, position: int, call: m.KernelCall, name: str) -> None:
+        found = runs(self.plan, call, name, self._numbers)
+        if self._tensor(call.args[0]).is_constant:
+            raise Refused("its input is a constant")
+        try:
+            place = self._storages.place_read(position, call.args[0])
+        except Refused as reason:
+            raise Refused(f"its input {reason}") from None
+        whole = self._storages.at(place)
+        parts = [self._require_own(position, run.out) for run in found]
+        for part in parts:
+            self._require_unchanged(position, part, whole)
+        start = self._storages.offset(place)
+        self._require_no_more(whole, parts)
+        self._carry_out(whole, [(part, start + run.offset) for part, run in zip(parts, found, strict=True)])
+        self._changed[position] = ()
+
+    def _require_own(self, position: int, out: int) -> Joined:
+        """The output's bytes are the output's alone, and begin to be used here."""
+        found = self._storages.of(out)
+        if found is None:
+            raise Refused("the memory of its output is not planned")
+        if out in self.memory.reaching.references:
+            raise Refused("where its output lies is known at run time only")
+        if found.persistent:
+            raise Refused("its output is state")
+        if not self._storages.fills(out):
+            raise Refused("its output is a part of another tensor")
+        if found.start != position + 1:
+            raise Refused("the memory of its output is in use before")
+        if self._storages.freed(found):
+            raise Refused("an instruction gives its memory back")
+        return found
+
+    def _require_unchanged(self, position: int, part: Joined, whole: Joined) -> None:
+        """Nobody writes one while the other is in use, after the copy was made."""
+        if part is whole or self._storages.memory_id(part) != self._storages.memory_id(whole):
+            raise Refused("it is in another buffer" if part is not whole else "it lies there already")
+        if self._storages.freed(whole):
+            raise Refused("an instruction gives its memory back")
+        after = position + 1
+        if any(after < write < part.end for write in whole.writes):
+            raise Refused("the whole is written again while a part of it is in use")
+        if any(after < write < whole.end for write in part.writes):
+            raise Refused("a part is written again while the whole is in use")
+
+    # What is put together
+
+    def _put_together(self, position: int, call: m.KernelCall, name: str) -> tuple[int, str]:
+        """Place what can be; gives the bytes that are copied all the same, and why they are."""
+        out, items = self._require_whole(call, name)
+        whole = self._require_own(position, out)
+        slots = [self._placeable(position, slot, whole) for slot in self._in_slots(position, out, items)]
+        twice = _twice(slot.joined for slot in slots)
+        slots = [
+            replace(slot, joined=None, reason="an input is there twice")
+            if slot.joined and slot.joined.number in twice
+            else slot
+            for slot in slots
+        ]
+        placed = [slot for slot in slots if slot.joined is not None]
+        while placed:
+            try:
+                self._require_no_more(whole, [slot.joined for slot in placed if slot.joined])
+                break
+            except Refused:
+                # The one that is there first keeps the whole in use for longest.
+                first = min(placed, key=lambda slot: slot.joined.start if slot.joined else 0)
+                placed.remove(first)
+        if not placed:
+            reasons = dict.fromkeys(slot.reason or "more memory would be in use" for slot in slots)
+            raise Refused("; ".join(reasons))
+        others = [slot for slot in slots if slot not in placed]
+        if not others:
+            whole.writes.discard(position + 1)
+        self._carry_out(whole, [(slot.joined, slot.offset) for slot in placed if slot.joined])
+        self._changed[position] = tuple(self._copy_into(call, out, slot) for slot in others)
+        copied = sum(self._tensor(part).nbytes for slot in others for part in slot.parts)
+        reasons = dict.fromkeys(slot.reason or "more memory would be in use" for slot in others)
+        return copied, "; ".join(reasons)
+
+    def _require_whole(self, call: m.KernelCall, name: str) -> tuple[int, list[int]]:
+        """The output's index, and those of the inputs that have any bytes."""
+        listed = self.plan.values[call.args[0]] if len(call.args) == 4 else None
+        if not isinstance(listed, m.TensorList) or call.args[2] != call.args[3]:
+            raise Refused("its arguments are not as they should be")
+        out = self._tensor(call.args[3])
+        items = [item for item in listed.items if self._tensor(item).nbytes]
+        tensors = [out, *map(self._tensor, items)]
+        if any(tensor.shape_dynamism is not m.TensorShapeDynamism.STATIC for tensor in tensors):
+            raise Refused("its sizes are known at run time only")
+        if any(tensor.scalar_type is not out.scalar_type for tensor in tensors):
+            raise Refused("it changes the element type")
+        if any(tensor.dim_order != tuple(range(len(tensor.sizes))) for tensor in tensors):
+            raise Refused("its dimensions lie in another order in memory")
+        dim = self._numbers.at(call.args[1])
+        dim += len(out.sizes) if dim < 0 else 0
+        if not 0 <= dim < len(out.sizes) or sum(tensor.nbytes for tensor in tensors[1:]) != out.nbytes:
+            raise Refused("its arguments are not as they should be")
+        if prod(out.sizes[:dim]) > 1:
+            raise Refused("its inputs are not in one piece in its output")
+        return call.args[3], items
+
+    def _in_slots(self, position: int, out: int, items: Sequence[int]) -> list[_Slot]:
+        """The inputs, each or several by what they lie in."""
+        found: list[_Slot] = []
+        offsets = list(accumulate((self._tensor(item).nbytes for item in items), initial=0))
+        index = 0
+        while index < len(items):
+            count, joined, reason = self._together(position, items[index:])
+            found.append(_Slot(tuple(items[index : index + count]), offsets[index], joined, reason))
+            index += count
+        return found
+
+    def _together(self, position: int, items: Sequence[int]) -> tuple[int, Joined | None, str]:
+        """How many of the inputs at the front are all of what they lie in, one behind the other."""
+        if self._tensor(items[0]).is_constant:
+            return 1, None, "an input is a constant"
+        end = 0
+        first: Joined | None = None
+        for count, item in enumerate(items, start=1):
+            try:
+                place = self._storages.place_read(position, item)
+            except Refused as reason:
+                return 1, None, f"an input {reason}"
+            joined = self._storages.at(place)
+            first = first or joined
+            if joined is not first or self._storages.offset(place) != end:
+                break
+            end += self._tensor(item).nbytes
+            if end == joined.size:
+                return count, joined, ""
+        return 1, None, "an input is a part of another tensor"
+
+    def _placeable(self, position: int, slot: _Slot, whole: Joined) -> _Slot:
+        """The slot, without a place if what is in it has to stay where it is."""
+        if slot.joined is None:
+            return slot
+        try:
+            if slot.joined.persistent:
+                raise Refused("an input is state")
+            self._require_unchanged(position, slot.joined, whole)
+            if any(write > position for write in slot.joined.writes):
+                raise Refused("an input is written again afterwards")
+        except Refused as reason:
+            return replace(slot, joined=None, reason=str(reason))
+        return slot
+
+    def _copy_into(self, call: m.KernelCall, out: int, slot: _Slot) -> m.KernelCall:
+        """The same instruction for the inputs of one slot."""
+        tensors = [self._tensor(part) for part in slot.parts]
+        dim = self._numbers.at(call.args[1])
+        size = (
+            len(tensors)
+            if len(tensors[0].sizes) < len(self._tensor(out).sizes)
+            else sum(tensor.sizes[dim] for tensor in tensors)
+        )
+        sizes = list(self._tensor(out).sizes)
+        sizes[dim] = size
+        index = len(self.plan.values) + len(self._new)
+        self._slots[index] = out, slot.offset
+        self._new += [replace(self._tensor(out), sizes=tuple(sizes)), m.TensorList(slot.parts)]
+        return replace(call, args=(index + 1, call.args[1], index, index))
+
+    # What both need
+
+    def _require_no_more(self, whole: Joined, parts: Sequence[Joined]) -> None:
+        """No more bytes are in use at the fullest moment if all of it is in use for as long as any of it."""
+        now = [whole, *parts]
+        start, end = min(item.start for item in now), max(item.end for item in now)
+        before = self._in_use[self._storages.memory_id(whole)][start:end]
+        after = [size + whole.size for size in before]
+        for item in now:
+            for instant in range(item.start - start, item.end - start):
+                after[instant] -= item.size
+        if max(after) > max(before):
+            raise Refused("more memory would be in use")
+
+    def _carry_out(self, whole: Joined, parts: Iterable[tuple[Joined, int]]) -> None:
+        in_use = self._in_use[self._storages.memory_id(whole)]
+        parts = list(parts)
+        for sign, those in ((-1, [whole, *(part for part, _ in parts)]), (1, [whole])):
+            for item in those:
+                for instant in range(item.start, item.end):
+                    in_use[instant] += sign * item.size
+            if sign < 0:
+                for part, offset in parts:
+                    self._storages.lay(part, whole, offset)
+
+    def _tensor(self, index: int) -> m.Tensor:
+        tensor = self.plan.values[index]
+        assert isinstance(tensor, m.Tensor)
+        return tensor
+
+
+def _bytes_in_use(storages: Storages, instants: int) -> dict[int, list[int]]:
+    """Of each buffer, at each instant."""
+    found: dict[int, list[int]] = {}
+    for joined in storages.all():
+        changes = found.setdefault(storages.memory_id(joined), [0] * (instants + 1))
+        changes[joined.start] += joined.size
+        changes[joined.end] -= joined.size
+    return {buffer: list(accumulate(changes)) for buffer, changes in found.items()}
+
+
+def _twice(found: Iterable[Joined | None]) -> list[int]:
+    """What is among them more than once."""
+    times = Counter(item.number for item in found if item is not None)
+    return [number for number, count in times.items() if count > 1]

@@ -1,0 +1,221 @@
+"""Copies whose output is a run of their input's bytes: which bytes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import TypeAlias
+
+from etdev.linker.joined import Refused
+from etdev.program import model as m
+from etdev.program.effects import arguments, outputs
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """An output that has bytes of the input, one after the other."""
+
+    out: int
+    """Value index."""
+    offset: int
+    """Bytes from the start of the input."""
+
+
+class Numbers:
+    """The integers among the arguments of a method's instructions, as far as no instruction sets them."""
+
+    def __init__(self, plan: m.ExecutionPlan) -> None:
+        self._plan = plan
+        self._set = {*plan.inputs, *_written(plan)}
+
+    def at(self, value: int, absent: int | None = None) -> int:
+        """An integer; ``absent`` if it is left out. Raises ``Refused`` if it is not known before run time."""
+        found = self._plan.values[value]
+        if isinstance(found, m.Int) and value not in self._set:
+            return found.int_val
+        if isinstance(found, m.Null) and absent is not None:
+            return absent
+        raise Refused("its arguments are known at run time only")
+
+    def list(self, value: int) -> tuple[int, ...]:
+        """A list of integers. Raises as :meth:`at` does."""
+        found = self._plan.values[value]
+        if not isinstance(found, m.IntList):
+            raise Refused("its arguments are not as they should be")
+        return tuple(map(self.at, found.items))
+
+
+def _written(plan: m.ExecutionPlan) -> Iterator[int]:
+    for chain in plan.chains:
+        for call in chain.instructions:
+            match call:
+                case m.KernelCall():
+                    # An operator that nobody knows may set any of its arguments; a known one sets the last.
+                    yield from call.args[-1:] if _is_known(plan, call) else call.args
+                case m.MoveCall():
+                    yield call.move_to
+                case m.DelegateCall():
+                    yield from call.args
+
+
+def _is_known(plan: m.ExecutionPlan, call: m.KernelCall) -> bool:
+    return plan.operators[call.op_index].name.partition("::")[0] in _KNOWN
+
+
+_KNOWN = frozenset({"aten", "dim_order_ops", "quantized_decomposed", "et_copy", "executorch_prim"})
+
+
+def runs(plan: m.ExecutionPlan, call: m.KernelCall, name: str, numbers: Numbers) -> tuple[Run, ...]:
+    """The outputs of such a copy, each a run of its first argument.
+
+    Raises ``Refused`` for one that is something else. Sizes have to be static, and dimensions to lie in memory
+    in their order, but for a copy that changes neither.
+    """
+    given, outs = arguments(plan, call.args), outputs(plan, call.args)
+    source = plan.values[given[0]] if given else None
+    if not isinstance(source, m.Tensor) or not outs:
+        raise Refused("its arguments are not as they should be")
+    tensors = [source, *(_tensor(plan, out) for out in outs)]
+    if any(tensor.shape_dynamism is not m.TensorShapeDynamism.STATIC for tensor in tensors):
+        raise Refused("its sizes are known at run time only")
+    if any(tensor.scalar_type is not source.scalar_type for tensor in tensors):
+        raise Refused("its output has another element type")
+    plain = all(tensor.dim_order == tuple(range(len(tensor.sizes))) for tensor in tensors)
+    same = all((tensor.sizes, tensor.dim_order) == (source.sizes, source.dim_order) for tensor in tensors)
+    if not plain and not (same and name in CLONES):
+        raise Refused("its dimensions lie in another order in memory")
+    offsets = COPIES[name](_Copy(source, tensors[1:], given, numbers))
+    return tuple(Run(out, offset * source.scalar_type.itemsize) for out, offset in zip(outs, offsets, strict=True))
+
+
+def _tensor(plan: m.ExecutionPlan, value: int) -> m.Tensor:
+    tensor = plan.values[value]
+    assert isinstance(tensor, m.Tensor)
+    return tensor
+
+
+@dataclass(frozen=True, slots=True)
+class _Copy:
+    source: m.Tensor
+    outs: Collection[m.Tensor]
+    given: tuple[int, ...]
+    numbers: Numbers
+
+    def number(self, argument: int, absent: int | None = None) -> int:
+        if argument >= len(self.given):
+            raise Refused("its arguments are not as they should be")
+        return self.numbers.at(self.given[argument], absent)
+
+    def dim(self, argument: int, absent: int = 0) -> int:
+        """A dimension, from 0 on."""
+        rank = len(self.source.sizes)
+        found = self.number(argument, absent)
+        found += rank if found < 0 else 0
+        if not 0 <= found < rank:
+            raise Refused("its arguments are not as they should be")
+        return found
+
+    def row(self, dim: int) -> int:
+        """Elements from one index of a dimension to the next. Parts of it are in one piece if none stands before it."""
+        if prod(self.source.sizes[:dim]) > 1:
+            raise Refused("its output is not in one piece in its input")
+        return prod(self.source.sizes[dim + 1 :])
+
+
+def _same(copy: _Copy) -> list[int]:
+    """All bytes, in the same order."""
+    (out,) = copy.outs
+    if prod(out.sizes) != prod(copy.source.sizes):
+        raise Refused("its output has another size")
+    return [0]
+
+
+def _permuted(copy: _Copy) -> list[int]:
+    if len(copy.given) < 2:
+        raise Refused("its arguments are not as they should be")
+    rank = len(copy.source.sizes)
+    return _moved(copy, [dim + rank if dim < 0 else dim for dim in copy.numbers.list(copy.given[1])])
+
+
+def _transposed(copy: _Copy) -> list[int]:
+    order = list(range(len(copy.source.sizes)))
+    one, other = (copy.dim(1), copy.dim(2)) if len(copy.given) > 2 else (0, len(order) - 1)
+    if order:
+        order[one], order[other] = order[other], order[one]
+    return _moved(copy, order)
+
+
+def _moved(copy: _Copy, order: list[int]) -> list[int]:
+    """Nothing moves if the dimensions that are larger than 1 keep their order."""
+    sizes = copy.source.sizes
+    if sorted(order) != list(range(len(sizes))):
+        raise Refused("its arguments are not as they should be")
+    large = [dim for dim in order if sizes[dim] != 1]
+    if large != sorted(large):
+        raise Refused("it changes the order of the elements")
+    return _same(copy)
+
+
+def _sliced(copy: _Copy) -> list[int]:
+    dim = copy.dim(1)
+    size, step = copy.source.sizes[dim], copy.number(4, 1)
+    start = copy.number(2, 0)
+    start = min(max(start + size if start < 0 else start, 0), size)
+    (out,) = copy.outs
+    if len(out.sizes) != len(copy.source.sizes) or (step != 1 and out.sizes[dim] > 1):
+        raise Refused("its output is not in one piece in its input")
+    if out.sizes == copy.source.sizes:
+        return [0]
+    return [start * copy.row(dim)]
+
+
+def _selected(copy: _Copy) -> list[int]:
+    dim, index = copy.dim(1), copy.number(2)
+    index += copy.source.sizes[dim] if index < 0 else 0
+    return [index * copy.row(dim)]
+
+
+def _split(dim: int) -> Callable[[_Copy], list[int]]:
+    """Outputs that follow each other along a dimension, which stands at that argument."""
+
+    def offsets(copy: _Copy) -> list[int]:
+        copy.row(copy.dim(dim))
+        found, offset = [], 0
+        for out in copy.outs:
+            found.append(offset)
+            offset += prod(out.sizes)
+        if offset != prod(copy.source.sizes):
+            raise Refused("its arguments are not as they should be")
+        return found
+
+    return offsets
+
+
+_Rule: TypeAlias = Callable[[_Copy], list[int]]
+"""Elements from the start of the input to each output."""
+
+CLONES: Mapping[str, _Rule] = {
+    "aten::_to_copy.out": _same,
+    "aten::clone.out": _same,
+    "dim_order_ops::_clone_dim_order.out": _same,
+    "dim_order_ops::_to_dim_order_copy.out": _same,
+}
+"""Copies of the same shape, in the same order if element type and order are the same."""
+IDENTITIES: Mapping[str, _Rule] = {
+    **CLONES,
+    "aten::expand_copy.out": _same,
+    "aten::permute_copy.out": _permuted,
+    "aten::t_copy.out": _transposed,
+    "aten::transpose_copy.int_out": _transposed,
+}
+"""Copies that may have all bytes of their input, in the same order."""
+PARTS: Mapping[str, _Rule] = {
+    "aten::select_copy.int_out": _selected,
+    "aten::slice_copy.Tensor_out": _sliced,
+    "aten::split_copy.Tensor_out": _split(2),
+    "aten::split_with_sizes_copy.out": _split(2),
+    "aten::unbind_copy.int_out": _split(1),
+}
+"""Copies of a part of their input, or of one part for each output."""
+COPIES: Mapping[str, _Rule] = {**IDENTITIES, **PARTS}

@@ -1,0 +1,158 @@
+"""New contents of state, computed where the state is: the ``copy_`` that would bring them there goes.
+
+``index_put``, ``add`` and other kernels compute what a buffer is to hold into a temporary of the same size, whose
+content ``copy_`` then writes over the buffer's. The temporary is laid over the buffer instead, if
+
+1. nobody reads or writes the buffer from the instruction that begins to compute the temporary on until nobody needs it
+   any more, but the ``copy_`` itself, and that instruction as far as its kernel may work in place;
+2. the instructions from the first to the ``copy_`` always run one after the other.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+
+from etdev.linker.edit import with_instructions
+from etdev.linker.joined import Joined, Refused, Storages
+from etdev.linker.operands import Operands
+from etdev.linker.options import Elision
+from etdev.program import model as m
+from etdev.program.effects import operator_name, outputs
+from etdev.program.inplace import Donor
+from etdev.program.storage import MethodMemory
+
+_COPY = "aten::copy_"
+
+
+def elide_write_backs(
+    plan: m.ExecutionPlan, memory: MethodMemory, table: Mapping[str, Sequence[Donor]]
+) -> tuple[m.ExecutionPlan, dict[int, int], tuple[Elision, ...]]:
+    """Remove the copies into state, with the positions of the instructions that are left and what was decided.
+
+    The method has to be an object program's, where only aliases share bytes, or one whose outputs were laid over dying
+    operands since. ``table`` says which kernels may write an output over an operand.
+    """
+    work = _Work(plan, memory, table)
+    removed: dict[int, tuple[m.Instruction, ...]] = {}
+    decisions = []
+    for position, call in enumerate(memory.reaching.flow.instructions):
+        if not isinstance(call, m.KernelCall) or operator_name(plan.operators[call.op_index]) != _COPY:
+            continue
+        if not work.is_to_state(call):
+            continue
+        size = work.tensor(call.args[0]).nbytes
+        try:
+            work.consider(position, call)
+        except Refused as reason:
+            decisions.append(Elision(position, _COPY, "kept", size, str(reason), "write_back"))
+        else:
+            removed[position] = ()
+            decisions.append(Elision(position, _COPY, "placed", size, kind="write_back"))
+    return (*with_instructions(work.storages.written_back(), removed), tuple(decisions))
+
+
+class _Work:
+    def __init__(self, plan: m.ExecutionPlan, memory: MethodMemory, table: Mapping[str, Sequence[Donor]]) -> None:
+        self._plan, self._memory = plan, memory
+        self.storages = Storages(plan, memory)
+        self._operands = Operands(plan, memory.reaching.flow, self.storages, table)
+        self._reads: dict[int, set[int]] = defaultdict(set)
+        """Storage → instants at which it is read."""
+        for use in memory.reaching.uses:
+            self._reads[memory.of[use.place]].add(use.position + 1)
+        self._block = [
+            number for number, block in enumerate(memory.reaching.flow.blocks) for _ in range(block.start, block.end)
+        ]
+
+    def is_to_state(self, call: m.KernelCall) -> bool:
+        """Does it write all of a piece of state?"""
+        if len(call.args) != 4 or call.args[0] != call.args[3]:
+            return False
+        found = self.storages.of(call.args[0])
+        return found is not None and found.persistent and self.storages.fills(call.args[0])
+
+    def consider(self, position: int, call: m.KernelCall) -> None:
+        """Lay what is copied over the state. Raises :class:`~etdev.linker.joined.Refused` if it cannot be."""
+        state, source = call.args[:2]
+        if state in self._memory.reaching.references:
+            raise Refused("which state it is depends on the branch taken")
+        place = self._require_whole(position, state, source)
+        kept, temporary = self.storages.at(state), self.storages.at(place)
+        if kept.writes != {position + 1}:
+            raise Refused("the state is written more than once")
+        first = temporary.start - 1
+        self._require_together(position, first, temporary)
+        self._require_unused(position, first, kept, temporary)
+        if temporary.start in self._instants(kept):
+            self._require_in_place(first, kept, temporary)
+        self.storages.lay(temporary, kept)
+
+    def _require_whole(self, position: int, state: int, source: int) -> int:
+        """The source is a temporary just like the state; says in which value's place it lies."""
+        to, of = self.tensor(state), self._plan.values[source]
+        if not isinstance(of, m.Tensor) or of.is_constant:
+            raise Refused("what it copies is a constant")
+        try:
+            place = self.storages.place_read(position, source)
+        except Refused as reason:
+            raise Refused(f"what it copies {reason}") from None
+        found = self.storages.at(place)
+        if found.persistent:
+            raise Refused("what it copies is state, too")
+        if {to.shape_dynamism, of.shape_dynamism} != {m.TensorShapeDynamism.STATIC}:
+            raise Refused("its sizes are known at run time only")
+        if (to.scalar_type, to.sizes, to.dim_order) != (of.scalar_type, of.sizes, of.dim_order):
+            raise Refused("it changes the element type or the shape")
+        if not self.storages.fills(place) or of.nbytes != found.size:
+            raise Refused("what it copies is a part of another tensor")
+        if self.storages.freed(found):
+            raise Refused("an instruction gives the memory of what it copies back")
+        if place in self._memory.reaching.references:
+            raise Refused("where what it copies lies is known at run time only")
+        return place
+
+    def _require_together(self, position: int, first: int, temporary: Joined) -> None:
+        """All that computes the temporary is in one piece of the program with the copy, and before it."""
+        if first < 0:
+            raise Refused("what it copies is an input")
+        if any(self._block[write - 1] != self._block[position] for write in temporary.writes):
+            raise Refused("what it copies is computed in another branch")
+        if max(temporary.writes) > position:
+            raise Refused("what it copies is written again afterwards")
+
+    def _require_unused(self, position: int, first: int, kept: Joined, temporary: Joined) -> None:
+        allowed = {first + 1, position + 1}
+        if any(first + 1 <= instant < temporary.end for instant in set(self._instants(kept)) - allowed):
+            raise Refused("the state is needed as it was, or changed, while what it copies is in use")
+
+    def _instants(self, joined: Joined) -> Iterator[int]:
+        """When anything there is read or written."""
+        yield from joined.writes
+        for number in joined.members:
+            yield from self._reads[number]
+
+    def _require_in_place(self, first: int, kept: Joined, temporary: Joined) -> None:
+        """The instruction that reads the state may write what it computes over it."""
+        call = self._memory.reaching.flow.instructions[first]
+        reason = "its kernel may not work in place"
+        for output, out in enumerate(outputs(self._plan, call.args) if isinstance(call, m.KernelCall) else ()):
+            assert isinstance(call, m.KernelCall)
+            if self.storages.of(out) is not temporary:
+                continue
+            positions = self._operands.donors(call, output)
+            for argument in positions:
+                try:
+                    place = self._operands.place(first, argument, out, positions)
+                except Refused as refused:
+                    reason = f"argument {argument} {refused}"
+                    continue
+                if self.storages.at(place) is kept and self.storages.fills(place) and self.storages.fills(out):
+                    return
+        raise Refused(f"what computes it reads the state: {reason}")
+
+    def tensor(self, index: int) -> m.Tensor:
+        """The tensor of that index."""
+        tensor = self._plan.values[index]
+        assert isinstance(tensor, m.Tensor)
+        return tensor

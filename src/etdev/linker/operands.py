@@ -1,0 +1,66 @@
+"""Operands whose bytes an output may take over, as far as one call goes: what happens before and after is not asked."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from etdev.linker.joined import Refused, Storages
+from etdev.linker.shapes import Shapes
+from etdev.program import model as m
+from etdev.program.effects import arguments, operator_name, tensors
+from etdev.program.flow import FlowGraph
+from etdev.program.inplace import Donor
+
+
+class Operands:
+    """The operands of a method's instructions, where ``storages`` has them by now."""
+
+    def __init__(
+        self, plan: m.ExecutionPlan, flow: FlowGraph, storages: Storages, table: Mapping[str, Sequence[Donor]]
+    ) -> None:
+        self._plan, self._flow, self._storages, self._table = plan, flow, storages, table
+        self._shapes = Shapes(plan, flow)
+
+    def donors(self, call: m.KernelCall, output: int) -> list[int]:
+        """Positions of the arguments that the kernel may write this output over."""
+        name = operator_name(self._plan.operators[call.op_index])
+        count = len(arguments(self._plan, call.args))
+        return [
+            donor.argument for donor in self._table.get(name, ()) if donor.output == output and donor.argument < count
+        ]
+
+    def place(self, position: int, argument: int, out: int, positions: Collection[int]) -> int:
+        """The value in whose place the operand lies, if this output may be written over it.
+
+        ``positions`` are those of all arguments that allow it. Raises :class:`~etdev.linker.joined.Refused`.
+        """
+        call = self._flow.instructions[position]
+        assert isinstance(call, m.KernelCall)
+        given = arguments(self._plan, call.args)
+        place = self._like(position, given[argument], out)
+        self._require_alone(position, given, place, [item for item in positions if given[item] == given[argument]])
+        return place
+
+    def _like(self, position: int, donor: int, out: int) -> int:
+        """The operand is a tensor like the output; says in which value's place it lies."""
+        theirs, mine = self._plan.values[donor], self._plan.values[out]
+        if not isinstance(theirs, m.Tensor) or not isinstance(mine, m.Tensor):
+            raise Refused("is no tensor")
+        if theirs.is_constant:
+            raise Refused("is a constant")
+        place = self._storages.place_read(position, donor)
+        if mine.scalar_type is not theirs.scalar_type:
+            raise Refused("has another element type")
+        if not self._shapes.equal(donor, out):
+            raise Refused("has another shape, or may have at run time")
+        if mine.dim_order != theirs.dim_order:
+            raise Refused("has its dimensions in another order in memory")
+        return place
+
+    def _require_alone(self, position: int, given: Sequence[int], place: int, same: Collection[int]) -> None:
+        """No other argument lies in what the operand lies in, but for the operand itself."""
+        taken = self._storages.at(place)
+        for argument, value in enumerate(given):
+            for tensor in tensors(self._plan, (value,)) if argument not in same else ():
+                if any(self._storages.at(other) is taken for other in self._storages.places(position, tensor)):
+                    raise Refused(f"is argument {argument}, too")
