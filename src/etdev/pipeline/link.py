@@ -9,6 +9,7 @@ from etdev.config.models import Owner
 from etdev.errors import LinkError
 from etdev.linker import CallerOwned, Linked, LinkOptions, link
 from etdev.linker.io import CallerOwnedError
+from etdev.linker.options import ALL_ELISIONS
 from etdev.pipeline.inputs import Signature
 from etdev.pipeline.objects import ObjectProgram
 from etdev.pipeline.project import Project
@@ -69,7 +70,7 @@ def _options(
     options = LinkOptions(
         alignment=settings.memory.alignment,
         share_state=project.config.model.share_state,
-        elide=frozenset({"views", "slices", "cat", "write_back"} if settings.elide.views else ()),
+        elide=frozenset(kind for kind in ALL_ELISIONS if getattr(settings.elide, kind)),
         caller={name: _caller_owned(project, target, name, objects, signatures) for name in settings.io},
     )
     planner = settings.memory.planner

@@ -14,7 +14,7 @@ from etdev.config.types import MAX_ALIGNMENT
 from etdev.errors import LinkError, ProgramError, UnlinkableError, UsageError, WriteError
 from etdev.files import atomic_path
 from etdev.linker import Linked, LinkOptions, keep_smaller_plans, link
-from etdev.linker.options import ALL_ELISIONS, Elision, MethodReport
+from etdev.linker.options import ALL_ELISIONS, Elision, ElisionKind, MethodReport
 from etdev.pipeline.inspect import external_names
 from etdev.pipeline.result import RungResult
 from etdev.pipeline.verify.plan import check_memory_plan
@@ -127,7 +127,8 @@ def relink(
     program = pte.read(source)
     _refuse_unknown_fields(program, source)
     size_before = source.stat().st_size
-    options = LinkOptions(planner=planner, alignment=alignment or _DEFAULT_ALIGNMENT, elide=ALL_ELISIONS if elide_views else frozenset())
+    kinds = ALL_ELISIONS if elide_views else frozenset[ElisionKind]()
+    options = LinkOptions(planner=planner, alignment=alignment or _DEFAULT_ALIGNMENT, elide=kinds)
     try:
         linked = link(program, options)
     except LinkError as error:
