@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from etdev.program import model as m
+from etdev.program.constants import constant_data
 
 IDENTITIES = {"aten::view_copy", "aten::alias_copy", "aten::detach_copy", "aten::unsqueeze_copy", "aten::squeeze_copy"}
 """Copies: the output has the bytes of the input."""
@@ -131,7 +132,8 @@ class Machine:
             if place.memory_offset + size > plan.non_const_buffer_sizes[place.memory_id]:
                 raise OracleError("a tensor does not lie in its buffer")
         elif value.is_constant:
-            tensor.memory = [_number("constant", value.data_buffer_idx, byte) for byte in range(size)]
+            data = constant_data(self.program, value)
+            tensor.memory = [_number("constant", byte) for byte in (range(size) if data is None else bytes(data))]
         else:
             tensor.external = True
         if place is not None and value.data_buffer_idx:
@@ -241,6 +243,9 @@ class _Run:
             case "aten::slice_copy":
                 start = self._values[args[2]]
                 out.write(source.read()[start : start + out.nbytes])
+            case "aten::permute_copy":
+                rows, columns = self._plan.values[args[0]].sizes
+                out.write([source.read()[row * columns + column] for column in range(columns) for row in range(rows)])
             case "aten::split_with_sizes_copy":
                 rest = source.read()
                 for part in self._tensors(args[-1:]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -151,6 +152,13 @@ class Method:
         self.kernel("aten::slice_copy.Tensor_out", of, *numbers, out, out)
         return out
 
+    def turn(self, of: int) -> int:
+        """``permute_copy`` of a tensor of two dimensions."""
+        out = self.like(of)
+        self.values[out] = replace(self.at(out), sizes=self.at(of).sizes[::-1])
+        self.kernel("aten::permute_copy.out", of, self.numbers(1, 0), out, out)
+        return out
+
     def cut_up(self, of: int, *nbytes: int) -> list[int]:
         """``split_with_sizes_copy`` of a tensor of one dimension."""
         outs = [self.vector(size) for size in nbytes]
@@ -272,7 +280,7 @@ class Object:
 
 def program(*methods: Method) -> Object:
     """A program of these methods, with data for every constant and initial value that they may name."""
-    data = Blob(bytes(1024))
+    data = Blob(random.Random(0).randbytes(1024))
     found = m.Program(
         tuple(method.plan() for method in methods),
         backend_delegate_data=(Blob(b"delegate"),),
@@ -338,7 +346,7 @@ class _Drawn:
     def block(self, depth: int) -> None:
         kinds = [self.op, self.view] * 6
         kinds += [self.several, self.split, self.cat, self.et_view, self.unknown, self.alias]
-        kinds += [self.put_together, self.cut_out, self.cut_up] * 2
+        kinds += [self.put_together, self.cut_out, self.cut_up] * 2 + [self.turn]
         if self.delegates:
             kinds.append(self.delegate)
         if self.state:
@@ -396,6 +404,12 @@ class _Drawn:
             whole = self.method.at(of).nbytes
             start = self.draw(st.sampled_from([0, whole // 2, whole // 4]))
             self.add(self.method.cut_out(of, start, self.draw(st.sampled_from([whole, start + whole // 4]))))
+
+    def turn(self) -> None:
+        constants = [value for value in self.known if self.method.at(value).is_constant]
+        of = self.draw(st.sampled_from([*constants, self.some()]))
+        if not self.method.at(of).shape_dynamism and len(self.method.at(of).sizes) == 2:
+            self.add(self.method.turn(of))
 
     def cut_up(self) -> None:
         of = self.some_flat()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
 
 from etdev.linker.edit import without_unused
+from etdev.linker.elide.constants import fold_constants
 from etdev.linker.elide.parts import elide_parts
 from etdev.linker.elide.views import elide_views
 from etdev.linker.elide.writeback import elide_write_backs
@@ -19,6 +19,8 @@ from etdev.linker.options import BufferReport, CallerOwned, Elision, InPlace, Li
 from etdev.linker.state import State, kept_by_others, state_by_address, state_by_name
 from etdev.program import Program
 from etdev.program import model as m
+from etdev.program.blob import Blob
+from etdev.program.constants import Run, constant_count, constant_data, with_constants
 from etdev.program.delegates import delegate_inputs, unsplit_call
 from etdev.program.footprint import planned_memory
 from etdev.program.sidecar import MethodNotes, Sidecar
@@ -39,6 +41,10 @@ class _Work:
     """Positions of the instructions that are left: in the program before the link → by now."""
     elisions: tuple[Elision, ...] = ()
     inplace: tuple[InPlace, ...] = ()
+    added: tuple[Blob | Run, ...] = ()
+    """Data of constants that the passes made, whose indices follow those that the program has."""
+    grown: bool = False
+    """Whether any of them is there beside the constant that it was made of."""
 
 
 def link(program: Program, options: LinkOptions | None = None, sidecar: Sidecar | None = None) -> Linked:
@@ -57,14 +63,19 @@ def link(program: Program, options: LinkOptions | None = None, sidecar: Sidecar 
     works = [_start(program.execution_plan[index], sidecar) for index in numbers]
     works, state = _with_state(works, options, sidecar)
     alone = sum(1 for plan in program.execution_plan if any(plan.non_const_buffer_sizes)) < 2
-    finished, laid_out = _smallest(works, state, options, foreign=sidecar is None, alone=alone)
-    plans = list(program.execution_plan)
-    reports = [kept_report(plan, kept.get(plan.name)) for plan in plans]
+    candidates: list[tuple[int, int, Program, list[_Work], list[tuple[m.ExecutionPlan, tuple[BufferReport, ...]]]]] = []
+    for finished in _candidates(works, program, options, foreign=sidecar is None):
+        methods = [Method(work.plan, work.memory) for work in finished]
+        laid_out = lay_out(methods, state, options, alone=alone)
+        plans = dict(zip(numbers, (without_unused(plan) for plan, _ in laid_out), strict=True))
+        linked = _with_plans(program, plans, finished)
+        candidates.append((_size(linked), len(candidates), linked, finished, laid_out))
+    _, _, linked, finished, laid_out = min(candidates)
+    reports = [kept_report(plan, kept.get(plan.name)) for plan in program.execution_plan]
     for index, work, (plan, buffers) in zip(numbers, finished, laid_out, strict=True):
-        plans[index] = without_unused(plan)
         reports[index] = MethodReport(plan.name, buffers, work.elisions, work.inplace, work.moved)
     return Linked(
-        replace(program, execution_plan=tuple(plans)),
+        linked,
         tuple(reports),
         options.planner_name or str(options.planner),
         tuple(sorted(item.name for item in state if item.shared)),
@@ -133,39 +144,68 @@ def _keeping(work: _Work, kept: set[int]) -> _Work:
     return replace(work, memory=method_memory(work.plan, work.inputs, persistent), persistent=persistent)
 
 
-_LaidOut: TypeAlias = tuple[list[_Work], list[tuple[m.ExecutionPlan, tuple[BufferReport, ...]]]]
-
-
-def _smallest(
-    works: Sequence[_Work], state: Sequence[State], options: LinkOptions, *, foreign: bool, alone: bool
-) -> _LaidOut:
-    """The methods after all passes, with addresses.
+def _candidates(
+    works: Sequence[_Work], program: Program, options: LinkOptions, *, foreign: bool
+) -> Iterator[list[_Work]]:
+    """The methods after all passes, in the ways that may take least.
 
     A view of what may be one of several tensors keeps all of them in use, and may so cost more than the copy that it
-    replaces: where there are any, the program is planned without them as well.
+    replaces; a constant that is in the file twice may cost more than the memory that it saves. Where there are any, the
+    program is planned without them as well.
     """
-    found: list[_LaidOut] = []
-    for merged in (True, False):
-        finished = [_run_passes(work, options, foreign=foreign, merged=merged) for work in works]
-        if found and [work.elisions for work in finished] == [work.elisions for work in found[0][0]]:
-            break
-        methods = [Method(work.plan, work.memory) for work in finished]
-        found.append((finished, lay_out(methods, state, options, alone=alone)))
-        if not any(elision.action == "view" for work in finished for elision in work.elisions):
-            break
-    return min(found, key=lambda item: _total_memory(plan for plan, _ in item[1]))
+    first = [_run_passes(work, program, options, foreign=foreign, merged=True, grow=True) for work in works]
+    yield first
+    views = any(elision.action == "view" for work in first for elision in work.elisions)
+    grown = any(work.grown for work in first)
+    for merged, grow in ((False, True), (True, False), (False, False)):
+        if (merged or views) and (grow or grown):
+            yield [_run_passes(work, program, options, foreign=foreign, merged=merged, grow=grow) for work in works]
 
 
-def _total_memory(plans: Iterable[m.ExecutionPlan]) -> int:
-    return sum(planned_memory(m.Program(tuple(plans))).values())
+def _with_plans(program: Program, plans: Mapping[int, m.ExecutionPlan], works: Sequence[_Work]) -> Program:
+    """The program with its methods as they became, and with the constants that they have now."""
+    found = list(program.execution_plan)
+    added: dict[Blob | Run, int] = {}
+    count = constant_count(program)
+    for (index, plan), work in zip(plans.items(), works, strict=True):
+        numbers = [count + added.setdefault(item, len(added)) for item in work.added]
+        found[index] = _with_constants_at(plan, count, numbers) if numbers else plan
+    program = replace(program, execution_plan=tuple(found))
+    return with_constants(program, tuple(added)) if added else program
 
 
-def _run_passes(work: _Work, options: LinkOptions, *, foreign: bool, merged: bool) -> _Work:
+def _with_constants_at(plan: m.ExecutionPlan, count: int, numbers: Sequence[int]) -> m.ExecutionPlan:
+    values = list(plan.values)
+    for index, tensor in plan.tensors():
+        if tensor.is_constant and tensor.data_buffer_idx >= count:
+            values[index] = replace(tensor, data_buffer_idx=numbers[tensor.data_buffer_idx - count])
+    return replace(plan, values=tuple(values))
+
+
+def _size(program: Program) -> int:
+    """Bytes of memory and of constants."""
+    found = program.constant_segment
+    constants = len(program.segments[found.segment_index].data) if found and found.offsets else 0
+    return sum(planned_memory(program).values()) + constants
+
+
+def _run_passes(
+    work: _Work, program: Program, options: LinkOptions, *, foreign: bool, merged: bool, grow: bool
+) -> _Work:
     plan = lift(work.plan, work.memory) if foreign else work.plan
     plan = leave_to_caller(plan, work.memory, options.caller.get(plan.name, CallerOwned()))
     work = _with_plan(work, plan)
     if "views" in options.elide:
         work = _after(work, *elide_views(work.plan, work.memory, merged=merged))
+    if "constants" in options.elide:
+        folded = fold_constants(
+            work.plan,
+            work.memory,
+            lambda tensor: constant_data(program, tensor),
+            constant_count(program),
+            grow=grow,
+        )
+        work = replace(_after(work, folded.plan, folded.moved, folded.elisions), added=folded.added, grown=folded.grown)
     plan, decisions = work_in_place(work.plan, work.memory, options.inplace)
     before = {now: start for start, now in work.moved.items()}
     found = tuple(replace(decision, instruction=before[decision.instruction]) for decision in decisions)

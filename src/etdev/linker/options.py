@@ -9,9 +9,10 @@ from typing import Literal, TypeAlias
 from etdev.planner import Planner
 from etdev.program import Program, inplace
 
-ElisionKind: TypeAlias = Literal["views", "slices", "cat", "write_back"]
-"""What a copy is for: another shape, a part of a tensor, one tensor of several, the new content of a buffer."""
-ALL_ELISIONS: frozenset[ElisionKind] = frozenset({"views", "slices", "cat", "write_back"})
+ElisionKind: TypeAlias = Literal["views", "slices", "cat", "write_back", "constants"]
+"""What a copy is for: another shape, a part of a tensor, one tensor of several, the new content of a buffer, another
+order of a constant's elements or a part of it."""
+ALL_ELISIONS: frozenset[ElisionKind] = frozenset({"views", "slices", "cat", "write_back", "constants"})
 
 
 @dataclass(frozen=True, slots=True)

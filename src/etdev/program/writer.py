@@ -81,8 +81,9 @@ def _write_segments(program: Program, base: int, at: int, file: FileIO) -> None:
             zeros = bytes(min(place - at, _CHUNK))
             _write_all(memoryview(zeros), at, file)
             at += len(zeros)
-        _write_all(segment.data.view, place, file)
-        at = place + len(segment.data)
+        for view in segment.data.views:
+            _write_all(view, at, file)
+            at += view.nbytes
 
 
 def _write_all(content: memoryview, at: int, file: FileIO) -> None:

@@ -1,0 +1,369 @@
+"""Constants that a program permutes or cuts at run time: their bytes are put into the file as they are needed.
+
+``permute_copy``, ``transpose_copy``, ``t_copy``, ``slice_copy``, ``select_copy``, ``split_copy`` and ``view_copy`` of a
+constant move bytes and calculate nothing. Their outputs become constants. What is one run of the original's bytes takes
+no room in the file; of the others, one whose original nobody else uses takes its place.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from math import prod
+
+from etdev.linker.edit import with_instructions
+from etdev.linker.elide.runs import Numbers
+from etdev.linker.joined import Refused
+from etdev.linker.options import Elision
+from etdev.program import model as m
+from etdev.program.blob import Blob
+from etdev.program.constants import Run
+from etdev.program.effects import arguments, operator_name, outputs, tensors
+from etdev.program.storage import MethodMemory
+
+
+@dataclass(frozen=True)
+class Content:
+    """The elements of a constant, as they lie in other bytes."""
+
+    base: Blob | Content
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    """Elements from one index of each dimension to the next."""
+    offset: int
+    """Elements before the first."""
+    itemsize: int
+    """Bytes of an element."""
+    index: int = 0
+    """``data_buffer_idx`` of the constant whose bytes the base is; 0 if it is made from one."""
+
+    @property
+    def data(self) -> Blob | Run:
+        """The bytes of the elements, one behind the other; where they are in the program, if they are."""
+        if self.index and self.is_run:
+            return Run(self.index, self.offset * self.itemsize, prod(self.sizes) * self.itemsize)
+        return self.blob
+
+    @property
+    def is_run(self) -> bool:
+        """Do the elements lie one behind the other?"""
+        return prod(self.sizes) == 0 or all(
+            size == 1 or stride == plain
+            for size, stride, plain in zip(self.sizes, self.strides, row_major(self.sizes), strict=True)
+        )
+
+    @cached_property
+    def blob(self) -> Blob:
+        """The bytes of the elements, one behind the other."""
+        found = self.base if isinstance(self.base, Blob) else self.base.blob
+        if self.is_run:
+            return found.cut(self.offset * self.itemsize, prod(self.sizes) * self.itemsize)
+        import numpy as np
+
+        elements = np.frombuffer(found.view, dtype=f"V{self.itemsize}")[self.offset :]
+        strides = [stride * self.itemsize for stride in self.strides]
+        laid = np.lib.stride_tricks.as_strided(elements, self.sizes, strides, writeable=False)
+        return Blob(np.ascontiguousarray(laid).tobytes())
+
+
+def row_major(sizes: Sequence[int]) -> tuple[int, ...]:
+    """Strides, in elements, of a tensor whose dimensions lie in memory in their order."""
+    return tuple(prod(sizes[dim + 1 :]) for dim in range(len(sizes)))
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """A method some of whose tensors became constants."""
+
+    plan: m.ExecutionPlan
+    """Their ``data_buffer_idx`` counts on from the constants that the program has."""
+    moved: dict[int, int]
+    """Positions of the instructions that are left: before → after."""
+    elisions: tuple[Elision, ...]
+    added: tuple[Blob | Run, ...]
+    """The data of the new constants."""
+    grown: bool
+    """Whether any needs room in the file beside its original."""
+
+
+def fold_constants(
+    plan: m.ExecutionPlan,
+    memory: MethodMemory,
+    data: Callable[[m.Tensor], Blob | None],
+    count: int,
+    *,
+    grow: bool,
+) -> Folded:
+    """Turn copies of constants into constants.
+
+    ``data`` gives the bytes of a constant, None if they are not in the program; ``count`` is how many constants it has.
+    ``grow``: also those that need room in the file beside their original.
+    """
+    work = _Work(plan, memory, data, grow)
+    for position, call in enumerate(memory.reaching.flow.instructions):
+        if isinstance(call, m.KernelCall):
+            work.consider(position, call)
+    return work.result(count)
+
+
+@dataclass(slots=True)
+class _Work:
+    plan: m.ExecutionPlan
+    memory: MethodMemory
+    data: Callable[[m.Tensor], Blob | None]
+    grow: bool
+    decisions: list[Elision] = field(default_factory=list)
+    _contents: dict[int, Content] = field(default_factory=dict)
+    """Tensors that become constants."""
+    _removed: dict[int, tuple[m.Instruction, ...]] = field(default_factory=dict)
+    _grown: bool = False
+    _numbers: Numbers = field(init=False)
+    _users: Counter[tuple[object, ...]] = field(init=False)
+    """Constant → how many instructions read it."""
+    _pinned: frozenset[int] = field(init=False)
+    """Values that have to stay what they are."""
+
+    def __post_init__(self) -> None:
+        self._numbers = Numbers(self.plan)
+        flow = self.memory.reaching.flow
+        self._users = Counter(
+            _identity(self._tensor(value)) for call in flow.instructions for value in _tensors_of(self.plan, call)
+        )
+        moves = {call.move_from for call in flow.instructions if isinstance(call, m.MoveCall)}
+        freed = {call.value_index for call in flow.instructions if isinstance(call, m.FreeCall)}
+        self._pinned = frozenset({*self.plan.inputs, *self.plan.outputs, *moves, *freed})
+
+    def consider(self, position: int, call: m.KernelCall) -> None:
+        """Decide about one instruction."""
+        name = operator_name(self.plan.operators[call.op_index])
+        rule = _RULES.get(name)
+        given, outs = arguments(self.plan, call.args), outputs(self.plan, call.args)
+        source = self._content(given[0]) if rule and given and outs else None
+        if rule is None or source is None:
+            return
+        nbytes = sum(self._tensor(out).nbytes for out in outs)
+        try:
+            found = rule(_Copy(source, given, self._numbers, [self._tensor(out) for out in outs]))
+            for out, content in zip(outs, found, strict=True):
+                self._require(position, out, content)
+            self._require_room(given[0], found)
+        except Refused as reason:
+            if name not in _VIEWS:
+                self.decisions.append(Elision(position, name, "kept", nbytes, str(reason), "constants"))
+            return
+        self._contents.update(zip(outs, found, strict=True))
+        self._removed[position] = ()
+        if name not in _VIEWS:
+            self.decisions.append(Elision(position, name, "constant", nbytes, kind="constants"))
+        else:
+            self.decisions.append(Elision(position, name, "constant", nbytes))
+
+    def result(self, count: int) -> Folded:
+        """The method with every decision carried out."""
+        values = list(self.plan.values)
+        known: dict[tuple[object, ...], int] = {}
+        added: list[Blob | Run] = []
+        for value, content in self._contents.items():
+            key = (id(content.base), content.sizes, content.strides, content.offset, content.itemsize)
+            if key not in known:
+                known[key] = count + len(added)
+                added.append(content.data)
+            values[value] = replace(
+                self._tensor(value), data_buffer_idx=known[key], allocation_info=None, extra_tensor_info=None
+            )
+        plan, moved = with_instructions(replace(self.plan, values=tuple(values)), self._removed)
+        return Folded(plan, moved, tuple(self.decisions), tuple(added), self._grown)
+
+    def _content(self, value: int) -> Content | None:
+        """The elements of a constant of the program, or of one that this makes."""
+        if value in self._contents:
+            return self._contents[value]
+        tensor = self.plan.values[value]
+        if not isinstance(tensor, m.Tensor) or not _is_plain(tensor):
+            return None
+        blob = self.data(tensor)
+        if blob is None:
+            return None
+        return Content(
+            blob, tensor.sizes, row_major(tensor.sizes), 0, tensor.scalar_type.itemsize, tensor.data_buffer_idx
+        )
+
+    def _require(self, position: int, out: int, content: Content) -> None:
+        """The output can be a constant with that content."""
+        tensor = self._tensor(out)
+        if not _is_plain(tensor) or tensor.sizes != content.sizes or tensor.scalar_type.itemsize != content.itemsize:
+            raise Refused("its output is not as it should be")
+        if not tensor.nbytes:
+            raise Refused("it copies nothing")
+        if out in self._pinned:
+            raise Refused("its output is an output of the method, or becomes another value")
+        if out not in self.memory.of or out in self.memory.reaching.references:
+            raise Refused("the memory of its output is not planned")
+        storage = self.memory.storages[self.memory.of[out]]
+        if storage.persistent or storage.values != (out,) or storage.writes != (position + 1,):
+            raise Refused("its output shares bytes with others")
+
+    def _require_room(self, source: int, found: Sequence[Content]) -> None:
+        """The file does not get larger, if it may not."""
+        if all(content.is_run for content in found):
+            return
+        if source not in self._contents and self._users[_identity(self._tensor(source))] > 1:
+            if not self.grow:
+                raise Refused("the file would grow by more than the memory shrinks")
+            self._grown = True
+
+    def _tensor(self, index: int) -> m.Tensor:
+        tensor = self.plan.values[index]
+        assert isinstance(tensor, m.Tensor)
+        return tensor
+
+
+def _tensors_of(plan: m.ExecutionPlan, call: m.Instruction) -> Iterator[int]:
+    match call:
+        case m.KernelCall() | m.DelegateCall():
+            yield from tensors(plan, call.args)
+        case m.MoveCall():
+            yield from tensors(plan, (call.move_from,))
+
+
+def _identity(tensor: m.Tensor) -> tuple[object, ...]:
+    return (tensor.is_constant, tensor.is_external, tensor.data_buffer_idx)
+
+
+def _is_plain(tensor: m.Tensor) -> bool:
+    static = tensor.shape_dynamism is m.TensorShapeDynamism.STATIC
+    return static and tensor.dim_order == tuple(range(len(tensor.sizes)))
+
+
+# What becomes of the elements
+
+
+@dataclass(frozen=True, slots=True)
+class _Copy:
+    source: Content
+    given: tuple[int, ...]
+    numbers: Numbers
+    outs: Sequence[m.Tensor]
+
+    def number(self, argument: int, absent: int | None = None) -> int:
+        if argument >= len(self.given):
+            raise Refused("its arguments are not as they should be")
+        return self.numbers.at(self.given[argument], absent)
+
+    def dim(self, argument: int) -> int:
+        return self.index(self.number(argument, 0), len(self.source.sizes))
+
+    @staticmethod
+    def index(number: int, count: int) -> int:
+        """From 0 on; -1 is the last of that many."""
+        number += count if number < 0 else 0
+        if not 0 <= number < count:
+            raise Refused("its arguments are not as they should be")
+        return number
+
+
+def _viewed(copy: _Copy) -> list[Content]:
+    (out,) = copy.outs
+    if prod(out.sizes) != prod(copy.source.sizes):
+        raise Refused("its output is not as it should be")
+    strides = row_major(out.sizes)
+    if copy.source.is_run:
+        return [replace(copy.source, sizes=out.sizes, strides=strides)]
+    return [Content(copy.source, out.sizes, strides, 0, copy.source.itemsize)]
+
+
+def _reordered(copy: _Copy, order: Sequence[int]) -> list[Content]:
+    source = copy.source
+    if sorted(order) != list(range(len(source.sizes))):
+        raise Refused("its arguments are not as they should be")
+    sizes, strides = (tuple(found[dim] for dim in order) for found in (source.sizes, source.strides))
+    return [replace(source, sizes=sizes, strides=strides)]
+
+
+def _permuted(copy: _Copy) -> list[Content]:
+    rank = len(copy.source.sizes)
+    dims = copy.numbers.list(copy.given[1]) if len(copy.given) > 1 else ()
+    return _reordered(copy, [dim + rank if dim < 0 else dim for dim in dims])
+
+
+def _transposed(copy: _Copy) -> list[Content]:
+    order = list(range(len(copy.source.sizes)))
+    if len(copy.given) > 2:
+        one, other = copy.dim(1), copy.dim(2)
+        order[one], order[other] = order[other], order[one]
+    else:
+        order.reverse()
+    return _reordered(copy, order)
+
+
+def _part(source: Content, dim: int, start: int, size: int, step: int = 1) -> Content:
+    sizes, strides = list(source.sizes), list(source.strides)
+    offset = source.offset + start * strides[dim]
+    sizes[dim], strides[dim] = size, strides[dim] * step
+    return replace(source, sizes=tuple(sizes), strides=tuple(strides), offset=offset)
+
+
+def _sliced(copy: _Copy) -> list[Content]:
+    dim, step = copy.dim(1), copy.number(4, 1)
+    count = copy.source.sizes[dim]
+    start, end = copy.number(2, 0), copy.number(3, count)
+    start, end = (min(max(at + count if at < 0 else at, 0), count) for at in (start, end))
+    if step < 1 or end <= start:
+        raise Refused("its arguments are not as they should be")
+    return [_part(copy.source, dim, start, (end - start + step - 1) // step, step)]
+
+
+def _selected(copy: _Copy) -> list[Content]:
+    dim = copy.dim(1)
+    found = _part(copy.source, dim, copy.index(copy.number(2), copy.source.sizes[dim]), 1)
+    return [_without(found, dim)]
+
+
+def _without(content: Content, dim: int) -> Content:
+    sizes, strides = (found[:dim] + found[dim + 1 :] for found in (content.sizes, content.strides))
+    return replace(content, sizes=sizes, strides=strides)
+
+
+def _split(copy: _Copy) -> list[Content]:
+    dim, start, found = copy.dim(2), 0, []
+    for out in copy.outs:
+        size = out.sizes[dim] if dim < len(out.sizes) else 0
+        found.append(_part(copy.source, dim, start, size))
+        start += size
+    if start != copy.source.sizes[dim]:
+        raise Refused("its arguments are not as they should be")
+    return found
+
+
+def _unbound(copy: _Copy) -> list[Content]:
+    dim = copy.dim(1)
+    if len(copy.outs) != copy.source.sizes[dim]:
+        raise Refused("its arguments are not as they should be")
+    return [_without(_part(copy.source, dim, index, 1), dim) for index in range(len(copy.outs))]
+
+
+_VIEWS = frozenset(
+    {
+        "aten::alias_copy.out",
+        "aten::detach_copy.out",
+        "aten::lift_fresh_copy.out",
+        "aten::squeeze_copy.dim_out",
+        "aten::squeeze_copy.dims_out",
+        "aten::unsqueeze_copy.out",
+        "aten::view_copy.out",
+        "dim_order_ops::_clone_dim_order.out",
+    }
+)
+_RULES: dict[str, Callable[[_Copy], list[Content]]] = {
+    **dict.fromkeys(_VIEWS, _viewed),
+    "aten::permute_copy.out": _permuted,
+    "aten::t_copy.out": _transposed,
+    "aten::transpose_copy.int_out": _transposed,
+    "aten::slice_copy.Tensor_out": _sliced,
+    "aten::select_copy.int_out": _selected,
+    "aten::split_copy.Tensor_out": _split,
+    "aten::split_with_sizes_copy.out": _split,
+    "aten::unbind_copy.int_out": _unbound,
+}

@@ -1,0 +1,122 @@
+"""The data of constants in a program."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from etdev.program import model as m
+from etdev.program.blob import Blob
+
+_MOST_ALIGNMENT = 4096
+_ALIGNMENT = 16
+"""Bytes: what ExecuTorch aligns constants to."""
+
+
+def constant_count(program: m.Program) -> int:
+    """How many the program has, with the reserved first one."""
+    return len(program.constant_segment.offsets) if program.constant_segment else 0
+
+
+def constant_data(program: m.Program, tensor: m.Tensor) -> Blob | None:
+    """The bytes of a constant in the program's constant segment; None if it is elsewhere."""
+    found = program.constant_segment
+    if tensor.is_external or not tensor.is_constant or found is None or program.constant_buffer:
+        return None
+    data = program.segments[found.segment_index].data
+    return data.cut(found.offsets[tensor.data_buffer_idx], tensor.nbytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Bytes of a constant that the program has."""
+
+    index: int
+    """Its ``data_buffer_idx``."""
+    offset: int
+    """Bytes before the first."""
+    size: int
+    """Bytes."""
+
+
+def with_constants(program: m.Program, added: Sequence[Blob | Run]) -> m.Program:
+    """The program with the data of constants that its tensors have by now, and without data that none uses.
+
+    ``added`` are constants whose indices follow those there were. All keep their order and are aligned as they were;
+    what overlaps stays together.
+    """
+    found = program.constant_segment
+    assert found is not None
+    data = program.segments[found.segment_index].data
+    alignment = _alignment(found.offsets)
+    offsets = [*found.offsets, *(0 for _ in added)]
+    for index in range(1, len(found.offsets)):
+        offsets[index] = 0  # Of those that no tensor is.
+    parts: list[Blob] = []
+    end = 0
+
+    def put(blob: Blob) -> int:
+        nonlocal end
+        start = -(-end // alignment) * alignment
+        parts.extend((Blob(bytes(start - end)), blob))
+        end = start + len(blob)
+        return start
+
+    for start, size, members in _together(_used(program, found.offsets, added)):
+        base = put(data.cut(start, size))
+        for index, inside in members:
+            offsets[index] = base + inside - start
+    for number, item in enumerate(added, start=len(found.offsets)):
+        if isinstance(item, Blob):
+            offsets[number] = put(item)
+    segments = _moved(program, found.segment_index, Blob.joined(parts))
+    return replace(
+        program, segments=segments, constant_segment=m.SubsegmentOffsets(found.segment_index, tuple(offsets))
+    )
+
+
+def _used(program: m.Program, offsets: Sequence[int], added: Sequence[Blob | Run]) -> list[tuple[int, int, int]]:
+    """Start, size and index of all constants that are in the segment already."""
+    sizes: dict[int, int] = {}
+    for plan in program.execution_plan:
+        for _, tensor in plan.tensors():
+            if tensor.is_constant and not tensor.is_external and tensor.data_buffer_idx < len(offsets):
+                sizes[tensor.data_buffer_idx] = max(sizes.get(tensor.data_buffer_idx, 0), tensor.nbytes)
+    found = [(offsets[index], size, index) for index, size in sizes.items()]
+    for number, item in enumerate(added, start=len(offsets)):
+        if isinstance(item, Run):
+            found.append((offsets[item.index] + item.offset, item.size, number))
+    return sorted(found)
+
+
+def _together(used: Sequence[tuple[int, int, int]]) -> list[tuple[int, int, list[tuple[int, int]]]]:
+    """Start and size of each piece of data that no other overlaps, in order, with index and start of what is in it."""
+    found: list[tuple[int, int, list[tuple[int, int]]]] = []
+    for start, size, index in used:
+        if found and start < found[-1][0] + found[-1][1]:
+            base, length, members = found[-1]
+            found[-1] = base, max(length, start + size - base), [*members, (index, start)]
+        else:
+            found.append((start, size, [(index, start)]))
+    return found
+
+
+def _alignment(offsets: Sequence[int]) -> int:
+    """What all constants are aligned to, as far as can be seen."""
+    together = _MOST_ALIGNMENT
+    for offset in offsets:
+        together |= offset
+    return max(_ALIGNMENT, together & -together)
+
+
+def _moved(program: m.Program, index: int, data: Blob) -> tuple[m.Segment, ...]:
+    """The segments with other data for one of them; those behind it keep their alignment."""
+    segments = list(program.segments)
+    segments[index] = replace(segments[index], data=data)
+    for number in range(index + 1, len(segments)):
+        before = segments[number - 1]
+        end = before.offset + len(before.data)
+        old = program.segments[number].offset
+        gap = (old - end) // program.segment_alignment * program.segment_alignment
+        segments[number] = replace(segments[number], offset=old - gap)
+    return tuple(segments)
