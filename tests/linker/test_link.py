@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from etdev.linker import Linked, LinkOptions, keep_smaller_plans, link
+from etdev.linker import Linked, LinkOptions, link, link_foreign
 from etdev.linker.lift import lift
 from etdev.linker.options import Elision, MethodReport
 from etdev.program import Program
@@ -204,7 +204,7 @@ def planned(*methods: Method) -> Program:
 
 def relink(whole: Program) -> Linked:
     """As ``etdev relink`` does it; it computes what it did, and takes no more memory."""
-    done = keep_smaller_plans(whole, link(whole))
+    done = link_foreign(whole)
     check_program(done.program)
     calls = [replace(call, method=plan.name) for call in CALLS for plan in whole.execution_plan]
     assert Machine(done.program).run(*calls) == Machine(whole).run(*calls)
@@ -265,7 +265,7 @@ def test_plans_that_are_kept_beside_new_ones_lay_nothing_over_state(state_with: 
     check_program(whole)
 
     calls = [Call(name, seed, (seed % 2 == 0,)) for seed in range(3) for name in "ab"]
-    kept = keep_smaller_plans(whole, link(whole)).program
+    kept = link_foreign(whole).program
     for shared in (False, True):
         assert Machine(kept, shared=shared).run(*calls) == Machine(whole, shared=shared).run(*calls)
 
@@ -309,7 +309,7 @@ def at(plan: m.ExecutionPlan, places: dict[int, tuple[int, int]]) -> m.Execution
 def test_methods_with_state_among_their_temporaries_get_new_plans(second: int) -> None:
     """Some loaders would let one write over the state of the other."""
     done = link(whole := planned(with_a_hole("a", state=1), with_a_hole("b", state=second)))
-    assert keep_smaller_plans(whole, done) == done
+    assert link_foreign(whole) == done
     assert memory(done.program) > memory(whole)
     calls = [Call(name, seed) for seed in range(3) for name in "ab"]
     assert Machine(done.program, shared=True).run(*calls) == Machine(whole).run(*calls)
@@ -324,7 +324,7 @@ def test_a_reason_that_a_method_has_already_stays() -> None:
     whole = program(simple()).program
     whole = replace(whole, execution_plan=tuple(map(unknown_delegate, whole.execution_plan)))
     done = link(whole)
-    assert keep_smaller_plans(whole, done) == done
+    assert link_foreign(whole) == done
 
 
 def test_a_foreign_plan_that_is_larger_is_planned_anew() -> None:

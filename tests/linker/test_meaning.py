@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etdev.linker import LinkOptions, keep_smaller_plans, link
+from etdev.linker import LinkOptions, link, link_foreign
 from etdev.linker.options import ALL_ELISIONS
 from etdev.program import model as m
 from etdev.program.check import check_program
@@ -40,7 +40,7 @@ def total(program: m.Program) -> int:
 
 def link_again(program: m.Program) -> m.Program:
     """As ``etdev relink`` does it."""
-    return keep_smaller_plans(program, link(program)).program
+    return link_foreign(program).program
 
 
 @pytest.mark.parametrize("planner", PLANNERS)

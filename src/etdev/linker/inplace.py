@@ -20,29 +20,23 @@ from etdev.linker.options import InPlace
 from etdev.program import model as m
 from etdev.program.effects import operator_name, outputs
 from etdev.program.inplace import Donor
-from etdev.program.storage import MethodMemory
 
 
-def work_in_place(
-    plan: m.ExecutionPlan, memory: MethodMemory, table: Mapping[str, Sequence[Donor]]
-) -> tuple[m.ExecutionPlan, tuple[InPlace, ...]]:
-    """Lay outputs over the operands that ``table`` allows, with what was decided about each call of its operators.
-
-    The method has to be an object program's, where only aliases share bytes. No instruction changes.
-    """
-    work = _Work(plan, memory, table)
-    for position, call in enumerate(memory.reaching.flow.instructions):
+def work_in_place(storages: Storages, table: Mapping[str, Sequence[Donor]]) -> tuple[InPlace, ...]:
+    """Lay outputs over the operands that ``table`` allows; gives what was decided about each call of its operators."""
+    work = _Work(storages, table)
+    for position, call in enumerate(storages.memory.reaching.flow.instructions):
         if isinstance(call, m.KernelCall):
             work.consider(position, call)
-    return work.storages.written_back(), tuple(work.decisions)
+    return tuple(work.decisions)
 
 
 class _Work:
-    def __init__(self, plan: m.ExecutionPlan, memory: MethodMemory, table: Mapping[str, Sequence[Donor]]) -> None:
-        self._plan, self._memory = plan, memory
-        self.storages = Storages(plan, memory)
+    def __init__(self, storages: Storages, table: Mapping[str, Sequence[Donor]]) -> None:
+        self.storages = storages
         self.decisions: list[InPlace] = []
-        self._operands = Operands(plan, memory.reaching.flow, self.storages, table)
+        self._plan, self._memory = storages.plan, storages.memory
+        self._operands = Operands(storages, table)
 
     def consider(self, position: int, call: m.KernelCall) -> None:
         """Decide about one call, for each of its outputs."""

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
+from etdev.linker.edit import with_instructions
 from etdev.program import model as m
 from etdev.program.storage import MethodMemory
 
@@ -37,10 +38,18 @@ class Joined:
 
 
 class Storages:
-    """The storages of a method, each by itself at first."""
+    """The storages of a method, each by itself at first, and what else passes that lay them into others change.
+
+    The method has to be an object program's, where only aliases share bytes.
+    """
 
     def __init__(self, plan: m.ExecutionPlan, memory: MethodMemory) -> None:
-        self._plan, self._memory = plan, memory
+        self.plan, self.memory = plan, memory
+        self.changed: dict[int, tuple[m.Instruction, ...]] = {}
+        """Position → what is there instead."""
+        self._new: list[m.Value] = []
+        self._slots: dict[int, tuple[int, int]] = {}
+        """Tensor that is added → the one that it is a part of, and how many bytes from its start."""
         self._joined = [
             Joined(index, item.size, item.start, item.end, item.persistent, set(item.writes), {index: 0})
             for index, item in enumerate(memory.storages)
@@ -57,36 +66,36 @@ class Storages:
 
     def of(self, value: int) -> Joined | None:
         """What a value has its place in; None if it has none."""
-        number = self._memory.of.get(value)
+        number = self.memory.of.get(value)
         return None if number is None else self._joined[number]
 
     def offset(self, value: int) -> int:
         """Bytes of a value's place from the start of what it is in."""
-        number = self._memory.of[value]
-        inside = self._memory.reaching.places[value].start - self._memory.storages[number].offset
+        number = self.memory.of[value]
+        inside = self.memory.reaching.places[value].start - self.memory.storages[number].offset
         return self._joined[number].members[number] + inside
 
     def place_read(self, position: int, value: int) -> int:
         """The value in whose place one lies where an instruction reads it. Raises :class:`Refused` if it has no one."""
         found = self.places(position, value)
-        elsewhere = (position, value) in self._memory.reaching.elsewhere
+        elsewhere = (position, value) in self.memory.reaching.elsewhere
         if len(found) != 1 or elsewhere:
             raise Refused("may be one of several tensors" if found else "lies in memory that is not planned")
         return next(iter(found))
 
     def at(self, place: int) -> Joined:
         """What a value that has a place has it in."""
-        return self._joined[self._memory.of[place]]
+        return self._joined[self.memory.of[place]]
 
     def fills(self, value: int) -> bool:
         """Is the place of a value all of what it is in?"""
         found = self.of(value)
-        tensor = self._plan.values[value]
+        tensor = self.plan.values[value]
         return found is not None and isinstance(tensor, m.Tensor) and tensor.nbytes == found.size
 
     def values(self, joined: Joined) -> Iterator[int]:
         """All that lies there."""
-        return (value for number in joined.members for value in self._memory.storages[number].values)
+        return (value for number in joined.members for value in self.memory.storages[number].values)
 
     def freed(self, joined: Joined) -> bool:
         """Does an instruction give back the memory of anything there?"""
@@ -94,7 +103,7 @@ class Storages:
 
     def memory_id(self, joined: Joined) -> int:
         """The buffer that it is in."""
-        return self._memory.storages[joined.number].memory_id
+        return self.memory.storages[joined.number].memory_id
 
     def all(self) -> list[Joined]:
         """Each once."""
@@ -108,14 +117,34 @@ class Storages:
             outer.members[number] = at + offset
             self._joined[number] = outer
 
-    def written_back(self) -> m.ExecutionPlan:
-        """The method with the addresses that this takes, inside those of the storages that others were laid into."""
-        values = list(self._plan.values)
+    def add(self, value: m.Value) -> int:
+        """A new value; gives its index."""
+        self._new.append(value)
+        return len(self.plan.values) + len(self._new) - 1
+
+    def add_part(self, tensor: m.Tensor, whole: int, offset: int) -> int:
+        """A new tensor in the bytes of another one; gives its index."""
+        index = self.add(tensor)
+        self._slots[index] = whole, offset
+        return index
+
+    def carried_out(self) -> tuple[m.ExecutionPlan, dict[int, int]]:
+        """The method with all of it done, and the positions of the instructions that are left: before → after.
+
+        What was laid into another gets addresses inside that one's.
+        """
+        values = [*self.plan.values, *self._new]
         for joined in self.all():
-            base = self._memory.storages[joined.number]
+            base = self.memory.storages[joined.number]
             for value in self.values(joined) if len(joined.members) > 1 else ():
-                there = m.AllocationDetails(base.memory_id, base.offset + self.offset(value))
-                tensor = values[value]
-                assert isinstance(tensor, m.Tensor)
-                values[value] = replace(tensor, allocation_info=there)
-        return replace(self._plan, values=tuple(values))
+                values[value] = _at(values[value], base.memory_id, base.offset + self.offset(value))
+        for index, (whole, offset) in self._slots.items():
+            place = self.at(whole)
+            base = self.memory.storages[place.number]
+            values[index] = _at(values[index], base.memory_id, base.offset + self.offset(whole) + offset)
+        return with_instructions(replace(self.plan, values=tuple(values)), self.changed)
+
+
+def _at(tensor: m.Value, memory_id: int, offset: int) -> m.Tensor:
+    assert isinstance(tensor, m.Tensor)
+    return replace(tensor, allocation_info=m.AllocationDetails(memory_id, offset))

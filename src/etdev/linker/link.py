@@ -12,7 +12,8 @@ from etdev.linker.elide.views import elide_views
 from etdev.linker.elide.writeback import elide_write_backs
 from etdev.linker.inplace import work_in_place
 from etdev.linker.io import leave_to_caller
-from etdev.linker.keep import kept_report
+from etdev.linker.joined import Storages
+from etdev.linker.keep import kept_report, methods_with_smaller_plans
 from etdev.linker.layout import Method, lay_out
 from etdev.linker.lift import lift
 from etdev.linker.options import BufferReport, CallerOwned, Elision, InPlace, Linked, LinkOptions, MethodReport
@@ -58,7 +59,7 @@ def link(program: Program, options: LinkOptions | None = None, sidecar: Sidecar 
     for what cannot be.
     """
     options = options or LinkOptions()
-    kept = _methods_to_keep(program, sidecar)
+    kept = {**options.keep, **_methods_to_keep(program, sidecar)}
     numbers = [index for index, plan in enumerate(program.execution_plan) if plan.name not in kept]
     works = [_start(program.execution_plan[index], sidecar) for index in numbers]
     works, state = _with_state(works, options, sidecar)
@@ -80,6 +81,20 @@ def link(program: Program, options: LinkOptions | None = None, sidecar: Sidecar 
         options.planner_name or str(options.planner),
         tuple(sorted(item.name for item in state if item.shared)),
     )
+
+
+def link_foreign(program: Program, options: LinkOptions | None = None) -> Linked:
+    """Link a program from anywhere; methods whose own plan needs less memory than the new one keep it.
+
+    Raises as :func:`link` does.
+    """
+    options = options or LinkOptions()
+    linked = link(program, options)
+    keep = methods_with_smaller_plans(program, linked)
+    if not keep:
+        return linked
+    # What is shared is so whoever planned it.
+    return replace(link(program, replace(options, keep={**options.keep, **keep})), shared_state=linked.shared_state)
 
 
 def _methods_to_keep(program: Program, sidecar: Sidecar | None) -> dict[str, str]:
@@ -206,13 +221,13 @@ def _run_passes(
             grow=grow,
         )
         work = replace(_after(work, folded.plan, folded.moved, folded.elisions), added=folded.added, grown=folded.grown)
-    plan, decisions = work_in_place(work.plan, work.memory, options.inplace)
+    storages = Storages(work.plan, work.memory)
+    inplace = work_in_place(storages, options.inplace)
+    elisions = elide_write_backs(storages, options.inplace) if "write_back" in options.elide else ()
+    elisions += elide_parts(storages, options.elide)
     before = {now: start for start, now in work.moved.items()}
-    found = tuple(replace(decision, instruction=before[decision.instruction]) for decision in decisions)
-    work = replace(_with_plan(work, plan), inplace=found)
-    if "write_back" in options.elide:
-        work = _after(work, *elide_write_backs(work.plan, work.memory, options.inplace))
-    return _after(work, *elide_parts(work.plan, work.memory, options.elide))
+    inplace = tuple(replace(decision, instruction=before[decision.instruction]) for decision in inplace)
+    return replace(_after(work, *storages.carried_out(), elisions), inplace=inplace)
 
 
 def _after(work: _Work, plan: m.ExecutionPlan, moved: Mapping[int, int], elisions: Sequence[Elision]) -> _Work:

@@ -8,18 +8,16 @@ from etdev.linker.joined import Refused, Storages
 from etdev.linker.shapes import Shapes
 from etdev.program import model as m
 from etdev.program.effects import arguments, operator_name, tensors
-from etdev.program.flow import FlowGraph
 from etdev.program.inplace import Donor
 
 
 class Operands:
     """The operands of a method's instructions, where ``storages`` has them by now."""
 
-    def __init__(
-        self, plan: m.ExecutionPlan, flow: FlowGraph, storages: Storages, table: Mapping[str, Sequence[Donor]]
-    ) -> None:
-        self._plan, self._flow, self._storages, self._table = plan, flow, storages, table
-        self._shapes = Shapes(plan, flow)
+    def __init__(self, storages: Storages, table: Mapping[str, Sequence[Donor]]) -> None:
+        self._storages, self._table = storages, table
+        self._plan, self._flow = storages.plan, storages.memory.reaching.flow
+        self._shapes = Shapes(self._plan, self._flow)
 
     def donors(self, call: m.KernelCall, output: int) -> list[int]:
         """Positions of the arguments that the kernel may write this output over."""

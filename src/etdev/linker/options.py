@@ -40,6 +40,8 @@ class LinkOptions:
     """Kernels that may write their output over an operand, and which."""
     caller: Mapping[str, CallerOwned] = field(default_factory=dict)
     """By method."""
+    keep: Mapping[str, str] = field(default_factory=dict)
+    """Methods that keep the plan that they came with → why."""
 
 
 Action: TypeAlias = Literal["alias", "constant", "view", "same value", "placed", "kept"]

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from etdev import program as pte
+from etdev.config.keys import nearest
 from etdev.config.types import MAX_ALIGNMENT
 from etdev.errors import LinkError, ProgramError, UnlinkableError, UsageError, WriteError
 from etdev.files import atomic_path
-from etdev.linker import Linked, LinkOptions, keep_smaller_plans, link
-from etdev.linker.options import ALL_ELISIONS, Elision, ElisionKind, MethodReport
+from etdev.linker import Linked, LinkOptions, link, link_foreign
+from etdev.linker.options import ALL_ELISIONS, Elision, ElisionKind, InPlace, MethodReport
+from etdev.pipeline.decisions import KINDS, CopiesOfKind, InPlaceOutputs, count_copies, count_inplace
 from etdev.pipeline.inspect import external_names
 from etdev.pipeline.result import RungResult
 from etdev.pipeline.verify.plan import check_memory_plan
@@ -22,11 +24,14 @@ from etdev.planner import PLANNERS
 from etdev.program import Program
 from etdev.program.delegates import delegate_inputs
 from etdev.program.footprint import buffer_device, planned_memory
+from etdev.program.inplace import DEFAULT
 from etdev.program.model import ExecutionPlan
 
 FORMAT = 1
 _DEFAULT_ALIGNMENT = 16
 _OBJECT = ".object.pte"
+_TABLES = {"default": DEFAULT, "none": {}}
+"""What may be written in place, by the names that a caller gives."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +59,14 @@ class MethodChange:
     buffers: tuple[BufferChange, ...]
     instructions_before: int
     instructions_after: int
-    views: tuple[Elision, ...]
-    """Copies that only change the shape: which went, and why the others stayed."""
+    copies: tuple[CopiesOfKind, ...]
+    """What became of the copies that were looked at, by kind."""
+    inplace: InPlaceOutputs
+    """What became of the outputs that may be written over an operand."""
+    copy_decisions: tuple[Elision, ...]
+    """One for each of ``copies``, by position in the file before."""
+    inplace_decisions: tuple[InPlace, ...]
+    """One for each of ``inplace``, by position in the file before."""
     kept: str | None
     """Why the method has the plan that it came with, if it has."""
 
@@ -80,6 +91,10 @@ class RelinkResult:
     planner: str
     alignment: int
     """Of each tensor's place, or of the first one of those that lie in the same bytes; in bytes."""
+    elide: tuple[ElisionKind, ...]
+    """The kinds of copies that were to be removed."""
+    inplace: str
+    """What was allowed to be written in place: ``default`` or ``none``."""
     size_before: int
     """Of the file, in bytes."""
     size_after: int | None
@@ -108,33 +123,41 @@ def relink(
     *,
     planner: str = "best",
     alignment: int | None = None,
-    elide_views: bool = True,
+    elide: Collection[str] = ALL_ELISIONS,
+    inplace: str = "default",
 ) -> RelinkResult:
-    """Plan the memory of a ``.pte`` from any toolchain anew, and remove the copies that only change a shape.
+    """Plan the memory of a ``.pte`` from any toolchain anew, with fewer copies and with outputs over their operands.
 
     ``output`` may be ``file``; it is replaced whole, or not at all. ``planner`` is ``best``, ``greedy`` or ``naive``;
-    ``alignment`` is in bytes, a power of two, 16 by default. With ``best`` and no alignment of the caller's, a method
-    whose own plan needs less memory than the new one keeps it; where state lies in a buffer of its own, all methods
-    keep theirs or none.
+    ``alignment`` is in bytes, a power of two, 16 by default. ``elide`` are the kinds of copies to remove, all of them
+    by default: ``views``, ``slices``, ``cat``, ``write_back``. ``inplace`` is ``default``, etdev's own table of kernels
+    that may write over an operand, or ``none``. With ``best`` and no alignment of the caller's, a method whose own plan
+    needs less memory than the new one keeps it; where state lies in a buffer of its own, all methods keep theirs or
+    none.
 
     Raises :class:`~etdev.errors.ProgramError` for a file that is malformed or has what this version would lose, its
     subclass :class:`~etdev.errors.UnlinkableError` for a program that overwrites values that it still reads,
     :class:`~etdev.errors.WriteError`, and :class:`~etdev.errors.UsageError` for arguments that do not fit.
     """
-    _check_arguments(planner, alignment)
+    _check_arguments(planner, alignment, inplace)
+    kinds = check_kinds(elide, "elide")
     source, target = Path(file), Path(output)
     _refuse_object(source)
     program = pte.read(source)
     _refuse_unknown_fields(program, source)
     size_before = source.stat().st_size
-    kinds = ALL_ELISIONS if elide_views else frozenset[ElisionKind]()
-    options = LinkOptions(planner=planner, alignment=alignment or _DEFAULT_ALIGNMENT, elide=kinds)
+    options = LinkOptions(
+        planner=planner,
+        alignment=alignment or _DEFAULT_ALIGNMENT,
+        elide=frozenset(kinds),
+        inplace=_TABLES[inplace],
+    )
     try:
-        linked = link(program, options)
+        # Who asks for a certain plan gets it, others the smaller one.
+        own = planner == "best" and alignment is None
+        linked = link_foreign(program, options) if own else link(program, options)
     except LinkError as error:
         raise UnlinkableError(error.message, where=_place(source, error), hint=error.hint) from error
-    if planner == "best" and alignment is None:
-        linked = keep_smaller_plans(program, linked)
     rung, size_after = _write(program, linked, target)
     return RelinkResult(
         format=FORMAT,
@@ -142,6 +165,8 @@ def relink(
         output=str(target),
         planner=planner,
         alignment=options.alignment,
+        elide=kinds,
+        inplace=inplace,
         size_before=size_before,
         size_after=size_after,
         memory_before=planned_memory(program),
@@ -159,7 +184,21 @@ def relink(
     )
 
 
-def _check_arguments(planner: str, alignment: int | None) -> None:
+def check_kinds(names: Collection[str], where: str) -> tuple[ElisionKind, ...]:
+    """Kinds of copies by name, in the order in which they are reported; one text is one kind, ``all`` is all of them.
+
+    Raises :class:`~etdev.errors.UsageError`, at ``where``, for a name that is none.
+    """
+    names = {names} if isinstance(names, str) else set(names)
+    known = (*KINDS, "all")
+    for name in sorted(names - {*known}, key=str):
+        meant = nearest(name, known) if isinstance(name, str) else None
+        hint = f"did you mean `{meant}`?" if meant else f"one of: {', '.join(known)}"
+        raise UsageError(f"there is no kind of copies {name!r}", where=where, hint=hint)
+    return tuple(kind for kind in KINDS if kind in names or "all" in names)
+
+
+def _check_arguments(planner: str, alignment: int | None, inplace: str) -> None:
     if planner not in PLANNERS:
         own = "relink runs no one's code; a planner of your own is for `etdev build`" if ":" in planner else None
         known = ", ".join(sorted(PLANNERS))
@@ -171,6 +210,12 @@ def _check_arguments(planner: str, alignment: int | None) -> None:
             f"{alignment!r} bytes is no alignment",
             where="--alignment",
             hint=f"give a power of two up to {MAX_ALIGNMENT}: 16, 64, 128",
+        )
+    if inplace not in _TABLES:
+        raise UsageError(
+            f"{inplace!r} does not say what to do in place",
+            where="--inplace",
+            hint=f"one of: {', '.join(_TABLES)}; operators of your own are for `etdev build`",
         )
 
 
@@ -254,7 +299,10 @@ def _change(before: ExecutionPlan, after: ExecutionPlan, report: MethodReport) -
         buffers=tuple(buffers),
         instructions_before=_instructions(before),
         instructions_after=_instructions(after),
-        views=report.elisions,
+        copies=count_copies(report.elisions),
+        inplace=count_inplace(report.inplace),
+        copy_decisions=report.elisions,
+        inplace_decisions=report.inplace,
         kept=report.kept,
     )
 

@@ -15,39 +15,34 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from math import prod
 
-from etdev.linker.edit import with_instructions
 from etdev.linker.elide.runs import PARTS, Numbers, runs
 from etdev.linker.joined import Joined, Refused, Storages
 from etdev.linker.options import Elision, ElisionKind
 from etdev.program import model as m
 from etdev.program.effects import operator_name, outputs
-from etdev.program.storage import MethodMemory
 
 _CAT = "aten::cat.out"
 _WHOLES = frozenset({_CAT, "aten::stack.out"})
 
 
-def elide_parts(
-    plan: m.ExecutionPlan, memory: MethodMemory, kinds: Collection[ElisionKind]
-) -> tuple[m.ExecutionPlan, dict[int, int], tuple[Elision, ...]]:
-    """Remove the copies of parts, with the positions of the instructions that are left and what was decided.
+def elide_parts(storages: Storages, kinds: Collection[ElisionKind]) -> tuple[Elision, ...]:
+    """Remove the copies of parts; gives what was decided.
 
-    The method has to be an object program's, where only aliases share bytes, or one whose outputs were laid over dying
-    operands since. What is put together goes first: where it is depends on more.
+    What is put together goes first: where it is depends on more.
     """
-    work = _Work(plan, memory)
-    calls = list(enumerate(memory.reaching.flow.instructions))
+    work = _Work(storages)
+    calls = list(enumerate(storages.memory.reaching.flow.instructions))
     for kind, names in (("cat", _WHOLES), ("slices", PARTS.keys())):
         for position, call in calls if kind in kinds else ():
             if isinstance(call, m.KernelCall):
-                name = operator_name(plan.operators[call.op_index])
+                name = operator_name(storages.plan.operators[call.op_index])
                 if name in names:
                     work.consider(position, call, name)
-    return (*work.result(), tuple(sorted(work.decisions, key=lambda decision: decision.instruction)))
+    return tuple(work.decisions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,29 +59,18 @@ class _Slot:
     """Why they cannot."""
 
 
-@dataclass(slots=True)
 class _Work:
-    plan: m.ExecutionPlan
-    memory: MethodMemory
-    decisions: list[Elision] = field(default_factory=list)
-    _storages: Storages = field(init=False)
-    _numbers: Numbers = field(init=False)
-    _in_use: dict[int, list[int]] = field(init=False)
-    """By buffer and instant: bytes."""
-    _changed: dict[int, tuple[m.Instruction, ...]] = field(default_factory=dict)
-    _new: list[m.Value] = field(default_factory=list)
-    """Values that are added."""
-    _slots: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """Tensor that is added → the output that it is a part of, and how many bytes from its start."""
-
-    def __post_init__(self) -> None:
-        self._storages = Storages(self.plan, self.memory)
-        self._numbers = Numbers(self.plan)
-        self._in_use = _bytes_in_use(self._storages, self.memory.instants)
+    def __init__(self, storages: Storages) -> None:
+        self.decisions: list[Elision] = []
+        self._storages = storages
+        self._plan, self._memory = storages.plan, storages.memory
+        self._numbers = Numbers(storages.plan)
+        self._in_use = _bytes_in_use(storages)
+        """By buffer and instant: bytes."""
 
     def consider(self, position: int, call: m.KernelCall, name: str) -> None:
         """Decide about one copy."""
-        size = sum(self._tensor(out).nbytes for out in outputs(self.plan, call.args))
+        size = sum(self._tensor(out).nbytes for out in outputs(self._plan, call.args))
         kind: ElisionKind = "cat" if name in _WHOLES else "slices"
         try:
             if name in _WHOLES:
@@ -98,26 +82,10 @@ class _Work:
         except Refused as found:
             self.decisions.append(Elision(position, name, "kept", size, str(found), kind))
 
-    def result(self) -> tuple[m.ExecutionPlan, dict[int, int]]:
-        """The method with every decision carried out."""
-        plan = self._storages.written_back()
-        new = list(self._new)
-        first = len(plan.values)
-        for index, (out, offset) in self._slots.items():
-            there, slot = plan.values[out], new[index - first]
-            assert isinstance(there, m.Tensor)
-            assert isinstance(slot, m.Tensor)
-            assert there.allocation_info is not None
-            base = there.allocation_info
-            new[index - first] = replace(
-                slot, allocation_info=m.AllocationDetails(base.memory_id, base.memory_offset + offset)
-            )
-        return with_instructions(replace(plan, values=(*plan.values, *new)), self._changed)
-
     # What is cut out
 
     def _cut_out(self, position: int, call: m.KernelCall, name: str) -> None:
-        found = runs(self.plan, call, name, self._numbers)
+        found = runs(self._plan, call, name, self._numbers)
         if self._tensor(call.args[0]).is_constant:
             raise Refused("its input is a constant")
         try:
@@ -131,14 +99,14 @@ class _Work:
         start = self._storages.offset(place)
         self._require_no_more(whole, parts)
         self._carry_out(whole, [(part, start + run.offset) for part, run in zip(parts, found, strict=True)])
-        self._changed[position] = ()
+        self._storages.changed[position] = ()
 
     def _require_own(self, position: int, out: int) -> Joined:
         """The output's bytes are the output's alone, and begin to be used here."""
         found = self._storages.of(out)
         if found is None:
             raise Refused("the memory of its output is not planned")
-        if out in self.memory.reaching.references:
+        if out in self._memory.reaching.references:
             raise Refused("where its output lies is known at run time only")
         if found.persistent:
             raise Refused("its output is state")
@@ -192,14 +160,14 @@ class _Work:
         if not others:
             whole.writes.discard(position + 1)
         self._carry_out(whole, [(slot.joined, slot.offset) for slot in placed if slot.joined])
-        self._changed[position] = tuple(self._copy_into(call, out, slot) for slot in others)
+        self._storages.changed[position] = tuple(self._copy_into(call, out, slot) for slot in others)
         copied = sum(self._tensor(part).nbytes for slot in others for part in slot.parts)
         reasons = dict.fromkeys(slot.reason or "more memory would be in use" for slot in others)
         return copied, "; ".join(reasons)
 
     def _require_whole(self, call: m.KernelCall, name: str) -> tuple[int, list[int]]:
         """The output's index, and those of the inputs that have any bytes."""
-        listed = self.plan.values[call.args[0]] if len(call.args) == 4 else None
+        listed = self._plan.values[call.args[0]] if len(call.args) == 4 else None
         if not isinstance(listed, m.TensorList) or call.args[2] != call.args[3]:
             raise Refused("its arguments are not as they should be")
         out = self._tensor(call.args[3])
@@ -275,10 +243,9 @@ class _Work:
         )
         sizes = list(self._tensor(out).sizes)
         sizes[dim] = size
-        index = len(self.plan.values) + len(self._new)
-        self._slots[index] = out, slot.offset
-        self._new += [replace(self._tensor(out), sizes=tuple(sizes)), m.TensorList(slot.parts)]
-        return replace(call, args=(index + 1, call.args[1], index, index))
+        index = self._storages.add_part(replace(self._tensor(out), sizes=tuple(sizes)), out, slot.offset)
+        parts = self._storages.add(m.TensorList(slot.parts))
+        return replace(call, args=(parts, call.args[1], index, index))
 
     # What both need
 
@@ -306,16 +273,16 @@ class _Work:
                     self._storages.lay(part, whole, offset)
 
     def _tensor(self, index: int) -> m.Tensor:
-        tensor = self.plan.values[index]
+        tensor = self._plan.values[index]
         assert isinstance(tensor, m.Tensor)
         return tensor
 
 
-def _bytes_in_use(storages: Storages, instants: int) -> dict[int, list[int]]:
+def _bytes_in_use(storages: Storages) -> dict[int, list[int]]:
     """Of each buffer, at each instant."""
     found: dict[int, list[int]] = {}
     for joined in storages.all():
-        changes = found.setdefault(storages.memory_id(joined), [0] * (instants + 1))
+        changes = found.setdefault(storages.memory_id(joined), [0] * (storages.memory.instants + 1))
         changes[joined.start] += joined.size
         changes[joined.end] -= joined.size
     return {buffer: list(accumulate(changes)) for buffer, changes in found.items()}

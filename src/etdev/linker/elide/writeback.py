@@ -13,31 +13,25 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
-from etdev.linker.edit import with_instructions
 from etdev.linker.joined import Joined, Refused, Storages
 from etdev.linker.operands import Operands
 from etdev.linker.options import Elision
 from etdev.program import model as m
 from etdev.program.effects import operator_name, outputs
 from etdev.program.inplace import Donor
-from etdev.program.storage import MethodMemory
 
 _COPY = "aten::copy_"
 
 
-def elide_write_backs(
-    plan: m.ExecutionPlan, memory: MethodMemory, table: Mapping[str, Sequence[Donor]]
-) -> tuple[m.ExecutionPlan, dict[int, int], tuple[Elision, ...]]:
-    """Remove the copies into state, with the positions of the instructions that are left and what was decided.
+def elide_write_backs(storages: Storages, table: Mapping[str, Sequence[Donor]]) -> tuple[Elision, ...]:
+    """Remove the copies into state; gives what was decided.
 
-    The method has to be an object program's, where only aliases share bytes, or one whose outputs were laid over dying
-    operands since. ``table`` says which kernels may write an output over an operand.
+    ``table`` says which kernels may write an output over an operand.
     """
-    work = _Work(plan, memory, table)
-    removed: dict[int, tuple[m.Instruction, ...]] = {}
+    work = _Work(storages, table)
     decisions = []
-    for position, call in enumerate(memory.reaching.flow.instructions):
-        if not isinstance(call, m.KernelCall) or operator_name(plan.operators[call.op_index]) != _COPY:
+    for position, call in enumerate(storages.memory.reaching.flow.instructions):
+        if not isinstance(call, m.KernelCall) or operator_name(storages.plan.operators[call.op_index]) != _COPY:
             continue
         if not work.is_to_state(call):
             continue
@@ -47,16 +41,17 @@ def elide_write_backs(
         except Refused as reason:
             decisions.append(Elision(position, _COPY, "kept", size, str(reason), "write_back"))
         else:
-            removed[position] = ()
+            storages.changed[position] = ()
             decisions.append(Elision(position, _COPY, "placed", size, kind="write_back"))
-    return (*with_instructions(work.storages.written_back(), removed), tuple(decisions))
+    return tuple(decisions)
 
 
 class _Work:
-    def __init__(self, plan: m.ExecutionPlan, memory: MethodMemory, table: Mapping[str, Sequence[Donor]]) -> None:
-        self._plan, self._memory = plan, memory
-        self.storages = Storages(plan, memory)
-        self._operands = Operands(plan, memory.reaching.flow, self.storages, table)
+    def __init__(self, storages: Storages, table: Mapping[str, Sequence[Donor]]) -> None:
+        self.storages = storages
+        self._plan, self._memory = storages.plan, storages.memory
+        memory = storages.memory
+        self._operands = Operands(storages, table)
         self._reads: dict[int, set[int]] = defaultdict(set)
         """Storage → instants at which it is read."""
         for use in memory.reaching.uses:
