@@ -10,6 +10,11 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# How long an example takes depends on what else the machine does.
+settings.register_profile("etdev", deadline=None)
+settings.load_profile("etdev")
 
 ROOT = Path(__file__).resolve().parents[1]
 
