@@ -68,10 +68,12 @@ class Method:
         return index
 
     def like(self, value: int, *, planned: bool = True) -> int:
-        """A tensor of that size, dynamic if that one is."""
+        """A tensor of that shape, dynamic if that one is."""
         tensor = self.at(value)
         dynamic = tensor.shape_dynamism is m.TensorShapeDynamism.DYNAMIC_BOUND
-        return self.tensor(tensor.nbytes, dynamic=dynamic, planned=planned)
+        out = self.tensor(tensor.nbytes, dynamic=dynamic, planned=planned)
+        self.values[out] = replace(self.at(out), sizes=tensor.sizes, dim_order=tensor.dim_order)
+        return out
 
     def at(self, value: int) -> m.Tensor:
         """The tensor of that index."""

@@ -6,36 +6,15 @@ from collections.abc import Callable
 
 import pytest
 
-from etdev.linker import Linked, LinkOptions, link
+from etdev.linker import Linked
 from etdev.linker.options import InPlace
 from etdev.program import model as m
-from etdev.program.check import check_program
 from etdev.program.inplace import Donor
-from linker.oracle import Call, Machine
-from linker.programs import Method, program
+from linker.checked import linked, size
+from linker.programs import Method
 
 RELU = "aten::relu.out"
 ADD = "aten::add.out"
-
-
-def linked(method: Method, **options: object) -> Linked:
-    """The program that comes out is whole, computes what it did, and does so when it is linked again without notes."""
-    found = program(method)
-    done = link(found.program, LinkOptions(**options), found.sidecar)
-    wanted = meaning(found.program, found.inputs)
-    for whole in (done.program, link(done.program).program):
-        check_program(whole)
-        assert meaning(whole, found.inputs) == wanted
-    return done
-
-
-def meaning(whole: m.Program, inputs: object) -> object:
-    calls = [Call(seed=seed, decisions=(seed % 2 == 0,)) for seed in range(4)]
-    return Machine(whole, inputs=inputs).run(*calls)  # type: ignore[arg-type]
-
-
-def size(done: Linked) -> int:
-    return sum(done.program.execution_plan[0].non_const_buffer_sizes)
 
 
 def decisions(done: Linked) -> list[tuple[int, int | None]]:

@@ -21,7 +21,7 @@ from etdev.linker.state import State, kept_by_others, state_by_address, state_by
 from etdev.program import Program
 from etdev.program import model as m
 from etdev.program.blob import Blob
-from etdev.program.constants import Run, constant_count, constant_data, with_constants
+from etdev.program.constants import Run, constant_count, constant_data, constants_size, with_constants
 from etdev.program.delegates import delegate_inputs, unsplit_call
 from etdev.program.footprint import planned_memory
 from etdev.program.sidecar import MethodNotes, Sidecar
@@ -199,9 +199,7 @@ def _with_constants_at(plan: m.ExecutionPlan, count: int, numbers: Sequence[int]
 
 def _size(program: Program) -> int:
     """Bytes of memory and of constants."""
-    found = program.constant_segment
-    constants = len(program.segments[found.segment_index].data) if found and found.offsets else 0
-    return sum(planned_memory(program).values()) + constants
+    return sum(planned_memory(program).values()) + constants_size(program)
 
 
 def _run_passes(
@@ -210,17 +208,18 @@ def _run_passes(
     plan = lift(work.plan, work.memory) if foreign else work.plan
     plan = leave_to_caller(plan, work.memory, options.caller.get(plan.name, CallerOwned()))
     work = _with_plan(work, plan)
-    if "views" in options.elide:
-        work = _after(work, *elide_views(work.plan, work.memory, merged=merged))
     if "constants" in options.elide:
         folded = fold_constants(
             work.plan,
             work.memory,
             lambda tensor: constant_data(program, tensor),
             constant_count(program),
+            views="views" in options.elide,
             grow=grow,
         )
         work = replace(_after(work, folded.plan, folded.moved, folded.elisions), added=folded.added, grown=folded.grown)
+    if "views" in options.elide:
+        work = _after(work, *elide_views(work.plan, work.memory, merged=merged))
     storages = Storages(work.plan, work.memory)
     inplace = work_in_place(storages, options.inplace)
     elisions = elide_write_backs(storages, options.inplace) if "write_back" in options.elide else ()

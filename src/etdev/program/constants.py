@@ -27,6 +27,12 @@ def constant_data(program: m.Program, tensor: m.Tensor) -> Blob | None:
     return data.cut(found.offsets[tensor.data_buffer_idx], tensor.nbytes)
 
 
+def constants_size(program: m.Program) -> int:
+    """Bytes of the constant segment that are the data of any tensor."""
+    found = program.constant_segment
+    return sum(size for _, size, _ in _together(_used(program, found.offsets, ()))) if found else 0
+
+
 @dataclass(frozen=True, slots=True)
 class Run:
     """Bytes of a constant that the program has."""

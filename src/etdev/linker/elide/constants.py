@@ -94,17 +94,21 @@ def fold_constants(
     data: Callable[[m.Tensor], Blob | None],
     count: int,
     *,
+    views: bool,
     grow: bool,
 ) -> Folded:
     """Turn copies of constants into constants.
 
-    ``data`` gives the bytes of a constant, None if they are not in the program; ``count`` is how many constants it has.
-    ``grow``: also those that need room in the file beside their original.
+    The method has to be an object program's, where only aliases share bytes. ``data`` gives the bytes of a constant,
+    None if they are not in the program; ``count`` is how many constants it has. ``views``: copies that only change the
+    shape, too. ``grow``: also those that need room in the file beside their original.
     """
     work = _Work(plan, memory, data, grow)
     for position, call in enumerate(memory.reaching.flow.instructions):
         if isinstance(call, m.KernelCall):
-            work.consider(position, call)
+            name = operator_name(plan.operators[call.op_index])
+            if name in _RULES and (views or name not in _VIEWS):
+                work.consider(position, call, name)
     return work.result(count)
 
 
@@ -135,17 +139,15 @@ class _Work:
         freed = {call.value_index for call in flow.instructions if isinstance(call, m.FreeCall)}
         self._pinned = frozenset({*self.plan.inputs, *self.plan.outputs, *moves, *freed})
 
-    def consider(self, position: int, call: m.KernelCall) -> None:
+    def consider(self, position: int, call: m.KernelCall, name: str) -> None:
         """Decide about one instruction."""
-        name = operator_name(self.plan.operators[call.op_index])
-        rule = _RULES.get(name)
         given, outs = arguments(self.plan, call.args), outputs(self.plan, call.args)
-        source = self._content(given[0]) if rule and given and outs else None
-        if rule is None or source is None:
+        source = self._content(given[0]) if given and outs else None
+        if source is None:
             return
         nbytes = sum(self._tensor(out).nbytes for out in outs)
         try:
-            found = rule(_Copy(source, given, self._numbers, [self._tensor(out) for out in outs]))
+            found = _RULES[name](_Copy(source, given, self._numbers, [self._tensor(out) for out in outs]))
             for out, content in zip(outs, found, strict=True):
                 self._require(position, out, content)
             self._require_room(given[0], found)
@@ -166,12 +168,13 @@ class _Work:
         known: dict[tuple[object, ...], int] = {}
         added: list[Blob | Run] = []
         for value, content in self._contents.items():
+            data = content.index if content.is_run and not content.offset else 0
             key = (id(content.base), content.sizes, content.strides, content.offset, content.itemsize)
-            if key not in known:
+            if not data and key not in known:
                 known[key] = count + len(added)
                 added.append(content.data)
             values[value] = replace(
-                self._tensor(value), data_buffer_idx=known[key], allocation_info=None, extra_tensor_info=None
+                self._tensor(value), data_buffer_idx=data or known[key], allocation_info=None, extra_tensor_info=None
             )
         plan, moved = with_instructions(replace(self.plan, values=tuple(values)), self._removed)
         return Folded(plan, moved, tuple(self.decisions), tuple(added), self._grown)

@@ -1,0 +1,51 @@
+"""Linking a method and looking at what came out, for tests that are written by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from etdev.linker import Linked, LinkOptions, link, link_foreign
+from etdev.linker.options import ElisionKind
+from etdev.program import model as m
+from etdev.program.check import check_program
+from etdev.program.effects import operator_name
+from linker.oracle import Call, Machine, Trace
+from linker.programs import Method, Object, program
+
+
+def linked(method: Method, **options: object) -> Linked:
+    """The program that comes out is whole, computes what it did, and does so when it is linked again without notes."""
+    found = program(method)
+    done = link(found.program, LinkOptions(**options), found.sidecar)  # type: ignore[arg-type]
+    wanted = meaning(found.program, found)
+    for whole in (done.program, link_foreign(done.program).program):
+        check_program(whole)
+        assert meaning(whole, found) == wanted
+    return done
+
+
+def meaning(whole: m.Program, found: Object) -> list[Trace]:
+    """What some calls compute, one after the other."""
+    calls = [Call(seed=seed, decisions=(seed % 2 == 0,)) for seed in range(4)]
+    return Machine(whole, inputs=found.inputs).run(*calls)
+
+
+def size(done: Linked) -> int:
+    """Bytes of planned memory."""
+    return sum(done.program.execution_plan[0].non_const_buffer_sizes)
+
+
+def operators(done: Linked) -> list[str]:
+    """What is left, in order."""
+    plan = done.program.execution_plan[0]
+    return [
+        operator_name(plan.operators[call.op_index]).partition("::")[2]
+        for chain in plan.chains
+        for call in chain.instructions
+        if isinstance(call, m.KernelCall)
+    ]
+
+
+def decided(done: Linked, kind: ElisionKind) -> Mapping[int, tuple[str, str]]:
+    """Position → what became of a copy of that kind, and why."""
+    return {found.instruction: (found.action, found.reason) for found in done.methods[0].elisions if found.kind == kind}

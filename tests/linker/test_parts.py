@@ -1,0 +1,255 @@
+"""Parts of tensors where the whole is: ``slice_copy``, ``split_copy`` and ``cat`` go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from etdev.linker import Linked
+from etdev.program import model as m
+from linker.checked import decided, linked, operators, size
+from linker.programs import Method
+
+CAT = "cat.out"
+
+
+def vector(method: Method, nbytes: int = 32) -> int:
+    """Something new in one dimension."""
+    out = method.vector(nbytes)
+    method.kernel("aten::mm.out", method.inputs[0] if method.inputs else method.input(16), out, out)
+    return out
+
+
+def reduced(method: Method, *values: int) -> list[int]:
+    """Something small that needs all of them."""
+    return [method.op(*values, nbytes=16)]
+
+
+def reason(done: Linked, kind: str) -> str:
+    ((action, why),) = decided(done, kind).values()  # type: ignore[arg-type]
+    assert action == "kept"
+    return why
+
+
+# cat
+
+
+def test_the_inputs_of_a_cat_are_made_in_its_output() -> None:
+    method = Method()
+    method.outputs = reduced(method, method.put_together(vector(method), vector(method), vector(method)))
+    done = linked(method)
+    assert list(decided(done, "cat").values()) == [("placed", "")]
+    assert CAT not in operators(done)
+    assert size(done) == 16 + 96
+    assert size(linked(method, elide=frozenset())) == 96 + 96
+
+
+def test_cats_of_cats() -> None:
+    method = Method()
+    inner = method.put_together(vector(method), vector(method))
+    method.outputs = reduced(method, method.put_together(vector(method), inner, vector(method)))
+    done = linked(method)
+    assert [action for action, _ in decided(done, "cat").values()] == ["placed", "placed"]
+    assert size(done) == 16 + 128
+
+
+def test_an_input_that_begins_another_cat() -> None:
+    """As in densely connected layers: everything so far, and one more."""
+    method = Method()
+    parts = [vector(method)]
+    whole = parts[0]
+    for _ in range(3):
+        parts.append(vector(method))
+        whole = method.put_together(*parts)
+        parts = [whole]
+    method.outputs = reduced(method, whole)
+    done = linked(method)
+    assert [action for action, _ in decided(done, "cat").values()] == ["placed"] * 3
+    assert size(done) == 16 + 128
+
+
+def test_inputs_that_lie_one_behind_the_other_stay_together() -> None:
+    method = Method()
+    one, other, last = (vector(method) for _ in range(3))
+    first = method.put_together(one, other)
+    second = method.put_together(one, other, last)
+    method.outputs = reduced(method, first, second)
+    done = linked(method)
+    assert [action for action, _ in decided(done, "cat").values()] == ["placed", "placed"]
+    assert size(done) == 16 + 96
+
+
+def test_one_that_cannot_be_placed_is_copied_alone() -> None:
+    method = Method()
+    constant = method.flat(method.constant(32))
+    method.outputs = reduced(method, method.put_together(vector(method, 64), constant, vector(method)))
+    done = linked(method)
+    ((action, why),) = decided(done, "cat").values()
+    assert (action, why) == ("placed", "an input is a constant")
+    (found,) = (item for item in done.methods[0].elisions if item.kind == "cat")
+    assert found.nbytes == 96
+    assert operators(done).count(CAT) == 1
+    assert size(done) == 16 + 128
+
+
+def test_the_result_of_a_kernel_that_works_in_place() -> None:
+    method = Method()
+    part = vector(method)
+    done_in_place = method.like(part)
+    method.kernel("aten::relu.out", part, done_in_place, done_in_place)
+    method.outputs = reduced(method, method.put_together(vector(method), done_in_place))
+    done = linked(method)
+    assert [action for action, _ in decided(done, "cat").values()] == ["placed"]
+    assert size(done) == 16 + 64
+
+
+def test_a_part_that_is_read_later_too() -> None:
+    method = Method()
+    part = vector(method)
+    whole = method.put_together(part, vector(method))
+    method.outputs = [*reduced(method, whole), *reduced(method, part)]
+    assert [action for action, _ in decided(linked(method), "cat").values()] == ["placed"]
+
+
+def test_a_part_that_is_read_after_the_output_was_written_over() -> None:
+    """The output is changed in place; the part has to keep what it was."""
+    method = Method()
+    part = vector(method)
+    whole = method.put_together(part, vector(method))
+    changed = method.like(whole)
+    method.kernel("aten::relu.out", whole, changed, changed)
+    method.outputs = [*reduced(method, changed), *reduced(method, part)]
+    done = linked(method)
+    assert decided(done, "cat") == {2: ("placed", "the whole is written again while a part of it is in use")}
+
+
+def test_an_early_part_does_not_keep_a_large_output_in_use() -> None:
+    """As in a network with skip connections: the first part is there long before the others."""
+    method = Method()
+    early = vector(method, 32)
+    large = method.op(early, nbytes=1024)
+    small = method.op(large, nbytes=32)
+    method.outputs = reduced(method, method.put_together(early, method.flat(method.op(small, nbytes=512))))
+    done = linked(method)
+    ((action, why),) = decided(done, "cat").values()
+    assert (action, why) == ("placed", "more memory would be in use")
+    assert size(done) <= 16 + 32 + 1024 + 32
+
+
+def twice(method: Method) -> list[int]:
+    part = vector(method)
+    return reduced(method, method.put_together(part, part))
+
+
+def state(method: Method) -> list[int]:
+    return reduced(method, method.put_together(method.flat(method.buffer(32, "cache"))))
+
+
+def memory_of_the_caller(method: Method) -> list[int]:
+    value = method.input(32, planned=False)
+    method.values[value] = replace(method.at(value), sizes=(32,), dim_order=(0,))
+    return reduced(method, method.put_together(value))
+
+
+def rows(method: Method) -> list[int]:
+    """Along a dimension before which there is another one."""
+    one, other = (method.op(method.input(16), nbytes=32) for _ in range(2))
+    out = method.tensor(64)
+    parts = method.value(m.TensorList((one, other)))
+    method.kernel("aten::cat.out", parts, method.value(m.Int(1)), out, out)
+    method.outputs = [out]
+    return [out]
+
+
+@pytest.mark.parametrize(
+    ("build", "why"),
+    [
+        (twice, "an input is there twice"),
+        (state, "an input is state"),
+        (memory_of_the_caller, "an input lies in memory that is not planned"),
+    ],
+)
+def test_cats_that_stay(build: Callable[[Method], list[int]], why: str) -> None:
+    method = Method()
+    method.outputs = build(method)
+    assert reason(linked(method), "cat") == why
+
+
+def test_a_cat_whose_inputs_are_not_in_one_piece() -> None:
+    from etdev.linker import LinkOptions, link
+    from linker.programs import program
+
+    method = Method()
+    method.outputs = rows(method)
+    done = link(program(method).program, LinkOptions())
+    assert reason(done, "cat") == "its inputs are not in one piece in its output"
+
+
+# Slices
+
+
+def test_a_slice_is_read_where_the_whole_is() -> None:
+    method = Method()
+    whole = vector(method, 64)
+    method.outputs = reduced(method, method.cut_out(whole, 32, 64), method.cut_out(whole, 0, 16))
+    done = linked(method)
+    assert list(decided(done, "slices").values()) == [("alias", ""), ("alias", "")]
+    assert operators(done) == ["mm.out", "mm.out"]
+    assert size(done) == 16 + 64
+
+
+def test_a_slice_of_a_slice() -> None:
+    method = Method()
+    part = method.cut_out(vector(method, 128), 64, 128)
+    method.outputs = reduced(method, method.cut_out(part, 32, 64))
+    assert operators(linked(method)) == ["mm.out", "mm.out"]
+
+
+def test_all_parts_of_a_split() -> None:
+    method = Method()
+    parts = method.cut_up(vector(method, 128), 32, 32, 64)
+    method.outputs = reduced(method, *parts)
+    done = linked(method)
+    assert operators(done) == ["mm.out", "mm.out"]
+    assert size(done) == 16 + 128
+
+
+def test_a_small_part_does_not_keep_a_large_whole_in_use() -> None:
+    method = Method()
+    part = method.cut_out(vector(method, 512), 0, 16)
+    large = method.op(method.inputs[0], nbytes=512)
+    method.outputs = reduced(method, part, large)
+    done = linked(method)
+    assert reason(done, "slices") == "more memory would be in use"
+    assert size(done) == 16 + 512 + 16
+
+
+def test_a_slice_of_what_is_changed_later() -> None:
+    method = Method()
+    cache = method.buffer(32, "cache")
+    part = method.cut_out(method.flat(cache), 0, 16)
+    method.copy(cache, method.op(part, nbytes=32))
+    method.outputs = reduced(method, part)
+    done = linked(method)
+    assert reason(done, "slices") == "the whole is written again while a part of it is in use"
+
+
+def test_a_slice_that_is_changed_in_place() -> None:
+    method = Method()
+    whole = vector(method, 64)
+    part = method.cut_out(whole, 0, 32)
+    changed = method.like(part)
+    method.kernel("aten::relu.out", part, changed, changed)
+    method.outputs = reduced(method, changed, whole)
+    done = linked(method)
+    assert reason(done, "slices") == "a part is written again while the whole is in use"
+
+
+def test_a_slice_in_both_branches() -> None:
+    method = Method()
+    condition, whole = method.input(16), vector(method, 64)
+    merged = method.cond(condition, lambda: [method.cut_out(whole, 0, 32)], lambda: [method.cut_out(whole, 32, 64)])
+    method.outputs = reduced(method, *merged)
+    linked(method)
