@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from etdev.cli import app
+from etdev.linker import link
 from etdev.program import Blob, Program, write
 from etdev.program import model as m
 from program.hand import everything, loop
-from support.files import chain, counters, delegated
+from support.files import chain, copies, counters, delegated, overwriting
 from support.golden import check_golden
 
 Run = Callable[..., tuple[int, str, str]]
@@ -41,6 +42,8 @@ PAIRS: tuple[tuple[Program, Program], ...] = (
     (counters(), counters(buffer=2)),
     (counters(), _renamed(counters())),
     (chain(2), chain(3)),
+    (copies(), link(copies()).program),
+    (overwriting(), link(chain(2)).program),
 )
 
 

@@ -12,11 +12,23 @@ import pytest
 import etdev
 from etdev.cli import app
 from etdev.cli.inspect import render
+from etdev.linker import link
 from etdev.program import Program, write
 from etdev.program import model as m
 from program.hand import everything, loop, tensor
-from support.files import counters, delegated, method, overwriting, sin
+from support.files import chain, copies, counters, delegated, method, overwriting, program, sin
 from support.golden import check_golden
+
+
+def _linked(found: Program) -> Program:
+    return link(found).program
+
+
+def _many(count: int) -> Program:
+    """All tensors are in use to the end."""
+    values = [tensor(4, at=16 * index) for index in range(count)]
+    return program(method(values, [sin(index, index + 1) for index in range(count - 1)], outputs=range(count)))
+
 
 FILES: dict[str, Callable[[], Program]] = {
     "everything.pte": everything,
@@ -24,6 +36,9 @@ FILES: dict[str, Callable[[], Program]] = {
     "counters.pte": lambda: counters(buffer=2),
     "delegated.pte": delegated,
     "overwriting.pte": overwriting,
+    "chain.pte": lambda: _linked(chain(3)),
+    "copies.pte": copies,
+    "many.pte": lambda: _many(8),
 }
 Run = Callable[..., tuple[int, str, str]]
 
@@ -64,6 +79,29 @@ def test_what_the_document_promises(run: Run) -> None:
     assert {"name", "buffers", "inputs", "outputs", "instructions", "operators", "delegates"} <= set(described)
     assert described["buffers"] == [{"index": 1, "device": "cpu", "size": 96, "lower_bound": 96}]
     assert described["copies"] == {"h2d_bytes": 0, "d2h_bytes": 0}
+    (peak,) = described["peaks"]
+    values = peak.pop("tensors")
+    assert peak == {"buffer": 1, "device": "cpu", "nbytes": 32, "instruction": 0, "during": "XnnpackBackend"}
+    assert values[1] == {
+        "value": 1,
+        "values": 1,
+        "dtype": "float32",
+        "shape": [4],
+        "nbytes": 16,
+        "instruction": 0,
+        "origin": "XnnpackBackend",
+        "name": None,
+    }
+    (linked,) = json.loads(run("inspect", "chain.pte", "--output", "json")[1])["methods"]
+    assert linked["inplace"][0] == {
+        "instruction": 0,
+        "operator": "aten::sin.out",
+        "output": 1,
+        "operand": 0,
+        "nbytes": 16,
+    }
+    (copied,) = json.loads(run("inspect", "copies.pte", "--output", "json")[1])["methods"]
+    assert copied["copying"][1] == {"operator": "aten::cat.out", "kind": "cat", "calls": 1, "nbytes": 24}
 
 
 def test_segments_are_listed_when_asked_for(run: Run) -> None:
@@ -74,9 +112,20 @@ def test_segments_are_listed_when_asked_for(run: Run) -> None:
     assert "  segments   0  0 bytes  at 0    constants\n" in run("inspect", "-v", "delegated.pte")[1]
 
 
+def test_what_is_listed_when_asked_for(run: Run) -> None:
+    """The largest five of the tensors at a peak, and no single output in place, if it is not."""
+    assert "    and 3 more, 48 bytes\n" in run("inspect", "many.pte")[1].replace(" " * 9, "")
+    assert "more" not in run("inspect", "-v", "many.pte")[1]
+    listed = "instruction 1 (aten::sin.out, 16 bytes): value 2 over value 1"
+    assert "  in place   3 outputs over an operand, 48 bytes\n" in run("inspect", "chain.pte")[1]
+    assert listed not in run("inspect", "chain.pte")[1]
+    assert listed in run("inspect", "-v", "chain.pte")[1]
+
+
 def test_names_in_a_file_do_not_drive_the_terminal(run: Run) -> None:
     evil = "\x1b[2J\x1b]0;owned\x07\n\u202e" + "x" * 1000
-    plan = method([tensor(4, at=0), tensor(4, at=16)], [sin(0, 1)], name=evil)
+    named = tensor(4, at=0, extra_tensor_info=m.ExtraTensorInfo(fully_qualified_name=evil))
+    plan = method([named, tensor(4, at=16)], [sin(0, 1)], name=evil)
     plan = replace(plan, operators=(m.Operator("aten::add", "out"), m.Operator(evil, "out")))
     found = delegated(backend=evil)
     write(replace(found, execution_plan=(plan, *found.execution_plan)), "evil.pte")

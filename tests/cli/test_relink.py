@@ -11,10 +11,13 @@ from pathlib import Path
 import pytest
 
 from etdev.cli import app
+from etdev.cli.decisions import decision_lines
+from etdev.linker.options import Elision, InPlace
+from etdev.pipeline.decisions import KINDS
 from etdev.program import model as m
 from etdev.program import read, write
 from program.hand import everything, tensor
-from support.files import branches, chain, counters, delegated, method, overwriting, program
+from support.files import branches, chain, copies, counters, delegated, method, overwriting, program
 from support.golden import check_golden
 
 Run = Callable[..., tuple[int, str, str]]
@@ -54,16 +57,21 @@ def test_the_golden_text(run: Run) -> None:
     texts = []
     for found, *arguments in (
         (chain(10),),
+        (chain(10), "--inplace", "none"),
         (counters(),),
+        (counters(), "--inplace", "none"),
         (counters(buffer=2),),
         (delegated(ambiguous=True),),
-        (branches(),),
-        (branches(), "--planner", "greedy"),
-        (chain(3), "--alignment", "128"),
+        (branches(), "--inplace", "none"),
+        (branches(), "--planner", "greedy", "--inplace", "none"),
+        (chain(3), "--alignment", "128", "--inplace", "none"),
         (everything(),),
         (views(),),
-        (views(), "-v", "--no-elide-views"),
+        (views(), "-v", "--no-elide", "views", "--no-elide", "cat"),
         (views(), "-v"),
+        (copies(),),
+        (copies(), "-v"),
+        (copies(), "--no-elide", "all"),
         (replace(chain(1), execution_plan=()),),
     ):
         code, out, err = run(found, "-o", "b.pte", *arguments)
@@ -77,9 +85,42 @@ def test_as_json_and_text(run: Run) -> None:
 
     assert (code, err) == (0, "")
     document = json.loads(out)
-    assert (document["format"], document["memory_before"], document["memory_after"]) == (1, {"cpu": 176}, {"cpu": 32})
+    assert (document["format"], document["memory_before"], document["memory_after"]) == (1, {"cpu": 176}, {"cpu": 16})
+    assert (document["elide"], document["inplace"]) == (list(KINDS), "default")
     assert Path("text.txt").read_text().startswith("new/b.pte  from a.pte, planner best, alignment 16\n")
-    assert sum(read("new/b.pte").execution_plan[0].non_const_buffer_sizes) == 32
+    assert sum(read("new/b.pte").execution_plan[0].non_const_buffer_sizes) == 16
+
+
+def test_decisions_in_words() -> None:
+    """Reasons of one kind are one line, the rare ones together; ``-v`` has all of them."""
+    view = "aten::view_copy.out"
+    copied = [Elision(index, view, "kept", 8, f"reason {max(index, 2)}") for index in range(8)]
+    copied += [Elision(8, "aten::cat.out", "placed", 1024, "an input is a constant", "cat")]
+    outputs = [InPlace(9, "aten::native_layer_norm.out", 0, 0, 4096), InPlace(9, "my::split.out", 1, None, 8, "no")]
+
+    assert list(decision_lines(copied, outputs, verbose=False, method="first")) == [
+        "  views      first: 0 of 8 copies removed",
+        "             3 kept: reason 2",
+        "             1 kept: reason 3",
+        "             1 kept: reason 4",
+        "             1 kept: reason 5",
+        "             2 kept: 2 other reasons, see -v",
+        "  cat        first: 1 of 1 copy removed, 1,024 bytes less to copy in a call",
+        "             1 kept in part: an input is a constant",
+        "  in place   first: 1 of 2 outputs over an operand, 4,096 bytes",
+        "             1 not: no",
+    ]
+    assert list(decision_lines(copied[3:], outputs, verbose=True)) == [
+        "  views      0 of 5 copies removed",
+        *(f"             instruction {index} ({view}, 8 bytes): kept: reason {index}" for index in range(3, 8)),
+        "  cat        1 of 1 copy removed, 1,024 bytes less to copy in a call",
+        "             instruction 8 (aten::cat.out, 1,024 bytes): removed in part: an input is a constant",
+        "  in place   1 of 2 outputs over an operand, 4,096 bytes",
+        "             instruction 9 (aten::native_layer_norm.out, 4,096 bytes): over argument 0",
+        "             instruction 9 (my::split.out, 8 bytes): output 1 not: no",
+    ]
+    assert list(decision_lines(copied[3:8], (), verbose=False))[-1] == "             1 kept: reason 7"
+    assert list(decision_lines((), (), verbose=True)) == []
 
 
 @pytest.mark.parametrize(
@@ -88,6 +129,18 @@ def test_as_json_and_text(run: Run) -> None:
         (overwriting(), ["-o", "b.pte"], 4, "error: a.pte, method 'forward': the caller, reading the outputs, reads"),
         (chain(1), ["-o", "b.pte", "--planner", "a:b"], 2, "error: --planner: there is no planner 'a:b'\nhint: relink"),
         (chain(1), ["-o", "b.pte", "--alignment", "3"], 2, "error: --alignment: 3 bytes is no alignment\n"),
+        (
+            chain(1),
+            ["-o", "b.pte", "--no-elide", "write-backs"],
+            2,
+            "error: --no-elide: there is no kind of copies 'write-backs'\nhint: did you mean `write_back`?\n",
+        ),
+        (
+            chain(1),
+            ["-o", "b.pte", "--inplace", "all"],
+            2,
+            "error: --inplace: 'all' does not say what to do in place\n",
+        ),
         (chain(1), ["-o", "b.pte", "--output", "json=a.pte"], 2, "error: --output: 'a.pte' is a file that the command"),
         (chain(1), ["-o", "b.pte", "--output", "json=b.pte"], 2, "error: --output: 'b.pte' is a file that the command"),
         (chain(1), [], 2, "error: Missing option '-o'"),

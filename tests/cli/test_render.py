@@ -10,8 +10,11 @@ from typing import Any
 import pytest
 
 from etdev.cli.render import describe_delegation, render_result
+from etdev.linker.options import Elision, InPlace
+from etdev.pipeline.decisions import count_copies, count_inplace
 from etdev.pipeline.result import (
     RUNGS,
+    BufferResult,
     BuildResult,
     MethodResult,
     OutputError,
@@ -46,6 +49,24 @@ def method(name: str, calls: dict[str, int], delegated: int, **undelegated: int)
     )
 
 
+def linked(name: str, *buffers: BufferResult, copied: list[Elision], outputs: list[InPlace]) -> MethodResult:
+    """A method with what the linker did to it."""
+    return method(name, {}, 0, add=2).model_copy(
+        update={
+            "buffers": buffers,
+            "copies": count_copies(copied),
+            "inplace": count_inplace(outputs),
+            "copy_decisions": tuple(copied),
+            "inplace_decisions": tuple(outputs),
+        }
+    )
+
+
+def buffer(size: int, *, index: int = 1, greedy: int = 0, state: bool = False) -> BufferResult:
+    """A buffer whose plan is the least possible."""
+    return BufferResult(index=index, device="cpu", size=size, lower_bound=size, greedy=greedy or size, state=state)
+
+
 def target(name: str, found: tuple[RungResult, ...], **fields: Any) -> TargetResult:
     settings = {"artifact": f"build/{name}/digits.pte", "size": 132_160, "sha256": "0" * 64, "quantize": None}
     return TargetResult(name=name, status=outcome(found), rungs=found, **(settings | fields))
@@ -60,6 +81,12 @@ GOOD_RUNTIME = answer(
     ),
 )
 KERNELS = answer("kernels", "passed", summary="7 operators in the wheel's runtime")
+
+VIEW = Elision(3, "aten::view_copy.out", "alias", 512)
+KEPT = Elision(4, "aten::slice_copy.Tensor_out", "kept", 512, "its output has another size", "slices")
+CAT = Elision(9, "aten::cat.out", "placed", 1_024, kind="cat")
+OVER = InPlace(5, "aten::add.out", 0, 1, 2_048)
+APART = InPlace(6, "aten::add.out", 0, None, 2_048, "argument 0 is needed afterwards")
 
 RESULT = BuildResult(
     project="digits",
@@ -118,6 +145,28 @@ RESULT = BuildResult(
         ),
         target("unmet", rungs(kernels=KERNELS, runtime=GOOD_RUNTIME), required=("device", "runtime")),
         target("elsewhere", rungs(kernels=KERNELS), artifact="/srv/programs/digits.pte"),
+        target(
+            "one-buffer",
+            rungs(kernels=KERNELS),
+            methods=(linked("forward", buffer(524_288), copied=[VIEW], outputs=[]),),
+            memory={"cpu": 524_288},
+        ),
+        target(
+            "state",
+            rungs(kernels=KERNELS),
+            methods=(
+                linked(
+                    "prefill",
+                    buffer(147_456, greedy=163_840),
+                    buffer(65_536, index=2, state=True),
+                    copied=[VIEW, CAT, KEPT],
+                    outputs=[OVER, APART],
+                ),
+                linked("decode", buffer(65_536, index=2, state=True), copied=[VIEW, KEPT], outputs=[OVER]),
+            ),
+            memory={"cpu": 212_992},
+            shared_state=("cache",),
+        ),
     ),
 )
 
@@ -125,6 +174,29 @@ RESULT = BuildResult(
 def test_the_golden_text(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything that a result can hold. Write it anew with ``python tests/cli/test_render.py`` and read the diff."""
     assert render_result(RESULT, io.StringIO()) == GOLDEN.read_text(encoding="utf-8")
+
+
+def test_each_decision_is_listed_when_asked_for() -> None:
+    """C4: each candidate with its reason."""
+    said = render_result(RESULT, io.StringIO(), verbose=True).partition("\nstate  ")[2]
+
+    assert [line for line in said.splitlines() if "instruction" in line or "code: " in line or "fill: " in line] == [
+        "  views      prefill: 1 of 1 copy removed, 512 bytes less to copy in a call",
+        "             instruction 3 (aten::view_copy.out, 512 bytes): alias",
+        "  slices     prefill: 0 of 1 copy removed",
+        "             instruction 4 (aten::slice_copy.Tensor_out, 512 bytes): kept: its output has another size",
+        "  cat        prefill: 1 of 1 copy removed, 1,024 bytes less to copy in a call",
+        "             instruction 9 (aten::cat.out, 1,024 bytes): placed",
+        "  in place   prefill: 1 of 2 outputs over an operand, 2,048 bytes",
+        "             instruction 5 (aten::add.out, 2,048 bytes): over argument 1",
+        "             instruction 6 (aten::add.out, 2,048 bytes): not: argument 0 is needed afterwards",
+        "  views      decode: 1 of 1 copy removed, 512 bytes less to copy in a call",
+        "             instruction 3 (aten::view_copy.out, 512 bytes): alias",
+        "  slices     decode: 0 of 1 copy removed",
+        "             instruction 4 (aten::slice_copy.Tensor_out, 512 bytes): kept: its output has another size",
+        "  in place   decode: 1 of 1 output over an operand, 2,048 bytes",
+        "             instruction 5 (aten::add.out, 2,048 bytes): over argument 1",
+    ]
 
 
 @pytest.mark.parametrize(

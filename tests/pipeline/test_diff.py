@@ -16,7 +16,7 @@ from etdev.program import Blob, Program, write
 from etdev.program import model as m
 from program.hand import everything, loop, tensor
 from program.strategies import programs
-from support.files import SIN, chain, counters, delegated, method, program, sin
+from support.files import SIN, chain, copies, counters, delegated, method, overwriting, program, sin
 
 
 def compared(a: Program, b: Program, folder: Path) -> ProgramDiff:
@@ -58,11 +58,22 @@ def test_other_addresses(tmp_path: Path) -> None:
     assert item.plan.tensors == 11
     assert item.plan.moved is not None
     assert item.plan.moved > 0
-    assert found.memory == {"cpu": Pair(176, 32)}
+    assert found.memory == {"cpu": Pair(176, 16)}
+    assert (item.inplace, item.copied_bytes) == (Pair(0, 10), Pair(0, 0))
     assert (item.inputs, item.delegates) == ((), ())
     assert item.operators == {"aten::add.out": Pair(0, None), "aten::cos.out": Pair(0, None)}
     (buffer,) = item.buffers
-    assert (buffer.size, buffer.lower_bound) == (Pair(176, 32), Pair(32, 32))
+    assert (buffer.size, buffer.lower_bound) == (Pair(176, 16), Pair(32, 16))
+
+
+def test_copies_and_outputs_in_place(tmp_path: Path) -> None:
+    write(copies(), tmp_path / "a.pte")
+    etdev.relink(tmp_path / "a.pte", tmp_path / "b.pte")
+
+    (item,) = etdev.diff(tmp_path / "a.pte", tmp_path / "b.pte").methods
+    assert (item.copied_bytes, item.inplace) == (Pair(280, 224), Pair(0, 2))
+    unknown = only_method(overwriting(), chain(1), tmp_path)
+    assert (unknown.inplace, unknown.copied_bytes) == (Pair(None, 0), Pair(0, 0))
 
 
 def test_other_layout_of_the_file_only(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,12 +12,15 @@ from hypothesis import HealthCheck, given, settings
 
 import etdev
 from etdev.errors import ProgramError
+from etdev.pipeline.copying import CopyCalls, OutputInPlace, copy_calls, outputs_in_place
 from etdev.pipeline.inspect import Argument, MethodInfo, ProgramInfo
+from etdev.pipeline.peaks import Peak, peaks
 from etdev.program import Blob, Program, write
 from etdev.program import model as m
+from etdev.program.storage import method_memory
 from program.hand import everything, loop, tensor, unbounded
 from program.strategies import programs
-from support.files import ADD, branches, chain, counters, delegated, method, overwriting, program
+from support.files import ADD, branches, chain, copies, cos, counters, delegated, method, overwriting, program, sin
 
 
 def inspected(found: Program, folder: Path) -> ProgramInfo:
@@ -46,6 +50,19 @@ def test_every_valid_file_is_described(found: Program, tmp_path: Path) -> None:
         assert (item.memory_unknown is None) == all(buffer.lower_bound is not None for buffer in item.buffers) or (
             not item.buffers
         )
+        assert item.memory_unknown is None or not (item.peaks or item.inplace)
+        assert [peak.buffer for peak in item.peaks] == sorted({peak.buffer for peak in item.peaks})
+        for peak in item.peaks:
+            assert sum(tensor.nbytes for tensor in peak.tensors) == peak.nbytes > 0
+            assert all(0 <= position < item.instructions for position in positions(peak))
+        assert len({(out.instruction, out.output) for out in item.inplace}) == len(item.inplace)
+        assert sum(copy.calls for copy in item.copying) <= item.instructions
+
+
+def positions(peak: Peak) -> list[int]:
+    """Instructions that a peak speaks of."""
+    found = [peak.instruction, *(tensor.instruction for tensor in peak.tensors)]
+    return [position for position in found if position is not None]
 
 
 @pytest.mark.parametrize(
@@ -188,8 +205,159 @@ def test_copies_between_devices(tmp_path: Path) -> None:
     values = [tensor(4, at=0), tensor(4, at=16), tensor(4, at=32)]
     calls = [m.KernelCall(1, (0, 1, 1)), m.KernelCall(2, (1, 2, 2)), m.KernelCall(1, (2, 1, 1))]
 
-    copies = only_method(program(method(values, calls, operators=operators)), tmp_path).copies
-    assert (copies.h2d_bytes, copies.d2h_bytes) == (32, 16)
+    found = only_method(program(method(values, calls, operators=operators)), tmp_path).copies
+    assert (found.h2d_bytes, found.d2h_bytes) == (32, 16)
+
+
+def test_the_peak(tmp_path: Path) -> None:
+    """The first moment at which most is in use, and what wrote it."""
+    values = [tensor(4, at=0), tensor(8, at=16), tensor(2, at=48), tensor(8, at=64), tensor(1, at=96)]
+    calls = [sin(0, 1), sin(0, 2), m.KernelCall(0, (1, 2, 3, 3)), sin(3, 4), sin(2, 4)]
+    (peak,) = only_method(program(method(values, calls)), tmp_path).peaks
+
+    assert (peak.buffer, peak.device, peak.nbytes) == (1, "cpu", 72)
+    assert (peak.instruction, peak.during) == (2, "aten::add.out")
+    assert [(item.value, item.shape, item.nbytes, item.instruction, item.origin) for item in peak.tensors] == [
+        (1, (8,), 32, 0, "aten::sin.out"),
+        (3, (8,), 32, 2, "aten::add.out"),
+        (2, (2,), 8, 1, "aten::sin.out"),
+    ]
+    assert {item.dtype for item in peak.tensors} == {"float32"}
+
+
+def _joined() -> Program:
+    """Two parts that are made at their places in what is read as one."""
+    values = [tensor(4, at=0), tensor(4, at=16), tensor(4, at=32), tensor(8, at=16), tensor(8, at=64)]
+    return program(method(values, [sin(0, 1), cos(0, 2), sin(3, 4)]))
+
+
+def _calls() -> Program:
+    """A delegate, and a move of a flag."""
+    part = m.BackendDelegate("Backend", m.BackendDelegateDataReference(m.DataLocation.SEGMENT, 1), ())
+    calls = [m.DelegateCall(0, (0, 1)), sin(1, 2)]
+    plan = method([tensor(4, at=0), tensor(8, at=16), tensor(1, at=64)], calls, delegates=(part,))
+    return program(plan, segments=(m.Segment(0, Blob()), m.Segment(128, Blob(b"delegate"))))
+
+
+@pytest.mark.parametrize(
+    ("found", "when", "tensors"),
+    [
+        (chain(0), (None, "filling the inputs"), [(0, None, "input 0")]),
+        (chain(2), (0, "aten::sin.out"), [(0, None, "input 0"), (1, 0, "aten::sin.out")]),
+        (_joined(), (2, "aten::sin.out"), [(3, 1, "aten::cos.out"), (4, 2, "aten::sin.out")]),
+        (_calls(), (0, "Backend"), [(1, 0, "Backend"), (0, None, "input 0")]),
+        (
+            counters(),
+            (0, "aten::add.out"),
+            [(0, None, "input 0"), (1, None, "an earlier call"), (2, 0, "aten::add.out")],
+        ),
+        (loop(), (0, "aten::add.out"), [(0, None, "input 0"), (1, 0, "aten::add.out")]),
+    ],
+)
+def test_who_wrote_what_is_in_use(
+    found: Program, when: tuple[int | None, str], tensors: list[tuple[int, int | None, str]], tmp_path: Path
+) -> None:
+    (peak,) = inspected(found, tmp_path).methods[0].peaks
+
+    assert (peak.instruction, peak.during) == when
+    assert [(item.value, item.instruction, item.origin) for item in peak.tensors] == tensors
+
+
+def test_a_buffer_of_state_alone_has_no_peak(tmp_path: Path) -> None:
+    for described in inspected(counters(buffer=2), tmp_path).methods:
+        assert [(peak.buffer, peak.nbytes) for peak in described.peaks] == [(1, 32)]
+
+
+def test_peaks_of_buffers_on_devices(tmp_path: Path) -> None:
+    cuda = m.ExtraTensorInfo(device_type=m.DeviceType.CUDA, device_index=1)
+    values = [tensor(4, at=0), tensor(8, at=0, buffer=2, extra_tensor_info=cuda)]
+    plan = method(values, [sin(0, 1)], non_const_buffer_device=(m.NonConstBufferDevice(2, m.DeviceType.CUDA, 1),))
+
+    found = only_method(program(plan), tmp_path).peaks
+    assert [(peak.buffer, peak.device, peak.nbytes) for peak in found] == [(1, "cpu", 16), (2, "cuda:1", 32)]
+
+
+def test_names_are_told_of_what_is_in_use(tmp_path: Path) -> None:
+    named = tensor(2, at=0, extra_tensor_info=m.ExtraTensorInfo(fully_qualified_name="layers.0.cache"))
+    plan = method([named, tensor(2, at=16)], [sin(0, 1)], inputs=())
+
+    (peak,) = only_method(program(plan), tmp_path).peaks
+    assert [(item.name, item.origin) for item in peak.tensors] == [
+        ("layers.0.cache", "an earlier call"),
+        (None, "aten::sin.out"),
+    ]
+
+
+def test_outputs_in_place(tmp_path: Path) -> None:
+    """C5: chains; what a link lays over an operand is found in its file."""
+    assert only_method(chain(3), tmp_path).inplace == ()
+    etdev.relink(tmp_path / "a.pte", tmp_path / "b.pte")
+
+    (described,) = etdev.inspect(tmp_path / "b.pte").methods
+    assert described.inplace == tuple(
+        OutputInPlace(index, "aten::sin.out", output=index + 1, operand=index, nbytes=16) for index in range(3)
+    )
+    (peak,) = described.peaks
+    assert [(item.value, item.values, item.origin) for item in peak.tensors] == [(0, 4, "input 0")]
+
+
+def test_copies_that_are_left(tmp_path: Path) -> None:
+    """The first is what copies most; what a link removes is no more."""
+    before = only_method(copies(), tmp_path).copying
+    etdev.relink(tmp_path / "a.pte", tmp_path / "b.pte")
+
+    expand = CopyCalls("aten::expand_copy.out", "repeat", calls=1, nbytes=216)
+    select = CopyCalls("aten::select_copy.int_out", "slices", calls=1, nbytes=8)
+    assert before == (
+        expand,
+        CopyCalls("aten::cat.out", "cat", calls=1, nbytes=24),
+        CopyCalls("aten::copy_", "write_back", calls=1, nbytes=16),
+        CopyCalls("aten::view_copy.out", "views", calls=1, nbytes=16),
+        select,
+    )
+    (described,) = etdev.inspect(tmp_path / "b.pte").methods
+    assert described.copying == (expand, select)
+
+
+CLONE, TO_COPY = "dim_order_ops::_clone_dim_order", "dim_order_ops::_to_dim_order_copy"
+LAST = replace(tensor(1, 2, 2, 2, at=64), dim_order=(0, 2, 3, 1))
+
+
+@pytest.mark.parametrize(
+    ("operator", "source", "out", "kind"),
+    [
+        (CLONE, tensor(1, 2, 2, 2, at=0), tensor(1, 2, 2, 2, at=64), "views"),
+        (CLONE, tensor(1, 2, 2, 2, at=0), LAST, "order"),
+        (TO_COPY, tensor(4, at=0), replace(tensor(4, at=64), scalar_type=m.ScalarType.INT), None),
+        ("aten::_to_copy", tensor(4, at=0), tensor(4, at=64), "views"),
+        ("aten::permute_copy", tensor(4, at=0), tensor(4, at=64), "order"),
+        ("aten::sin", tensor(4, at=0), tensor(4, at=64), None),
+        ("my::view_copy", tensor(4, at=0), tensor(4, at=64), None),
+        ("aten::view_copy", m.Int(3), tensor(4, at=64), None),
+        ("aten::cat", m.TensorList(()), tensor(4, at=64), None),
+    ],
+)
+def test_what_a_copy_is(operator: str, source: m.Value, out: m.Tensor, kind: str | None, tmp_path: Path) -> None:
+    """One that changes the element type computes something."""
+    plan = method([source, out], [m.KernelCall(0, (0, 1, 1))], inputs=(), operators=(m.Operator(operator, "out"),))
+
+    found = only_method(program(plan), tmp_path).copying
+    assert [(item.kind, item.calls, item.nbytes) for item in found] == ([(kind, 1, out.nbytes)] if kind else [])
+
+
+@pytest.mark.slow
+def test_large_methods_take_no_more_than_their_share(tmp_path: Path) -> None:
+    """5,000 instructions of which each output is in use to the end."""
+    count = 5_000
+    values = [tensor(4, at=16 * index) for index in range(count + 1)]
+    calls = [sin(index, index + 1) for index in range(count)]
+    plan = method(values, calls, outputs=range(count + 1))
+    memory = method_memory(plan, {})
+
+    start = time.process_time()
+    (peak,) = peaks(plan, memory)
+    assert (len(peak.tensors), outputs_in_place(plan, memory), copy_calls(plan, calls)) == (count + 1, (), ())
+    assert time.process_time() - start < 1
 
 
 def test_weights(tmp_path: Path) -> None:

@@ -11,16 +11,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 import etdev
+from etdev.config.models import Elide
 from etdev.errors import LinkError, ProgramError, UnlinkableError, UsageError, WriteError
 from etdev.linker import link
-from etdev.linker.options import BufferReport
+from etdev.linker.options import ALL_ELISIONS, BufferReport
 from etdev.pipeline import relink as relink_module
+from etdev.pipeline.decisions import KINDS, CopiesOfKind, InPlaceOutputs
 from etdev.pipeline.relink import RelinkResult
 from etdev.program import Program, read, write
 from etdev.program import model as m
 from program.hand import everything, loop, tensor
 from program.strategies import programs
-from support.files import branches, chain, counters, delegated, method, overwriting, program
+from support.files import branches, chain, copies, counters, delegated, method, overwriting, program
 
 
 def relinked(found: Program, folder: Path, **arguments: object) -> tuple[RelinkResult, Program]:
@@ -50,13 +52,15 @@ def test_a_new_plan_is_never_larger_unless_state_gets_bytes_of_its_own(found: Pr
 @pytest.mark.parametrize(
     ("found", "arguments", "sizes"),
     [
-        (chain(10), {}, [(176, 32)]),
-        (chain(10), {"planner": "greedy"}, [(176, 32)]),
-        (chain(10), {"planner": "naive"}, [(176, 176)]),
-        (chain(10), {"alignment": 64}, [(176, 80)]),
-        (chain(10), {"planner": "naive", "alignment": 64}, [(176, 656)]),
+        (chain(10), {}, [(176, 16)]),
+        (chain(10), {"planner": "naive"}, [(176, 16)]),
+        (chain(10), {"inplace": "none"}, [(176, 32)]),
+        (chain(10), {"inplace": "none", "planner": "greedy"}, [(176, 32)]),
+        (chain(10), {"inplace": "none", "planner": "naive"}, [(176, 176)]),
+        (chain(10), {"inplace": "none", "alignment": 64}, [(176, 80)]),
+        (chain(10), {"inplace": "none", "planner": "naive", "alignment": 64}, [(176, 656)]),
         (delegated(), {}, [(96, 96)]),
-        (loop(), {}, [(32, 32)]),
+        (loop(), {}, [(32, 16)]),
     ],
 )
 def test_sizes(found: Program, arguments: dict[str, object], sizes: list[tuple[int, int]], tmp_path: Path) -> None:
@@ -72,7 +76,7 @@ def test_sizes(found: Program, arguments: dict[str, object], sizes: list[tuple[i
 
 def test_a_smaller_plan_of_the_file_is_kept(tmp_path: Path) -> None:
     """It uses that two branches never both run, which etdev's lifetimes do not show."""
-    result, written = relinked(branches(), tmp_path)
+    result, written = relinked(branches(), tmp_path, inplace="none")
 
     (item,) = result.methods
     assert item.kept == "a new plan would need 64 bytes more"
@@ -82,7 +86,7 @@ def test_a_smaller_plan_of_the_file_is_kept(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("arguments", [{"planner": "greedy"}, {"alignment": 16}])
 def test_who_asks_for_a_plan_gets_it(arguments: dict[str, object], tmp_path: Path) -> None:
-    result, _ = relinked(branches(), tmp_path, **arguments)
+    result, _ = relinked(branches(), tmp_path, inplace="none", **arguments)
 
     (item,) = result.methods
     assert (item.kept, item.before) == (None, 192)
@@ -97,7 +101,7 @@ def test_a_link_changes_methods_only() -> None:
 
 def test_state_gets_bytes_of_its_own(tmp_path: Path) -> None:
     """A program that only some loaders run right becomes one that all do, and larger."""
-    result, _ = relinked(counters(), tmp_path)
+    result, _ = relinked(counters(), tmp_path, inplace="none")
 
     assert (result.memory_before, result.memory_after) == ({"cpu": 48}, {"cpu": 64})
     assert [[(b.index, b.before, b.after, b.state) for b in item.buffers] for item in result.methods] == [
@@ -114,17 +118,64 @@ def test_shared_state_stays_shared(tmp_path: Path) -> None:
     assert places == [m.AllocationDetails(2, 0)] * 2
 
 
-def test_views_are_removed(tmp_path: Path) -> None:
-    values = [tensor(4, at=0), tensor(2, 2, at=16), tensor(2, 2, at=32), m.Int(2), m.IntList((3, 3))]
-    operators = (m.Operator("aten::view_copy", "out"), m.Operator("aten::sin", "out"))
-    calls = [m.KernelCall(0, (0, 4, 1, 1)), m.KernelCall(1, (1, 2, 2))]
-    found = program(method(values, calls, outputs=(2,), operators=operators))
+def test_decisions_are_reported(tmp_path: Path) -> None:
+    """C4: each candidate with what became of it and why; the counts are those of the decisions."""
+    result, _ = relinked(copies(), tmp_path)
 
-    (item,) = relinked(found, tmp_path)[0].methods
-    assert (item.instructions_before, item.instructions_after) == (2, 1)
-    assert [(view.action, view.nbytes) for view in item.views] == [("alias", 16)]
-    (item,) = relinked(found, tmp_path, elide_views=False)[0].methods
-    assert (item.instructions_after, item.views) == (2, ())
+    (item,) = result.methods
+    assert [(copied.instruction, copied.kind, copied.action, copied.nbytes) for copied in item.copy_decisions] == [
+        (1, "views", "alias", 16),
+        (2, "slices", "kept", 8),
+        (4, "write_back", "placed", 16),
+        (5, "cat", "placed", 24),
+    ]
+    assert item.copies == (
+        CopiesOfKind("views", removed=1, removed_bytes=16, kept=0, kept_bytes=0, reasons={}, partly={}),
+        CopiesOfKind(
+            "slices",
+            removed=0,
+            removed_bytes=0,
+            kept=1,
+            kept_bytes=8,
+            reasons={"its output is a part of another tensor": 1},
+            partly={},
+        ),
+        CopiesOfKind("cat", removed=1, removed_bytes=24, kept=0, kept_bytes=0, reasons={}, partly={}),
+        CopiesOfKind("write_back", removed=1, removed_bytes=16, kept=0, kept_bytes=0, reasons={}, partly={}),
+    )
+    refused = "argument 0 is needed afterwards"
+    state = "argument 0 is state, which is kept between calls; argument 1 is needed afterwards"
+    assert [(out.instruction, out.argument, out.reason) for out in item.inplace_decisions] == [
+        (0, None, refused),
+        (3, None, state),
+        (6, 0, ""),
+    ]
+    assert item.inplace == InPlaceOutputs(taken=1, taken_bytes=24, refused=2, reasons={refused: 1, state: 1})
+    assert (result.elide, result.inplace) == (KINDS, "default")
+
+
+@pytest.mark.parametrize("kind", ["views", "slices", "cat", "write_back"])
+def test_each_kind_of_copies_has_a_switch(kind: str, tmp_path: Path) -> None:
+    left = [name for name in KINDS if name != kind]
+    result, _ = relinked(copies(), tmp_path, elide=left)
+
+    (item,) = result.methods
+    assert result.elide == tuple(left)
+    assert {counted.kind for counted in item.copies} == {"views", "slices", "cat", "write_back"} - {kind}
+    (alone,) = relinked(copies(), tmp_path, elide=kind)[0].methods
+    assert [counted.kind for counted in alone.copies] == [kind]
+
+
+def test_nothing_but_a_plan(tmp_path: Path) -> None:
+    """C8: a setting of the link, off without a trace."""
+    result, _ = relinked(copies(), tmp_path, elide=(), inplace="none")
+
+    (item,) = result.methods
+    assert (item.copies, item.copy_decisions, item.inplace_decisions) == ((), (), ())
+    assert item.inplace == InPlaceOutputs()
+    assert item.instructions_after == item.instructions_before == 8
+    everything_again = relinked(copies(), tmp_path, elide="all")[0]
+    assert everything_again == relinked(copies(), tmp_path)[0]
 
 
 @pytest.mark.parametrize(
@@ -153,8 +204,17 @@ def test_as_json(tmp_path: Path) -> None:
 
     assert document["format"] == 1
     assert document["methods"][0]["buffers"] == [
-        {"index": 1, "device": "cpu", "before": 64, "after": 32, "lower_bound": 32, "state": False}
+        {"index": 1, "device": "cpu", "before": 64, "after": 16, "lower_bound": 16, "state": False}
     ]
+    assert document["methods"][0]["inplace"] == {"taken": 3, "taken_bytes": 48, "refused": 0, "reasons": {}}
+    assert document["methods"][0]["inplace_decisions"][0] == {
+        "instruction": 0,
+        "operator": "aten::sin.out",
+        "output": 0,
+        "argument": 0,
+        "nbytes": 16,
+        "reason": "",
+    }
 
 
 def test_a_file_is_replaced_by_its_own_link(tmp_path: Path) -> None:
@@ -173,7 +233,7 @@ def test_into_what_cannot_be_read_again(tmp_path: Path) -> None:
     write(chain(10), tmp_path / "a.pte")
     result = etdev.relink(tmp_path / "a.pte", "/dev/null")
 
-    assert (result.size_after, result.memory_after, result.plan) == (None, {"cpu": 32}, "passed")
+    assert (result.size_after, result.memory_after, result.plan) == (None, {"cpu": 16}, "passed")
 
 
 @pytest.mark.parametrize(
@@ -185,6 +245,10 @@ def test_into_what_cannot_be_read_again(tmp_path: Path) -> None:
         ({"alignment": 2**40}, f"{2**40} bytes is no alignment", "give a power of two up to 16384"),
         ({"alignment": 16.0}, "16.0 bytes is no alignment", "give a power of two"),
         ({"alignment": 0}, "0 bytes is no alignment", "give a power of two"),
+        ({"elide": ["views", "slice"]}, "there is no kind of copies 'slice'", "did you mean `slices`?"),
+        ({"elide": "nothing"}, "there is no kind of copies 'nothing'", "one of: views, slices, cat, write_back, "),
+        ({"elide": [7]}, "there is no kind of copies 7", "one of: views"),
+        ({"inplace": "aten::relu.out"}, "'aten::relu.out' does not say what to do in place", "one of: default, none;"),
     ],
 )
 def test_arguments_that_do_not_fit(arguments: dict[str, object], message: str, hint: str, tmp_path: Path) -> None:
@@ -251,7 +315,7 @@ def test_a_wrong_plan_is_not_put_in_place(tmp_path: Path, monkeypatch: pytest.Mo
     calls = [m.KernelCall(1, (0, 1, 1)), m.KernelCall(2, (0, 2, 2)), m.KernelCall(0, (1, 2, 4, 3, 3))]
     write(program(method(values, calls, outputs=(3,))), tmp_path / "a.pte")
     content = (tmp_path / "a.pte").read_bytes()
-    monkeypatch.setattr(relink_module, "link", wrong)
+    monkeypatch.setattr(relink_module, "link_foreign", wrong)
 
     with pytest.raises(LinkError, match="the new plan is wrong, so nothing was written"):
         etdev.relink(tmp_path / "a.pte", tmp_path / "a.pte")
@@ -264,7 +328,16 @@ def test_what_a_report_says_of_a_buffer_is_in_the_result() -> None:
     assert set(BufferReport.__slots__) - {"size", "tensors"} <= set(relink_module.BufferChange.__slots__)
 
 
-@pytest.mark.parametrize("found", [chain(10), loop(), branches()], ids=["chain", "loop", "branches"])
+def test_every_kind_of_copies_has_a_key_in_the_config() -> None:
+    """What a build can switch off, a link alone can switch off by the same name."""
+    assert set(KINDS) == ALL_ELISIONS == set(Elide.model_fields)
+
+
+@pytest.mark.parametrize(
+    "found",
+    [chain(10), loop(), branches(), copies()],
+    ids=["chain", "loop", "branches", "copies"],
+)
 def test_the_stock_runtime_computes_the_same(found: Program, tmp_path: Path) -> None:
     """The arithmetic is untouched: results are equal bit by bit."""
     torch = pytest.importorskip("torch", reason="torch holds the values")

@@ -10,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from etdev.errors import ExitCode
+from etdev.linker.options import Elision, InPlace
+from etdev.pipeline.decisions import KINDS, count_copies, count_inplace
 from etdev.pipeline.result import (
     RUNGS,
     BuildResult,
@@ -111,8 +113,51 @@ rungs = st.builds(
 )
 
 
-@given(st.lists(rungs, max_size=4), st.dictionaries(st.text(max_size=5), numbers, max_size=3))
-def test_a_result_survives_json(found: list[RungResult], seconds: dict[str, float]) -> None:
+elisions = st.builds(
+    Elision,
+    instruction=st.integers(0, 99),
+    operator=st.text(max_size=5),
+    action=st.sampled_from(["alias", "placed", "kept"]),
+    nbytes=st.integers(0, 99),
+    reason=st.sampled_from(["", "one", "another"]),
+    kind=st.sampled_from(KINDS),
+)
+decisions = st.builds(
+    InPlace,
+    instruction=st.integers(0, 99),
+    operator=st.text(max_size=5),
+    output=st.integers(0, 2),
+    argument=st.none() | st.integers(0, 2),
+    nbytes=st.integers(0, 99),
+    reason=st.sampled_from(["one", "another"]),
+)
+
+
+@given(st.lists(elisions, max_size=9), st.lists(decisions, max_size=9))
+def test_decisions_are_counted_once(copied: list[Elision], outputs: list[InPlace]) -> None:
+    """Laws: nothing is lost or counted twice; each copy that stayed and each output that did has its reason."""
+    counts, inplace = count_copies(copied), count_inplace(outputs)
+
+    assert [item.kind for item in counts] == [kind for kind in KINDS if any(copy.kind == kind for copy in copied)]
+    assert sum(item.considered for item in counts) == len(copied)
+    assert sum(item.removed_bytes + item.kept_bytes for item in counts) == sum(copy.nbytes for copy in copied)
+    assert all(sum(item.reasons.values()) == item.kept for item in counts)
+    assert all(sum(item.partly.values()) <= item.removed for item in counts)
+    assert (inplace.considered, sum(inplace.reasons.values())) == (len(outputs), inplace.refused)
+    assert inplace.taken == sum(item.argument is not None for item in outputs)
+    for numbers in (*(item.reasons for item in counts), inplace.reasons):
+        assert list(numbers.values()) == sorted(numbers.values(), reverse=True)
+
+
+@given(
+    st.lists(rungs, max_size=4),
+    st.dictionaries(st.text(max_size=5), numbers, max_size=3),
+    st.lists(elisions, max_size=3),
+    st.lists(decisions, max_size=3),
+)
+def test_a_result_survives_json(
+    found: list[RungResult], seconds: dict[str, float], copied: list[Elision], outputs: list[InPlace]
+) -> None:
     method = MethodResult(
         name="forward",
         inputs=("x: float32 [2]",),
@@ -121,6 +166,10 @@ def test_a_result_survives_json(found: list[RungResult], seconds: dict[str, floa
         delegated_ops=3,
         undelegated=(UndelegatedOps(op="aten.sort.default", count=2),),
         operators=("aten::sort.values",),
+        copies=count_copies(copied),
+        inplace=count_inplace(outputs),
+        copy_decisions=tuple(copied),
+        inplace_decisions=tuple(outputs),
     )
     result = build(target("cpu", *found, methods=(method,), seconds=seconds, required=("runtime",)))
 

@@ -125,3 +125,23 @@ def delegated(*, ambiguous: bool = False, backend: str = "XnnpackBackend") -> Pr
         segments=(m.Segment(0, Blob()), m.Segment(128, Blob(b"delegate"))),
         named_data=(m.NamedData("weights", 1),),
     )
+
+
+def copies() -> Program:
+    """``x`` and the first row of ``cos(x)`` in another shape, put together; and ``x`` added to state.
+
+    Values: 0 x, 1 state, 2 cos(x), 3 its view, 4 the row, 5 the new state, 6 x with the row, 7 its sine, 8 the output.
+    """
+    values = [tensor(4, at=0), tensor(4, at=0, buffer=2), tensor(4, at=16), tensor(2, 2, at=32), tensor(2, at=48)]
+    values += [tensor(4, at=64), tensor(6, at=80), tensor(6, at=112), tensor(9, 6, at=144)]
+    values += [m.Int(0), m.Int(1), m.Int(2), m.Bool(False), m.IntList((11, 11)), m.TensorList((0, 4))]
+    values += [m.Int(9), m.Int(6), m.IntList((15, 16))]
+    names = ["cos", "view_copy", "select_copy", "add", "copy_", "cat", "sin", "expand_copy"]
+    overloads = {"select_copy": "int_out", "copy_": ""}
+    arguments = [(0, 2), (2, 13, 3), (3, 9, 9, 4), (1, 0, 10, 5), (1, 5, 12), (14, 9, 6), (6, 7), (7, 17, 12, 8)]
+    calls = [
+        m.KernelCall(index, (*given, 1 if names[index] == "copy_" else given[-1]))
+        for index, given in enumerate(arguments)
+    ]
+    operators = tuple(m.Operator(f"aten::{name}", overloads.get(name, "out")) for name in names)
+    return program(method(values, calls, outputs=(8,), operators=operators))

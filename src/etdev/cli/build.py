@@ -71,7 +71,9 @@ def build(
 
     with shown_progress(quiet=quiet) as options.progress:
         result = build_project(project, options)
-    outputs.write({"text": lambda: render_result(result), "json": lambda: result.model_dump_json(indent=2)})
+    outputs.write(
+        {"text": lambda: render_result(result, verbose=verbose), "json": lambda: result.model_dump_json(indent=2)}
+    )
     return result.exit_code
 
 

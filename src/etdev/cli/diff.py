@@ -136,6 +136,10 @@ def _method_rows(method: MethodDiff) -> Iterator[_Row]:
             yield "  lower bound", *_bytes(buffer.lower_bound)
     if method.instructions.differs:
         yield "instructions", *_shown(method.instructions, "{:,}".format)
+    if method.copied_bytes.differs:
+        yield "copies", *_bytes(method.copied_bytes)
+    if method.inplace.differs:
+        yield "in place", *_shown(method.inplace, lambda number: count(number, "output"))
     yield from _argument_rows("input", method.inputs)
     yield from _argument_rows("output", method.outputs)
     for name, pair in method.operators.items():

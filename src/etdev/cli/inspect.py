@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO
@@ -18,8 +18,10 @@ from etdev.errors import ExitCode
 from etdev.units import format_size
 
 if TYPE_CHECKING:
+    from etdev.pipeline.copying import CopyCalls, OutputInPlace
     from etdev.pipeline.inspect import Argument, CompileSpecInfo, DelegateInfo, MethodInfo, ProgramInfo, SegmentInfo
     from etdev.pipeline.memory import BufferUse, StateUse
+    from etdev.pipeline.peaks import Peak, TensorInUse
 
 _ORIGINS = {
     "planned": "in planned memory",
@@ -35,6 +37,16 @@ _SECTIONS = {
     "named_data": "named data",
     "other": "padding and unused",
 }
+_COPY_KINDS = {
+    "views": "only the shape changes",
+    "slices": "parts of a tensor",
+    "cat": "several tensors in one",
+    "write_back": "new content of a buffer",
+    "order": "another order in memory",
+    "repeat": "the same several times",
+}
+_LISTED_TENSORS = 5
+"""Of the tensors at a peak; the largest."""
 
 
 def inspect(
@@ -42,10 +54,10 @@ def inspect(
     output: OutputOption = None,
     verbose: VerboseOption = False,
 ) -> int:
-    """Say what a .pte holds: methods, memory, operators, delegates, weights.
+    """Say what a .pte holds: methods, memory and its peak, copies, operators, delegates, weights.
 
-    Needs neither torch nor executorch, and runs nothing of the file. With -v also each segment. Formats of --output:
-    text, json.
+    Needs neither torch nor executorch, and runs nothing of the file. With -v also each segment, each tensor in use at a
+    peak and each output over an operand. Formats of --output: text, json.
     """
     outputs = parse_outputs(output, allowed=(TEXT, "json"))
     outputs.refuse(file)
@@ -66,7 +78,8 @@ def inspect(
 def render(found: ProgramInfo, stream: TextIO | None = None, *, verbose: bool = False) -> str:
     """A block for the file, then one for each method."""
     stream = stream or sys.stdout
-    blocks = [_file_lines(found, stream, verbose=verbose), *(_method_lines(method, stream) for method in found.methods)]
+    blocks = [_file_lines(found, stream, verbose=verbose)]
+    blocks += [_method_lines(method, stream, verbose=verbose) for method in found.methods]
     return "\n\n".join("\n".join(block) for block in blocks)
 
 
@@ -92,17 +105,22 @@ def _segment_row(segment: SegmentInfo) -> tuple[str, ...]:
     return str(segment.index), f"{segment.size:,} bytes", f"at {segment.offset:,}", holds
 
 
-def _method_lines(method: MethodInfo, stream: TextIO) -> Iterator[str]:
+def _method_lines(method: MethodInfo, stream: TextIO, *, verbose: bool) -> Iterator[str]:
     heading = paint(printable(method.name), "bright_white", stream=stream)
     yield f"{heading}  {count(method.instructions, 'instruction')}"
     yield from lines("inputs", columns([_argument_row(*item) for item in enumerate(method.inputs)]))
     yield from lines("outputs", columns([_argument_row(*item) for item in enumerate(method.outputs)]))
     yield from lines("memory", columns([_buffer_row(buffer) for buffer in method.buffers]))
     if method.memory_unknown is not None:
-        yield line("unknown", f"lower bounds and state: {printable(method.memory_unknown)}")
+        yield line("unknown", f"lower bounds, peaks and state: {printable(method.memory_unknown)}")
+    for peak in method.peaks:
+        yield from lines("peak", _peak_lines(peak, verbose=verbose))
     yield from lines("state", columns([_state_row(state) for state in method.state]))
+    if method.inplace:
+        yield from lines("in place", _in_place_lines(method.inplace, verbose=verbose))
+    yield from lines("copies", columns([_copy_row(copy) for copy in method.copying]))
     if method.copies.h2d_bytes or method.copies.d2h_bytes:
-        yield line("copies", f"{method.copies.h2d_bytes:,} bytes to devices, {method.copies.d2h_bytes:,} bytes back")
+        yield line("transfers", f"{method.copies.h2d_bytes:,} bytes to devices, {method.copies.d2h_bytes:,} bytes back")
     yield from lines("delegates", columns(list(_delegate_rows(method.delegates))))
     rows = [(printable(name), f"x{calls}") for name, calls in method.operators.items()]
     yield from lines("operators", columns(rows))
@@ -123,6 +141,37 @@ def _buffer_row(buffer: BufferUse) -> tuple[str, ...]:
     else:
         least = f"at least {bound:,} are needed"
     return f"buffer {buffer.index}", buffer.device, f"{buffer.size:,} bytes", least
+
+
+def _peak_lines(peak: Peak, *, verbose: bool) -> Iterator[str]:
+    """When a buffer is fullest, and the largest of what is in use then."""
+    during = (
+        f"while {peak.during}" if peak.instruction is None else f"at instruction {peak.instruction} ({peak.during})"
+    )
+    yield f"buffer {peak.buffer}  {peak.nbytes:,} bytes {printable(during)}"
+    shown = peak.tensors if verbose else peak.tensors[:_LISTED_TENSORS]
+    yield from (f"  {row}" for row in columns([_tensor_row(tensor) for tensor in shown]))
+    if rest := peak.tensors[len(shown) :]:
+        yield f"  and {len(rest):,} more, {sum(tensor.nbytes for tensor in rest):,} bytes"
+
+
+def _tensor_row(tensor: TensorInUse) -> tuple[str, ...]:
+    shape = f"{tensor.dtype} [{', '.join(map(str, tensor.shape))}]"
+    origin = tensor.origin if tensor.instruction is None else f"instruction {tensor.instruction} ({tensor.origin})"
+    name = f"  {tensor.name}" if tensor.name is not None else ""
+    return f"{tensor.nbytes:,} bytes", f"value {tensor.value}", printable(shape), printable(f"{origin}{name}")
+
+
+def _in_place_lines(outputs: Sequence[OutputInPlace], *, verbose: bool) -> Iterator[str]:
+    total = sum(output.nbytes for output in outputs)
+    yield f"{count(len(outputs), 'output')} over an operand, {total:,} bytes"
+    for item in outputs if verbose else ():
+        over = f"value {item.output} over value {item.operand}"
+        yield printable(f"instruction {item.instruction} ({item.operator}, {item.nbytes:,} bytes): {over}")
+
+
+def _copy_row(copy: CopyCalls) -> tuple[str, ...]:
+    return printable(copy.operator), f"x{copy.calls}", f"{copy.nbytes:,} bytes", _COPY_KINDS.get(copy.kind, copy.kind)
 
 
 def _state_row(state: StateUse) -> tuple[str, ...]:

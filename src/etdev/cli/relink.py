@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
 from etdev.cli.common import OutputOption, VerboseOption
+from etdev.cli.decisions import decision_lines, kind_name
 from etdev.cli.output import TEXT, paint, parse_outputs
 from etdev.cli.text import columns, count, line, lines, printable
 from etdev.errors import ExitCode
+from etdev.pipeline.decisions import KINDS
 
 if TYPE_CHECKING:
-    from etdev.linker.options import Elision
     from etdev.pipeline.relink import BufferChange, MethodChange, RelinkResult
 
 
@@ -31,22 +31,34 @@ def relink(
         int | None,
         typer.Option(metavar="BYTES", help="Of each tensor's place, a power of two. Default: 16.", show_default=False),
     ] = None,
-    elide_views: Annotated[
-        bool, typer.Option("--elide-views/--no-elide-views", help="Remove copies that only change a shape.")
-    ] = True,
+    no_elide: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--no-elide",
+            metavar="KIND",
+            help=f"Leave these copies in: {', '.join(KINDS)} or all. Repeatable.",
+            show_default=False,
+        ),
+    ] = None,
+    inplace: Annotated[
+        str,
+        typer.Option(metavar="TABLE", help="Kernels that may write over an operand: default (etdev's table) or none."),
+    ] = "default",
     output: OutputOption = None,
     verbose: VerboseOption = False,
 ) -> int:
-    """Plan the memory of a .pte anew and remove the copies that only change a shape; what it computes stays the same.
+    """Plan the memory of a .pte anew, remove copies, compute in place; what comes out stays the same.
 
     Needs neither torch nor executorch, and runs nobody's code. The result is checked and then replaces the file as a
-    whole. With -v each copy is listed. Formats of --output: text, json.
+    whole. With -v each decision is listed. Formats of --output: text, json.
     """
     outputs = parse_outputs(output, allowed=(TEXT, "json"))
     outputs.refuse(file, place)
-    from etdev.pipeline.relink import relink
+    from etdev.pipeline.relink import check_kinds, relink
 
-    result = relink(file, place, planner=planner, alignment=alignment, elide_views=elide_views)
+    kept = check_kinds(no_elide or (), "--no-elide")
+    elide = [kind for kind in KINDS if kind not in kept]
+    result = relink(file, place, planner=planner, alignment=alignment, elide=elide, inplace=inplace)
     outputs.write({TEXT: lambda: render(result, verbose=verbose), "json": result.to_json})
     return ExitCode.DONE
 
@@ -60,12 +72,14 @@ def render(result: RelinkResult, stream: TextIO | None = None, *, verbose: bool 
 
 
 def _says_something(method: MethodChange) -> bool:
-    return bool(method.buffers or method.views or method.kept)
+    return bool(method.buffers or method.copy_decisions or method.inplace_decisions or method.kept)
 
 
 def _file_lines(result: RelinkResult, stream: TextIO) -> Iterator[str]:
     heading = paint(printable(result.output), "bright_white", stream=stream)
     yield f"{heading}  from {printable(result.input)}, planner {result.planner}, alignment {result.alignment}"
+    if left := _switched_off(result):
+        yield line("off", ", ".join(left))
     if result.size_after is not None:
         yield line("file", _change(result.size_before, result.size_after))
     devices = dict.fromkeys((*result.memory_before, *result.memory_after))
@@ -82,6 +96,12 @@ def _file_lines(result: RelinkResult, stream: TextIO) -> Iterator[str]:
     yield line("plan", f"{result.plan}: {printable(result.plan_summary)}")
 
 
+def _switched_off(result: RelinkResult) -> list[str]:
+    """What was not to be done."""
+    kinds = [kind_name(kind) for kind in KINDS if kind not in result.elide]
+    return [*kinds, *(["in place"] if result.inplace == "none" else [])]
+
+
 def _why_more(result: RelinkResult) -> str:
     if any(buffer.state for method in result.methods for buffer in method.buffers):
         return "what the methods keep between calls has bytes of its own, where no other method writes"
@@ -96,8 +116,7 @@ def _method_lines(method: MethodChange, stream: TextIO, *, verbose: bool) -> Ite
     yield from lines("memory", columns([_buffer_row(buffer) for buffer in method.buffers]))
     if method.kept is not None:
         yield line("kept", f"the plan that it had: {printable(method.kept)}")
-    if method.views:
-        yield from lines("views", _view_lines(method.views, verbose=verbose))
+    yield from decision_lines(method.copy_decisions, method.inplace_decisions, verbose=verbose)
 
 
 def _buffer_row(buffer: BufferChange) -> tuple[str, ...]:
@@ -108,21 +127,6 @@ def _buffer_row(buffer: BufferChange) -> tuple[str, ...]:
     else:
         least = f"at least {buffer.lower_bound:,} are needed"
     return f"buffer {buffer.index}", buffer.device, _change(buffer.before, buffer.after), least
-
-
-def _view_lines(views: Sequence[Elision], *, verbose: bool) -> Iterator[str]:
-    gone = [view for view in views if view.action != "kept"]
-    yield f"{len(gone):,} of {count(len(views), 'copy')} removed".replace("copys", "copies") + (
-        f", {sum(view.nbytes for view in gone):,} bytes less to copy in a call" if gone else ""
-    )
-    if verbose:
-        for view in views:
-            what = view.action if not view.reason else f"kept: {view.reason}"
-            yield printable(f"instruction {view.instruction} ({view.operator}, {view.nbytes:,} bytes): {what}")
-        return
-    reasons = Counter(view.reason for view in views if view.action == "kept")
-    for reason, number in reasons.most_common():
-        yield f"{number:,} kept: {printable(reason)}"
 
 
 def _change(before: int, after: int, noun: str = "byte") -> str:

@@ -9,8 +9,10 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
+from etdev.cli.decisions import decision_lines, kind_name
 from etdev.cli.output import paint
 from etdev.cli.text import count, escaped, printable
+from etdev.pipeline.decisions import KINDS
 from etdev.pipeline.result import BufferResult, BuildResult, MethodResult, RungResult, TargetResult, UndelegatedOps
 from etdev.units import format_seconds, format_size
 
@@ -22,10 +24,13 @@ _LABEL_WIDTH = 11
 _LISTED_OPS = 4
 
 
-def render_result(result: BuildResult, stream: TextIO | None = None) -> str:
-    """One block per target: file, delegation, rungs, time; then the verdict."""
+def render_result(result: BuildResult, stream: TextIO | None = None, *, verbose: bool = False) -> str:
+    """One block per target: file, delegation, memory, rungs, time; then the verdict.
+
+    ``verbose`` adds what the linker decided about each copy and each output.
+    """
     stream = stream or sys.stdout
-    blocks = ["\n".join(_target_lines(result, target, stream)) for target in result.targets]
+    blocks = ["\n".join(_target_lines(result, target, stream, verbose=verbose)) for target in result.targets]
     return "\n\n".join([*blocks, _verdict(result)]) + "\n"
 
 
@@ -53,7 +58,7 @@ def _file_kind(file: FileResult) -> str:
     return "good as far as it was checked"
 
 
-def _target_lines(result: BuildResult, target: TargetResult, stream: TextIO) -> Iterator[str]:
+def _target_lines(result: BuildResult, target: TargetResult, stream: TextIO, *, verbose: bool) -> Iterator[str]:
     path = result.path(target.name)
     place = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
     heading = paint(target.name, "bright_white", stream=stream)
@@ -63,6 +68,10 @@ def _target_lines(result: BuildResult, target: TargetResult, stream: TextIO) -> 
         label = "ops" if len(target.methods) == 1 else method.name
         yield _line(label, describe_delegation(method))
     yield from _memory_lines(target)
+    if verbose:
+        for method in target.methods:
+            name = method.name if len(target.methods) > 1 else None
+            yield from decision_lines(method.copy_decisions, method.inplace_decisions, verbose=True, method=name)
     yield from _verification_lines(target.rungs, target.unmet, stream)
     for text in target.notes:
         yield _line("note", text)
@@ -78,18 +87,37 @@ def _memory_lines(target: TargetResult) -> Iterator[str]:
     if not buffers:
         return
     totals = ", ".join(f"{device} {format_size(size)}" for device, size in target.memory.items())
-    removed = sum(method.views_removed for method in target.methods)
-    views = f", {removed} view{'s' * (removed != 1)} removed" if removed else ""
+    decided = "".join(f", {text}" for text in (_copies_removed(target), _in_place(target)) if text)
     if len(buffers) == 1:
-        yield _line("memory", f"{totals} ({_compared(buffers[0][1])}){views}")
+        yield _line("memory", f"{totals} ({_compared(buffers[0][1])}){decided}")
         return
-    yield _line("memory", f"{totals}{views}")
+    yield _line("memory", f"{totals}{decided}")
     for name, buffer in buffers:
         kind = "state" if buffer.state else f"buffer {buffer.index}"
         yield _line("", f"{name}, {kind}: {format_size(buffer.size)} ({_compared(buffer)})")
     if target.shared_state:
         names = ", ".join(target.shared_state)
         yield _line("", f"shared by methods: {names}; load the program so that all methods have the same buffers")
+
+
+def _copies_removed(target: TargetResult) -> str:
+    """``18 copies removed (16 views, 2 slices)``, or ``2 copies removed (views)``."""
+    removed: Counter[str] = Counter()
+    for method in target.methods:
+        removed.update({item.kind: item.removed for item in method.copies if item.removed})
+    if not removed:
+        return ""
+    total = removed.total()
+    kinds = ", ".join(count(removed[kind], kind_name(kind).removesuffix("s")) for kind in KINDS if kind in removed)
+    kinds = kinds if len(removed) > 1 else kinds.partition(" ")[2]
+    return f"{total:,} {'copy' if total == 1 else 'copies'} removed ({kinds})"
+
+
+def _in_place(target: TargetResult) -> str:
+    """``54 of 56 in place``: of the outputs whose kernels allow it."""
+    taken = sum(method.inplace.taken for method in target.methods)
+    considered = sum(method.inplace.considered for method in target.methods)
+    return f"{taken:,} of {considered:,} in place" if considered else ""
 
 
 def _compared(buffer: BufferResult) -> str:

@@ -94,6 +94,10 @@ class MethodDiff:
     buffers: tuple[BufferDiff, ...]
     operators: dict[str, Pair[int | None]]
     """Those with another number of calls; None where the file does not name the operator at all."""
+    copied_bytes: Pair[int]
+    """What one pass over the instructions copies between tensors in the same memory, of the largest sizes."""
+    inplace: Pair[int | None]
+    """How many outputs lie over an operand; None where it is not known."""
     delegates: tuple[DelegateDiff, ...]
     """Those that differ."""
     plan: PlanDiff
@@ -188,6 +192,8 @@ def _method_diff(name: str, programs: Pair[Program], found: Pair[ProgramInfo]) -
         outputs=_argument_diffs(methods.a.outputs, methods.b.outputs),
         buffers=buffers,
         operators=changed,
+        copied_bytes=Pair(*(sum(copy.nbytes for copy in method.copying) for method in (methods.a, methods.b))),
+        inplace=Pair(*(_outputs_in_place(method) for method in (methods.a, methods.b))),
         delegates=delegates,
         plan=plan,
     )
@@ -195,6 +201,10 @@ def _method_diff(name: str, programs: Pair[Program], found: Pair[ProgramInfo]) -
 
 def _method(found: ProgramInfo, name: str) -> MethodInfo:
     return next(method for method in found.methods if method.name == name)
+
+
+def _outputs_in_place(method: MethodInfo) -> int | None:
+    return len(method.inplace) if method.memory_unknown is None else None
 
 
 def _argument_diffs(a: Iterable[Argument], b: Iterable[Argument]) -> tuple[ArgumentDiff, ...]:

@@ -15,7 +15,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from etdev import program as pte
-from etdev.pipeline.memory import BufferUse, StateUse, memory_use
+from etdev.pipeline.copying import CopyCalls, OutputInPlace, copy_calls
+from etdev.pipeline.memory import BufferUse, MemoryUse, StateUse, memory_use
+from etdev.pipeline.naming import dtype_name
+from etdev.pipeline.peaks import Peak
 from etdev.program import Program
 from etdev.program import model as m
 from etdev.program.effects import operator_name, outputs
@@ -24,17 +27,6 @@ from etdev.program.header import parse_header
 
 FORMAT = 1
 
-_DTYPES = {
-    m.ScalarType.BYTE: "uint8",
-    m.ScalarType.CHAR: "int8",
-    m.ScalarType.SHORT: "int16",
-    m.ScalarType.INT: "int32",
-    m.ScalarType.LONG: "int64",
-    m.ScalarType.HALF: "float16",
-    m.ScalarType.FLOAT: "float32",
-    m.ScalarType.DOUBLE: "float64",
-}
-"""Names that PyTorch gives to types whose schema name is another one."""
 _TO_DEVICE, _TO_HOST = "et_copy::_h2d_copy", "et_copy::_d2h_copy"
 
 
@@ -110,13 +102,19 @@ class MethodInfo:
     outputs: tuple[Argument, ...]
     buffers: tuple[BufferUse, ...]
     state: tuple[StateUse, ...]
+    peaks: tuple[Peak, ...]
+    """Of each buffer that holds anything but state."""
+    inplace: tuple[OutputInPlace, ...]
+    """Outputs that lie over an operand."""
     memory_unknown: str | None
-    """Why lower bounds and state are not known, if they are not."""
+    """Why lower bounds, state, peaks and what is done in place are not known, if they are not."""
     instructions: int
     operators: dict[str, int]
     """``aten::add.out`` → instructions that call it, sorted by name. One without any is still asked of the runtime."""
     delegates: tuple[DelegateInfo, ...]
     copies: Copies
+    copying: tuple[CopyCalls, ...]
+    """Copies between tensors in the same memory, those that copy most first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +203,7 @@ def describe(program: Program, file: Path) -> ProgramInfo:
         schema_version=program.version,
         header_bytes=program.header_length,
         methods=tuple(
-            _method(program, plan, memory.buffers, memory.state, memory.unknown)
+            _method(program, plan, memory)
             for plan, memory in zip(program.execution_plan, memory_use(program), strict=True)
         ),
         memory=planned_memory(program),
@@ -224,13 +222,7 @@ def describe(program: Program, file: Path) -> ProgramInfo:
     )
 
 
-def _method(
-    program: Program,
-    plan: m.ExecutionPlan,
-    buffers: tuple[BufferUse, ...],
-    state: tuple[StateUse, ...],
-    unknown: str | None,
-) -> MethodInfo:
+def _method(program: Program, plan: m.ExecutionPlan, memory: MemoryUse) -> MethodInfo:
     calls = [call for chain in plan.chains for call in chain.instructions]
     kernels = Counter(call.op_index for call in calls if isinstance(call, m.KernelCall))
     operators: Counter[str] = Counter()
@@ -241,13 +233,16 @@ def _method(
         name=plan.name,
         inputs=tuple(_argument(plan, value, set_by_code=False) for value in plan.inputs),
         outputs=tuple(_argument(plan, value, set_by_code=value in set_by_code) for value in plan.outputs),
-        buffers=buffers,
-        state=state,
-        memory_unknown=unknown,
+        buffers=memory.buffers,
+        state=memory.state,
+        peaks=memory.peaks,
+        inplace=memory.inplace,
+        memory_unknown=memory.unknown,
         instructions=len(calls),
         operators=dict(sorted(operators.items())),
         delegates=_delegates(program, plan, calls),
         copies=Copies(_copied(plan, calls, _TO_DEVICE), _copied(plan, calls, _TO_HOST)),
+        copying=copy_calls(plan, calls),
     )
 
 
@@ -264,7 +259,7 @@ def _argument(plan: m.ExecutionPlan, index: int, *, set_by_code: bool) -> Argume
         memory = "caller" if value.allocation_info is None else "planned"
     return Argument(
         type="tensor",
-        dtype=_DTYPES.get(value.scalar_type, value.scalar_type.name.lower()),
+        dtype=dtype_name(value.scalar_type),
         shape=value.sizes,
         dynamism=("static", "bounded", "unbounded")[value.shape_dynamism],
         nbytes=None if unbounded else value.nbytes,

@@ -1,4 +1,4 @@
-"""How a file uses planned memory: what each buffer takes, what it takes at least, and what is state in it."""
+"""How a file uses planned memory: what buffers take and take at least, when they are fullest, what is state in them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from etdev.errors import LinkError
 from etdev.linker.layout import padding
 from etdev.linker.state import State, kept_by_others, state_by_address, state_name
+from etdev.pipeline.copying import OutputInPlace, outputs_in_place
+from etdev.pipeline.peaks import Peak, peaks
 from etdev.planner import Buffer, Problem, lower_bound
 from etdev.program import Program
 from etdev.program import model as m
@@ -59,8 +61,10 @@ class MemoryUse:
 
     buffers: tuple[BufferUse, ...]
     state: tuple[StateUse, ...]
+    peaks: tuple[Peak, ...]
+    inplace: tuple[OutputInPlace, ...]
     unknown: str | None
-    """Why lower bounds and state are not known, if they are not."""
+    """Why lower bounds, state, peaks and what is done in place are not known, if they are not."""
 
 
 def memory_use(program: Program) -> tuple[MemoryUse, ...]:
@@ -83,6 +87,8 @@ def memory_use(program: Program) -> tuple[MemoryUse, ...]:
         MemoryUse(
             tuple(_buffer_use(plan, buffer, known.get(index), several=several) for buffer in _buffers(plan)),
             tuple(state.get(index, ())),
+            peaks(plan, known[index]) if index in known else (),
+            outputs_in_place(plan, known[index]) if index in known else (),
             unknown.get(index),
         )
         for index, plan in enumerate(program.execution_plan)

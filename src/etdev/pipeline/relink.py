@@ -130,10 +130,10 @@ def relink(
 
     ``output`` may be ``file``; it is replaced whole, or not at all. ``planner`` is ``best``, ``greedy`` or ``naive``;
     ``alignment`` is in bytes, a power of two, 16 by default. ``elide`` are the kinds of copies to remove, all of them
-    by default: ``views``, ``slices``, ``cat``, ``write_back``. ``inplace`` is ``default``, etdev's own table of kernels
-    that may write over an operand, or ``none``. With ``best`` and no alignment of the caller's, a method whose own plan
-    needs less memory than the new one keeps it; where state lies in a buffer of its own, all methods keep theirs or
-    none.
+    by default: ``views``, ``slices``, ``cat``, ``write_back``, ``constants``. ``inplace`` is ``default``, etdev's own
+    table of kernels that may write over an operand, or ``none``. With ``best`` and no alignment of the caller's, a
+    method whose own plan needs less memory than the new one keeps it; where state lies in a buffer of its own, all
+    methods keep theirs or none.
 
     Raises :class:`~etdev.errors.ProgramError` for a file that is malformed or has what this version would lose, its
     subclass :class:`~etdev.errors.UnlinkableError` for a program that overwrites values that it still reads,

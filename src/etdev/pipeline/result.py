@@ -9,6 +9,8 @@ from pydantic import BaseModel, ConfigDict
 
 from etdev.config.models import Rung
 from etdev.errors import ExitCode
+from etdev.linker.options import Elision, InPlace
+from etdev.pipeline.decisions import CopiesOfKind, InPlaceOutputs
 
 RUNGS: tuple[Rung, ...] = (
     "bytes",
@@ -104,11 +106,20 @@ class MethodResult(Part):
     undelegated: tuple[UndelegatedOps, ...]
     operators: tuple[str, ...]
     """Kernels that the file asks the runtime for."""
+    libraries: tuple[str, ...] = ()
+    """ExecuTorch's kernel libraries that have them all; custom kernels are in none."""
+    forms: dict[str, int] = {}
+    """Number of ops that lowering replaced by ones with faster kernels, by the form that it gave them."""
     buffers: tuple[BufferResult, ...] = ()
-    views_removed: int = 0
-    """Copies that only changed the shape, and are no more."""
-    views_kept: int = 0
     instructions: int = 0
+    copies: tuple[CopiesOfKind, ...] = ()
+    """What became of the copies that the linker looked at, by kind."""
+    inplace: InPlaceOutputs = InPlaceOutputs()
+    """What became of the outputs that may be written over an operand."""
+    copy_decisions: tuple[Elision, ...] = ()
+    """One for each of ``copies``, by position in the object program."""
+    inplace_decisions: tuple[InPlace, ...] = ()
+    """One for each of ``inplace``, by position in the object program."""
 
 
 class TargetResult(Part):

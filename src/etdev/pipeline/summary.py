@@ -6,9 +6,11 @@ from pathlib import Path
 
 from etdev.linker.options import MethodReport
 from etdev.pipeline.artifacts import ExportedModel, LoweredModel
+from etdev.pipeline.decisions import count_copies, count_inplace
 from etdev.pipeline.link import LinkedProgram
 from etdev.pipeline.project import Project
 from etdev.pipeline.result import BufferResult, BuildResult, MethodResult, TargetResult, UndelegatedOps
+from etdev.pipeline.verify.kernels import needed_libraries
 from etdev.pipeline.versions import versions
 from etdev.program.effects import operator_name
 
@@ -26,6 +28,7 @@ def start_result(project: Project, targets: tuple[TargetResult, ...]) -> BuildRe
 
 def describe_methods(lowered: LoweredModel, exported: ExportedModel) -> tuple[MethodResult, ...]:
     """What each method takes, and how it was split between delegates and kernels."""
+    forms = {item.method: item.forms for item in lowered.replaced}
     return tuple(
         MethodResult(
             name=part.method,
@@ -38,13 +41,14 @@ def describe_methods(lowered: LoweredModel, exported: ExportedModel) -> tuple[Me
             delegated_ops=part.delegated_ops,
             undelegated=tuple(UndelegatedOps(op=item.op, count=item.count) for item in part.undelegated),
             operators=(),
+            forms=dict(forms[part.method]),
         )
         for part in lowered.delegations
     )
 
 
 def with_memory(methods: tuple[MethodResult, ...], program: LinkedProgram) -> tuple[MethodResult, ...]:
-    """The methods with what the link gave: operators, buffers, removed copies."""
+    """The methods with what the link gave: operators, buffers, what it decided about copies and outputs."""
     reports = {report.name: report for report in program.linked.methods}
     return tuple(_with_memory(method, reports[method.name], program) for method in methods)
 
@@ -52,10 +56,11 @@ def with_memory(methods: tuple[MethodResult, ...], program: LinkedProgram) -> tu
 def _with_memory(method: MethodResult, report: MethodReport, program: LinkedProgram) -> MethodResult:
     plan = program.linked.program.method(method.name)
     greedy = program.greedy[method.name]
-    removed = sum(item.action != "kept" for item in report.elisions)
+    operators = tuple(sorted(operator_name(operator) for operator in plan.operators))
     return method.model_copy(
         update={
-            "operators": tuple(sorted(operator_name(operator) for operator in plan.operators)),
+            "operators": operators,
+            "libraries": needed_libraries(operators),
             "buffers": tuple(
                 BufferResult(
                     index=buffer.index,
@@ -67,9 +72,11 @@ def _with_memory(method: MethodResult, report: MethodReport, program: LinkedProg
                 )
                 for buffer in report.buffers
             ),
-            "views_removed": removed,
-            "views_kept": len(report.elisions) - removed,
             "instructions": sum(len(chain.instructions) for chain in plan.chains),
+            "copies": count_copies(report.elisions),
+            "inplace": count_inplace(report.inplace),
+            "copy_decisions": report.elisions,
+            "inplace_decisions": report.inplace,
         }
     )
 

@@ -1,0 +1,34 @@
+"""What parts of a program are called where people read of them."""
+
+from __future__ import annotations
+
+from etdev.program import model as m
+from etdev.program.effects import operator_name
+
+_NAMES = {
+    m.ScalarType.BYTE: "uint8",
+    m.ScalarType.CHAR: "int8",
+    m.ScalarType.SHORT: "int16",
+    m.ScalarType.INT: "int32",
+    m.ScalarType.LONG: "int64",
+    m.ScalarType.HALF: "float16",
+    m.ScalarType.FLOAT: "float32",
+    m.ScalarType.DOUBLE: "float64",
+}
+"""Names that PyTorch gives to types whose schema name is another one."""
+
+
+def dtype_name(scalar_type: m.ScalarType) -> str:
+    """``float32``."""
+    return _NAMES.get(scalar_type, scalar_type.name.lower())
+
+
+def instruction_name(plan: m.ExecutionPlan, call: m.Instruction) -> str:
+    """The operator or delegate that an instruction calls, ``aten::add.out``; or its kind, ``MoveCall``."""
+    match call:
+        case m.KernelCall():
+            return operator_name(plan.operators[call.op_index])
+        case m.DelegateCall():
+            return plan.delegates[call.delegate_index].id
+        case _:
+            return type(call).__name__
