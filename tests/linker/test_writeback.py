@@ -140,3 +140,28 @@ def test_state_that_is_written_twice() -> None:
     method.outputs = written_twice(method, cache, x)
     done = linked(method)
     assert set(decided(done, "write_back").values()) == {("kept", "the state is written more than once")}
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_dying_operand_does_not_keep_the_sum_from_the_state(first: bool) -> None:
+    """``total += x``: the sum could lie over ``x``, and then would have to be copied."""
+    method = Method()
+    total, x = method.buffer(16, "total"), method.input(16)
+    out = method.like(total)
+    method.kernel("aten::add.out", *((total, x) if first else (x, total)), out, out)
+    method.copy(total, out)
+    method.outputs = [out]
+    done = linked(method)
+    assert operators(done) == ["add.out"]
+    (found,) = done.methods[0].inplace
+    assert found.argument == (0 if first else 1)
+
+
+def test_what_is_left_for_a_write_back_that_does_not_come_takes_another_operand() -> None:
+    method = Method()
+    total, x = method.buffer(16, "total"), method.op(method.input(64), nbytes=16)
+    out = method.like(total)
+    method.kernel("aten::add.out", total, x, out, out)
+    method.outputs = [out]
+    (found,) = linked(method).methods[0].inplace
+    assert found.argument == 1

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from etdev.program import model as m
+from etdev.program.storage import MethodMemory
 from etdev.program.used import used_values
 
 
@@ -52,18 +53,42 @@ def with_operator(plan: m.ExecutionPlan, name: str, overload: str) -> tuple[m.Ex
     return replace(plan, operators=(*plan.operators, operator)), len(plan.operators)
 
 
-def without_unused(plan: m.ExecutionPlan) -> m.ExecutionPlan:
+def without_unused(plan: m.ExecutionPlan, order: Iterable[int] | None = None) -> m.ExecutionPlan:
     """Drop the operators that no instruction calls, and the values that nothing refers to.
 
     A runtime refuses a file that names an operator it does not have, called or not. Tensors with an initial value stay.
+    ``order`` has all values in the order that those which are left get.
     """
     calls = [call for chain in plan.chains for call in chain.instructions]
     operators = sorted({call.op_index for call in calls if isinstance(call, m.KernelCall)})
-    values = used_values(plan)
+    used = set(used_values(plan))
+    values = [value for value in (range(len(plan.values)) if order is None else order) if value in used]
     operator_index = {old: new for new, old in enumerate(operators)}
     value_index = {old: new for new, old in enumerate(values)}
     plan = replace(plan, operators=tuple(plan.operators[index] for index in operators))
     return renumbered(plan, values, value_index.__getitem__, operator_index.__getitem__)
+
+
+def aliases_first(plan: m.ExecutionPlan, memory: MethodMemory) -> list[int]:
+    """The values, each tensor that nobody writes before the first one that is written to the same bytes.
+
+    Whoever reads the file takes a tensor that a delegate call is the first to have, with a number above all before it,
+    for one of the call's outputs.
+    """
+    found = memory.reaching
+    written = {*plan.inputs, *(write.place for write in found.writes)}
+    before: dict[int, list[int]] = {}
+    for storage in memory.storages:
+        first = min((value for value in storage.values if value in written), default=None)
+        if first is not None:
+            before[first] = [value for value in storage.values if value not in written and value > first]
+    moved = {value for aliases in before.values() for value in aliases}
+    return [
+        value
+        for number in range(len(plan.values))
+        if number not in moved
+        for value in (*sorted(before.get(number, ())), number)
+    ]
 
 
 def renumbered(

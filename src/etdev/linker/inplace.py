@@ -22,43 +22,69 @@ from etdev.program.effects import operator_name, outputs
 from etdev.program.inplace import Donor
 
 
-def work_in_place(storages: Storages, table: Mapping[str, Sequence[Donor]]) -> tuple[InPlace, ...]:
-    """Lay outputs over the operands that ``table`` allows; gives what was decided about each call of its operators."""
-    work = _Work(storages, table)
+def work_in_place(
+    storages: Storages, table: Mapping[str, Sequence[Donor]], before: Sequence[InPlace] = ()
+) -> tuple[InPlace, ...]:
+    """Lay outputs over the operands that ``table`` allows; gives what was decided about each call of its operators.
+
+    ``before``: what was decided when those that read state were left for a write-back, which comes first.
+    """
+    work = _Work(storages, table, {(found.instruction, found.output): found for found in before})
     for position, call in enumerate(storages.memory.reaching.flow.instructions):
         if isinstance(call, m.KernelCall):
             work.consider(position, call)
     return tuple(work.decisions)
 
 
+class _OutputRefused(Refused):
+    """Why an output has to be where it is."""
+
+
+LEFT = "it is left for a write-back"
+"""Why an output is not laid over an operand: it may be laid over state, which is another one."""
+
+
 class _Work:
-    def __init__(self, storages: Storages, table: Mapping[str, Sequence[Donor]]) -> None:
+    def __init__(
+        self,
+        storages: Storages,
+        table: Mapping[str, Sequence[Donor]],
+        before: Mapping[tuple[int, int], InPlace],
+    ) -> None:
         self.storages = storages
         self.decisions: list[InPlace] = []
         self._plan, self._memory = storages.plan, storages.memory
         self._operands = Operands(storages, table)
+        self._before = before
 
     def consider(self, position: int, call: m.KernelCall) -> None:
         """Decide about one call, for each of its outputs."""
         for output, out in enumerate(outputs(self._plan, call.args)):
             positions = self._operands.donors(call, output)
-            if positions:
-                argument, reason = self._decide(position, out, positions)
-                name = operator_name(self._plan.operators[call.op_index])
-                size = self._tensor(out).nbytes
-                self.decisions.append(InPlace(position, name, output, argument, size, reason))
+            if not positions:
+                continue
+            before = self._before.get((position, output))
+            if before is not None and before.reason != LEFT:
+                self.decisions.append(before)
+                continue
+            argument, reason = self._decide(position, out, positions, again=before is not None)
+            name = operator_name(self._plan.operators[call.op_index])
+            self.decisions.append(InPlace(position, name, output, argument, self._tensor(out).nbytes, reason))
 
-    def _decide(self, position: int, out: int, positions: Sequence[int]) -> tuple[int | None, str]:
+    def _decide(self, position: int, out: int, positions: Sequence[int], *, again: bool) -> tuple[int | None, str]:
         """The argument that an output takes over; or why it takes none."""
         reasons = []
-        try:
-            self._require_new(position, out)
-        except Refused as reason:
-            return None, str(reason)
         for argument in positions:
             try:
                 place = self._operands.place(position, argument, out, positions)
+                if self.storages.of(out) is self.storages.at(place):
+                    return argument, ""  # A write-back has laid it there.
+                self._require_new(position, out)
+                if self.storages.at(place).persistent and not again:
+                    return None, LEFT
                 self._require_dying(position, place, out)
+            except _OutputRefused as reason:
+                return None, str(reason)
             except Refused as reason:
                 reasons.append(f"argument {argument} {reason}")
             else:
@@ -71,20 +97,20 @@ class _Work:
     def _require_new(self, position: int, out: int) -> None:
         """The output's storage begins here, and is the output's alone."""
         if not self._tensor(out).nbytes:
-            raise Refused("it writes nothing")
+            raise _OutputRefused("it writes nothing")
         taken = self.storages.of(out)
         if taken is None:
-            raise Refused("the memory of its output is not planned")
+            raise _OutputRefused("the memory of its output is not planned")
         if out in self._memory.reaching.references:
-            raise Refused("where its output lies is known at run time only")
+            raise _OutputRefused("where its output lies is known at run time only")
         if taken.persistent:
-            raise Refused("its output is state")
+            raise _OutputRefused("its output is state")
         if not self.storages.fills(out):
-            raise Refused("its output is a part of another tensor")
+            raise _OutputRefused("its output is a part of another tensor")
         if taken.start != position + 1:
-            raise Refused("the memory of its output is in use before")
+            raise _OutputRefused("the memory of its output is in use before")
         if self.storages.freed(taken):
-            raise Refused("an instruction gives the memory of its output back")
+            raise _OutputRefused("an instruction gives the memory of its output back")
 
     def _require_dying(self, position: int, place: int, out: int) -> None:
         """Nobody needs what the operand lies in any more."""

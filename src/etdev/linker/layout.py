@@ -58,7 +58,7 @@ def lay_out(
             plans[index][memory_id] = plan
             for number, offset in zip(numbers, plan.offsets, strict=True):
                 places[index][number] = memory_id, offset
-    return [_addressed(method, places[index], plans[index], state_buffer) for index, method in enumerate(methods)]
+    return [_addressed(method, places[index], plans[index]) for index, method in enumerate(methods)]
 
 
 def padding(plan: m.ExecutionPlan) -> int:
@@ -109,7 +109,6 @@ def _addressed(
     method: Method,
     places: Mapping[int, tuple[int, int]],
     plans: Mapping[int, Plan],
-    state_buffer: int | None,
 ) -> tuple[m.ExecutionPlan, tuple[BufferReport, ...]]:
     """The method with these places, and how large its buffers have to be."""
     ends: dict[int, int] = {buffer: plan.size for buffer, plan in plans.items()}
@@ -130,6 +129,9 @@ def _addressed(
             # It takes no bytes, but the runtime wants an address inside a buffer.
             values[value] = _at(tensor, (1, 0))
             ends.setdefault(1, 0)
+    kept: dict[int, list[bool]] = defaultdict(list)
+    for number, (buffer, _) in places.items():
+        kept[buffer].append(method.memory.storages[number].persistent)
     more = padding(method.plan)
     sizes = [0] * (max(ends, default=0) + 1)
     for buffer, end in ends.items():
@@ -142,7 +144,7 @@ def _addressed(
             size=sizes[buffer],
             lower_bound=(plans[buffer].lower_bound if buffer in plans else ends[buffer]) + more,
             tensors=sum(1 for place, _ in places.values() if place == buffer),
-            state=buffer == state_buffer,
+            state=all(kept.get(buffer, [False])),
         )
         for buffer in sorted(ends)
     )

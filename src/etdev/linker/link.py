@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from etdev.linker.edit import without_unused
+from etdev.linker.edit import aliases_first, without_unused
 from etdev.linker.elide.constants import fold_constants
 from etdev.linker.elide.parts import elide_parts
 from etdev.linker.elide.views import elide_views
@@ -68,7 +68,10 @@ def link(program: Program, options: LinkOptions | None = None, sidecar: Sidecar 
     for finished in _candidates(works, program, options, foreign=sidecar is None):
         methods = [Method(work.plan, work.memory) for work in finished]
         laid_out = lay_out(methods, state, options, alone=alone)
-        plans = dict(zip(numbers, (without_unused(plan) for plan, _ in laid_out), strict=True))
+        plans = {
+            index: without_unused(plan, aliases_first(plan, work.memory) if plan.delegates else None)
+            for index, work, (plan, _) in zip(numbers, finished, laid_out, strict=True)
+        }
         linked = _with_plans(program, plans, finished)
         candidates.append((_size(linked), len(candidates), linked, finished, laid_out))
     _, _, linked, finished, laid_out = min(candidates)
@@ -222,7 +225,10 @@ def _run_passes(
         work = _after(work, *elide_views(work.plan, work.memory, merged=merged))
     storages = Storages(work.plan, work.memory)
     inplace = work_in_place(storages, options.inplace)
-    elisions = elide_write_backs(storages, options.inplace) if "write_back" in options.elide else ()
+    elisions: tuple[Elision, ...] = ()
+    if "write_back" in options.elide:
+        elisions = elide_write_backs(storages, options.inplace)
+    inplace = work_in_place(storages, options.inplace, inplace)
     elisions += elide_parts(storages, options.elide)
     before = {now: start for start, now in work.moved.items()}
     inplace = tuple(replace(decision, instruction=before[decision.instruction]) for decision in inplace)
