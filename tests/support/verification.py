@@ -9,6 +9,7 @@ from unittest.mock import patch
 
 from etdev.config.models import Rung
 from etdev.pipeline.api import open_project
+from etdev.pipeline.inplace_ops import resolve_ops
 from etdev.pipeline.link import link_program
 from etdev.pipeline.lower import lower_model
 from etdev.pipeline.models import Models
@@ -56,7 +57,7 @@ def prepare(folder: Path, target: str, config: str, **files: str) -> Prepared:
         float_model, reference = Models(project, user).prepare(target, StageClock(target, Silent()))
         lowered = lower_model(project, reference, target)
         objects = emit_object(project, lowered, reference, target, object_place(project, target))
-        linked = link_program(project, target, user, objects, reference.signatures)
+        linked = link_program(project, target, user, objects, reference.signatures, resolve_ops(project, target, user))
         with StagedFile(project.artifact(target)) as staged:
             written = write_program(linked.linked.program, staged)
             place = staged.accept()

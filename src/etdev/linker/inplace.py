@@ -74,14 +74,20 @@ class _Work:
     def _decide(self, position: int, out: int, positions: Sequence[int], *, again: bool) -> tuple[int | None, str]:
         """The argument that an output takes over; or why it takes none."""
         reasons = []
+        places: dict[int, int] = {}
         for argument in positions:
             try:
-                place = self._operands.place(position, argument, out, positions)
-                if self.storages.of(out) is self.storages.at(place):
-                    return argument, ""  # A write-back has laid it there.
+                places[argument] = self._operands.place(position, argument, out, positions)
+            except Refused as reason:
+                reasons.append(f"argument {argument} {reason}")
+        if not again and any(self.storages.at(place).persistent for place in places.values()):
+            return None, LEFT
+        for argument, place in places.items():
+            if self.storages.of(out) is self.storages.at(place):
+                return argument, ""  # A write-back has laid it there.
+        for argument, place in places.items():
+            try:
                 self._require_new(position, out)
-                if self.storages.at(place).persistent and not again:
-                    return None, LEFT
                 self._require_dying(position, place, out)
             except _OutputRefused as reason:
                 return None, str(reason)
@@ -90,7 +96,7 @@ class _Work:
             else:
                 self.storages.lay(self.storages.at(out), self.storages.at(place))
                 return argument, ""
-        return None, "; ".join(reasons)
+        return None, "; ".join(sorted(reasons))
 
     # What must hold
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from etdev.files import atomic_write_text
 from etdev.pipeline.artifacts import ExportedModel
+from etdev.pipeline.inplace_ops import resolve_ops
 from etdev.pipeline.inputs import Signature
 from etdev.pipeline.link import link_program
 from etdev.pipeline.load import register_imports
@@ -61,9 +62,10 @@ def _build_target(
     if runtime is not None:
         register_imports(project, user)
         check_functions(project, user, name)
+    inplace = resolve_ops(project, name, user)
     compiled = _compile(project, name, options, user, models, clock)
     with clock.stage("link"):
-        program = link_program(project, name, user, compiled.objects, compiled.signatures)
+        program = link_program(project, name, user, compiled.objects, compiled.signatures, inplace)
     with StagedFile(project.artifact(name)) as staged:
         with clock.stage("write"):
             written = write_program(program.linked.program, staged)
@@ -79,7 +81,7 @@ def _build_target(
             planner=program.linked.planner,
             shared_state=program.linked.shared_state,
             required=required_rungs(project, name, options),
-            notes=compiled.notes,
+            notes=(*compiled.notes, *(str(tried) for tried in inplace.tried)),
         )
         if runtime is None or compiled.models is None:
             rungs = tuple(not_run(rung, "verification was turned off") for rung in RUNGS)

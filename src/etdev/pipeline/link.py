@@ -10,6 +10,7 @@ from etdev.errors import LinkError
 from etdev.linker import CallerOwned, Linked, LinkOptions, link
 from etdev.linker.io import CallerOwnedError
 from etdev.linker.options import ALL_ELISIONS
+from etdev.pipeline.inplace_ops import InPlaceOps
 from etdev.pipeline.inputs import Signature
 from etdev.pipeline.objects import ObjectProgram
 from etdev.pipeline.project import Project
@@ -29,13 +30,18 @@ class LinkedProgram:
 
 
 def link_program(
-    project: Project, target: str, user: UserCode, objects: ObjectProgram, signatures: Mapping[str, Signature]
+    project: Project,
+    target: str,
+    user: UserCode,
+    objects: ObjectProgram,
+    signatures: Mapping[str, Signature],
+    inplace: InPlaceOps,
 ) -> LinkedProgram:
-    """Link an object program with the target's ``memory``, ``io`` and ``elide``.
+    """Link an object program with the target's ``memory``, ``io``, ``elide`` and ``inplace``.
 
     Raises :class:`~etdev.errors.LinkError` with the key that asks for what cannot be, or names a planner that fails.
     """
-    options = _options(project, target, user, objects, signatures)
+    options = replace(_options(project, target, user, objects, signatures), inplace=inplace.table)
     try:
         linked = link(objects.program, options, objects.sidecar)
     except CallerOwnedError as error:
