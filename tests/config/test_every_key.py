@@ -42,6 +42,7 @@ _TARGET = {
     "memory": {"planner": "greedy", "alignment": 64},
     "io": {"forward": {"inputs": "caller", "outputs": {"0": "caller"}}},
     "elide": {"views": False},
+    "inplace": {"ops": ["relu"], "add": ["aten::mm.out"], "remove": ["aten.relu.default"]},
     "budget": {"file": "1MiB", "memory": {"cpu": "1MiB"}},
     "runtime": {"kernels": ["portable", "optimized"], "backends": ["XnnpackBackend"]},
 }
@@ -78,6 +79,7 @@ BASES: dict[str, dict[str, Any]] = {
             "cpu": {
                 "memory": {"planner": "planners:mine"},
                 "io": {"forward": {"inputs": {"image": "host"}, "outputs": "host"}},
+                "inplace": {"ops": "none"},
                 "runtime": {"operators": "ops.yaml"},
             }
         },

@@ -42,6 +42,7 @@ sizes = st.integers(0, 2**40) | st.sampled_from(["64KiB", "1.5 MB", "0B"])
 
 
 owners = st.sampled_from(["host", "caller"])
+operators = identifiers | identifiers.map("aten::{}.out".format) | identifiers.map("aten.{}.default".format)
 
 
 def optional(**keys: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
@@ -67,6 +68,11 @@ targets = optional(
         )
     ),
     elide=optional(views=st.booleans()),
+    inplace=optional(
+        ops=st.sampled_from(["default", "none", ["relu"]]),
+        add=st.lists(operators, max_size=2),
+        remove=st.lists(operators, max_size=2),
+    ),
     budget=optional(file=sizes, memory=optional(cpu=sizes)),
     runtime=optional(kernels=st.lists(st.sampled_from(["portable", "quantized"]))),
 )

@@ -64,6 +64,25 @@ CASES = {
             '  hint: did you mean "greedy"?\n'
         ),
     ),
+    "operator without a name": (
+        MINIMAL + 'inplace.add = ["relu", "aten::"]\n',
+        ('etdev.toml:7:24: `targets.cpu.inplace.add[1]` is "aten::"; expected an operator such as "aten::relu.out"\n'),
+    ),
+    "one operator for a list": (
+        MINIMAL + 'inplace.remove = "relu"\n',
+        (
+            'etdev.toml:7:18: `targets.cpu.inplace.remove` is "relu"; expected a list, each element an operator such as '
+            '"aten::relu.out"\n'
+            '  hint: write a list: ["relu"]\n'
+        ),
+    ),
+    "misspelled choice beside a list": (
+        MINIMAL + 'inplace.ops = "defalt"\n',
+        (
+            'etdev.toml:7:15: `targets.cpu.inplace.ops` is "defalt"; expected one of "default", "none"\n'
+            '  hint: did you mean "default"?\n'
+        ),
+    ),
     "device of a later version": (
         MINIMAL + 'io.forward.inputs = "device"\n',
         'etdev.toml:7:21: `targets.cpu.io.forward.inputs` is "device"; expected one of "host", "caller"\n',

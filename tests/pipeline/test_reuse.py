@@ -76,6 +76,7 @@ def stages(config: Path, *overrides: str, **settings: bool) -> list[str]:
         'targets.cpu.memory.planner="naive"',
         "targets.cpu.memory.alignment=64",
         "targets.cpu.elide.views=false",
+        'targets.cpu.inplace.ops="none"',
         'targets.cpu.io.forward.inputs="caller"',
         "targets.cpu.budget.file=1000000",
         "targets.cpu.verify.atol=1.0",

@@ -25,6 +25,7 @@ from etdev.config.types import (
     Many,
     ModuleName,
     Number,
+    OperatorName,
     Position,
     SafeName,
     Text,
@@ -233,6 +234,30 @@ class Elide(Table):
     """Which copies the linker removes."""
 
     views: bool = Field(True, description="Removes copies that only change the shape.")
+    slices: bool = Field(True, description="Reads parts of a tensor (`slice`, `select`, `split`) where the whole is.")
+    cat: bool = Field(True, description="Computes what `cat` and `stack` put together at its place in their output.")
+    write_back: bool = Field(True, description="Computes the new content of a buffer in the buffer itself.")
+    constants: bool = Field(
+        True,
+        description="Puts weights into the file as they are needed, where the program would permute or cut them, if "
+        "file and memory together do not grow.",
+    )
+
+
+class InPlace(Table):
+    """Which operators may write an output over an input that nobody needs any more, in the input's own memory."""
+
+    ops: Literal["default", "none"] | Many[OperatorName] = Field(
+        "default",
+        description="`default` is etdev's own table, `none` turns it off; or a list. `relu`, `aten.relu.default` and "
+        "`aten::relu.out` name the same operator; a name without an overload means all of them.",
+    )
+    add: Many[OperatorName] = Field(
+        (),
+        description="Further operators. One that is not in etdev's table is tried first, with the runtime's kernels on "
+        "many shapes, and refused if a result differs.",
+    )
+    remove: Many[OperatorName] = Field((), description="Operators to leave out.")
 
 
 class TargetRuntime(Table):
@@ -254,11 +279,17 @@ class Target(Table):
     partitioners: Many[Partitioner] = Field(
         (), description="Backends in the order in which they are offered the program. None means `portable`."
     )
+    lowering: Literal["kernels", "stock"] = Field(
+        "kernels",
+        description="`kernels` computes what is left to the runtime's kernels by those that are fast, if the runtime "
+        "has the optimized library; `stock` leaves it as ExecuTorch lowers it.",
+    )
     memory: Memory = Field(default_factory=Memory, description="How planned memory is laid out.")
     io: dict[Identifier, MethodIo] = Field(
         default_factory=dict, description="Per method, whose memory its inputs and outputs lie in."
     )
     elide: Elide = Field(default_factory=Elide, description="Which copies the linker removes.")
+    inplace: InPlace = Field(default_factory=InPlace, description="Which operators may write an output over an input.")
     verify: Verify = Field(default_factory=Verify, description="Tolerances, gates and required rungs.")
     budget: Budget = Field(default_factory=Budget, description="Limits on the artifact.")
     runtime: TargetRuntime = Field(default_factory=TargetRuntime, description="The runtime that the artifact is for.")
@@ -293,6 +324,7 @@ LINK_KEYS: tuple[KeyPath, ...] = (
     ("targets", "*", "memory"),
     ("targets", "*", "io"),
     ("targets", "*", "elide"),
+    ("targets", "*", "inplace"),
 )
 """Tables that only the linker reads: changing them exports, lowers and emits nothing again. ``*`` is any name.
 

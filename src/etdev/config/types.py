@@ -143,6 +143,15 @@ ModuleName = Annotated[str, Field(pattern=rf"^{_DOTTED}$"), Expected('a module n
 Entry = Annotated[str, Field(pattern=rf"^{_DOTTED}:{_DOTTED}$"), Expected('"module:callable"')]
 """``module:callable``; the module is looked up beside the file that states it, then as usual."""
 
+OperatorName = Annotated[
+    str,
+    Field(
+        pattern=rf"^(?:{_NAME}::{_NAME}(?:\.{_NAME})?|(?:torch\.ops\.)?{_NAME}(?:\.{_NAME}){{0,2}})$", max_length=256
+    ),
+    Expected('an operator such as "aten::relu.out"'),
+]
+"""An operator in one of the ways that :func:`etdev.program.inplace.parse_operator` reads."""
+
 CommitHash = Annotated[str, Field(pattern=r"^[0-9a-f]{40}$"), Expected("a full commit hash, 40 hexadecimal digits")]
 
 MAX_ALIGNMENT = 2**14

@@ -63,7 +63,9 @@ def _table() -> Iterable[tuple[str, tuple[Donor, ...]]]:
     yield "aten::clamp.out", _FIRST
     yield "aten::clamp.Tensor_out", _THREE
     yield "aten::where.self_out", _THREE
-    yield "aten::masked_fill.Scalar_out", _FIRST
+    yield "aten::masked_fill.Scalar_out", _BOTH
+    yield "aten::masked_scatter.out", _BOTH
+    yield "quantized_decomposed::add.out", (Donor(0), Donor(5))
     # These look at a row first and then write it element by element, each from its own place.
     yield "aten::_softmax.out", _FIRST
     yield "aten::_log_softmax.out", _FIRST
@@ -71,15 +73,19 @@ def _table() -> Iterable[tuple[str, tuple[Donor, ...]]]:
     yield "aten::native_layer_norm.out", _FIRST
     yield "aten::native_group_norm.out", _FIRST
     yield "aten::_native_batch_norm_legit_no_training.out", _FIRST
+    yield "aten::_native_batch_norm_legit.out", _FIRST
     yield "aten::_native_batch_norm_legit.no_stats_out", _FIRST
     # These begin with a copy of the whole input to where it lies already, and then change a part.
     yield "aten::index_put.out", _FIRST
-    yield "aten::masked_scatter.out", _FIRST
     yield "aten::scatter.src_out", _FIRST
     yield "aten::scatter.value_out", _FIRST
     yield "aten::scatter_add.out", _FIRST
     yield "aten::select_scatter.out", _FIRST
     yield "aten::slice_scatter.out", _FIRST
+    # These look at nothing but the shape of the input.
+    yield "aten::fill.Scalar_out", _FIRST
+    yield "aten::fill.Tensor_out", _FIRST
+    yield "aten::full_like.out", _FIRST
 
 
 DEFAULT: Mapping[str, tuple[Donor, ...]] = MappingProxyType(dict(_table()))
