@@ -60,13 +60,16 @@ class Case:
     dims: str = ""
     """A further line of every method's table."""
     share: bool = False
+    module: str = ""
+    """All of ``model.py``, which has a function ``make``, instead of ``text``."""
     lower_more: Callable[[Any], Any] | None = None
     """From the lowered program manager to the one to emit."""
 
     def config(self) -> str:
         """The whole config."""
         lines = ["version = 1", self.more]
-        lines += ["[model]", 'entry = "model:Net"', f"share_state = {str(self.share).lower()}"]
+        entry = "model:make" if self.module else "model:Net"
+        lines += ["[model]", f'entry = "{entry}"', f"share_state = {str(self.share).lower()}"]
         for method, inputs in self.methods.items():
             lines += [f"[methods.{method}]", "inputs = ["]
             for name, kind in inputs.items():
@@ -137,7 +140,8 @@ class Emitted:
 
 def prepare(folder: Path, case: Case) -> tuple[Project, ExportedModel, LoweredModel]:
     """A case up to the stage before."""
-    project = make_project(folder, case.config(), model=HEADER + indent(dedent(case.text).strip("\n"), "    ") + "\n")
+    model = case.module or HEADER + indent(dedent(case.text).strip("\n"), "    ") + "\n"
+    project = make_project(folder, case.config(), model=model)
     with quiet_libraries(), UserCode() as user:
         _, exported = Models(project, user).prepare("cpu", StageClock("cpu", Silent()))
         lowered = lower_model(project, exported, "cpu")
