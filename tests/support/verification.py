@@ -61,5 +61,5 @@ def prepare(folder: Path, target: str, config: str, **files: str) -> Prepared:
         with StagedFile(project.artifact(target)) as staged:
             written = write_program(linked.linked.program, staged)
             place = staged.accept()
-    candidate = Candidate(place, written.size, float_model, reference, linked.delegate_inputs)
+    candidate = Candidate(place, written.size, float_model, reference, linked)
     return Prepared(path, target, candidate)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from etdev.files import atomic_write_text
 from etdev.pipeline.artifacts import ExportedModel
+from etdev.pipeline.etrecord import record_place
 from etdev.pipeline.inplace_ops import resolve_ops
 from etdev.pipeline.inputs import Signature
 from etdev.pipeline.link import link_program
@@ -25,7 +26,7 @@ from etdev.pipeline.summary import describe_methods, display_path, start_result,
 from etdev.pipeline.usercode import UserCode
 from etdev.pipeline.verify.kernels import check_runtime_settings
 from etdev.pipeline.verify.ladder import Candidate, check_functions, not_run, verify_program
-from etdev.pipeline.write import StagedFile, write_program
+from etdev.pipeline.write import StagedFile, write_linked_record, write_program
 from etdev.program.footprint import planned_memory
 from etdev.runtime.stock import StockRuntime
 
@@ -66,9 +67,11 @@ def _build_target(
     compiled = _compile(project, name, options, user, models, clock)
     with clock.stage("link"):
         program = link_program(project, name, user, compiled.objects, compiled.signatures, inplace)
-    with StagedFile(project.artifact(name)) as staged:
+    with StagedFile(project.artifact(name)) as staged, StagedFile(record_place(project.artifact(name))) as record:
         with clock.stage("write"):
             written = write_program(program.linked.program, staged)
+            if project.config.targets[name].etrecord:
+                write_linked_record(compiled.objects, program, record)
         result = TargetResult(
             name=name,
             status="built",
@@ -86,11 +89,14 @@ def _build_target(
         if runtime is None or compiled.models is None:
             rungs = tuple(not_run(rung, "verification was turned off") for rung in RUNGS)
         else:
-            candidate = Candidate(written.path, written.size, *compiled.models, program.delegate_inputs)
+            candidate = Candidate(written.path, written.size, *compiled.models, program)
             with clock.stage("verify"):
                 rungs = verify_program(project, user, name, candidate, runtime)
         result = result.model_copy(update={"rungs": rungs, "status": outcome(rungs)})
+        record.withdraw()  # At no time is it beside another program.
         place = staged.reject() if result.status == "rejected" else staged.accept()
+        if result.status != "rejected" and project.config.targets[name].etrecord:
+            record.accept()
     result = result.model_copy(update={"artifact": display_path(project, place), "seconds": clock.seconds})
     report = start_result(project, (result,))
     atomic_write_text(place.parent / "report.json", report.model_dump_json(indent=2) + "\n")

@@ -14,8 +14,10 @@ from etdev.pipeline.inplace_ops import InPlaceOps
 from etdev.pipeline.inputs import Signature
 from etdev.pipeline.objects import ObjectProgram
 from etdev.pipeline.project import Project
+from etdev.pipeline.proof import prove_link
 from etdev.pipeline.usercode import UserCode, translated
 from etdev.planner import Problem
+from etdev.validator import ValidationReport
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,10 @@ class LinkedProgram:
     """For comparison: per method and buffer, the bytes that ExecuTorch's greedy order takes for the same tensors."""
     delegate_inputs: Mapping[str, Mapping[int, int]]
     """Per method, position of each delegate call → how many of its arguments are inputs."""
+    proof: ValidationReport
+    """That it does what the object program does."""
+    debug_handles: Mapping[str, Mapping[int, tuple[int, ...]]]
+    """Per method, position of an instruction → ExecuTorch's numbers of the ops that it comes from."""
 
 
 def link_program(
@@ -39,7 +45,8 @@ def link_program(
 ) -> LinkedProgram:
     """Link an object program with the target's ``memory``, ``io``, ``elide`` and ``inplace``.
 
-    Raises :class:`~etdev.errors.LinkError` with the key that asks for what cannot be, or names a planner that fails.
+    The link is proved. Raises :class:`~etdev.errors.LinkError` with the key that asks for what cannot be, or names a
+    planner that fails.
     """
     options = replace(_options(project, target, user, objects, signatures), inplace=inplace.table)
     try:
@@ -52,6 +59,8 @@ def link_program(
         where = project.where("targets", target, "memory", "planner")
         place = where if error.where in (None, where) else f"{where}, {error.where}"
         raise LinkError(error.message, where=place, hint=error.hint) from error
+    inputs = {name: notes.delegate_inputs for name, notes in objects.sidecar.methods.items()}
+    proof = prove_link(objects.program, linked, inputs)
     greedy = link(objects.program, replace(options, planner="greedy", planner_name=None), objects.sidecar)
     sidecar = objects.sidecar
     for method in linked.methods:
@@ -62,6 +71,8 @@ def link_program(
         linked,
         {method.name: {buffer.index: buffer.size for buffer in method.buffers} for method in greedy.methods},
         {name: notes.delegate_inputs for name, notes in sidecar.methods.items()},
+        proof,
+        {name: notes.debug_handles for name, notes in sidecar.methods.items()},
     )
 
 

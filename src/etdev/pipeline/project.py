@@ -41,7 +41,8 @@ class Project:
     @property
     def files(self) -> list[Path]:
         """What a build reads or writes besides the model's own files: the config's, and each target's."""
-        names = [f"{self.name}{suffix}" for suffix in (".pte", ".object.pte", ".object.json")]
+        suffixes = (".pte", ".etrecord", ".object.pte", ".object.json", ".object.etrecord")
+        names = [f"{self.name}{suffix}" for suffix in suffixes]
         folders = [self.out / target for target in self.config.targets]
         return [*self.loaded.files, *(folder / name for folder in folders for name in (*names, "report.json"))]
 

@@ -18,6 +18,7 @@ from etdev.linker import Linked, LinkOptions, link, link_foreign
 from etdev.linker.options import ALL_ELISIONS, Elision, ElisionKind, InPlace, MethodReport
 from etdev.pipeline.decisions import KINDS, CopiesOfKind, InPlaceOutputs, count_copies, count_inplace
 from etdev.pipeline.inspect import external_names
+from etdev.pipeline.proof import prove_link, summarize_proof
 from etdev.pipeline.result import RungResult
 from etdev.pipeline.verify.plan import check_memory_plan
 from etdev.planner import PLANNERS
@@ -26,6 +27,7 @@ from etdev.program.delegates import delegate_inputs
 from etdev.program.footprint import buffer_device, planned_memory
 from etdev.program.inplace import DEFAULT
 from etdev.program.model import ExecutionPlan
+from etdev.validator import ValidationReport
 
 FORMAT = 1
 _DEFAULT_ALIGNMENT = 16
@@ -158,6 +160,7 @@ def relink(
         linked = link_foreign(program, options) if own else link(program, options)
     except LinkError as error:
         raise UnlinkableError(error.message, where=_place(source, error), hint=error.hint) from error
+    proof = _prove(program, linked, target)
     rung, size_after = _write(program, linked, target)
     return RelinkResult(
         format=FORMAT,
@@ -180,7 +183,7 @@ def relink(
         shared_state=linked.shared_state,
         external_data=external_names(program),
         plan="passed" if rung.status == "passed" else "not run",
-        plan_summary=rung.summary,
+        plan_summary=f"{summarize_proof(proof)}; {rung.summary}" if rung.status == "passed" else rung.summary,
     )
 
 
@@ -196,6 +199,15 @@ def check_kinds(names: Collection[str], where: str) -> tuple[ElisionKind, ...]:
         hint = f"did you mean `{meant}`?" if meant else f"one of: {', '.join(known)}"
         raise UsageError(f"there is no kind of copies {name!r}", where=where, hint=hint)
     return tuple(kind for kind in KINDS if kind in names or "all" in names)
+
+
+def _prove(program: Program, linked: Linked, target: Path) -> ValidationReport:
+    """Compare the file with what was linked from it. Nothing is written that does something else."""
+    inputs = {plan.name: delegate_inputs(plan) for plan in program.execution_plan}
+    try:
+        return prove_link(program, linked, inputs, foreign=True)
+    except LinkError as error:
+        raise LinkError(error.message, where=str(target), hint=error.hint) from error
 
 
 def _check_arguments(planner: str, alignment: int | None, inplace: str) -> None:

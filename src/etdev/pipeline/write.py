@@ -11,6 +11,9 @@ from typing import Self
 
 from etdev.files import temporary_beside, write_errors_named
 from etdev.pipeline.artifacts import WrittenProgram
+from etdev.pipeline.etrecord import InstructionMaps, delegate_outputs, read_delegates, record_place, write_record
+from etdev.pipeline.link import LinkedProgram
+from etdev.pipeline.objects import ObjectProgram
 from etdev.program import Program
 from etdev.program.writer import write_into
 
@@ -49,6 +52,12 @@ class StagedFile:
         takes it for this one."""
         return self._settle(self.rejected, self.target)
 
+    def withdraw(self) -> None:
+        """Remove what stands at the place, and what was rejected; this file may still take the place."""
+        with write_errors_named(self.target):
+            self.target.unlink(missing_ok=True)
+            self.rejected.unlink(missing_ok=True)
+
     def _settle(self, place: Path, other: Path) -> Path:
         with write_errors_named(place):
             os.replace(self.path, place)
@@ -68,3 +77,26 @@ def write_program(linked: Program, staged: StagedFile) -> WrittenProgram:
             os.fsync(file.fileno())
             size = os.fstat(file.fileno()).st_size
     return WrittenProgram(staged.path, size, digest)
+
+
+def write_linked_record(objects: ObjectProgram, program: LinkedProgram, staged: StagedFile) -> None:
+    """Write the ETRecord of a linked program: that of the object program, with the instructions where they are now.
+
+    Raises :class:`~etdev.errors.WriteError` and, if somebody has changed the object program's record since,
+    :class:`~etdev.errors.ProgramError`.
+    """
+    source = record_place(objects.path)
+    moved = {method.name: method.renumbered for method in program.linked.methods}
+    delegates = {
+        name: {moved[name][position]: found for position, found in calls.items() if position in moved[name]}
+        for name, calls in read_delegates(source).items()
+    }
+    maps = InstructionMaps(
+        {name: program.debug_handles[name] for name in delegates},
+        delegates,
+        delegate_outputs(program.linked.program, {name: program.delegate_inputs[name] for name in delegates}),
+    )
+    with write_errors_named(staged.target):
+        write_record(source, maps, staged.path)
+        with staged.path.open("rb") as file:
+            os.fsync(file.fileno())

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from etdev.errors import EmitError
 from etdev.files import atomic_path
 from etdev.pipeline.artifacts import ExportedModel, LoweredModel
+from etdev.pipeline.etrecord import record_place
 from etdev.pipeline.lower import fixed_ranges
 from etdev.pipeline.lower_errors import explain_emission
 from etdev.pipeline.objects.devices import hidden_devices, with_devices
@@ -18,6 +19,7 @@ from etdev.pipeline.objects.instructions import MismatchError
 from etdev.pipeline.objects.layouts import set_plain_views
 from etdev.pipeline.objects.notes import describe_method
 from etdev.pipeline.objects.planning import VirtualAddresses
+from etdev.pipeline.objects.record import save_record
 from etdev.pipeline.objects.sources import SourceLines
 from etdev.pipeline.objects.state import find_state, with_names
 from etdev.pipeline.project import Project
@@ -74,9 +76,10 @@ def emit_object(
 ) -> ObjectProgram:
     """Emit the lowered model to ``path`` and its sidecar beside it. It uses ``lowered`` up: its graphs are changed.
 
-    ``origin`` is kept in the sidecar, which is written last: where it is, both files belong together.
+    ``origin`` is kept in the sidecar, which is written last: where it is, all files belong together. An ETRecord is one
+    of them where the target asks for it; the one of an earlier build goes where it does not.
     Raises :class:`~etdev.errors.EmitError` for ops without an out variant, if the emitted program does not hold inputs
-    of the sizes that the config declares, or if it is not what the graphs say, and
+    of the sizes that the config declares, if it is not what the graphs say, or if there can be no ETRecord of it, and
     :class:`~etdev.errors.WriteError`; whatever stood at ``path`` stands there still, then.
     """
     plannings = {name: VirtualAddresses(find_state(project, lowered, exported, name)) for name in exported.methods}
@@ -92,7 +95,14 @@ def emit_object(
         program = _completed(program, sidecar, temporary)
         for name in exported.methods:
             _check_planned_sizes(project, program.method(name), exported)
-        notes_place.unlink(missing_ok=True)
+        if project.config.targets[target].etrecord:
+            with atomic_path(record_place(path)) as unfinished:
+                graphs = {name: sidecar.methods[name] for name in exported.methods}
+                save_record(project, target, manager, program, graphs, unfinished)
+                notes_place.unlink(missing_ok=True)
+        else:
+            notes_place.unlink(missing_ok=True)
+            record_place(path).unlink(missing_ok=True)
     write_sidecar(sidecar, notes_place)
     return ObjectProgram(path, program, sidecar)
 

@@ -14,6 +14,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from etdev.config.models import LINK_KEYS
 from etdev.errors import ProgramError
+from etdev.pipeline.etrecord import read_delegates, record_place
+from etdev.pipeline.forms import usable_forms
 from etdev.pipeline.objects.emit import ObjectProgram, Origin, object_place, sidecar_place
 from etdev.pipeline.project import Project
 from etdev.pipeline.result import MethodResult
@@ -31,8 +33,10 @@ _AFTER_EMISSION = (
     ("targets", "*", "verify"),
     ("targets", "*", "budget"),
     ("targets", "*", "runtime"),
+    ("targets", "*", "etrecord"),
 )
-"""Keys that neither emission nor the stages before it read."""
+"""Keys that neither emission nor the stages before it read, except for the forms that a runtime has the kernels for and
+for an ETRecord: what they ask for is compared by itself."""
 
 
 class Record(BaseModel):
@@ -65,6 +69,8 @@ def find_object(project: Project, target: str) -> Reused | None:
             return None
         if any(_digest(project.loaded.root / name) != digest for name, digest in sidecar.files.items()):
             return None
+        if project.config.targets[target].etrecord:
+            read_delegates(record_place(path))
         return Reused(ObjectProgram(path, read(path), sidecar), Record.model_validate_json(sidecar.report))
     except (ProgramError, OSError, ValidationError):
         return None
@@ -98,7 +104,7 @@ def object_key(project: Project, target: str) -> str:
         ".".join(map(str, key)): os.path.relpath(project.base(*key), root)
         for key in (("model", "entry"), ("project", "imports"))
     }
-    content = {"settings": settings, "bases": bases, "versions": versions()}
+    content = {"settings": settings, "bases": bases, "forms": usable_forms(project, target), "versions": versions()}
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,7 +44,7 @@ def target_runtime(
     operators: frozenset[str] | None = wheel_operators
     label = _WHEEL
     if settings.operators is not None:
-        operators = _selected_operators(project, target)
+        operators = selected_operators(project, target)
         label = Path(settings.operators).name
     elif settings.kernels is not None:
         operators = frozenset().union(*(library_operators(name, wheel_operators) for name in settings.kernels))
@@ -59,7 +60,7 @@ def check_runtime_settings(project: Project, target: str) -> None:
     Raises :class:`~etdev.errors.ConfigError` at the key.
     """
     if project.config.targets[target].runtime.operators is not None:
-        _selected_operators(project, target)
+        selected_operators(project, target)
 
 
 def check_kernels(contents: RuntimeContents, required: Requirements) -> RungResult:
@@ -103,6 +104,23 @@ def missing_operators(contents: RuntimeContents, required: Requirements) -> dict
     return {method: names for method, names in missing.items() if names}
 
 
+def needed_libraries(operators: Iterable[str]) -> tuple[str, ...]:
+    """The kernel libraries that have these operators, each once; ``portable`` if that has them, ``optimized`` if not.
+
+    Only ATen operators are looked for beyond the lists in the wheel: others may be custom.
+    """
+    portable, quantized = (library_operators(name, frozenset()) for name in ("portable", "quantized"))
+    found = set()
+    for name in operators:
+        if name in portable:
+            found.add("portable")
+        elif name in quantized:
+            found.add("quantized")
+        elif name.startswith("aten::") and _PRIMITIVE.match(name) is None:
+            found.add("optimized")
+    return tuple(sorted(found))
+
+
 def library_operators(library: str, wheel_operators: frozenset[str]) -> frozenset[str]:
     """Operators of one of ExecuTorch's kernel libraries, from the lists in the wheel.
 
@@ -129,8 +147,11 @@ def _has_operator(contents: RuntimeContents, name: str) -> bool:
     return contents.operators is None or name in contents.operators or _PRIMITIVE.match(name) is not None
 
 
-def _selected_operators(project: Project, target: str) -> frozenset[str] | None:
-    """The root operators of a selected-operators YAML as ExecuTorch's selective build reads and writes it."""
+def selected_operators(project: Project, target: str) -> frozenset[str] | None:
+    """The root operators of the target's selected-operators YAML, as ExecuTorch's selective build reads and writes it.
+
+    None if it includes all operators. Raises :class:`~etdev.errors.ConfigError` at the key.
+    """
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
 

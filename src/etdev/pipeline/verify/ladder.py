@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from etdev.config.models import Rung
 from etdev.pipeline.artifacts import ExportedModel, Tensors
 from etdev.pipeline.inputs import random_samples, read_samples
+from etdev.pipeline.link import LinkedProgram
 from etdev.pipeline.project import Project
 from etdev.pipeline.result import RUNGS, RungResult
 from etdev.pipeline.usercode import UserCode
@@ -16,7 +17,7 @@ from etdev.pipeline.verify.accuracy import check_accuracy
 from etdev.pipeline.verify.budget import check_budget
 from etdev.pipeline.verify.file import Requirements, check_bytes, requirements
 from etdev.pipeline.verify.kernels import check_kernels, target_runtime
-from etdev.pipeline.verify.plan import check_memory_plan
+from etdev.pipeline.verify.plan import check_linked, check_memory_plan
 from etdev.pipeline.verify.remedy import explain_kernels
 from etdev.pipeline.verify.runtime import check_runtime
 from etdev.pipeline.verify.subject import Subject
@@ -36,8 +37,8 @@ class Candidate:
     float_model: ExportedModel
     reference: ExportedModel
     """The quantized model before lowering, or ``float_model`` itself."""
-    delegate_inputs: Mapping[str, Mapping[int, int]] | None = None
-    """Per method, how many arguments of each delegate call are inputs, by its position; None if it is not known."""
+    linked: LinkedProgram | None = None
+    """What was written; None if that is not known any more."""
 
 
 def verify_program(
@@ -59,7 +60,9 @@ def verify_program(
         answers["kernels"] = not_run("kernels", "the rung `bytes` failed")
         obstacle = None
     else:
-        answers["plan"] = _located(check_memory_plan(found, candidate.delegate_inputs), project, target)
+        linked = candidate.linked
+        plan = check_memory_plan(found) if linked is None else check_linked(found, linked)
+        answers["plan"] = _located(plan, project, target)
         required = requirements(found)
         contents = target_runtime(project, target, runtime.operators, runtime.backends)
         answers["kernels"] = explain_kernels(

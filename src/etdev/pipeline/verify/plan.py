@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from etdev.errors import LinkError
+from etdev.pipeline.proof import summarize_proof
 from etdev.pipeline.result import RungResult
 from etdev.planner import Buffer, PlanError, Problem, check_plan
 from etdev.program import Program
@@ -13,6 +15,9 @@ from etdev.program.delegates import delegate_inputs
 from etdev.program.model import DelegateCall, ExecutionPlan
 from etdev.program.storage import MethodMemory, Storage, method_memory
 from etdev.units import format_size
+
+if TYPE_CHECKING:
+    from etdev.pipeline.link import LinkedProgram
 
 
 def check_memory_plan(
@@ -54,6 +59,19 @@ def check_memory_plan(
     if disturbed:
         summary += f"; where all methods have the same buffers, {disturbed[0]}"
     return RungResult(rung="plan", status="passed", summary=summary)
+
+
+def check_linked(program: Program, linked: LinkedProgram) -> RungResult:
+    """The memory plan of the bytes read back, which have to be those of the program that the link was proved for."""
+    rung = check_memory_plan(program, linked.delegate_inputs)
+    if rung.status != "passed":
+        return rung
+    if program != linked.linked.program:
+        problem = "the bytes read back are not the program that was linked"
+        return RungResult(rung="plan", status="failed", summary=problem, problems=(problem,))
+    if not linked.proof.proved:
+        return RungResult(rung="plan", status="not run", summary=summarize_proof(linked.proof))
+    return rung.model_copy(update={"summary": f"{summarize_proof(linked.proof)}; {rung.summary}"})
 
 
 def _delegate_calls(plan: ExecutionPlan) -> int:

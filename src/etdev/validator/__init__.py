@@ -1,0 +1,10 @@
+"""Translation validation: proves that a linked program computes what the program before the link does.
+
+Shares no code with what links, plans or follows lifetimes; it knows the dataclasses of a program and has its own table
+of operators.
+"""
+
+from etdev.validator.report import NotValidated, ValidationReport, Violation
+from etdev.validator.validate import Correspondence, validate_link
+
+__all__ = ["Correspondence", "NotValidated", "ValidationReport", "Violation", "validate_link"]

@@ -1,0 +1,100 @@
+"""State across methods: no method changes what another one keeps, and what methods share they all see.
+
+Loaders differ. Some give each method buffers of its own, some give all methods of a program the same. Each method by
+itself is right under both; here the second kind is looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+from etdev.program import model as m
+from etdev.validator.agree import Assumed
+from etdev.validator.method import MethodValidation
+from etdev.validator.report import Violation
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """Bytes that a method keeps from call to call."""
+
+    method: MethodValidation
+    bytes: Assumed
+    name: str | None
+    """Of the state, if other methods have it too."""
+    offset: int
+    """Of the first byte, in the state of that name."""
+
+
+def check_across(
+    methods: Collection[MethodValidation], shared: Collection[str], *, foreign: bool
+) -> Iterator[Violation]:
+    """Look at each method for what it does to the state of the others.
+
+    ``shared`` names the state that methods have in common; in a ``foreign`` program it is what lies behind buffer 1.
+    """
+    kept = [item for method in methods for item in _kept(method, shared)]
+    for other in methods:
+        for item in kept:
+            if item.method is not other:
+                violation = _foreign(other, item) if foreign else _own(other, item)
+                if violation is not None:
+                    yield violation
+
+
+def _kept(method: MethodValidation, shared: Collection[str]) -> Iterator[_Kept]:
+    names = named_state(method.plans[0], shared)
+    for assumed in method.outcome.assumed:
+        name, offset = None, 0
+        for candidate, (space, start, end) in names.items():
+            if space == assumed.before_space and start <= assumed.before < end:
+                name, offset = candidate, assumed.before - start
+        yield _Kept(method, assumed, name, offset)
+
+
+def named_state(plan: m.ExecutionPlan, names: Collection[str]) -> Mapping[str, tuple[int, int, int]]:
+    """Where state of some names lies: buffer, first byte, byte behind the last."""
+    found = {}
+    for _, tensor in plan.tensors():
+        info, place = tensor.extra_tensor_info, tensor.allocation_info
+        if info is not None and place is not None and info.fully_qualified_name in names:
+            start = place.memory_offset
+            found[info.fully_qualified_name] = place.memory_id, start, start + tensor.nbytes
+    return {name: place for name, place in found.items() if name is not None}
+
+
+def _own(other: MethodValidation, item: _Kept) -> Violation | None:
+    """An object program, whose methods have memory of their own and share state by name."""
+    theirs = item.bytes
+    if item.name is not None:
+        place = named_state(other.plans[0], (item.name,)).get(item.name)
+        if place is not None:
+            shared = Assumed(
+                place[0], place[1] + item.offset, theirs.after_space, theirs.after, theirs.length
+            )
+            return None if other.leaves_same(shared) else _changes(other, item, "does not leave")
+    return None if other.leaves_alone(1, theirs.after_space, theirs.after, theirs.length) else _changes(other, item)
+
+
+def _foreign(other: MethodValidation, item: _Kept) -> Violation | None:
+    """A program whose methods share what lies at the same addresses behind buffer 1."""
+    theirs = item.bytes
+    if theirs.before_space > 1:
+        return None if other.leaves_same(theirs) else _changes(other, item, "does not leave")
+    if other.leaves_alone(1, theirs.after_space, theirs.after, theirs.length):
+        return None
+    # It may have been so before.
+    if not other.leaves_alone(0, theirs.before_space, theirs.before, theirs.length):
+        return None
+    return _changes(other, item)
+
+
+def _changes(other: MethodValidation, item: _Kept, what: str = "writes over") -> Violation:
+    theirs = item.bytes
+    start, end = theirs.after, theirs.after + theirs.length
+    state = f"the state of method {item.method.plans[1].name!r} at bytes {start} to {end} of buffer {theirs.after_space}"
+    left = " as before the link" if what == "does not leave" else ""
+    name = other.plans[1].name
+    message = f"method {name!r}: it {what} {state}{left}, where a loader gives all methods the same buffers"
+    return Violation("state", name, message, buffer=theirs.after_space, start=start, end=end)

@@ -1,0 +1,220 @@
+"""Do two contents agree? Where they do not as they stand: is the one what the other is taken for?
+
+Three things make contents the same that have different symbols, and are found out only where somebody reads them: what
+calls before left in memory (taken to be the same, which is an obligation at the end of the method), equal bytes of
+constants, and merges of what is the same on each path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from etdev.validator.constants import Constants
+from etdev.validator.machine import Part
+from etdev.validator.memory import Content, Memory, Run, aligned, joined
+from etdev.validator.movement import is_tensor
+from etdev.validator.symbols import CONSTANT, INITIAL, MERGE, OTHER, Symbols
+
+_NONE = -1
+"""Stands among symbols for none."""
+_DEEPEST = 100
+"""Merges of merges that are compared; what lies deeper is taken to differ."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assumed:
+    """Bytes that are taken to be the same before each call of a method."""
+
+    before_space: int
+    before: int
+    """First byte."""
+    after_space: int
+    after: int
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Where two operands differ."""
+
+    argument: int
+    """Position among the operands."""
+    what: str
+    """``content``, ``size`` or ``kind``."""
+    offset: int = 0
+    """Of the first byte that differs, in the tensor."""
+    length: int = 0
+    before: int | None = None
+    """Symbol of those bytes before the link."""
+    after: int | None = None
+    item: int | None = None
+    """Which element of a list it is."""
+
+
+class Agreement:
+    """What is known to be the same in both programs."""
+
+    def __init__(self, symbols: Symbols, constants: Constants, loaded: tuple[Mapping[int, Memory], ...]) -> None:
+        """``loaded``: by space, what lies in memory when a program has been loaded."""
+        self._symbols = symbols
+        self._constants = constants
+        self._loaded = loaded
+        self._aliases: dict[int, Memory] = {}
+        self.assumed: list[Assumed] = []
+
+    @property
+    def known(self) -> int:
+        """Grows whenever something new is found to be the same."""
+        return sum(len(memory.starts) for memory in self._aliases.values())
+
+    def differences(self, before: Sequence[Part], after: Sequence[Part]) -> list[Difference]:
+        """Where some operands differ; none if they agree."""
+        found = []
+        for argument, (one, other) in enumerate(zip(before, after, strict=True)):
+            if one != other:
+                difference = self._compare(argument, one, other)
+                if difference is not None:
+                    found.append(difference)
+        return found
+
+    def _compare(self, argument: int, one: Part, other: Part, item: int | None = None) -> Difference | None:
+        if is_tensor(one) and is_tensor(other):
+            if one[0] != other[0]:
+                return Difference(argument, "kind", item=item)
+            if one[1] != other[1]:
+                return Difference(argument, "size", item=item)
+            return self._contents(argument, one[2], other[2], item)  # type: ignore[arg-type]
+        if one[0] == other[0] == "list" and len(one) == len(other):
+            for number, (mine, theirs) in enumerate(zip(one[1:], other[1:], strict=True)):
+                if mine != theirs:
+                    found = self._compare(argument, mine, theirs, number)  # type: ignore[arg-type]
+                    if found is not None:
+                        return found
+            return None
+        return Difference(argument, "kind" if one[0] != other[0] else "number", item=item)
+
+    def _contents(self, argument: int, one: Content, other: Content, item: int | None) -> Difference | None:
+        at = 0
+        for length, (mine, theirs) in aligned((one, self.canonical(other))):
+            if mine != theirs and not self._agree(*mine, *theirs, length, 0):
+                return Difference(argument, "content", at, length, mine[0], theirs[0], item)
+            at += length
+        return None
+
+    def same(self, one: Content, other: Content) -> bool:
+        """Do two contents of the same size agree?"""
+        return self._contents(0, one, other, None) is None
+
+    # What the program after the link has, in terms of the one before it
+
+    def canonical(self, content: Content) -> Content:
+        """A content with what is known to be the same as something in the program before the link replaced by that."""
+        if not self._aliases or not any(symbol in self._aliases for symbol, _, _ in content):
+            return content
+        found: list[Run] = []
+        for symbol, offset, length in content:
+            memory = self._aliases.get(symbol)
+            if memory is None:
+                found.append((symbol, offset, length))
+                continue
+            for start, end, (target, shift, _) in memory.pieces(offset, offset + length):
+                found.append((symbol, start, end - start) if target == _NONE else (target, start - shift, end - start))
+        return joined(found)
+
+    def _take(self, before: int, at: int, after: int, offset: int, length: int) -> None:
+        """From now on, some bytes of a symbol after the link are those of one before it."""
+        memory = self._aliases.get(after)
+        if memory is None:
+            memory = self._aliases[after] = Memory.filled(_NONE)
+        memory.write(offset, offset + length, (before, offset - at, None))
+
+    def _agree(self, before: int, at: int, after: int, offset: int, length: int, depth: int) -> bool:
+        one, other = self._symbols.keys[before], self._symbols.keys[after]
+        if one[0] == other[0] == INITIAL:
+            return self._assume(before, at, after, offset, length)
+        if one[:2] == (OTHER, "behind the end") and not isinstance(one[5], int):
+            return (one[3], at) == (after, offset)  # What it reads, it has written.
+        if other[0] == CONSTANT:
+            agree = self._constants.same(((before, at, length),), ((after, offset, length),))
+        elif depth < _DEEPEST and (one[0] == MERGE or other[0] == MERGE):
+            agree = self._on_each_way(before, at, after, offset, length, depth)
+        else:
+            return False
+        if agree:
+            self._take(before, at, after, offset, length)
+        return agree
+
+    def _on_each_way(self, before: int, at: int, after: int, offset: int, length: int, depth: int) -> bool:
+        """Are they the same whichever way a merge was reached? One of the two may be the same on all ways."""
+        one, other = self._symbols.keys[before], self._symbols.keys[after]
+        mine = self._ways(one, at) if one[0] == MERGE else None
+        theirs = self._ways(other, offset) if other[0] == MERGE else None
+        if mine is not None and theirs is not None:
+            if (one[1], one[4]) != (other[1], other[4]):
+                return False
+        elif mine is None:
+            if self._symbols.mentions[before] or theirs is None or other[4]:
+                return False
+            mine = [(before, at)] * len(theirs)
+        else:
+            if self._symbols.mentions[after] or one[4]:
+                return False
+            theirs = [(after, offset)] * len(mine)
+        return all(self._agree_piece(*pair, length, depth) for pair in zip(mine, theirs, strict=True))
+
+    def _ways(self, key: tuple[object, ...], offset: int) -> list[tuple[int, int]]:
+        return [(symbol, offset + shift) for symbol, shift in zip(key[2], key[3], strict=True)]  # type: ignore[call-overload]
+
+    def _agree_piece(self, mine: tuple[int, int], theirs: tuple[int, int], length: int, depth: int) -> bool:
+        known = self.canonical(((*theirs, length),))
+        return all(
+            (symbol, start) == (target, begin) or self._agree(symbol, start, target, begin, count, depth + 1)
+            for count, ((symbol, start), (target, begin)) in aligned((((*mine, length),), known))
+        )
+
+    def assume(self, assumed: Assumed) -> bool:
+        """Take some bytes to be the same before each call; says whether they may be, at the first."""
+        before = self._symbols.number((INITIAL, 0, assumed.before_space))
+        after = self._symbols.number((INITIAL, 1, assumed.after_space))
+        known = self.canonical(((after, assumed.after, assumed.length),))
+        for length, (mine, theirs) in aligned((((before, assumed.before, assumed.length),), known)):
+            if mine != theirs and not self._assume(*mine, *theirs, length):
+                return False
+        return True
+
+    def _assume(self, before: int, at: int, after: int, offset: int, length: int) -> bool:
+        _, side, space = self._symbols.keys[before][:3]
+        _, other_side, other_space = self._symbols.keys[after][:3]
+        if (side, other_side) != (0, 1):
+            return False
+        assert isinstance(space, int)
+        assert isinstance(other_space, int)
+        if not self._loaded_same(space, at, other_space, offset, length):
+            return False
+        self._take(before, at, after, offset, length)
+        self.assumed.append(Assumed(space, at, other_space, offset, length))
+        return True
+
+    def _loaded_same(self, space: int, at: int, other_space: int, offset: int, length: int) -> bool:
+        contents = []
+        for side, (which, start) in enumerate(((space, at), (other_space, offset))):
+            memory = self._loaded[side].get(which)
+            pieces = (
+                [(start, start + length, (_NONE, start, None))]
+                if memory is None
+                else memory.pieces(start, start + length)
+            )
+            contents.append(
+                joined(
+                    (symbol, 0 if symbol == _NONE else first - shift, end - first)
+                    for first, end, (symbol, shift, _) in pieces
+                )
+            )
+        for count, (mine, theirs) in aligned(contents):
+            if _NONE in (mine[0], theirs[0]):
+                if mine[0] != theirs[0]:
+                    return False
+            elif mine != theirs and not self._constants.same(((*mine, count),), ((*theirs, count),)):
+                return False
+        return True

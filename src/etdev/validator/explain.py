@@ -1,0 +1,246 @@
+"""What is wrong, in words: which instruction, which value, which bytes, who should have written them and who did."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from etdev.validator.agree import Assumed, Difference
+from etdev.validator.facts import CONSTANT, Code, Facts, TensorFacts
+from etdev.validator.machine import Machine
+from etdev.validator.report import Kind, Violation
+from etdev.validator.symbols import CONSTANT as CONSTANT_DATA
+from etdev.validator.symbols import INITIAL, INPUT, LOOP, MERGE, OTHER, Symbols
+
+
+class Explainer:
+    """Makes violations of one method."""
+
+    def __init__(self, symbols: Symbols, facts: tuple[Facts, Facts], moved: Mapping[int, int]) -> None:
+        self._symbols = symbols
+        self._facts = facts
+        self._moved = moved
+        self._back = {there: here for here, there in moved.items()}
+
+    # Who and where
+
+    def who(self, symbol: int | None) -> str:
+        """What a symbol stands for: ``what instruction 7 (aten::add.out) computes``."""
+        if symbol is None:
+            return "nothing"
+        key = self._symbols.keys[symbol]
+        match key[0]:
+            case kind if kind == INITIAL:
+                return "what was there before the call"
+            case kind if kind == INPUT:
+                return f"what the caller put into input {key[1]}"
+            case kind if kind == CONSTANT_DATA:
+                return "a constant of the file"
+            case kind if kind == MERGE:
+                found = dict.fromkeys(self.who(item) for item in key[2])  # type: ignore[attr-defined]
+                return (
+                    f"one of these, depending on the path: {'; '.join(found)}"
+                    if len(found) < 4
+                    else "what one of several paths leaves"
+                )
+            case kind if kind == LOOP:
+                return "what the round of a loop leaves"
+            case kind if kind == OTHER:
+                return self._odd(key)
+        return self._computed(symbol)
+
+    def _odd(self, key: tuple[object, ...]) -> str:
+        match key[1]:
+            case "behind the end":
+                return f"bytes behind the end of {self.who(key[3])}"  # type: ignore[arg-type]
+            case "no rows yet":
+                return "rows that nobody has written"
+            case "no address":
+                return "nothing, for it has no address"
+        return "something unknown"
+
+    def _computed(self, symbol: int) -> str:
+        origin = self._symbols.origin(symbol)
+        if origin is None:
+            return "something unknown"
+        if origin.side == 1:
+            return f"what instruction {origin.position} ({origin.operator}) computes"
+        if origin.position in self._moved:
+            return f"what instruction {self._moved[origin.position]} ({origin.operator}) computes"
+        return f"what instruction {origin.position} before the link ({origin.operator}) computes"
+
+    def _instruction(self, code: Code) -> str:
+        return f"instruction {code.position} ({code.name})"
+
+    @property
+    def _method(self) -> str:
+        return self._facts[1].plan.name
+
+    def _violation(
+        self,
+        kind: Kind,
+        message: str,
+        *,
+        one: Code | None = None,
+        other: Code | None = None,
+        value: int | None = None,
+        place: tuple[int, int, int] | None = None,
+        expected: str | None = None,
+        found: str | None = None,
+    ) -> Violation:
+        """``place``: buffer, first byte, byte behind the last."""
+        named = other or one
+        buffer, start, end = place or (None, None, None)
+        return Violation(
+            kind=kind,
+            method=self._method,
+            message=f"method {self._method!r}: {message}",
+            before=one.position if one else self._back.get(other.position) if other else None,
+            after=other.position if other else None,
+            operator=named.name if named else None,
+            value=value,
+            buffer=buffer,
+            start=start,
+            end=end,
+            expected=expected,
+            found=found,
+        )
+
+    # Operands and outputs
+
+    def operand(self, machine: Machine, one: Code, other: Code, difference: Difference) -> Violation:
+        """An operand that differs."""
+        value = self._operand(other, difference)
+        return self._difference(machine, f"{self._instruction(other)} reads", value, difference, one, other)
+
+    def output(self, machine: Machine, number: int, value: int, difference: Difference) -> Violation:
+        """An output of the method that differs."""
+        return self._difference(machine, f"output {number} is", value, difference, None, None)
+
+    def _operand(self, code: Code, difference: Difference) -> int:
+        value = code.reads[difference.argument] if difference.argument < len(code.reads) else code.writes[0]
+        if difference.item is not None:
+            value = self._facts[1].plan.values[value].items[difference.item]  # type: ignore[union-attr, assignment]
+        return value
+
+    def _difference(
+        self, machine: Machine, reader: str, value: int, difference: Difference, one: Code | None, other: Code | None
+    ) -> Violation:
+        what = {"kind": "another type", "size": "another size", "number": "another number"}.get(difference.what)
+        if what is not None:
+            kind: Kind = difference.what  # type: ignore[assignment]
+            return self._violation(
+                kind,
+                f"{reader} value {value}, which has {what} than before the link",
+                one=one,
+                other=other,
+                value=value,
+            )
+        place = self._bytes(machine, value, difference)
+        where = f" at bytes {place[1]} to {place[2]} of buffer {place[0]}" if place else ""
+        expected, found = self.who(difference.before), self.who(difference.after)
+        message = f"{reader} value {value}{where}, which should hold {expected} and holds {found}"
+        return self._violation(
+            "content", message, one=one, other=other, value=value, place=place, expected=expected, found=found
+        )
+
+    def _bytes(self, machine: Machine, value: int, difference: Difference) -> tuple[int, int, int] | None:
+        located = machine.located(1, value)
+        place = located[1] if isinstance(located, tuple) else None
+        if not isinstance(place, tuple) or place[0] <= CONSTANT:
+            return None
+        start = place[1] + difference.offset
+        return place[0], start, start + difference.length
+
+    def overlap(self, machine: Machine, one: Code | None, other: Code, key: tuple[int, int, int]) -> Violation:
+        """An operand over an output, which the operator does not allow."""
+        argument, item, output = key
+        outs = (*other.writes, *other.updates)
+        out = outs[output]
+        value = outs[-1 - argument] if argument < 0 else other.reads[argument]
+        if item:
+            value = list(self._facts[1].list_tensors((value,)))[item - 1]
+        place = machine.located(1, out)
+        where = place[1] if isinstance(place, tuple) else None
+        span = (where[0], where[1], where[1] + self._facts[1].tensors[out].nbytes) if isinstance(where, tuple) else None
+        message = (
+            f"{self._instruction(other)} writes value {out} over the bytes of value {value}, "
+            f"{'which it writes too' if argument < 0 else 'which it still reads'}"
+        )
+        return self._violation("overlap", message, one=one, other=other, value=out, place=span)
+
+    # Instructions
+
+    def instruction(self, one: Code, other: Code, what: str) -> Violation:
+        """An instruction that is not the one that it should be."""
+        return self._violation(
+            "instruction", f"{self._instruction(other)} {what} than before the link", one=one, other=other
+        )
+
+    def alone(self, side: int, code: Code, *, paired: bool) -> Violation:
+        """An instruction that only one of the programs has."""
+        if paired:
+            message = f"{self._instruction(code)} is another one in the other program"
+        elif side == 0:
+            message = f"{self._instruction(code)} of the program before the link is missing"
+        else:
+            message = f"{self._instruction(code)} was not there before the link"
+        return self._violation(
+            "instruction", message, one=code if side == 0 else None, other=code if side == 1 else None
+        )
+
+    def apart(self, what: str, here: int, there: int) -> Violation:
+        """The programs go different ways."""
+        message = f"{what} (instruction {there}, {here} before the link)"
+        return Violation("control flow", self._method, f"method {self._method!r}: {message}", before=here, after=there)
+
+    # The whole
+
+    def extents(self) -> Iterator[Violation]:
+        """Tensors that reach out of their buffer."""
+        facts = self._facts[1]
+        sizes = facts.plan.non_const_buffer_sizes
+        for value, tensor in facts.tensors.items():
+            if not tensor.planned or tensor.place is None or tensor.place[0] < 1:
+                continue
+            buffer, start = tensor.place
+            size = sizes[buffer] if buffer < len(sizes) else 0
+            if start < 0 or tensor.end > size:
+                message = f"value {value} lies at bytes {start} to {tensor.end} of buffer {buffer}, which has {size}"
+                yield self._violation("extent", message, value=value, place=(buffer, start, tensor.end))
+
+    def outside(self, what: str, value: int) -> Violation:
+        """An input or output is of another type."""
+        return self._violation("kind", f"{what} than before the link", value=value)
+
+    def caller(self, number: int, value: int) -> Violation:
+        """The caller's memory is not used."""
+        message = f"output {number} (value {value}) is not where the caller brings memory for it"
+        return self._violation("caller's memory", message, value=value)
+
+    # What calls leave for the next one
+
+    def state(self, value: int, what: str) -> Violation:
+        """State is not what it was."""
+        return self._violation(
+            "state",
+            f"the state in value {value} {what} than before the link",
+            value=value,
+            place=_place(self._facts[1].tensors[value]),
+        )
+
+    def kept(self, assumed: Assumed, difference: Difference) -> Violation:
+        """State that the next call finds changed."""
+        start = assumed.after + difference.offset
+        place = (assumed.after_space, start, start + difference.length)
+        expected, found = self.who(difference.before), self.who(difference.after)
+        message = (
+            f"bytes {place[1]} to {place[2]} of buffer {place[0]}, which are kept from call to call, "
+            f"should be left holding {expected} and are left holding {found}"
+        )
+        return self._violation("state", message, place=place, expected=expected, found=found)
+
+
+def _place(tensor: TensorFacts) -> tuple[int, int, int] | None:
+    if tensor.place is None or tensor.place[0] < 1:
+        return None
+    return tensor.place[0], tensor.place[1], tensor.end

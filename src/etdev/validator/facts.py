@@ -1,0 +1,303 @@
+"""A method taken apart: where its tensors lie and what its instructions do, before anything is executed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from etdev.program import model as m
+from etdev.validator import operators as ops
+from etdev.validator.operators import Act
+
+CONSTANT = 0
+"""The space of constants: the start of a place there is the value index of one."""
+UNLIMITED = 1 << 62
+"""Bytes of a tensor whose size has no limit."""
+
+Place: TypeAlias = tuple[int, int]
+"""``(space, start)``. A space is a planned buffer, from 1 on; or memory of the caller's or of a tensor by itself, below
+0; or :data:`CONSTANT`."""
+
+
+@dataclass(frozen=True, slots=True)
+class TensorFacts:
+    """What the file says of a tensor."""
+
+    value: int
+    kind: tuple[object, ...]
+    """Element type and order of the dimensions; None if they lie in memory in their order."""
+    sizes: tuple[int, ...]
+    """In elements; upper bounds of a dynamic tensor."""
+    itemsize: int
+    nbytes: int
+    """Of the largest size."""
+    dynamic: bool
+    plain: bool
+    """Do the dimensions lie in memory in their order?"""
+    place: Place | None
+    """Where it lies at first. None has no address."""
+    planned: bool
+
+    @property
+    def end(self) -> int:
+        """Behind its last byte, in its space."""
+        assert self.place is not None
+        return self.place[1] + self.nbytes
+
+
+@dataclass(frozen=True, slots=True)
+class Clash:
+    """An operand and an output that may share bytes."""
+
+    operand: int
+    """Value index."""
+    argument: int
+    """Position of the argument that it is, or is in the list of; -1 for another output."""
+    out: int
+    """Value index."""
+    output: int
+    """Which output it is, from 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """An instruction."""
+
+    position: int
+    act: Act
+    name: str
+    """``aten::add.out``; of a delegate call, the delegate's."""
+    reads: tuple[int, ...] = ()
+    """Value indices of the operands."""
+    writes: tuple[int, ...] = ()
+    """Tensors all of which it writes."""
+    updates: tuple[int, ...] = ()
+    """Tensors that it changes."""
+    sets: tuple[int, ...] = ()
+    """Numbers that it sets."""
+    pure: bool = True
+    """Does it compute the same whenever it gets the same, and nothing else?"""
+    call: m.Instruction | None = None
+    clashes: tuple[Clash, ...] = ()
+
+    @property
+    def args(self) -> tuple[int, ...]:
+        """Value indices of all arguments."""
+        return self.call.args if isinstance(self.call, m.KernelCall | m.DelegateCall) else ()
+
+
+@dataclass(slots=True)
+class Facts:
+    """A method of one of the two programs."""
+
+    side: int
+    """0 for the program before the link, 1 for the one after."""
+    program: m.Program
+    plan: m.ExecutionPlan
+    delegate_inputs: Mapping[int, int]
+    constants: Mapping[int, tuple[int, int]]
+    """Value index of each constant → symbol and offset of its content."""
+    tensors: dict[int, TensorFacts] = field(init=False)
+    code: tuple[Code, ...] = field(init=False)
+    roving: frozenset[int] = field(init=False)
+    """Values that instructions make other tensors, or whose tensor they point elsewhere."""
+    moved: frozenset[int] = field(init=False)
+    """Values that instructions make other tensors."""
+    viewed: frozenset[int] = field(init=False)
+    """Tensors that instructions point elsewhere."""
+    variable: frozenset[int] = field(init=False)
+    """Numbers that instructions set."""
+    starts: tuple[int, ...] = field(init=False)
+    """Position of the first instruction of each chain, and behind the last chain."""
+
+    def __post_init__(self) -> None:
+        self.tensors = {index: self._tensor(index, tensor) for index, tensor in self.plan.tensors()}
+        calls = [call for chain in self.plan.chains for call in chain.instructions]
+        code = [self._decode(position, call) for position, call in enumerate(calls)]
+        self.moved = frozenset(call.move_to for call in calls if isinstance(call, m.MoveCall))
+        views = {value for item in code if item.act is Act.VIEW for value in item.writes}
+        if views & self.moved:  # It points the tensor that such a value is by then.
+            views.update(call.move_from for call in calls if isinstance(call, m.MoveCall))
+        self.viewed = frozenset(views)
+        self.roving = self.moved | self.viewed
+        self.variable = frozenset(
+            value for item in code for value in item.sets if not isinstance(self.plan.values[value], m.Tensor)
+        ) | frozenset(value for value in self.moved if value not in self.tensors)
+        self.code = tuple(self._with_clashes(item) for item in code)
+        starts = [0]
+        for chain in self.plan.chains:
+            starts.append(starts[-1] + len(chain.instructions))
+        self.starts = tuple(starts)
+
+    # Tensors
+
+    def _tensor(self, index: int, tensor: m.Tensor) -> TensorFacts:
+        unbounded = tensor.shape_dynamism is m.TensorShapeDynamism.DYNAMIC_UNBOUND
+        plain = tensor.dim_order == tuple(range(len(tensor.sizes)))
+        return TensorFacts(
+            value=index,
+            kind=(tensor.scalar_type, None if plain else tensor.dim_order),
+            sizes=tensor.sizes,
+            itemsize=tensor.scalar_type.itemsize,
+            nbytes=UNLIMITED if unbounded else tensor.nbytes,
+            dynamic=tensor.shape_dynamism is not m.TensorShapeDynamism.STATIC,
+            plain=plain,
+            place=self._place(index, tensor, unbounded),
+            planned=tensor.allocation_info is not None,
+        )
+
+    def _place(self, index: int, tensor: m.Tensor, unbounded: bool) -> Place | None:
+        if index in self.constants:
+            return CONSTANT, index
+        if tensor.allocation_info is not None and not unbounded:
+            return tensor.allocation_info.memory_id, tensor.allocation_info.memory_offset
+        for kind, indices in enumerate((self.plan.inputs, self.plan.outputs)):
+            if index in indices:
+                return -1 - 3 * indices.index(index) - kind, 0
+        return (-3 - 3 * index, 0) if unbounded else None
+
+    def list_tensors(self, values: Iterable[int]) -> Iterator[int]:
+        """The tensors among some values, and in the lists among them."""
+        for index in values:
+            value = self.plan.values[index]
+            if isinstance(value, m.Tensor):
+                yield index
+            elif isinstance(value, m.TensorList | m.OptionalTensorList):
+                yield from (item for item in value.items if item >= 0 and item in self.tensors)
+
+    def dims(self, value: int) -> tuple[int, ...] | None:
+        """The sizes of a tensor, if they never change."""
+        tensor = self.tensors[value]
+        return None if tensor.dynamic else tensor.sizes
+
+    # Instructions
+
+    def _decode(self, position: int, call: m.Instruction) -> Code:
+        match call:
+            case m.KernelCall():
+                return self._kernel(position, call)
+            case m.DelegateCall():
+                return self._delegate(position, call)
+            case m.MoveCall():
+                return Code(position, Act.MOVE, "MoveCall", call=call)
+            case m.JumpFalseCall():
+                return Code(position, Act.JUMP, "JumpFalseCall", (call.cond_value_index,), call=call)
+            case m.FreeCall():
+                return Code(position, Act.FREE, "FreeCall", call=call)
+
+    def _delegate(self, position: int, call: m.DelegateCall) -> Code:
+        name = self.plan.delegates[call.delegate_index].id
+        count = self.delegate_inputs.get(position)
+        if count is None:
+            return self._unknown(position, name, call, call.args, ())
+        outs = tuple(self.list_tensors(call.args[count:]))
+        numbers = tuple(value for value in call.args[count:] if value not in self.tensors)
+        return Code(position, Act.DELEGATE, name, call.args[:count], outs, sets=numbers, pure=False, call=call)
+
+    def _kernel(self, position: int, call: m.KernelCall) -> Code:
+        operator = self.plan.operators[call.op_index]
+        name = f"{operator.name}.{operator.overload}" if operator.overload else operator.name
+        namespace = operator.name.partition("::")[0]
+        if namespace == ops.PRIM:
+            return self._prim(position, name, call)
+        args, outs = self._split(call.args)
+        if namespace not in ops.NAMESPACES:
+            return self._unknown(position, name, call, args, outs)
+        if name in ops.SIZES:
+            return Code(position, Act.SIZE, name, call.args[:-1], sets=call.args[-1:], call=call)
+        if name == ops.SCALAR:
+            return Code(position, Act.NUMBER, name, call.args[:-1], sets=call.args[-1:], call=call)
+        if operator.name.endswith("_") and not operator.name.endswith("__"):
+            return self._in_place(position, name, call)
+        if not outs:
+            return self._unknown(position, name, call, call.args, ())
+        if name == ops.EMPTY:
+            return Code(position, Act.RESIZE, name, args, outs, call=call)
+        changed = (args[item] for item in ops.ALSO_CHANGED.get(name, ()) if item < len(args))
+        pure = not ops.is_random(name)
+        return Code(position, Act.COMPUTE, name, args, outs, tuple(self.list_tensors(changed)), (), pure, call)
+
+    def _prim(self, position: int, name: str, call: m.KernelCall) -> Code:
+        kinds = [isinstance(self.plan.values[value], m.Tensor) for value in call.args]
+        if name == ops.ET_VIEW and len(kinds) == 3 and kinds[0] and kinds[2]:
+            return Code(position, Act.VIEW, name, call.args[:2], call.args[2:], call=call)
+        if name == ops.COPY_INDEX and len(kinds) >= 3 and kinds[0] and kinds[1]:
+            return Code(position, Act.ADD_ROW, name, call.args[1:3], call.args[:1], call=call)
+        if call.args and not any(kinds):
+            return Code(position, Act.NUMBER, name, call.args[:-1], sets=call.args[-1:], call=call)
+        return self._unknown(position, name, call, call.args, ())
+
+    def _in_place(self, position: int, name: str, call: m.KernelCall) -> Code:
+        args = call.args
+        if len(args) < 2 or args[0] != args[-1] or args[0] not in self.tensors:
+            return self._unknown(position, name, call, args, ())
+        if name == ops.COPY:
+            return Code(position, Act.COMPUTE, name, args[1:-1], args[:1], call=call)
+        return Code(position, Act.UPDATE, name, args[:-1], (), args[:1], (), not ops.is_random(name), call)
+
+    def _unknown(self, position: int, name: str, call: m.Instruction, args: Sequence[int], outs: Sequence[int]) -> Code:
+        """It may change everything that it gets, numbers too, but for its outputs, all of which it writes."""
+        changed = tuple(dict.fromkeys(self.list_tensors(args)))
+        numbers = tuple(value for value in args if isinstance(self.plan.values[value], m.Int | m.Bool | m.Double))
+        writes = tuple(value for value in outs if value not in changed)
+        return Code(position, Act.UNKNOWN, name, tuple(args), writes, changed, numbers, pure=False, call=call)
+
+    def _split(self, args: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The arguments of a kernel call before its outputs, and the outputs, which it repeats at its end."""
+        if len(args) < 2:
+            return args, ()
+        last, before = self.plan.values[args[-1]], self.plan.values[args[-2]]
+        if isinstance(last, m.Tensor):
+            return (args[:-2], args[-1:]) if args[-2] == args[-1] else (args, ())
+        if isinstance(last, m.TensorList):
+            if isinstance(before, m.TensorList) and before.items == last.items:
+                return args[:-2], last.items
+            count = len(last.items)
+            if count and args[-1 - count : -1] == last.items:
+                return args[: -1 - count], last.items
+        return args, ()
+
+    # Sharing bytes
+
+    def _with_clashes(self, code: Code) -> Code:
+        if code.act not in (Act.COMPUTE, Act.UPDATE, Act.DELEGATE, Act.ADD_ROW):
+            return code
+        found = tuple(clash for clash in self._pairs(code) if self._may_share(clash.operand, clash.out))
+        if not found:
+            return code
+        return Code(
+            code.position,
+            code.act,
+            code.name,
+            code.reads,
+            code.writes,
+            code.updates,
+            code.sets,
+            code.pure,
+            code.call,
+            found,
+        )
+
+    def _pairs(self, code: Code) -> Iterator[Clash]:
+        outs = (*code.writes, *(value for value in code.updates if value not in code.writes))
+        for output, out in enumerate(outs):
+            for argument, value in enumerate(code.reads):
+                if out in code.updates and value == out and (code.act is Act.COMPUTE or argument == 0):
+                    continue  # It reads what it changes.
+                for tensor in self.list_tensors((value,)):
+                    yield Clash(tensor, argument, out, output)
+            for other in outs[:output]:
+                yield Clash(other, -1, out, output)
+
+    def _may_share(self, one: int, other: int) -> bool:
+        if one in self.roving or other in self.roving:
+            return True
+        return share(self.tensors[one], self.tensors[one].place, self.tensors[other], self.tensors[other].place)
+
+
+def share(one: TensorFacts, at: Place | None, other: TensorFacts, other_at: Place | None) -> bool:
+    """Do two tensors at these places have a byte in common, at their largest sizes?"""
+    if at is None or other_at is None or at[0] != other_at[0] or at[0] == CONSTANT:
+        return False
+    return at[1] < other_at[1] + other.nbytes and other_at[1] < at[1] + one.nbytes

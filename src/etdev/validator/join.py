@@ -1,0 +1,229 @@
+"""The state where paths come together."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import cast
+
+from etdev.validator import numbers
+from etdev.validator.agree import Agreement
+from etdev.validator.machine import Machine, NotFollowedError
+from etdev.validator.memory import Cell, Memory, Valid, size
+from etdev.validator.state import (
+    DIMS,
+    MEMORY,
+    NUMBER,
+    PLACE,
+    REFERENCE,
+    Dims,
+    Entry,
+    Log,
+    Lost,
+    Number_,
+    Shadow,
+    State,
+    Tree,
+    changes,
+    choice,
+    mentions,
+)
+from etdev.validator.symbols import OTHER
+
+OF_OLDER_ROUND = "which tensor a value is depends on more than the last round of a loop"
+Slot = tuple[int, int]
+"""``(side, space)``."""
+
+
+def join(machine: Machine, agreement: Agreement, merge: int, states: Sequence[State]) -> State:
+    """The state behind a merge. The states are not to be used any more."""
+    if len(states) == 1:
+        return states[0]
+    common, entries = changes(states)
+    result = states[0]
+    shadows = _join_shadows(machine, agreement, merge, states)
+    for slot, ranges in memory_ranges(entries).items():
+        _join_memory(machine, agreement, merge, states, slot, ranges)
+    for kind, side, value in (entry for entry in entries if entry[0] != MEMORY):
+        if kind == NUMBER:
+            result.numbers[side][value] = _join_numbers(
+                machine, merge, [number_in(machine, state, side, value) for state in states]
+            )
+        elif kind == DIMS:
+            result.dims[side][value] = machine.merges.dims(
+                merge, [dims_in(machine, state, side, value) for state in states]
+            )
+        else:
+            trees = [tree_in(state, kind, side, value) for state in states]
+            result.table(kind, side)[value] = join_trees(merge, trees)
+    result.counts = {
+        count: same
+        for count, same in result.counts.items()
+        if all(state.counts.get(count) == same for state in states)
+        and not machine.merges.mentions((count, same), (merge,))
+    }
+    result.log = Log(common)
+    result.log.entries = entries
+    result.shadows = shadows
+    return result
+
+
+def _join_shadows(
+    machine: Machine, agreement: Agreement, merge: int, states: Sequence[State]
+) -> tuple[dict[int, Shadow], dict[int, Shadow]]:
+    found: tuple[dict[int, Shadow], dict[int, Shadow]] = ({}, {})
+    for side in (0, 1):
+        for value in sorted({value for state in states for value in state.shadows[side]}):
+            held = held_in(machine, states, side, value)
+            if held is not None and len({(kind, len(dims), size(content)) for kind, dims, content in held}) == 1:
+                contents = [agreement.canonical(content) if side else content for _, _, content in held]
+                dims = machine.merges.dims(merge, [dims for _, dims, _ in held])
+                found[side][value] = held[0][0], dims, machine.merges.content(merge, contents)
+    return found
+
+
+def held_in(machine: Machine, states: Sequence[State], side: int, value: int) -> list[Shadow] | None:
+    """What a value holds in each of some states, if that is followed in all of them."""
+    here = machine.state
+    found: list[Shadow] = []
+    try:
+        for state in states:
+            machine.state = state
+            found.append(cast(Shadow, machine.tensor(side, value)))
+    except NotFollowedError:
+        return None
+    finally:
+        machine.state = here
+    return found
+
+
+def memory_ranges(entries: Iterable[Entry]) -> dict[Slot, list[tuple[int, int]]]:
+    """Bytes that entries of a log are about, without overlaps."""
+    found: dict[Slot, list[tuple[int, int]]] = defaultdict(list)
+    for entry in entries:
+        if entry[0] == MEMORY:
+            _, side, space, start, end = entry
+            found[side, space].append((start, end))
+    return {slot: without_overlaps(ranges) for slot, ranges in found.items()}
+
+
+def without_overlaps(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The same bytes in ranges that neither overlap nor touch, in order."""
+    merged: list[tuple[int, int]] = []
+    for start, end in sorted(ranges):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(merged[-1][1], end)
+        else:
+            merged.append((start, end))
+    return merged
+
+
+def pieces(
+    agreement: Agreement, memories: Sequence[Memory], side: int, start: int, end: int
+) -> Iterator[tuple[int, int, list[Cell]]]:
+    """``(start, end, cell of each memory)``, in pieces inside which no cell changes."""
+    lists = [list(_known_pieces(agreement, memory, side, start, end)) for memory in memories]
+    at = [0] * len(lists)
+    while start < end:
+        heads = [found[index] for found, index in zip(lists, at, strict=True)]
+        last = min(head[1] for head in heads)
+        yield start, last, [head[2] for head in heads]
+        at = [index + (head[1] == last) for index, head in zip(at, heads, strict=True)]
+        start = last
+
+
+def _known_pieces(
+    agreement: Agreement, memory: Memory, side: int, start: int, end: int
+) -> Iterator[tuple[int, int, Cell]]:
+    for first, last, cell in memory.pieces(start, end):
+        if side == 0:
+            yield first, last, cell
+            continue
+        symbol, shift, valid = cell
+        for known, offset, length in agreement.canonical(((symbol, first - shift, last - first),)):
+            yield first, first + length, (known, first - offset, valid)
+            first += length
+
+
+def _join_memory(
+    machine: Machine,
+    agreement: Agreement,
+    merge: int,
+    states: Sequence[State],
+    slot: Slot,
+    ranges: Sequence[tuple[int, int]],
+) -> None:
+    side, space = slot
+    memories = [memory_in(machine, state, side, space) for state in states]
+    found: list[tuple[int, int, Cell]] = []
+    for start, end in ranges:
+        for first, last, cells in pieces(agreement, memories, side, start, end):
+            valid = cells[0][2]
+            valids: list[Valid] = []
+            if any(cell[2] != valid for cell in cells):
+                base = cells[0][1]
+                valids = [None if cell[2] is None else (cell[2][0] - base, *cell[2][1:]) for cell in cells]
+                valid = None
+            symbol, offset = machine.merges.bytes(merge, [(cell[0], first - cell[1]) for cell in cells], valids)
+            found.append((first, last, (symbol, first - offset, valid)))
+    for first, last, cell in found:
+        memories[0].write(first, last, cell)
+
+
+def memory_in(machine: Machine, state: State, side: int, space: int) -> Memory:
+    """The memory of a space in some state."""
+    here, machine.state = machine.state, state
+    found = machine.memory(side, space)
+    machine.state = here
+    return found
+
+
+def number_in(machine: Machine, state: State, side: int, value: int) -> Number_:
+    """A number in some state."""
+    here, machine.state = machine.state, state
+    found = machine.number(side, value)
+    machine.state = here
+    return found
+
+
+def dims_in(machine: Machine, state: State, side: int, value: int) -> Dims:
+    """The sizes of a tensor in some state."""
+    here, machine.state = machine.state, state
+    found = machine.dims(side, value)
+    machine.state = here
+    return found
+
+
+def tree_in(state: State, kind: int, side: int, value: int) -> Tree:
+    """Which tensor a value is, or where it lies, in some state."""
+    what = "a move" if kind == REFERENCE else "a view"
+    return cast(Tree, state.table(kind, side).get(value, Lost(f"value {value} is used before {what} has set it")))
+
+
+def join_trees(merge: int, trees: Sequence[Tree]) -> Tree:
+    """One of some things. What depends on the merge itself is of a round before and not followed."""
+    if any(mentions(tree, {merge}) for tree in trees):
+        return Lost(OF_OLDER_ROUND)
+    return choice(merge, tuple(trees))
+
+
+def forget_older(state: State, merges: set[int]) -> None:
+    """Give up what depends on how merges in a loop were reached before: they have been reached again."""
+    for side in (0, 1):
+        for kind in (REFERENCE, PLACE):
+            table = state.table(kind, side)
+            for value, tree in table.items():
+                if mentions(cast(Tree, tree), merges):
+                    table[value] = Lost(OF_OLDER_ROUND)
+
+
+def _join_numbers(machine: Machine, merge: int, found: Sequence[Number_]) -> Number_:
+    if all(part[0] == "i" for part in found):
+        return "i", machine.merges.number(merge, [cast(numbers.Number, part[1]) for part in found])
+    symbol, _ = machine.merges.bytes(merge, [(symbol_of(machine, part), 0) for part in found])
+    return "s", symbol
+
+
+def symbol_of(machine: Machine, part: Number_) -> int:
+    """A symbol for a number."""
+    return cast(int, part[1]) if part[0] == "s" else machine.symbols.number((OTHER, "literal", *part))

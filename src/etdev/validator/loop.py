@@ -1,0 +1,342 @@
+"""Merges at the head of loops: what a round finds, from the one before or from outside.
+
+At first, everything is taken to stay as it was before the loop. What a round turns out to leave otherwise varies, and
+gets a symbol of the merge. What varies starts in as few classes as there are contents from outside, on both programs
+together; a class is split when the rounds leave different contents in its members. When a round changes nothing more,
+what was taken to be the same is the same, in every round.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import cast
+
+from etdev.validator import numbers
+from etdev.validator.agree import Agreement
+from etdev.validator.join import (
+    OF_OLDER_ROUND,
+    Slot,
+    dims_in,
+    held_in,
+    join_trees,
+    memory_in,
+    memory_ranges,
+    number_in,
+    pieces,
+    symbol_of,
+    tree_in,
+    without_overlaps,
+)
+from etdev.validator.machine import Machine
+from etdev.validator.memory import NOTHING, Cell, Content, Memory, Run, Valid, aligned, joined, size
+from etdev.validator.state import (
+    DIMS,
+    MEMORY,
+    NUMBER,
+    PLACE,
+    REFERENCE,
+    Choice,
+    Dims,
+    Log,
+    Lost,
+    Number_,
+    Shadow,
+    State,
+    Tree,
+    changes_since,
+)
+from etdev.validator.symbols import LOOP
+
+_NONE = -1
+"""Stands among symbols for what does not vary."""
+_SHADOWS = -(1 << 40)
+"""Stands among spaces, less the value, for what a value holds."""
+_MOST_ROUNDS = 30
+"""Rounds after which no more is found out about how much of what varies was written last."""
+Key = tuple[int, Hashable]
+"""A class, and what comes in on each way: with equal keys, one is as the other."""
+SHADOW = 5
+"""Stands among the kinds of entries for a size of what a value holds that is another tensor in each round."""
+Variable = tuple[int, int, int, int]
+"""``(kind, side, value, dimension)`` of a number or of a size."""
+
+
+_Found = tuple[Slot, int, int, int, Valid, Key]
+"""Some bytes that vary: where they are, from where to where, their offset in the class, how much of them was written
+last, and the key of their class."""
+
+
+@dataclass(slots=True)
+class Loop:
+    """What varies at the head of one loop."""
+
+    merge: int
+    """Number of the block."""
+    merges: frozenset[int]
+    """All merges in the loop."""
+    bytes: dict[Slot, Memory] = field(default_factory=dict)
+    """The symbols of what varies, by address; :data:`_NONE` elsewhere."""
+    values: dict[Variable, int] = field(default_factory=dict)
+    """The symbols of numbers that vary."""
+    trees: dict[tuple[int, int, int], Tree] = field(default_factory=dict)
+    """``(kind, side, value)`` → which tensor a value is, or where it lies."""
+    shadows: dict[tuple[int, int], Shadow] = field(default_factory=dict)
+    """``(side, value)`` → what a value holds that is another tensor in each round."""
+    _count: int = 0
+    _rounds: int = 0
+    _ways: dict[Hashable, int] = field(default_factory=dict)
+    """The numbers that come in on each way → symbol, of those that vary."""
+    _held: dict[tuple[int, int], list[Shadow]] = field(default_factory=dict)
+    """``(side, value)`` → what it holds on each way, of those that are another tensor in each round."""
+    _head: Log = field(default_factory=lambda: Log(None))
+
+    def enter(self, machine: Machine, outside: State) -> State:
+        """The state at the head, from the one outside, which may be used again."""
+        state = outside.copy()
+        head = Log(outside.log)
+        for slot, varying in self.bytes.items():
+            memory = memory_in(machine, state, *slot)
+            for first, last, cell in list(_varying(varying)):
+                memory.write(first, last, cell)
+                head.entries.append((MEMORY, *slot, first, last))
+        for (kind, side, value, dim), symbol in self.values.items():
+            if kind == SHADOW:
+                continue
+            if kind == NUMBER:
+                whole = number_in(machine, state, side, value)[0] == "i"
+                state.numbers[side][value] = ("i", numbers.unknown(symbol)) if whole else ("s", symbol)
+            else:
+                sizes = list(dims_in(machine, state, side, value))
+                sizes[dim] = numbers.unknown(symbol)
+                state.dims[side][value] = tuple(sizes)
+            head.entries.append((kind, side, value))
+        for (kind, side, value), tree in self.trees.items():
+            state.table(kind, side)[value] = tree
+            head.entries.append((kind, side, value))
+        for (side, value), shadow in self.shadows.items():
+            state.shadows[side][value] = shadow
+        state.counts = {
+            count: same
+            for count, same in state.counts.items()
+            if not machine.merges.mentions((count, same), self.merges)
+        }
+        self._head = head
+        state.log = Log(head)
+        return state
+
+    def settle(self, machine: Machine, agreement: Agreement, outside: State, rounds: Sequence[State]) -> bool:
+        """Learn from what a round leaves; says whether what it found at the head was as it was taken to be."""
+        states = [outside, *rounds]
+        found = list(dict.fromkeys(entry for state in rounds for entry in changes_since(state, self._head)))
+        settled = self._settle_trees(states, [item for item in found if item[0] in (REFERENCE, PLACE)])
+        self._find_held(machine, states)
+        settled &= self._settle_numbers(machine, states, [item for item in found if item[0] in (NUMBER, DIMS)])
+        settled &= self._settle_bytes(machine, agreement, states, found)
+        self._rounds += 1
+        return settled
+
+    def _new(self, machine: Machine) -> int:
+        self._count += 1
+        return machine.symbols.number((LOOP, self.merge, self._count), machine.merges.bit(self.merge))
+
+    def _split(self, machine: Machine, keys: Sequence[Key]) -> tuple[dict[Key, int], bool]:
+        """A symbol for each key, which is the one of its class if all of the class have one key."""
+        of_class: dict[int, set[Key]] = defaultdict(set)
+        for key in keys:
+            of_class[key[0]].add(key)
+        symbols: dict[Key, int] = {}
+        settled = True
+        for key in keys:
+            if key not in symbols:
+                alone = key[0] != _NONE and len(of_class[key[0]]) == 1
+                symbols[key] = key[0] if alone else self._new(machine)
+                settled &= alone
+        return symbols, settled
+
+    # Bytes
+
+    def _settle_bytes(
+        self,
+        machine: Machine,
+        agreement: Agreement,
+        states: Sequence[State],
+        entries: Sequence[tuple[int, ...]],
+    ) -> bool:
+        ranges = memory_ranges(entries)
+        for slot, varying in self.bytes.items():
+            old = [(first, last) for first, last, _ in _varying(varying)]
+            ranges[slot] = without_overlaps([*ranges.get(slot, []), *old])
+        settled = True
+        found = self._shadow_pieces(agreement)
+        for slot, some in ranges.items():
+            memories = [memory_in(machine, state, *slot) for state in states]
+            known = self.bytes.get(slot, Memory.filled(_NONE))
+            for start, end in some:
+                for first, last, cells in pieces(agreement, [*memories, known], slot[0], start, end):
+                    piece = _piece(first, cells)
+                    if piece is not None:
+                        valid = self._valid(machine, [cell[2] for cell in cells[:-1]])
+                        if machine.merges.partly.intersection(cell[0] for cell in cells[:-1]):
+                            valid = NOTHING
+                        settled &= valid == cells[-1][2]
+                        found.append((slot, first, last, piece[0], valid, piece[1]))
+        symbols, same = self._split(machine, [item[-1] for item in found])
+        settled &= same
+        self.bytes = {}
+        runs: dict[tuple[int, int], list[Run]] = {name: [] for name in self._held}
+        for slot, first, last, offset, valid, key in found:
+            if slot[1] <= _SHADOWS:
+                runs[slot[0], _SHADOWS - slot[1]].append((symbols[key], offset, last - first))
+                continue
+            memory = self.bytes.setdefault(slot, Memory.filled(_NONE))
+            memory.write(first, last, (symbols[key], first - offset, valid))
+        self.shadows = {
+            name: (held[0][0], self._shadow_dims(*name), joined(runs[name])) for name, held in self._held.items()
+        }
+        return settled
+
+    def _find_held(self, machine: Machine, states: Sequence[State]) -> None:
+        """What values hold on each way that may be one of several tensors."""
+        self._held = {}
+        outside = states[0]
+        for side, facts in enumerate(machine.facts):
+            for value in sorted(facts.roving):
+                trees = [
+                    self.trees.get((kind, side, value), outside.table(kind, side).get(value))
+                    for kind in (REFERENCE, PLACE)
+                ]
+                if any(isinstance(tree, Choice) for tree in trees) and value in facts.tensors:
+                    held = _held(machine, states, side, value)
+                    if held is not None:
+                        self._held[side, value] = held
+
+    def _shadow_pieces(self, agreement: Agreement) -> list[_Found]:
+        found: list[_Found] = []
+        for (side, value), held in self._held.items():
+            count = size(held[0][2])
+            known = self.shadows.get((side, value))
+            old: Content = known[2] if known is not None and size(known[2]) == count else ((_NONE, 0, count),)
+            contents = [agreement.canonical(item[2]) if side else item[2] for item in held]
+            at = 0
+            for length, ways in aligned([*contents, old]):
+                base = ways[0][1]
+                key = tuple((symbol, offset - base) for symbol, offset in ways[:-1])
+                slot = side, _SHADOWS - value
+                found.append((slot, at, at + length, base, None, (ways[-1][0], ("shadow", key))))
+                at += length
+        return found
+
+    def _shadow_dims(self, side: int, value: int) -> Dims:
+        """The sizes of what a value holds, whichever way was taken."""
+        first = self._held[side, value][0][1]
+        return tuple(
+            numbers.unknown(self.values[SHADOW, side, value, dim]) if (SHADOW, side, value, dim) in self.values else known
+            for dim, known in enumerate(first)
+        )
+
+    # Numbers and sizes
+
+    def _settle_numbers(self, machine: Machine, states: Sequence[State], entries: Sequence[tuple[int, ...]]) -> bool:
+        names = dict.fromkeys(self.values)
+        for kind, side, value in sorted(entries):
+            dims = range(len(machine.facts[side].tensors[value].sizes)) if kind == DIMS else range(1)
+            names.update(((kind, side, value, dim), None) for dim in dims)
+        for (side, value), held in self._held.items():
+            names.update(((SHADOW, side, value, dim), None) for dim in range(len(held[0][1])))
+        keys: dict[Variable, Key] = {}
+        for name in names:
+            if name[0] == SHADOW:
+                if name[1:3] not in self._held:
+                    continue
+                ways: tuple[Hashable, ...] = tuple(item[1][name[3]] for item in self._held[name[1:3]])
+            else:
+                ways = tuple(_number(machine, state, name) for state in states)
+            old = self.values.get(name, _NONE)
+            if old != _NONE or any(way != ways[0] for way in ways):
+                keys[name] = old, ways
+        symbols, settled = self._split(machine, list(keys.values()))
+        self.values = {name: symbols[key] for name, key in keys.items()}
+        self._ways = {key[1]: symbol for key, symbol in symbols.items()}
+        return settled
+
+    def _valid(self, machine: Machine, ways: Sequence[Valid]) -> Valid:
+        """How much of some bytes was written last, whichever way was taken."""
+        some = [way for way in ways if way is not None]
+        if not some:
+            return None
+        if self._rounds > _MOST_ROUNDS:
+            return NOTHING
+        if all(way == some[0] for way in some) and not machine.merges.mentions(some[0][1], self.merges):
+            return some[0]
+        forms = {(way[0], len(way[1]), way[2]) for way in some}
+        if len(some) < len(ways) or len(forms) > 1:
+            return NOTHING
+        start, _, itemsize = some[0]
+        dims: list[numbers.Number] = []
+        for sizes in zip(*(way[1] for way in some), strict=True):
+            symbol = self._ways.get(sizes)
+            if all(item == sizes[0] for item in sizes):
+                dims.append(sizes[0])
+            elif symbol is None:
+                return NOTHING
+            else:
+                dims.append(numbers.unknown(symbol))
+        return start, tuple(dims), itemsize
+
+    # References
+
+    def _settle_trees(self, states: Sequence[State], entries: Sequence[tuple[int, ...]]) -> bool:
+        settled = True
+        for name in dict.fromkeys([*self.trees, *(cast("tuple[int, int, int]", item) for item in entries)]):
+            outside, *rounds = (tree_in(state, *name) for state in states)
+            known = self.trees.get(name)
+            if isinstance(known, Lost) or (known is None and all(tree == outside for tree in rounds)):
+                continue
+            if known is not None and any(tree == known for tree in rounds):
+                now: Tree = Lost(OF_OLDER_ROUND)
+            else:
+                now = join_trees(self.merge, [outside, *rounds])
+            settled &= now == known
+            self.trees[name] = now
+        return settled
+
+
+def _held(machine: Machine, states: Sequence[State], side: int, value: int) -> list[Shadow] | None:
+    """What a value holds in each state, if that is of one form in all of them."""
+    found = held_in(machine, states, side, value)
+    if found is None:
+        return None
+    if len({len(item[1]) for item in found}) > 1:  # Tensors of different ranks: their sizes are one thing.
+        found = [(kind, cast(Dims, (dims,)), content) for kind, dims, content in found]
+    return found if len({(item[0], size(item[2])) for item in found}) == 1 else None
+
+
+def _varying(memory: Memory) -> list[tuple[int, int, Cell]]:
+    ends = [*memory.starts[1:], memory.starts[-1]]
+    return [
+        (first, last, cell)
+        for first, last, cell in zip(memory.starts, ends, memory.cells, strict=True)
+        if cell[0] != _NONE
+    ]
+
+
+def _piece(first: int, cells: Sequence[Cell]) -> tuple[int, Key] | None:
+    """Offset and key of some bytes, if they vary. The last cell is their class, the first is from outside."""
+    *ways, known = cells
+    base = first - ways[0][1]
+    offsets = tuple((cell[0], first - cell[1] - base) for cell in ways)
+    # On ways on which all is written it is no harm that somebody knows of less.
+    if known[0] == _NONE and len(set(offsets)) == 1 and {cell[2] for cell in ways} <= {None, ways[0][2]}:
+        return None
+    return base, (known[0], offsets)
+
+
+def _number(machine: Machine, state: State, name: Variable) -> Hashable:
+    kind, side, value, dim = name
+    if kind == NUMBER:
+        found: Number_ = number_in(machine, state, side, value)
+        return found if found[0] == "i" else symbol_of(machine, found)
+    sizes: Dims = dims_in(machine, state, side, value)
+    return sizes[dim]

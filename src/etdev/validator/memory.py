@@ -1,0 +1,124 @@
+"""What each byte of one stretch of memory holds."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+from typing import TypeAlias
+
+from etdev.validator.numbers import Number
+
+Valid: TypeAlias = tuple[int, tuple[Number, ...], int] | None
+"""``(address, sizes, bytes of an element)`` of the dynamic tensor that was written: what lies behind its end may be older.
+None: all is new."""
+NOTHING: Valid = (0, (0,), 1)
+"""Nobody may read it."""
+Cell: TypeAlias = tuple[int, int, Valid]
+"""``(symbol, shift, valid)``: the byte at address ``a`` is byte ``a - shift`` of what the symbol stands for."""
+Run: TypeAlias = tuple[int, int, int]
+"""``(symbol, offset, length)``: some bytes of what a symbol stands for."""
+Content: TypeAlias = tuple[Run, ...]
+"""Bytes one after the other; neighbours that continue each other are one run."""
+
+
+class Memory:
+    """Runs of bytes with the cell of each. There is always one for every byte; the last goes on without end."""
+
+    __slots__ = ("cells", "starts")
+
+    def __init__(self, starts: list[int], cells: list[Cell]) -> None:
+        self.starts = starts
+        self.cells = cells
+
+    @classmethod
+    def filled(cls, symbol: int) -> Memory:
+        """Memory that holds byte ``a`` of a symbol at each address ``a``."""
+        return cls([0], [(symbol, 0, None)])
+
+    def copy(self) -> Memory:
+        """Another one with the same content."""
+        return Memory(self.starts.copy(), self.cells.copy())
+
+    def write(self, start: int, end: int, cell: Cell) -> None:
+        """Put a cell into some bytes."""
+        starts, cells = self.starts, self.cells
+        first = bisect_left(starts, start)
+        last = bisect_left(starts, end, first)
+        if last < len(starts) and starts[last] == end:
+            starts[first:last] = (start,)
+            cells[first:last] = (cell,)
+        else:
+            rest = cells[last - 1]
+            starts[first:last] = (start, end)
+            cells[first:last] = (cell, rest)
+
+    def write_content(self, start: int, content: Content, valid: Valid = None) -> None:
+        """Put some content at an address."""
+        for symbol, offset, length in content:
+            self.write(start, start + length, (symbol, start - offset, valid))
+            start += length
+
+    def pieces(self, start: int, end: int) -> Iterator[tuple[int, int, Cell]]:
+        """``(start, end, cell)`` of each run among some bytes."""
+        starts, cells = self.starts, self.cells
+        index = bisect_right(starts, start) - 1
+        while start < end:
+            last = starts[index + 1] if index + 1 < len(starts) else end
+            last = min(last, end)
+            yield start, last, cells[index]
+            start, index = last, index + 1
+
+
+def joined(runs: Iterable[Run]) -> Content:
+    """Runs one after the other, where neighbours that continue each other become one."""
+    found: list[Run] = []
+    for symbol, offset, length in runs:
+        if found:
+            before, at, count = found[-1]
+            if before == symbol and at + count == offset:
+                found[-1] = (symbol, at, count + length)
+                continue
+        found.append((symbol, offset, length))
+    return tuple(found)
+
+
+def part(content: Content, start: int, length: int) -> Content:
+    """Some bytes of a content."""
+    found: list[Run] = []
+    at = 0
+    for symbol, offset, count in content:
+        first, last = max(start, at), min(start + length, at + count)
+        if first < last:
+            found.append((symbol, offset + first - at, last - first))
+        at += count
+    return tuple(found)
+
+
+def overlaid(content: Content, at: int, new: Content) -> Content:
+    """A content some of whose bytes are replaced, from ``at`` on, as far as there are any."""
+    count = size(new)
+    first, last = max(at, 0), min(at + count, size(content))
+    if first >= last:
+        return content
+    rest = part(content, last, size(content) - last)
+    return joined((*part(content, 0, first), *part(new, first - at, last - first), *rest))
+
+
+def size(content: Content) -> int:
+    """Bytes of a content."""
+    return sum(length for _, _, length in content)
+
+
+def aligned(contents: Iterable[Content]) -> Iterator[tuple[int, tuple[tuple[int, int], ...]]]:
+    """Walk through contents of the same size: ``(length, ((symbol, offset) of each))`` of each piece they share."""
+    iterators = [list(content) for content in contents]
+    at = [0] * len(iterators)
+    used = [0] * len(iterators)
+    while at[0] < len(iterators[0]):
+        heads = [iterator[at[i]] for i, iterator in enumerate(iterators)]
+        length = min(head[2] - used[i] for i, head in enumerate(heads))
+        yield length, tuple((head[0], head[1] + used[i]) for i, head in enumerate(heads))
+        for i, head in enumerate(heads):
+            used[i] += length
+            if used[i] == head[2]:
+                at[i], used[i] = at[i] + 1, 0

@@ -1,0 +1,190 @@
+"""Symbols for what lies somewhere after paths have merged, and what they stand for on one of the paths."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from math import gcd
+from typing import TypeAlias, cast
+
+from etdev.validator import numbers
+from etdev.validator.memory import NOTHING, Content, Valid, aligned, joined
+from etdev.validator.numbers import Number
+from etdev.validator.state import Dims
+from etdev.validator.symbols import MERGE, OTHER, Symbols
+
+_DEEPEST = 40
+"""Merges in merges that are looked into for what comes in on one path; further down, less is known."""
+AGAIN = -1
+"""Stands among merges for the instructions in a loop that give something else each time."""
+Piece = tuple[int, int]
+"""``(symbol, offset)``: what a symbol stands for, from a byte on."""
+Guards: TypeAlias = tuple[tuple[int, int], ...]
+"""``(merge, way)``: the merges were last reached on these ways."""
+Covers: TypeAlias = Callable[[Valid, int, Number, Guards], bool]
+"""From how much was written, and from where on and how much somebody reads, to whether that is among it."""
+
+
+class Merges:
+    """The merges of one method. ``bits``: block → bit, of the merges in loops."""
+
+    def __init__(self, symbols: Symbols, bits: Mapping[int, int], heads: Collection[int]) -> None:
+        """``heads``: the merges at the heads of loops. What is chosen between there is chosen when it is looked at, not
+        when the merge is reached: nothing of it is of a round before."""
+        self._symbols = symbols
+        self._bits = bits
+        self._heads = heads
+        self._known: dict[tuple[int, int, int], Piece] = {}
+        self.partly: set[int] = set()
+        """Symbols of what is not, on every way, all of it written last."""
+
+    def bit(self, merge: int) -> int:
+        """The bit of a merge in a loop, 0 for others."""
+        return self._bits.get(merge, 0)
+
+    def _older(self, merge: int) -> int:
+        """The bit of what is of a round before where a merge is reached."""
+        return 0 if merge in self._heads else self.bit(merge)
+
+    def bytes(self, merge: int, pieces: Sequence[Piece], valids: Sequence[Valid] = ()) -> Piece:
+        """What lies where these come in. In a loop, what mentions the merge itself is of the round before.
+
+        ``valids``: how much of each was written last, where that differs; addresses count from where the symbol begins.
+        """
+        if merge in self._heads:
+            pieces = [self._on(*piece, merge, way, 0) for way, piece in enumerate(pieces)]
+        first = pieces[0]
+        bit = self.bit(merge)
+        older = self._symbols.mentions[first[0]] & self._older(merge)
+        if not valids and all(piece == first for piece in pieces) and not older:
+            return first
+        held = tuple(symbol for symbol, _ in pieces)
+        shifts = tuple(offset - first[1] for _, offset in pieces)
+        mentioned = self._symbols.mentioned(held) | bit
+        symbol = self._symbols.number((MERGE, merge, held, shifts, tuple(valids)), mentioned)
+        if valids or self.partly.intersection(held):
+            self.partly.add(symbol)
+        return symbol, first[1]
+
+    def fresh(self, side: int, piece: Piece, start: int, length: Number, covers: Covers) -> Piece:
+        """Some bytes as one sees them who reads ``length`` bytes from ``start`` on: what was not written last on a way
+        may be anything there. Places count from where the symbol begins."""
+        symbol, offset = piece
+        key = self._symbols.keys[symbol]
+        if symbol not in self.partly or key[0] != MERGE:
+            return piece
+        _, merge, held, shifts, valids = cast("tuple[int, int, tuple[int, ...], tuple[int, ...], tuple[Valid, ...]]", key)
+        found = []
+        for way, (one, shift) in enumerate(zip(held, shifts, strict=True)):
+            count = self._number_on(length, merge, way, 0)
+            if valids and valids[way] is not None and not covers(valids[way], start, count, ((merge, way),)):
+                found.append((self.behind(side, one, shift, valids[way], count), offset + shift))
+            else:
+                found.append(self.fresh(side, (one, offset + shift), start + shift, count, covers))
+        return self.bytes(merge, found)
+
+    def behind(self, side: int, symbol: int, shift: int, valid: Valid, length: Number) -> int:
+        """What may be older than what a symbol stands for, for somebody who reads ``length`` bytes.
+
+        It is the same in both programs if as much is known of both: what the program before the link reads, it has
+        written. That does not go for static tensors, whose bytes behind a dynamic one may be state.
+        """
+        own = side if isinstance(length, int) or valid is None or valid == NOTHING else -1
+        known = None if valid is None or own != -1 else (valid[0] - shift, *valid[1:])
+        return self._symbols.number(
+            (OTHER, "behind the end", own, symbol, known, length), self._symbols.mentions[symbol]
+        )
+
+    def content(self, merge: int, contents: Sequence[Content]) -> Content:
+        """Contents of the same size, each what comes in on one way."""
+        if all(content == contents[0] for content in contents) and not self._older(merge):
+            return contents[0]
+        return joined((*self.bytes(merge, pieces), length) for length, pieces in aligned(contents))
+
+    def number(self, merge: int, found: Sequence[Number]) -> Number:
+        """The number where these come in."""
+        mentioned = self._symbols.mentioned(symbol for item in found for symbol in numbers.unknowns(item))
+        bit = self.bit(merge)
+        if all(item == found[0] for item in found) and not mentioned & self._older(merge):
+            return found[0]
+        common = gcd(*(factor for item in found for factor in numbers.factors(item))) or 1
+        found = tuple(item if (part := numbers.divide(item, common)) is None else part for item in found)
+        symbol = self._symbols.number((OTHER, "number", merge, found), mentioned | bit)
+        return numbers.multiply(numbers.unknown(symbol), common)
+
+    def dims(self, merge: int, found: Sequence[Dims]) -> Dims:
+        """The sizes where these come in."""
+        if any(len(sizes) != len(found[0]) for sizes in found):
+            known = (symbol for sizes in found for size in sizes for symbol in numbers.unknowns(size))
+            mentioned = self._symbols.mentioned(known) | self.bit(merge)
+            return (numbers.unknown(self._symbols.number((OTHER, "ranks", merge, tuple(found)), mentioned)),)
+        return tuple(self.number(merge, sizes) for sizes in zip(*found, strict=True))
+
+    def mentions(self, dims: Dims, merges: Iterable[int]) -> bool:
+        """Do sizes have another meaning each time one of some merges is reached?"""
+        known = self._symbols.mentioned(symbol for size in dims for symbol in numbers.unknowns(size))
+        return any(known & self.bit(merge) for merge in merges)
+
+    # On one way
+
+    def content_on(self, content: Content, guards: Guards) -> Content:
+        """What a content is if merges were last reached on these ways."""
+        for merge, way in guards:
+            content = joined((*self._on(symbol, offset, merge, way, 0), length) for symbol, offset, length in content)
+        return content
+
+    def dims_on(self, dims: Dims, guards: Guards) -> Dims:
+        """What sizes are if merges were last reached on these ways."""
+        return tuple(self.number_on(size, guards) for size in dims) if guards else dims
+
+    def _on(self, symbol: int, offset: int, merge: int, way: int, depth: int) -> Piece:
+        key = self._symbols.keys[symbol]
+        if key[0] != MERGE or depth > _DEEPEST:
+            return symbol, offset
+        known = self._known.get((symbol, merge, way))
+        if known is None:
+            known = self._known[symbol, merge, way] = self._find(symbol, key, merge, way, depth)
+        return known[0], known[1] + offset
+
+    def _find(self, symbol: int, key: tuple[object, ...], merge: int, way: int, depth: int) -> Piece:
+        own, held, shifts = key[1:4]
+        assert isinstance(own, int)
+        assert isinstance(held, tuple)
+        assert isinstance(shifts, tuple)
+        if own == merge:
+            if self._symbols.mentions[held[way]] & self._older(merge):
+                return symbol, 0
+            return held[way], shifts[way]
+        pieces = [self._on(item, shift, merge, way, depth + 1) for item, shift in zip(held, shifts, strict=True)]
+        if pieces == list(zip(held, shifts, strict=True)):
+            return symbol, 0
+        return self.bytes(own, pieces)
+
+    def number_on(self, number: Number, guards: Guards) -> Number:
+        """What a number is if merges were last reached on these ways."""
+        for merge, way in guards:
+            number = self._number_on(number, merge, way, 0)
+        return number
+
+    def _number_on(self, number: Number, merge: int, way: int, depth: int) -> Number:
+        if isinstance(number, int) or depth > _DEEPEST:
+            return number
+        result: Number = 0
+        for monomial, factor in number:
+            term: Number = factor
+            for symbol in monomial:
+                term = numbers.multiply(term, self._unknown_on(symbol, merge, way, depth))
+            result = numbers.add(result, term)
+        return result
+
+    def _unknown_on(self, symbol: int, merge: int, way: int, depth: int) -> Number:
+        key = self._symbols.keys[symbol]
+        if key[:2] != (OTHER, "number"):
+            return numbers.unknown(symbol)
+        _, _, own, found = key
+        assert isinstance(own, int)
+        assert isinstance(found, tuple)
+        if own == merge:
+            mentioned = self._symbols.mentioned(item for number in found for item in numbers.unknowns(number))
+            return numbers.unknown(symbol) if mentioned & self._older(merge) else found[way]
+        return self.number(own, [self._number_on(item, merge, way, depth + 1) for item in found])
+

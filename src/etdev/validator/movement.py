@@ -1,0 +1,285 @@
+"""Operators that only move bytes: what their outputs hold is what their operands held, piece by piece.
+
+They are followed where an output is made of a few runs of bytes; where it is not (a real transposition), the operator
+is a function like any other. Source: ``kernels/portable/cpu/op_*_copy.cpp`` of executorch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+from typing import TypeAlias, cast
+
+from etdev.validator import numbers
+from etdev.validator.facts import TensorFacts
+from etdev.validator.machine import Part
+from etdev.validator.memory import Content, joined, part, size
+from etdev.validator.state import Dims
+
+Rule: TypeAlias = Callable[[Sequence[Part], Sequence[TensorFacts]], list[Content] | None]
+"""From the operands and the outputs to what each output holds; None if that is not a few runs of bytes."""
+
+
+def moved(name: str, parts: Sequence[Part], outs: Sequence[TensorFacts]) -> list[Content] | None:
+    """What the outputs of an operator hold, if it only moves bytes."""
+    rule = RULES.get(name)
+    if rule is None or not outs or any(out.kind[0] is not outs[0].kind[0] for out in outs):
+        return None
+    try:
+        return rule(parts, outs)
+    except (IndexError, TypeError, ValueError):  # Arguments that no schema has.
+        return None
+
+
+def is_tensor(found: Part) -> bool:
+    """Is an operand a tensor?"""
+    return isinstance(found[0], tuple)
+
+
+def kind(found: Part) -> tuple[object, ...]:
+    """Element type and order of dimensions of an operand that is a tensor."""
+    return cast("tuple[object, ...]", found[0])
+
+
+def dims(found: Part) -> Dims:
+    """Sizes of an operand that is a tensor."""
+    return cast(Dims, found[1])
+
+
+def content(found: Part) -> Content:
+    """Bytes of an operand that is a tensor."""
+    return cast(Content, found[2])
+
+
+def integer(found: Part, absent: int | None = None) -> int:
+    """An operand that is a known number. Raises :class:`ValueError` for another one."""
+    if found == ("none",) and absent is not None:
+        return absent
+    if found[0] != "i" or not isinstance(found[1], int):
+        raise ValueError("not a known number")
+    return found[1]
+
+
+def truth(found: Part) -> bool:
+    """An operand that is a known truth value; an absent one is false."""
+    if found == ("none",):
+        return False
+    if found[0] != "b" or not isinstance(found[1], bool):
+        raise ValueError("not a known truth value")
+    return found[1]
+
+
+def _static(found: Part) -> tuple[int, ...]:
+    """The sizes of a tensor, if all are known."""
+    if not is_tensor(found) or not all(isinstance(item, int) for item in dims(found)):
+        raise ValueError("sizes that are not known")
+    return cast("tuple[int, ...]", dims(found))
+
+
+def _is_plain(found: Part) -> bool:
+    return kind(found)[1] is None
+
+
+def _same_type(found: Part, out: TensorFacts) -> bool:
+    return is_tensor(found) and kind(found)[0] is out.kind[0]
+
+
+def _view(parts: Sequence[Part], outs: Sequence[TensorFacts]) -> list[Content] | None:
+    """All bytes in the order in which they lie: another shape of the same number of elements."""
+    source, (out,) = parts[0], outs
+    same = is_tensor(source) and (dims(source), kind(source)) == (out.sizes, out.kind)
+    if not _same_type(source, out) or not (same or (_is_plain(source) and out.plain)):
+        return None
+    if not out.dynamic and size(content(source)) != out.nbytes:
+        return None
+    return [content(source)]
+
+
+def _clone(parts: Sequence[Part], outs: Sequence[TensorFacts]) -> list[Content] | None:
+    """The same shape; the same bytes if element type and order are the same too."""
+    source, (out,) = parts[0], outs
+    if not is_tensor(source) or kind(source) != out.kind or not _fits(source, out):
+        return None
+    return [content(source)]
+
+
+def _fits(source: Part, out: TensorFacts) -> bool:
+    """Has an output the shape of an operand, for an operator that gives it that shape?"""
+    return out.dynamic or dims(source) == out.sizes
+
+
+def _copy(parts: Sequence[Part], outs: Sequence[TensorFacts]) -> list[Content] | None:
+    """``copy.out(self, src)``: all of the second one, if it is not broadcast."""
+    if not is_tensor(parts[0]) or not is_tensor(parts[1]) or dims(parts[0]) != dims(parts[1]):
+        return None
+    return _clone(parts[1:], outs)
+
+
+def _copy_into(parts: Sequence[Part], outs: Sequence[TensorFacts]) -> list[Content] | None:
+    """``copy_(self, src)``: all of the second one, if it is not broadcast."""
+    return None if outs[0].dynamic else _clone(parts, outs)
+
+
+def _expand(parts: Sequence[Part], outs: Sequence[TensorFacts]) -> list[Content] | None:
+    source, (out,) = parts[0], outs
+    return _clone(parts, outs) if not out.dynamic and is_tensor(source) and dims(source) == out.sizes else None
+
+
+def _permute(parts: Sequence[Part], outs: Sequence[TensorFacts]) -> list[Content] | None:
+    order = [integer(item) for item in parts[1][1:]]
+    return _reordered(parts[0], order, outs)
+
+
+def _transpose(parts: Sequence[Part], outs: Sequence[TensorFacts]) -> list[Content] | None:
+    order = list(range(len(_static(parts[0]))))
+    one, other = integer(parts[1]), integer(parts[2])
+    order[one], order[other] = order[other], order[one]
+    return _reordered(parts[0], order, outs)
+
+
+def _t(parts: Sequence[Part], outs: Sequence[TensorFacts]) -> list[Content] | None:
+    return _reordered(parts[0], list(range(len(_static(parts[0]))))[::-1], outs)
+
+
+def _reordered(source: Part, order: Sequence[int], outs: Sequence[TensorFacts]) -> list[Content] | None:
+    """Nothing moves if the dimensions that are larger than one keep their order."""
+    sizes, (out,) = _static(source), outs
+    order = [item % len(sizes) for item in order] if sizes else []
+    if sorted(order) != list(range(len(sizes))) or not _same_type(source, out) or out.dynamic:
+        return None
+    large = [dim for dim in order if sizes[dim] != 1]
+    if large != sorted(large) or not (_is_plain(source) and out.plain) or out.nbytes != size(content(source)):
+        return None
+    return [content(source)]
+
+
+def _slice(parts: Sequence[Part], outs: Sequence[TensorFacts]) -> list[Content] | None:
+    sizes = _static(parts[0])
+    dim = integer(parts[1], 0) % len(sizes)
+    start, end = (_clamped(integer(parts[at], absent), sizes[dim]) for at, absent in ((2, 0), (3, sizes[dim])))
+    count = len(range(start, end, integer(parts[4], 1)))
+    if count > 1 and integer(parts[4], 1) != 1:
+        return None
+    return _cut(parts[0], dim, [(start, count)], outs)
+
+
+def _clamped(index: int, length: int) -> int:
+    return min(max(index + length if index < 0 else index, 0), length)
+
+
+def _narrow(parts: Sequence[Part], outs: Sequence[TensorFacts]) -> list[Content] | None:
+    sizes = _static(parts[0])
+    dim, start = integer(parts[1]) % len(sizes), integer(parts[2])
+    return _cut(parts[0], dim, [(start % sizes[dim] if start < 0 else start, integer(parts[3]))], outs)
+
+
+def _select(parts: Sequence[Part], outs: Sequence[TensorFacts]) -> list[Content] | None:
+    sizes = _static(parts[0])
+    dim = integer(parts[1]) % len(sizes)
+    return _cut(parts[0], dim, [(integer(parts[2]) % sizes[dim], 1)], outs)
+
+
+def _split(parts: Sequence[Part], outs: Sequence[TensorFacts]) -> list[Content] | None:
+    sizes = _static(parts[0])
+    dim, step = integer(parts[2], 0) % len(sizes), integer(parts[1])
+    pieces = [(start, min(step, sizes[dim] - start)) for start in range(0, sizes[dim], step)]
+    return _cut(parts[0], dim, pieces, outs)
+
+
+def _split_with_sizes(parts: Sequence[Part], outs: Sequence[TensorFacts]) -> list[Content] | None:
+    dim = integer(parts[2], 0) % len(_static(parts[0]))
+    pieces, start = [], 0
+    for item in parts[1][1:]:
+        pieces.append((start, integer(cast(Part, item))))
+        start += pieces[-1][1]
+    return _cut(parts[0], dim, pieces, outs)
+
+
+def _unbind(parts: Sequence[Part], outs: Sequence[TensorFacts]) -> list[Content] | None:
+    sizes = _static(parts[0])
+    dim = integer(parts[1], 0) % len(sizes)
+    return _cut(parts[0], dim, [(index, 1) for index in range(sizes[dim])], outs)
+
+
+def _cut(
+    source: Part, dim: int, pieces: Sequence[tuple[int, int]], outs: Sequence[TensorFacts]
+) -> list[Content] | None:
+    """Some indices of a dimension for each output: one run of bytes, if there is only one index in those before it."""
+    sizes = _static(source)
+    if len(pieces) != len(outs) or not _is_plain(source) or prod(sizes[:dim]) != 1:
+        return None
+    found = []
+    for (start, count), out in zip(pieces, outs, strict=True):
+        row = prod(sizes[dim + 1 :]) * out.itemsize
+        if not out.plain or out.dynamic or not _same_type(source, out) or out.nbytes != row * count:
+            return None
+        if start < 0 or start + count > sizes[dim]:
+            return None
+        found.append(part(content(source), start * row, count * row))
+    return found
+
+
+def _cat(parts: Sequence[Part], outs: Sequence[TensorFacts]) -> list[Content] | None:
+    tensors = cast("list[Part]", list(parts[0][1:]))
+    (out,) = outs
+    rank = len(out.sizes)
+    dim = integer(parts[1], 0) % max(rank, 1)
+    tensors = [item for item in tensors if dims(item) != (0,) or rank == 1]
+    if not tensors or any(len(dims(item)) != rank for item in tensors):
+        return None
+    if any(item != 1 for tensor in tensors for item in dims(tensor)[:dim]):
+        return None
+    return _laid(tensors, out)
+
+
+def _stack(parts: Sequence[Part], outs: Sequence[TensorFacts]) -> list[Content] | None:
+    tensors = cast("list[Part]", list(parts[0][1:]))
+    (out,) = outs
+    dim = integer(parts[1], 0) % len(out.sizes)
+    if any(item != 1 for tensor in tensors for item in dims(tensor)[:dim]):
+        return None
+    return _laid(tensors, out)
+
+
+def _laid(tensors: Sequence[Part], out: TensorFacts) -> list[Content] | None:
+    """Tensors one after the other. Only the last may be dynamic: what follows one has no fixed place."""
+    if not out.plain or not all(_same_type(item, out) and _is_plain(item) for item in tensors):
+        return None
+    for item in tensors[:-1]:
+        length = numbers.product(dims(item))
+        if not isinstance(length, int) or length * out.itemsize != size(content(item)):
+            return None
+    found = joined(run for item in tensors for run in content(item))
+    if not out.dynamic and size(found) != out.nbytes:
+        return None
+    return [found]
+
+
+RULES: Mapping[str, Rule] = {
+    "aten::_to_copy.out": _clone,
+    "aten::alias_copy.out": _view,
+    "aten::cat.out": _cat,
+    "aten::clone.out": _clone,
+    "aten::copy.out": _copy,
+    "aten::copy_": _copy_into,
+    "aten::detach_copy.out": _view,
+    "aten::expand_copy.out": _expand,
+    "aten::lift_fresh_copy.out": _view,
+    "aten::narrow_copy.out": _narrow,
+    "aten::permute_copy.out": _permute,
+    "aten::select_copy.int_out": _select,
+    "aten::slice_copy.Tensor_out": _slice,
+    "aten::split_copy.Tensor_out": _split,
+    "aten::split_with_sizes_copy.out": _split_with_sizes,
+    "aten::squeeze_copy.dim_out": _view,
+    "aten::squeeze_copy.dims_out": _view,
+    "aten::stack.out": _stack,
+    "aten::t_copy.out": _t,
+    "aten::transpose_copy.int_out": _transpose,
+    "aten::unbind_copy.int_out": _unbind,
+    "aten::unsqueeze_copy.out": _view,
+    "aten::view_copy.out": _view,
+    "dim_order_ops::_clone_dim_order.out": _clone,
+    "dim_order_ops::_to_dim_order_copy.out": _clone,
+}
+"""By operator."""

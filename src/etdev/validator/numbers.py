@@ -1,0 +1,105 @@
+"""Numbers that are known at run time only: polynomials over unknowns, with integers as the simplest ones.
+
+Sizes of dynamic tensors and loop counters are such numbers. Equal polynomials are equal numbers, also modulo 2**64,
+which is how the runtime counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeAlias
+
+Monomial: TypeAlias = tuple[int, ...]
+"""Symbols of the unknowns that are multiplied, sorted; the empty one is 1."""
+Polynomial: TypeAlias = tuple[tuple[Monomial, int], ...]
+"""Monomials with their factors, sorted, none of them zero."""
+Number: TypeAlias = int | Polynomial
+
+
+def unknown(symbol: int) -> Number:
+    """The number that a symbol stands for."""
+    return (((symbol,), 1),)
+
+
+def add(one: Number, other: Number) -> Number:
+    """Their sum."""
+    if isinstance(one, int) and isinstance(other, int):
+        return one + other
+    terms = dict(_terms(one))
+    for monomial, factor in _terms(other):
+        terms[monomial] = terms.get(monomial, 0) + factor
+    return _normal(terms)
+
+
+def subtract(one: Number, other: Number) -> Number:
+    """The first less the second."""
+    return add(one, multiply(other, -1))
+
+
+def multiply(one: Number, other: Number) -> Number:
+    """Their product."""
+    if isinstance(one, int) and isinstance(other, int):
+        return one * other
+    terms: dict[Monomial, int] = {}
+    for monomial, factor in _terms(one):
+        for with_monomial, with_factor in _terms(other):
+            product = tuple(sorted(monomial + with_monomial))
+            terms[product] = terms.get(product, 0) + factor * with_factor
+    return _normal(terms)
+
+
+def product(numbers: Iterable[Number]) -> Number:
+    """Of all of them; 1 if there are none."""
+    result: Number = 1
+    for number in numbers:
+        result = multiply(result, number)
+    return result
+
+
+def divide(one: Number, other: Number) -> Number | None:
+    """The quotient by an integer or by one monomial, if it is a polynomial again; else None."""
+    if isinstance(other, int):
+        divisor, by = (), other
+    elif len(other) == 1:
+        ((divisor, by),) = other
+    else:
+        return None
+    terms: dict[Monomial, int] = {}
+    for monomial, factor in _terms(one):
+        left = _without(monomial, divisor)
+        if left is None or not by or factor % by:
+            return None
+        terms[left] = factor // by
+    return _normal(terms)
+
+
+def unknowns(number: Number) -> Iterable[int]:
+    """The symbols in it."""
+    return () if isinstance(number, int) else [symbol for monomial, _ in number for symbol in monomial]
+
+
+def factors(number: Number) -> Iterable[int]:
+    """The factors of its monomials."""
+    return (number,) if isinstance(number, int) else [factor for _, factor in number]
+
+
+def _without(monomial: Monomial, divisor: Sequence[int]) -> Monomial | None:
+    left = list(monomial)
+    for symbol in divisor:
+        if symbol not in left:
+            return None
+        left.remove(symbol)
+    return tuple(left)
+
+
+def _terms(number: Number) -> Polynomial:
+    return ((((), number),) if number else ()) if isinstance(number, int) else number
+
+
+def _normal(terms: Mapping[Monomial, int]) -> Number:
+    left = {monomial: factor for monomial, factor in terms.items() if factor}
+    if not left:
+        return 0
+    if len(left) == 1 and () in left:
+        return left[()]
+    return tuple(sorted(left.items()))

@@ -1,0 +1,136 @@
+"""What operators do to their arguments: the validator's own table.
+
+``out`` variants of the known namespaces are functions: they read their arguments and write all of what they repeat at
+their end. Sources: the schemas of PyTorch's operators; ``kernels/`` and ``kernels/prim_ops`` of executorch.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+
+
+class Act(Enum):
+    """What kind of thing an instruction does."""
+
+    COMPUTE = auto()
+    """A function of its operands, which writes all of its outputs."""
+    UPDATE = auto()
+    """Changes some of its arguments, as a function of them all."""
+    VIEW = auto()
+    """Points a tensor to another one's bytes."""
+    ADD_ROW = auto()
+    """Writes one row of a tensor that so many rows long becomes."""
+    NUMBER = auto()
+    """Gives a number."""
+    SIZE = auto()
+    """Gives a size of a tensor, without a look at its bytes."""
+    RESIZE = auto()
+    """Gives a tensor its sizes, and no bytes."""
+    UNKNOWN = auto()
+    """May do anything to its arguments."""
+    DELEGATE = auto()
+    MOVE = auto()
+    JUMP = auto()
+    FREE = auto()
+
+
+NAMESPACES = frozenset({"aten", "dim_order_ops", "quantized_decomposed", "et_copy"})
+"""Namespaces whose operators are known by their form."""
+PRIM = "executorch_prim"
+
+ET_VIEW = "executorch_prim::et_view.default"
+COPY_INDEX = "executorch_prim::et_copy_index.tensor"
+COPY = "aten::copy_"
+EMPTY = "aten::empty.out"
+VIEW_COPY = "aten::view_copy.out"
+SIZE = "aten::sym_size.int"
+SCALAR = "aten::_local_scalar_dense"
+SIZES = frozenset({SIZE, "aten::sym_numel", "aten::sym_stride.int", "aten::sym_storage_offset"})
+
+_RANDOM = frozenset(
+    {
+        "aten::bernoulli",
+        "aten::dropout",
+        "aten::multinomial",
+        "aten::native_dropout",
+        "aten::normal",
+        "aten::rand",
+        "aten::rand_like",
+        "aten::randint",
+        "aten::randint_like",
+        "aten::randn",
+        "aten::randn_like",
+        "aten::randperm",
+        "aten::uniform",
+    }
+)
+"""Operators that give something else each time."""
+ALSO_CHANGED = {"aten::_native_batch_norm_legit.out": (3, 4), "aten::native_batch_norm.out": (3, 4)}
+"""Positions of arguments that an ``out`` variant changes besides its outputs: running statistics."""
+
+
+def is_random(name: str) -> bool:
+    """Does an operator give something else each time?"""
+    return name.partition(".")[0] in _RANDOM
+
+
+def same_function(name: str) -> str:
+    """The name under which variants of an operator that compute the same are one."""
+    return {"aten::index_put_": "aten::index_put.out"}.get(name, name)
+
+
+# In place
+
+_UNARY = (
+    "abs acos acosh asin asinh atan atanh bitwise_not ceil clamp clone cos cosh elu erf exp expm1 floor gelu hardtanh "
+    "leaky_relu log log10 log1p log2 logical_not logit neg reciprocal relu round rsqrt sigmoid sign sin sinh sqrt tan "
+    "tanh trunc"
+)
+_WITH_SCALAR = (
+    "add.Scalar_out bitwise_and.Scalar_out bitwise_left_shift.Tensor_Scalar_out bitwise_or.Scalar_out "
+    "bitwise_right_shift.Tensor_Scalar_out bitwise_xor.Scalar_out div.Scalar_mode_out div.Scalar_out eq.Scalar_out "
+    "fmod.Scalar_out ge.Scalar_out gt.Scalar_out le.Scalar_out lt.Scalar_out masked_fill.Scalar_out mul.Scalar_out "
+    "ne.Scalar_out pow.Tensor_Scalar_out remainder.Scalar_out rsub.Scalar_out sub.Scalar_out"
+)
+_BINARY = (
+    "add.out atan2.out bitwise_and.Tensor_out bitwise_left_shift.Tensor_out bitwise_or.Tensor_out "
+    "bitwise_right_shift.Tensor_out bitwise_xor.Tensor_out div.out div.out_mode eq.Tensor_out floor_divide.out "
+    "fmod.Tensor_out ge.Tensor_out gt.Tensor_out le.Tensor_out logical_and.out logical_or.out logical_xor.out "
+    "lt.Tensor_out maximum.out minimum.out mul.out ne.Tensor_out pow.Tensor_Tensor_out remainder.Tensor_out sub.out"
+)
+_COPIES = "alias_copy detach_copy lift_fresh_copy unsqueeze_copy view_copy"
+_DATA_OPERAND = (
+    "_log_softmax.out _softmax.out cumsum.out index_put.out masked_scatter.out native_group_norm.out "
+    "native_layer_norm.out scatter.src_out scatter.value_out scatter_add.out select_scatter.out slice_scatter.out "
+    "_native_batch_norm_legit.no_stats_out _native_batch_norm_legit_no_training.out squeeze_copy.dim_out "
+    "squeeze_copy.dims_out"
+)
+
+IN_PLACE: dict[str, frozenset[int]] = {
+    **{f"aten::{name}.out": frozenset({0}) for name in (*_UNARY.split(), *_COPIES.split())},
+    **{f"aten::{name}": frozenset({0}) for name in (*_WITH_SCALAR.split(), *_DATA_OPERAND.split())},
+    **{f"aten::{name}": frozenset({0, 1}) for name in _BINARY.split()},
+    "aten::pow.Scalar_out": frozenset({1}),
+    "aten::clamp.Tensor_out": frozenset({0, 1, 2}),
+    "aten::where.self_out": frozenset({0, 1, 2}),
+    "aten::copy_": frozenset({0}),
+}
+"""Operator → positions of operands over which it may write its first output: what it reads at an index it has read, or
+set aside, before it writes there, and does not read again.
+
+Point-wise kernels read and write each element at the same place, and scatter kernels copy the operand first; softmax
+and the norms read a row before they write it. Contractions, pools, gathers, flips and what is broadcast do not.
+"""
+
+POINTWISE = frozenset(
+    {
+        *(f"aten::{name}.out" for name in _UNARY.split() if name != "clone"),
+        *(f"aten::{name}" for name in (*_WITH_SCALAR.split(), *_BINARY.split())),
+        "aten::clamp.Tensor_out",
+        "aten::isinf.out",
+        "aten::isnan.out",
+        "aten::pow.Scalar_out",
+        "aten::where.self_out",
+    }
+)
+"""Operators each element of whose output comes from the elements at the same index of the operands, which are broadcast."""

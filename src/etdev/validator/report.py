@@ -1,0 +1,67 @@
+"""What a validation answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+Kind: TypeAlias = Literal[
+    "content", "size", "kind", "number", "overlap", "extent", "state", "instruction", "control flow", "caller's memory",
+    "clobbered", "never written",
+]  # fmt: skip
+"""What is wrong: an operand, output or state holds something else; it has another size, or type; a number is another
+one; an operand lies over an output; a tensor reaches out of its buffer; state is not kept; an instruction is missing,
+new or another one; the programs go different ways; an output is not where the caller looks for it. Of a single file:
+a value is read after another was written over it; bytes are read that nothing writes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One thing that a program does otherwise than the one it came from, or that no program may do."""
+
+    kind: Kind
+    method: str
+    message: str
+    """A sentence."""
+    before: int | None = None
+    """Position of the instruction in the program before the link."""
+    after: int | None = None
+    """Position in the program after it."""
+    operator: str | None = None
+    value: int | None = None
+    """Index of the value that is wrong, in the program after the link."""
+    buffer: int | None = None
+    """Where it lies: ``memory_id``."""
+    start: int | None = None
+    """First byte that is wrong, in that buffer."""
+    end: int | None = None
+    """Behind the last one."""
+    expected: str | None = None
+    """Who should have written it."""
+    found: str | None = None
+    """Who has."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotValidated:
+    """A method of which nothing is proved."""
+
+    method: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ValidationReport:
+    """What was compared, and what came out."""
+
+    violations: tuple[Violation, ...]
+    not_validated: tuple[NotValidated, ...]
+    instructions: int
+    """Of the program after the link, in the methods that were validated."""
+    reads: int
+    """Operands, outputs and pieces of state that were compared."""
+
+    @property
+    def proved(self) -> bool:
+        """Does every method do what it did?"""
+        return not self.violations and not self.not_validated

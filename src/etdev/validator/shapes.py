@@ -1,0 +1,282 @@
+"""The sizes that operators give dynamic outputs, where they follow from those of the operands.
+
+What is not known here is a size that only the operator knows: the same for the same operands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias, cast
+
+from etdev.validator import numbers
+from etdev.validator.machine import Part
+from etdev.validator.movement import dims, integer, is_tensor, truth
+from etdev.validator.numbers import Number
+from etdev.validator.operators import POINTWISE
+from etdev.validator.state import Dims
+
+Partly: TypeAlias = Sequence[Number | None]
+"""Sizes some of which only the operator knows."""
+Rule: TypeAlias = Callable[[Sequence[Part], int], Partly | None]
+"""From the operands and the rank of the output to its sizes."""
+
+
+def output_dims(name: str, parts: Sequence[Part], rank: int) -> Partly | None:
+    """The sizes of an operator's first output; None for those that only the operator knows, or for all."""
+    rule = _broadcast if name in POINTWISE else RULES.get(name)
+    if rule is None:
+        return None
+    try:
+        found = rule(parts, rank)
+    except (IndexError, TypeError, ValueError):  # Arguments that no schema has.
+        return None
+    return found if found is not None and len(found) == rank else None
+
+
+def viewed_dims(source: Dims, wanted: Part) -> Dims | None:
+    """The sizes of a view, of which one may be -1: what the others leave."""
+    sizes: list[Number] = []
+    for item in wanted[1:]:
+        if not isinstance(item, tuple) or item[0] != "i":
+            return None
+        sizes.append(cast(Number, item[1]))
+    if -1 in sizes:
+        at = sizes.index(-1)
+        others = numbers.product(size for index, size in enumerate(sizes) if index != at)
+        rest = numbers.divide(numbers.product(source), others)
+        if rest is None:
+            return None
+        sizes[at] = rest
+    return tuple(sizes)
+
+
+def _first(parts: Sequence[Part], rank: int) -> Partly | None:
+    return dims(parts[0])
+
+
+def _view(parts: Sequence[Part], rank: int) -> Partly | None:
+    return viewed_dims(dims(parts[0]), parts[1])
+
+
+def _sizes(parts: Sequence[Part], rank: int) -> Partly | None:
+    """A list of sizes comes first."""
+    found = parts[0][1:]
+    if not all(isinstance(item, tuple) and item[0] == "i" and item[1] != -1 for item in found):
+        return None
+    return tuple(cast(Number, item[1]) for item in cast("tuple[Part, ...]", found))
+
+
+def _broadcast(parts: Sequence[Part], rank: int) -> Partly | None:
+    tensors = [dims(part) for part in parts if is_tensor(part)]
+    found: list[Number] = []
+    for place in range(-max(map(len, tensors)), 0):
+        sizes = {size[place] for size in tensors if len(size) >= -place} - {1}
+        known = [size for size in sizes if isinstance(size, int)]
+        if known:
+            # Whatever differs from a number that is not 1 is broadcast to it.
+            found.append(known[0])
+        elif len(sizes) > 1:
+            return None
+        else:
+            found.append(sizes.pop() if sizes else 1)
+    return tuple(found)
+
+
+def _unsqueezed(parts: Sequence[Part], rank: int) -> Partly | None:
+    sizes = list(dims(parts[0]))
+    sizes.insert(integer(parts[1]) % (len(sizes) + 1), 1)
+    return tuple(sizes)
+
+
+def _permuted(parts: Sequence[Part], rank: int) -> Partly | None:
+    sizes = dims(parts[0])
+    return tuple(sizes[integer(cast(Part, item))] for item in parts[1][1:])
+
+
+def _transposed(parts: Sequence[Part], rank: int) -> Partly | None:
+    sizes = list(dims(parts[0]))
+    one, other = integer(parts[1]), integer(parts[2])
+    sizes[one], sizes[other] = sizes[other], sizes[one]
+    return tuple(sizes)
+
+
+def _t(parts: Sequence[Part], rank: int) -> Partly | None:
+    return dims(parts[0])[::-1]
+
+
+def _selected(parts: Sequence[Part], rank: int) -> Partly | None:
+    sizes = list(dims(parts[0]))
+    del sizes[integer(parts[1])]
+    return tuple(sizes)
+
+
+def _cat(parts: Sequence[Part], rank: int) -> Partly | None:
+    tensors = [dims(part) for part in cast("tuple[Part, ...]", parts[0][1:]) if dims(part) != (0,) or rank == 1]
+    dim = integer(parts[1], 0) % rank
+    found = list(tensors[0])
+    for sizes in tensors[1:]:
+        found[dim] = numbers.add(found[dim], sizes[dim])
+        # The others are equal, or the kernel fails: a number says most.
+        for place, size in enumerate(sizes):
+            if place != dim and isinstance(size, int):
+                found[place] = size
+    return tuple(found)
+
+
+def _integers(found: Part) -> list[int]:
+    return [integer(cast(Part, item)) for item in found[1:]]
+
+
+def _reduced(parts: Sequence[Part], rank: int) -> Partly | None:
+    """``(self, dim, keepdim)``."""
+    sizes = list(dims(parts[0]))
+    chosen = _integers(parts[1]) if parts[1][0] == "list" else []
+    gone = {dim % len(sizes) for dim in chosen} or set(range(len(sizes)))
+    if truth(parts[2]):
+        return [1 if dim in gone else size for dim, size in enumerate(sizes)]
+    return [size for dim, size in enumerate(sizes) if dim not in gone]
+
+
+def _reduced_at(parts: Sequence[Part], rank: int) -> Partly | None:
+    """``(self, dim, keepdim)`` with one dimension."""
+    return _reduced((parts[0], ("list", ("i", integer(parts[1]))), *parts[2:]), rank)
+
+
+def _variance(parts: Sequence[Part], rank: int) -> Partly | None:
+    """``(self, dim, correction, keepdim)``."""
+    return _reduced((parts[0], parts[1], parts[3]), rank)
+
+
+def _expanded(parts: Sequence[Part], rank: int) -> Partly | None:
+    sizes, wanted = dims(parts[0]), cast("tuple[Part, ...]", parts[1][1:])
+    own = [None] * (rank - len(sizes)) + list(sizes)
+    return [mine if item == ("i", -1) else cast(Number, item[1]) for item, mine in zip(wanted, own, strict=True)]
+
+
+def _padded(parts: Sequence[Part], rank: int) -> Partly | None:
+    sizes, pads = list(dims(parts[0])), _integers(parts[1])
+    for index in range(len(pads) // 2):
+        sizes[-1 - index] = numbers.add(sizes[-1 - index], pads[2 * index] + pads[2 * index + 1])
+    return sizes
+
+
+def _convolved(parts: Sequence[Part], rank: int) -> Partly | None:
+    """``(input, weight, bias, stride, padding, dilation, transposed, …)``."""
+    sizes, weight = dims(parts[0]), dims(parts[1])
+    found: list[Number | None] = [sizes[0], None if truth(parts[6]) else weight[0]]
+    steps = [_integers(parts[at]) for at in (3, 4, 5)]
+    for dim in range(2, rank):
+        stride, padding, dilation = (step[(dim - 2) % len(step)] for step in steps)
+        size, kernel = sizes[dim], weight[dim]
+        if truth(parts[6]) or not isinstance(size, int) or not isinstance(kernel, int):
+            found.append(None)
+        else:
+            found.append((size + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1)
+    return found
+
+
+def _pooled(parts: Sequence[Part], rank: int) -> Partly | None:
+    """Batch and channels stay."""
+    return (*dims(parts[0])[:-2], None, None)
+
+
+def _sliced(parts: Sequence[Part], rank: int) -> Partly | None:
+    found: list[Number | None] = list(dims(parts[0]))
+    found[integer(parts[1], 0)] = None
+    return found
+
+
+def _indexed(parts: Sequence[Part], rank: int) -> Partly | None:
+    """``(self, indices)`` with one list of indices, for the first dimension."""
+    (index,) = cast("tuple[Part, ...]", parts[1][1:])
+    return (*dims(index), *dims(parts[0])[1:])
+
+
+def _second(parts: Sequence[Part], rank: int) -> Partly | None:
+    return dims(parts[2])
+
+
+def _linear(parts: Sequence[Part], rank: int) -> Partly | None:
+    return (*dims(parts[0])[:-1], dims(parts[1])[0])
+
+
+def _mm(parts: Sequence[Part], rank: int) -> Partly | None:
+    return (*dims(parts[0])[:-1], dims(parts[1])[-1])
+
+
+def _addmm(parts: Sequence[Part], rank: int) -> Partly | None:
+    return _mm(parts[1:], rank)
+
+
+def _embedding(parts: Sequence[Part], rank: int) -> Partly | None:
+    return (*dims(parts[1]), dims(parts[0])[1])
+
+
+RULES: Mapping[str, Rule] = {
+    **dict.fromkeys(
+        (
+            "aten::_log_softmax.out",
+            "aten::_native_batch_norm_legit.no_stats_out",
+            "aten::_native_batch_norm_legit.out",
+            "aten::_native_batch_norm_legit_no_training.out",
+            "aten::_softmax.out",
+            "aten::_to_copy.out",
+            "aten::alias_copy.out",
+            "aten::clone.out",
+            "aten::copy.out",
+            "aten::cumsum.out",
+            "aten::detach_copy.out",
+            "aten::flip.out",
+            "aten::full_like.out",
+            "aten::index_put.out",
+            "aten::lift_fresh_copy.out",
+            "aten::native_group_norm.out",
+            "aten::native_layer_norm.out",
+            "aten::scatter.src_out",
+            "aten::scatter.value_out",
+            "aten::scatter_add.out",
+            "aten::select_scatter.out",
+            "aten::slice_scatter.out",
+            "dim_order_ops::_clone_dim_order.out",
+            "dim_order_ops::_to_dim_order_copy.out",
+            "quantized_decomposed::dequantize_per_channel.out",
+            "quantized_decomposed::dequantize_per_tensor.out",
+            "quantized_decomposed::quantize_per_channel.out",
+            "quantized_decomposed::quantize_per_tensor.out",
+        ),
+        _first,
+    ),
+    "aten::addmm.out": _addmm,
+    "aten::amax.out": _reduced,
+    "aten::amin.out": _reduced,
+    "aten::any.dims_out": _reduced,
+    "aten::argmax.out": _reduced_at,
+    "aten::avg_pool2d.out": _pooled,
+    "aten::bmm.out": _mm,
+    "aten::cat.out": _cat,
+    "aten::constant_pad_nd.out": _padded,
+    "aten::convolution.out": _convolved,
+    "aten::embedding.out": _embedding,
+    "aten::empty.out": _sizes,
+    "aten::expand_copy.out": _expanded,
+    "aten::full.out": _sizes,
+    "aten::gather.out": _second,
+    "aten::index.Tensor_out": _indexed,
+    "aten::linear.out": _linear,
+    "aten::max_pool2d_with_indices.out": _pooled,
+    "aten::mean.out": _reduced,
+    "aten::mm.out": _mm,
+    "aten::ones.out": _sizes,
+    "aten::permute_copy.out": _permuted,
+    "aten::select_copy.int_out": _selected,
+    "aten::slice_copy.Tensor_out": _sliced,
+    "aten::sum.IntList_out": _reduced,
+    "aten::t_copy.out": _t,
+    "aten::transpose_copy.int_out": _transposed,
+    "aten::unsqueeze_copy.out": _unsqueezed,
+    "aten::var.correction_out": _variance,
+    "aten::var.out": _variance,
+    "aten::view_copy.out": _view,
+    "aten::zeros.out": _sizes,
+}
+"""By operator; the point-wise ones broadcast."""

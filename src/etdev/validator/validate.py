@@ -1,0 +1,91 @@
+"""Validation of whole programs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from etdev.program import model as m
+from etdev.validator.across import check_across
+from etdev.validator.constants import Constants
+from etdev.validator.facts import Facts
+from etdev.validator.method import MethodValidation
+from etdev.validator.report import NotValidated, ValidationReport, Violation
+from etdev.validator.symbols import Symbols
+
+
+@dataclass(frozen=True, slots=True)
+class Correspondence:
+    """Which instruction of a linked method is which of the one that it came from. A wrong one only leads to violations."""
+
+    moved: Mapping[int, int]
+    """Position before the link → position after it, of the instructions that are left. Positions count over all
+    chains."""
+    delegate_inputs: Mapping[int, int] = field(default_factory=dict)
+    """Position before the link of each delegate call → how many of its arguments are inputs."""
+
+
+def validate_link(
+    before: m.Program,
+    after: m.Program,
+    correspondences: Mapping[str, Correspondence],
+    *,
+    shared_state: Collection[str] = (),
+    foreign: bool = False,
+) -> ValidationReport:
+    """Prove that each method of ``after`` computes what the one of that name in ``before`` does.
+
+    What ``before`` computes is what its own plan makes of it. ``shared_state`` names the state that methods of
+    ``after`` are to have in common; those of a ``foreign`` program share what lies at equal addresses behind buffer 1.
+    A method without a correspondence is not validated.
+    """
+    symbols = Symbols()
+    constants = Constants(symbols, before, after)
+    violations: list[Violation] = []
+    skipped: list[NotValidated] = []
+    methods: list[MethodValidation] = []
+    names = [[plan.name for plan in program.execution_plan] for program in (before, after)]
+    if names[0] != names[1]:
+        message = f"the program has the methods {', '.join(names[1])} instead of {', '.join(names[0])}"
+        return ValidationReport((Violation("control flow", names[1][0] if names[1] else "", message),), (), 0, 0)
+    for one, other in zip(before.execution_plan, after.execution_plan, strict=True):
+        link = correspondences.get(one.name)
+        if link is None:
+            skipped.append(NotValidated(one.name, "nothing says which of its instructions are which"))
+            continue
+        method = _prepare_method(symbols, constants, (before, after), (one, other), link)
+        methods.append(method)
+        outcome = method.run()
+        violations += outcome.violations
+        if outcome.not_followed is not None and not outcome.violations:
+            skipped.append(NotValidated(one.name, outcome.not_followed))
+    if not violations and not skipped:
+        violations += check_across(methods, shared_state, foreign=foreign)
+    return ValidationReport(
+        tuple(violations),
+        tuple(skipped),
+        sum(method.outcome.instructions for method in methods),
+        sum(method.outcome.reads for method in methods),
+    )
+
+
+def _prepare_method(
+    symbols: Symbols,
+    constants: Constants,
+    programs: tuple[m.Program, m.Program],
+    plans: tuple[m.ExecutionPlan, m.ExecutionPlan],
+    link: Correspondence,
+) -> MethodValidation:
+    inputs = (
+        link.delegate_inputs,
+        {link.moved[position]: count for position, count in link.delegate_inputs.items() if position in link.moved},
+    )
+    facts = []
+    for side, (program, plan) in enumerate(zip(programs, plans, strict=True)):
+        known = {
+            index: found
+            for index, tensor in plan.tensors()
+            if tensor.is_constant and (found := constants.of(side, tensor)) is not None
+        }
+        facts.append(Facts(side, program, plan, inputs[side], known))
+    return MethodValidation(symbols, constants, facts[0], facts[1], link.moved)

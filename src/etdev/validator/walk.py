@@ -1,0 +1,235 @@
+"""The paths of two programs beside each other: which instructions run together, and where paths part and merge.
+
+A point is a pair of positions. From each, an instruction that only one program has runs alone; one that both have runs
+in both at once. Both take the same way at a jump, so that every run of the one program has its run of the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from etdev.program import model as m
+from etdev.validator.facts import Facts
+from etdev.validator.operators import Act
+
+
+class Who(Enum):
+    """Whose instruction runs in a step."""
+
+    BOTH = "both"
+    BEFORE = "before"
+    AFTER = "after"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """An instruction of one program or of both."""
+
+    who: Who
+    before: int
+    """Position in the program before the link."""
+    after: int
+    """Position in the program after it."""
+
+
+@dataclass(slots=True)
+class Block:
+    """Steps that run one after the other."""
+
+    steps: list[Step] = field(default_factory=list)
+    successors: list[int] = field(default_factory=list)
+    """Numbers of blocks."""
+    predecessors: list[int] = field(default_factory=list)
+
+
+class Apart(Exception):  # noqa: N818 - turned into a violation by whoever called
+    """The two programs do not go the same ways."""
+
+    def __init__(self, message: str, before: int, after: int) -> None:
+        super().__init__(message)
+        self.before, self.after = before, after
+
+
+@dataclass(slots=True)
+class Walk:
+    """All blocks. The first is the entry; the last has no steps and is the end of the method."""
+
+    blocks: list[Block]
+    groups: list[list[int]]
+    """Blocks that can be reached from each other, or single ones, each after those that it can be reached from; inside
+    a group, in an order in which most come after their predecessors."""
+    rank: dict[int, int]
+    """Block → its place in that order."""
+
+    def is_back(self, origin: int, to: int) -> bool:
+        """Does an edge lead back, in a loop?"""
+        return self.rank[origin] >= self.rank[to]
+
+
+def walk(before: Facts, after: Facts, moved: Mapping[int, int]) -> Walk:
+    """Lay two methods beside each other. ``moved``: position before → position after, of the instructions that stay.
+
+    Raises :class:`Apart` if they do not go together.
+    """
+    points = _Points(before, after, moved).all()
+    blocks = _blocks(points)
+    order = _order(blocks)
+    rank = {number: place for place, number in enumerate(order)}
+    return Walk(blocks, _groups(blocks, order), rank)
+
+
+_Point = tuple[int, int]
+_Next = tuple[Step | None, tuple[_Point, ...]]
+
+
+class _Points:
+    def __init__(self, before: Facts, after: Facts, moved: Mapping[int, int]) -> None:
+        self._facts = (before, after)
+        self._lengths = (len(before.code), len(after.code))
+        self._moved = moved
+        self._back = {there: here for here, there in moved.items()}
+        self._fixed = (fixed_jumps(before), fixed_jumps(after))
+        if len(self._back) < len(moved) or not all(
+            0 <= here < self._lengths[0] and 0 <= there < self._lengths[1] for here, there in moved.items()
+        ):
+            raise Apart("the list of corresponding instructions contradicts itself", 0, 0)
+
+    def all(self) -> dict[_Point, _Next]:
+        found: dict[_Point, _Next] = {}
+        waiting = [(0, 0)]
+        while waiting:
+            point = waiting.pop()
+            while point not in found:
+                step = found[point] = self._next(point)
+                if len(step[1]) != 1:
+                    waiting.extend(step[1])
+                    break
+                (point,) = step[1]
+        return found
+
+    def _next(self, point: _Point) -> _Next:
+        here, there = point
+        if here < self._lengths[0] and here not in self._moved:
+            return Step(Who.BEFORE, here, there), ((self._alone(0, here), there),)
+        if there < self._lengths[1] and there not in self._back:
+            return Step(Who.AFTER, here, there), ((here, self._alone(1, there)),)
+        if point == self._lengths:
+            return None, ()
+        if self._moved.get(here) != there:
+            raise Apart("the instructions that stay are in another order", here, there)
+        return Step(Who.BOTH, here, there), self._together(here, there)
+
+    def _alone(self, side: int, position: int) -> int:
+        """Where one program goes on by itself: it may not wait for anything, nor go back."""
+        code = self._facts[side].code[position]
+        if code.act is not Act.JUMP:
+            return position + 1
+        ways = self._ways(side, position)
+        if len(ways) > 1 or ways[0] <= position:
+            places = (position, 0) if side == 0 else (0, position)
+            raise Apart("a jump is in one of the programs only", *places)
+        return ways[0]
+
+    def _together(self, here: int, there: int) -> tuple[_Point, ...]:
+        one, other = self._ways(0, here), self._ways(1, there)
+        kinds = {self._facts[0].code[here].act is Act.JUMP, self._facts[1].code[there].act is Act.JUMP}
+        if len(kinds) > 1 or len(one) != len(other) or self._taken(0, here) != self._taken(1, there):
+            raise Apart("a jump of the one program is none, or another, in the other one", here, there)
+        return tuple(dict.fromkeys(zip(one, other, strict=True)))
+
+    def _taken(self, side: int, position: int) -> bool | None:
+        return self._fixed[side].get(position)
+
+    def _ways(self, side: int, position: int) -> tuple[int, ...]:
+        """Where an instruction goes on: behind it, and where it jumps to."""
+        facts = self._facts[side]
+        call = facts.code[position].call
+        if not isinstance(call, m.JumpFalseCall):
+            return (position + 1,)
+        base = max(start for start in facts.starts[:-1] if start <= position)
+        follow, jump = position + 1, base + call.destination_instruction
+        taken = self._taken(side, position)
+        return {None: (follow, jump), True: (follow,), False: (jump,)}[taken]
+
+
+def fixed_jumps(facts: Facts) -> dict[int, bool]:
+    """Jumps on a truth value that nothing sets → the value."""
+    outside = {*facts.plan.inputs, *facts.variable}
+    found = {}
+    for code in facts.code:
+        if isinstance(code.call, m.JumpFalseCall) and code.call.cond_value_index not in outside:
+            value = facts.plan.values[code.call.cond_value_index]
+            if isinstance(value, m.Bool):
+                found[code.position] = value.bool_val
+    return found
+
+
+def _blocks(points: Mapping[_Point, _Next]) -> list[Block]:
+    entered: dict[_Point, int] = {(0, 0): 2}  # The entry is a block, whatever leads back to it.
+    for _, following in points.values():
+        for point in following:
+            entered[point] = entered.get(point, 0) + (1 if len(following) == 1 else 2)
+    heads = [point for point in points if entered[point] > 1 or points[point][0] is None]
+    end = next((point for point in heads if points[point][0] is None), None)
+    heads.sort(key=lambda point: (point == end, point != (0, 0)))
+    if end is None:
+        raise Apart("the method never ends", 0, 0)
+    number = {point: index for index, point in enumerate(heads)}
+    blocks = [Block() for _ in heads]
+    for head, block in zip(heads, blocks, strict=True):
+        point = head
+        while True:
+            step, following = points[point]
+            if step is not None:
+                block.steps.append(step)
+            if len(following) != 1 or following[0] in number:
+                break
+            (point,) = following
+        block.successors = [number[item] for item in following]
+    for index, block in enumerate(blocks):
+        for successor in block.successors:
+            blocks[successor].predecessors.append(index)
+    return blocks
+
+
+def _order(blocks: list[Block]) -> list[int]:
+    """Depth first, each block after its predecessors as far as there are no loops."""
+    seen = {0}
+    order: list[int] = []
+    stack = [(0, iter(reversed(blocks[0].successors)))]
+    while stack:
+        block, successors = stack[-1]
+        following = next((item for item in successors if item not in seen), None)
+        if following is None:
+            order.append(block)
+            stack.pop()
+        else:
+            seen.add(following)
+            stack.append((following, iter(reversed(blocks[following].successors))))
+    return order[::-1]
+
+
+def _groups(blocks: list[Block], order: list[int]) -> list[list[int]]:
+    """Blocks that can reach each other. Source: Kosaraju's algorithm."""
+    of: dict[int, int] = {}
+    groups: list[list[int]] = []
+    for first in order:
+        if first in of:
+            continue
+        waiting = [first]
+        while waiting:
+            number = waiting.pop()
+            if number not in of:
+                of[number] = len(groups)
+                waiting += blocks[number].predecessors
+        groups.append([])
+    for number in order:
+        groups[of[number]].append(number)
+    return groups
+
+
+def is_loop(walk: Walk, group: list[int]) -> bool:
+    """Can the blocks of a group run more than once?"""
+    return len(group) > 1 or group[0] in walk.blocks[group[0]].successors
