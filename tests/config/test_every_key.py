@@ -41,9 +41,10 @@ _TARGET = {
     },
     "memory": {"planner": "greedy", "alignment": 64},
     "io": {"forward": {"inputs": "caller", "outputs": {"0": "caller"}}},
-    "elide": {"views": False},
+    "elide": {"views": False, "slices": False, "cat": False, "write_back": False, "constants": False},
     "inplace": {"ops": ["relu"], "add": ["aten::mm.out"], "remove": ["aten.relu.default"]},
     "budget": {"file": "1MiB", "memory": {"cpu": "1MiB"}},
+    "etrecord": True,
     "runtime": {"kernels": ["portable", "optimized"], "backends": ["XnnpackBackend"]},
 }
 _METHOD = {
