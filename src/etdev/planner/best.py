@@ -1,16 +1,16 @@
-"""The default planner: several orders, the smallest result, and a search from there.
+"""The default planner: several orders, the smallest result, and searches for a smaller one.
 
 Buffers are placed one after the other, each between what is already in use during its lifetime. Which order is good
-differs from problem to problem, so a few are tried, until one meets the lower bound. Where none does, the best of them
-is improved.
+differs from problem to problem, so a few are tried, until one meets the lower bound. Where none does, what lies too
+high is planned anew with its surroundings, and all of a problem that is not too large is searched for a plan that fits.
 
-The result depends on the problem only: effort is counted in steps, never in seconds, and the search draws from a
+The result depends on the problem only: effort is counted in steps, never in seconds, and what is drawn comes from a
 generator with a fixed seed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from etdev.planner.bounds import lower_bound
 from etdev.planner.extent import arena_size
@@ -20,63 +20,223 @@ from etdev.planner.improve import improve
 from etdev.planner.naive import naive
 from etdev.planner.occupancy import Occupancy, Timeline
 from etdev.planner.orders import STRATEGIES, find_crowds, order_buffers
-from etdev.planner.problem import Problem
+from etdev.planner.parts import Part, find_parts
+from etdev.planner.problem import Buffer, Problem
+from etdev.planner.restarts import Restarts
+from etdev.planner.search import FOUND, NONE
+from etdev.planner.tables import make_tables
+from etdev.planner.windows import Mender
 
-_STEPS = 20_000_000
+_PLACING_STEPS = 20_000_000
 """Orders are tried until that many steps are spent, which takes about ten seconds; the first is always tried."""
 _STEPS_PER_BUFFER = 40
 """Steps that a buffer counts for besides one for each range that it is placed among; about what it takes in time."""
+_MOST_SEARCHED = 4_000
+"""Buffers that are searched all together, at most."""
+_MOST_PAIRS = 400_000
+"""Pairs of them that are in use together, at most."""
+_SEARCH_STEPS = 200_000_000
+"""Steps of the searches of one part for what nobody asked for: half a minute in Python, half a second compiled."""
+_DEMANDED_STEPS = 20_000_000_000
+"""The same for a capacity."""
+_STEPS_PER_PAIR = 4_000
+"""The first, for each of the n * n pairs of buffers; so few buffers take no time."""
+_FIRST_STEPS = 30_000_000
+"""Steps of a first search."""
+_PROBES = 16
+"""Capacities that are tried between a goal that is not met and the smallest plan."""
+_MENDING_STEPS = 25_000_000
+"""Steps for planning anew what lies too high."""
+_TURNS = 4
+"""How often a part is placed anew after that, at most; half as often for more than so many buffers."""
+_MANY = 200_000
+_FEW = 300
+"""Buffers that to plan anew with their surroundings is to plan anew altogether."""
+_MOST_COMPARED = 20_000
+"""Buffers for which ``greedy`` is tried too, at most; for more it takes minutes."""
+
+
+class Proven(list[int]):
+    """Offsets, and what has been found out about all others on the way."""
+
+    lower_bound: int = 0
+    """Bytes that no plan goes below."""
 
 
 def best(problem: Problem) -> list[int]:
-    """The smallest plan that was found; never larger than that of ``greedy`` and of ``naive``."""
+    """The smallest plan that was found; never larger than that of ``naive``, nor, up to 20,000 buffers, ``greedy``."""
     bound = lower_bound(problem)
-    size = -1
-    least: list[int] = []
-    start: list[int] = []  # The order that gave the smallest plan of those that came from an order.
-    for offsets, order in _candidates(problem):
-        found = arena_size(problem, offsets)
-        if size < 0 or found < size:
-            size, least, start = found, offsets, order or start
-        if size == bound:
-            return least
-    return improve(problem, start, size, max(bound, problem.capacity or 0)) or least
+    target = max(bound, problem.capacity or 0)
+    offsets = Proven(buffer.pin or 0 for buffer in problem.buffers)
+    parts = find_parts(problem, offsets)
+    for part in parts:
+        _place_part(part, target - part.base)
+    size = bound
+    for part in sorted(parts, key=lambda part: -part.base - part.size):
+        goal = max(size, target) - part.base
+        if part.size > goal:
+            _Refinement(part, goal, demanded=problem.capacity is not None).run()
+        size = max(size, part.base + part.size)
+        offsets.lower_bound = max(offsets.lower_bound, part.base + part.bound)
+    for part in parts:
+        for index, offset in zip(part.indices, part.offsets, strict=True):
+            offsets[index] = part.base + offset
+    return offsets if arena_size(problem, offsets) <= target else _least(problem, offsets)
 
 
-def _candidates(problem: Problem) -> Iterator[tuple[list[int], list[int]]]:
-    """Plans, and the orders that they were made in, from the most promising on; at last those of other planners."""
-    buffers = problem.buffers
+def _least(problem: Problem, offsets: Proven) -> Proven:
+    """The smallest of this plan and those of other planners."""
+    least, size = offsets, arena_size(problem, offsets)
+    for planner in (naive, greedy) if len(problem.buffers) <= _MOST_COMPARED else (naive,):
+        other = Proven(planner(problem))
+        if arena_size(problem, other) < size:
+            least, size = other, arena_size(problem, other)
+    least.lower_bound = offsets.lower_bound
+    return least
+
+
+class _Refinement:
+    """Attempts to make the plan of a part smaller."""
+
+    def __init__(self, part: Part, goal: int, *, demanded: bool) -> None:
+        self._part = part
+        self._goal = goal
+        count = len(part.buffers)
+        self._steps = min(_SEARCH_STEPS, _STEPS_PER_PAIR * count**2)
+        self._demanded = demanded
+        self._mending = min(_MENDING_STEPS, self._steps)
+        self._turns = 0 if count <= _FEW else _TURNS if count <= _MANY else _TURNS // 2
+        tables = make_tables(part.buffers, _MOST_PAIRS) if count <= _MOST_SEARCHED else None
+        self._restarts = tables and Restarts(tables)
+
+    def run(self) -> None:
+        """From what is quick on, until the goal is met."""
+        few = len(self._part.buffers) <= _FEW
+        mend = [] if self._restarts is not None and few else [self._mend_goal]
+        whole = [self._place_further, self._search_first]
+        attempts = [*whole, *mend] if self._restarts is not None else [*mend, *whole, *mend]
+        for attempt in (*attempts, self._improve, self._insist, self._narrow):
+            attempt()
+            if self._part.size <= max(self._goal, self._part.bound):
+                return
+
+    def _search_first(self) -> None:
+        self._search(self._goal, min(_FIRST_STEPS, self._steps))
+
+    def _mend_goal(self) -> None:
+        self._mend(self._goal)
+
+    def _place_further(self) -> None:
+        _place_part(self._part, self._goal, further=True)
+
+    def _insist(self) -> None:
+        self._search(self._goal, _DEMANDED_STEPS if self._demanded else self._steps // 2)
+
+    def _search(self, capacity: int, most_steps: int) -> None:
+        if self._restarts is None:
+            return
+        result, offsets = self._restarts.fit(capacity, most_steps)
+        if result == FOUND:
+            self._take(offsets)
+        elif result == NONE:
+            self._part.bound = max(self._part.bound, capacity + 1)
+
+    def _mend(self, capacity: int) -> None:
+        """Plan anew what lies too high; where that cannot be done, place it before all else, and mend what results."""
+        part = self._part
+        offsets = part.offsets
+        first: list[int] = []
+        while self._mending > 0:
+            mender = Mender(part.buffers, offsets, self._mending)
+            failed = mender.fit(capacity)
+            self._mending -= mender.steps
+            self._take(mender.offsets)
+            if not failed or not self._turns or any(index in first for index in failed):
+                return
+            self._turns -= 1
+            first = failed + first
+            offsets = _place_first(part, first)
+
+    def _improve(self) -> None:
+        part = self._part
+        problem = Problem(part.buffers)
+        order = sorted(range(len(part.buffers)), key=lambda index: part.offsets[index])
+        free = [index for index in order if part.buffers[index].pin is None]
+        found = improve(problem, free, part.size, self._goal)
+        if found is not None:
+            self._take(found)
+
+    def _narrow(self) -> None:
+        """Search for half of what may be gained, then for half of what is left, whether that was found or not."""
+        part = self._part
+        low = max(self._goal + 1, part.bound)
+        for _ in range(_PROBES):
+            if low >= part.size:
+                return
+            capacity = (low + part.size - 1) // 2
+            if self._restarts is None:
+                self._mend(capacity)
+            else:
+                self._search(capacity, self._steps // _PROBES)
+            if part.size > capacity:
+                low = capacity + 1
+
+    def _take(self, offsets: Sequence[int]) -> None:
+        size = _size(self._part.buffers, offsets)
+        if size < self._part.size:
+            self._part.offsets, self._part.size = list(offsets), size
+
+
+def _place_part(part: Part, goal: int, *, further: bool = False) -> None:
+    """Plan a part by the first of the orders, or by the others until one meets the goal."""
+    buffers = part.buffers
     timeline = Timeline(buffers)
     crowds = find_crowds(buffers, timeline)
-    free = [index for index, buffer in enumerate(buffers) if buffer.pin is None and buffer.occupies]
-    steps = 0
-    for strategy in STRATEGIES:
-        if steps <= _STEPS:
-            order = order_buffers(buffers, free, crowds, strategy.key)
-            offsets, spent = _place(problem, timeline, order, strategy.fit)
-            steps += spent
-            yield offsets, order
-    yield naive(problem), []
-    yield greedy(problem), []
+    free = [index for index, buffer in enumerate(buffers) if buffer.pin is None]
+    steps = _STEPS_PER_BUFFER * len(buffers) if further else 0
+    for strategy in STRATEGIES[1:] if further else STRATEGIES[:1]:
+        if steps > _PLACING_STEPS:
+            break
+        order = order_buffers(buffers, free, crowds, strategy.key)
+        offsets, spent = _place(buffers, timeline, order, strategy.fit)
+        steps += spent
+        size = _size(buffers, offsets)
+        if not part.offsets or size < part.size:
+            part.offsets, part.size = offsets, size
+        if size <= goal:
+            break
 
 
-def _place(problem: Problem, timeline: Timeline, order: Sequence[int], fit: Fit) -> tuple[list[int], int]:
+def _place_first(part: Part, first: Sequence[int]) -> list[int]:
+    """Offsets if some buffers are placed before all others, and these by the first of the orders."""
+    buffers = part.buffers
+    timeline = Timeline(buffers)
+    early = set(first)
+    late = [index for index, buffer in enumerate(buffers) if buffer.pin is None and index not in early]
+    order = order_buffers(buffers, late, find_crowds(buffers, timeline), STRATEGIES[0].key)
+    return _place(buffers, timeline, [*first, *order], STRATEGIES[0].fit)[0]
+
+
+def _size(buffers: Sequence[Buffer], offsets: Sequence[int]) -> int:
+    return max(offset + buffer.size for buffer, offset in zip(buffers, offsets, strict=True))
+
+
+def _place(buffers: Sequence[Buffer], timeline: Timeline, order: Sequence[int], fit: Fit) -> tuple[list[int], int]:
     """Offsets, and the steps that were spent."""
-    buffers = problem.buffers
     # That its size is rounded up to what divides all offsets costs no other buffer a place, and ranges that touch are
     # one for the tree.
-    unit = min((buffer.alignment for buffer in buffers if buffer.occupies), default=1)
-    occupancy = Occupancy(timeline.ranks)
+    unit = min(buffer.alignment for buffer in buffers)
+    occupancy = Occupancy(timeline)
     offsets = [buffer.pin or 0 for buffer in buffers]
     for index, buffer in enumerate(buffers):
-        if buffer.pin is not None and buffer.occupies:
-            occupancy.use(*timeline.ranges[index], buffer.pin, buffer.pin + buffer.size)
+        if buffer.pin is not None:
+            occupancy.use(index, buffer.pin, buffer.pin + buffer.size)
     steps = 0
     for index in order:
         buffer = buffers[index]
-        used = occupancy.used(*timeline.ranges[index])
+        used = occupancy.used(index)
         steps += _STEPS_PER_BUFFER + len(used)
         begin = fit(used, buffer.size, buffer.alignment)
         offsets[index] = begin
-        occupancy.use(*timeline.ranges[index], begin, -(-(begin + buffer.size) // unit) * unit)
+        occupancy.use(index, begin, -(-(begin + buffer.size) // unit) * unit)
     return offsets, steps

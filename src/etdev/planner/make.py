@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from etdev.planner.best import best
+from etdev.planner.best import Proven, best
 from etdev.planner.bounds import lower_bound
 from etdev.planner.check import check_plan, read_offsets
 from etdev.planner.extent import arena_size
@@ -31,7 +31,8 @@ def make_plan(problem: Problem, planner: str | Planner = "best", *, name: str | 
     except PlanError as error:
         error.args = (f"planner {name}: {error}",)
         raise
-    return Plan(offsets, arena_size(problem, offsets), lower_bound(problem), name)
+    proven = answer.lower_bound if isinstance(answer, Proven) else 0
+    return Plan(offsets, arena_size(problem, offsets), max(lower_bound(problem), proven), name)
 
 
 def _find_planner(planner: str | Planner, name: str | None) -> tuple[Planner, str]:

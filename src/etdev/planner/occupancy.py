@@ -5,6 +5,8 @@ the union of the byte ranges in use during its whole stretch of time, and the un
 What is in use at any time of a lifetime is then found in the nodes that cover it and in those above them. Ranges that
 touch are one, so a tight plan stays a few ranges per node, however many buffers it has: no list of overlapping pairs
 is needed, which for thousands of buffers in use at once would not fit into memory.
+
+Only nodes that cover some lifetime are ever looked at. Most lifetimes are short, so there are few such nodes above one.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from etdev.planner.problem import Buffer
 
 
 class Timeline:
-    """The lifetimes of some buffers as half-open ranges of ranks.
+    """The lifetimes of some buffers as half-open ranges of ranks, and the nodes of a tree that cover each of them.
 
     Ranks count the instants at which a buffer starts; two lifetimes overlap exactly if their ranges do.
     """
@@ -26,39 +28,13 @@ class Timeline:
         rank = {start: index for index, start in enumerate(starts)}
         self.ranks = len(starts)
         self.ranges = [(rank[buffer.start], bisect_left(starts, buffer.end)) for buffer in buffers]
+        self._leaves = 1 << max(self.ranks - 1, 0).bit_length()
+        self.covers = [self._cover(first, last) for first, last in self.ranges]
+        """By buffer. Node 1 is the root, 2n and 2n + 1 are below n."""
+        self.parents = _find_parents(node for cover in self.covers for node in cover)
+        """For each node of a cover the nearest such node above it, 0 if there is none."""
 
-
-class Occupancy:
-    """Bytes in use over the ranks of a :class:`Timeline`; the buffers of a lifetime are told apart by nothing else."""
-
-    def __init__(self, ranks: int) -> None:
-        self._leaves = 1 << max(ranks - 1, 0).bit_length()
-        # By node: 1 is the root, 2n and 2n + 1 are below n. Flat lists of begin, end, begin, end, sorted and disjoint.
-        self._always: dict[int, list[int]] = {}
-        self._ever: dict[int, list[int]] = {}
-
-    def used(self, first: int, last: int) -> list[tuple[int, int]]:
-        """(begin, end) of bytes in use at any rank from ``first`` to before ``last``, sorted; they may overlap."""
-        nodes = self._cover(first, last)
-        lists = [self._ever.get(node) for node in nodes]
-        lists += [self._always.get(node) for node in _above(nodes)]
-        found: list[tuple[int, int]] = []
-        for flat in lists:
-            if flat:
-                found += zip(flat[::2], flat[1::2], strict=True)
-        found.sort()
-        return found
-
-    def use(self, first: int, last: int, begin: int, end: int) -> None:
-        """Use the bytes from ``begin`` to before ``end`` at the ranks from ``first`` to before ``last``."""
-        nodes = self._cover(first, last)
-        for node in nodes:
-            _add(self._always, node, begin, end)
-            _add(self._ever, node, begin, end)
-        for node in _above(nodes):
-            _add(self._ever, node, begin, end)
-
-    def _cover(self, first: int, last: int) -> list[int]:
+    def _cover(self, first: int, last: int) -> tuple[int, ...]:
         """The fewest nodes whose stretches of time make up that one."""
         nodes = []
         low, high = first + self._leaves, last + self._leaves
@@ -71,18 +47,63 @@ class Occupancy:
                 nodes.append(high)
             low >>= 1
             high >>= 1
-        return nodes
+        return tuple(nodes)
 
 
-def _above(nodes: Iterable[int]) -> set[int]:
-    """All nodes above some nodes."""
-    above: set[int] = set()
-    for node in nodes:
-        parent = node >> 1
-        while parent and parent not in above:
-            above.add(parent)
-            parent >>= 1
-    return above
+class Occupancy:
+    """Bytes in use over the lifetimes of a :class:`Timeline`."""
+
+    def __init__(self, timeline: Timeline) -> None:
+        self._covers = timeline.covers
+        self._parents = timeline.parents
+        # By node. Flat lists of begin, end, begin, end, sorted and disjoint.
+        self._always: dict[int, list[int]] = {}
+        self._ever: dict[int, list[int]] = {}
+
+    def used(self, index: int) -> list[tuple[int, int]]:
+        """(begin, end) of bytes in use at any time in the lifetime of a buffer, sorted; they may overlap."""
+        cover = self._covers[index]
+        found: list[tuple[int, int]] = []
+        for node in cover:
+            flat = self._ever.get(node)
+            if flat:
+                found += zip(flat[::2], flat[1::2], strict=True)
+        for node in self._above(cover):
+            flat = self._always.get(node)
+            if flat:
+                found += zip(flat[::2], flat[1::2], strict=True)
+        found.sort()
+        return found
+
+    def use(self, index: int, begin: int, end: int) -> None:
+        """Use the bytes from ``begin`` to before ``end`` in the lifetime of a buffer."""
+        cover = self._covers[index]
+        for node in cover:
+            _add(self._always, node, begin, end)
+            _add(self._ever, node, begin, end)
+        for node in self._above(cover):
+            _add(self._ever, node, begin, end)
+
+    def _above(self, nodes: Iterable[int]) -> list[int]:
+        """All nodes of covers above some nodes."""
+        above: list[int] = []
+        parents = self._parents
+        for node in nodes:
+            parent = parents[node]
+            while parent and parent not in above:
+                above.append(parent)
+                parent = parents[parent]
+        return above
+
+
+def _find_parents(nodes: Iterable[int]) -> dict[int, int]:
+    parents = dict.fromkeys(sorted(nodes), 0)
+    for node in parents:
+        above = node >> 1
+        while above and above not in parents:
+            above >>= 1
+        parents[node] = above
+    return parents
 
 
 def _add(unions: dict[int, list[int]], node: int, begin: int, end: int) -> None:

@@ -62,6 +62,11 @@ class Buffer:
         """Whether it ever holds a byte. One that does not collides with nothing."""
         return self.size > 0 and self.start < self.end
 
+    @property
+    def flaw(self) -> str | None:
+        """Why there can be no such buffer, as the end of a sentence; None if there can."""
+        return _flaw(self)
+
 
 @dataclass(frozen=True, slots=True)
 class Problem:
@@ -73,8 +78,7 @@ class Problem:
 
     def __post_init__(self) -> None:
         for index, buffer in enumerate(self.buffers):
-            flaw = _flaw(buffer)
-            if flaw:
+            if flaw := buffer.flaw:
                 raise ProblemError(f"{label(index, buffer)} {flaw}")
         if self.capacity is not None and (not _is_int(self.capacity) or self.capacity < 0):
             raise ProblemError(f"capacity: expected bytes, 0 or more, or None, found {self.capacity!r}")

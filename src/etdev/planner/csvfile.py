@@ -1,0 +1,92 @@
+"""Problems as text: one buffer a line, as published instances have them.
+
+The first line names the columns, in any order: ``lower`` and ``upper`` (or ``start`` and ``end``), the first instant at
+which a buffer is in use and the first at which it is not any more; ``size`` in bytes; and, if wanted, ``id``,
+``alignment`` and ``offset`` (or ``pin``), where the buffer has to lie. Other columns are passed over. A value of the
+last two may be left empty.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from etdev.planner.problem import Buffer
+
+_NAMES = {"start": "lower", "begin": "lower", "end": "upper", "pin": "offset", "name": "id"}
+"""Other names of columns."""
+_REQUIRED = ("lower", "upper", "size")
+
+
+class CsvError(ValueError):
+    """Text that is no problem; the message has the line."""
+
+
+def read_buffers(lines: Iterable[str], alignment: int = 1) -> list[Buffer]:
+    """The buffers, in their order; their names are their ids, or, without that column, their numbers from 0 on.
+
+    ``alignment`` is that of buffers that state none. Raises :class:`CsvError` for the first line that is wrong.
+    """
+    reader = csv.reader(lines, skipinitialspace=True)
+    buffers: list[Buffer] = []
+    ids: dict[str, int] = {}
+    columns: dict[str, int] | None = None
+    for row in _rows(reader):
+        if columns is None:
+            columns = _find_columns(row, reader.line_num)
+            continue
+        if len(row) < max(columns.values()) + 1:
+            raise CsvError(f"line {reader.line_num}: expected {max(columns.values()) + 1} values, found {len(row)}")
+        name = row[columns["id"]] if "id" in columns else str(len(buffers))
+        if name in ids:
+            raise CsvError(f"line {reader.line_num}: the id {name!r} stands in line {ids[name]} already")
+        ids[name] = reader.line_num
+        buffers.append(_read_buffer(row, columns, name, alignment, reader.line_num))
+    if columns is None:
+        raise CsvError("there is no line with the names of columns; expected id,lower,upper,size")
+    return buffers
+
+
+def _rows(reader: Iterator[list[str]]) -> Iterator[list[str]]:
+    try:
+        for row in reader:
+            cells = [cell.strip() for cell in row]
+            if any(cells) and not cells[0].startswith("#"):
+                yield cells
+    except csv.Error as error:
+        raise CsvError(f"line {getattr(reader, 'line_num', 0)}: {error}") from error
+
+
+def _find_columns(row: Sequence[str], line: int) -> dict[str, int]:
+    columns: dict[str, int] = {}
+    for place, cell in enumerate(row):
+        name = cell.removeprefix("\ufeff").lower()
+        name = _NAMES.get(name, name)
+        if name in columns:
+            raise CsvError(f"line {line}: there are two columns {name!r}")
+        columns[name] = place
+    missing = [name for name in _REQUIRED if name not in columns]
+    if missing:
+        raise CsvError(f"line {line}: there is no column {', '.join(missing)}; found {', '.join(columns)}")
+    return {name: columns[name] for name in ("id", *_REQUIRED, "alignment", "offset") if name in columns}
+
+
+def _read_buffer(row: Sequence[str], columns: Mapping[str, int], name: str, alignment: int, line: int) -> Buffer:
+    numbers: dict[str, int | None] = {}
+    for column, place in columns.items():
+        if column != "id":
+            optional = column not in _REQUIRED
+            numbers[column] = None if optional and not row[place] else _read_number(row[place], column, line)
+    lower, upper, size = (numbers[column] or 0 for column in _REQUIRED)
+    own = numbers.get("alignment")
+    buffer = Buffer(size, lower, upper, alignment if own is None else own, numbers.get("offset"), name)
+    if buffer.flaw:
+        raise CsvError(f"line {line}: the buffer {name!r} {buffer.flaw}")
+    return buffer
+
+
+def _read_number(text: str, column: str, line: int) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise CsvError(f"line {line}: {column}: expected an integer, found {text!r}") from None

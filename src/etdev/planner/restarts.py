@@ -1,0 +1,111 @@
+"""Many short searches instead of a long one.
+
+How long the exact search takes for a problem depends on its rule and on the order in which it tries buffers, by factors
+of a thousand and more, and which ones are lucky cannot be told before. So it is stopped early and started again with
+others, longer now and then so that it comes to an end at last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from random import Random
+
+from etdev.planner.kernel import PLAIN, Runner, compiled_runner
+from etdev.planner.search import FOUND, STEPS, STOPPED, Rule, make_state, search
+from etdev.planner.tables import Tables, convert
+
+_RULES = (Rule(1, 1), Rule(1, 0), Rule(0, 1), Rule(0, 0, 1), Rule(1, 0, 0, 1))
+_NODES_PER_BUFFER = 12
+"""Answers that a search may give before it is started again, for each buffer; a plan takes about one."""
+_DISORDER = 0.3
+"""Places by which buffers are moved in an order, at most, over the number of buffers."""
+_PLAIN_STEPS = 5_000_000
+"""Steps after which searches run compiled if they can. In Python they take about a second."""
+
+
+class Restarts:
+    """Searches for plans of the same buffers that fit one capacity or another."""
+
+    def __init__(self, tables: Tables, spent: int = 0) -> None:
+        """``spent`` is what other searches for the same problem have taken so far."""
+        self.steps = 0
+        """Steps spent."""
+        self._spent = spent
+        self._plain = self._tables = tables
+        self._runner: Runner = PLAIN
+        self._orders = _make_orders(tables)
+        self._random = Random(0)
+
+    def fit(self, capacity: int, most_steps: int) -> tuple[int, list[int]]:
+        """``FOUND`` with offsets that fit the capacity, ``NONE`` for there are none, or ``STOPPED``: the steps are
+        spent."""
+        end = self.steps + most_steps
+        for turn, length in enumerate(_luby()):
+            rule = _RULES[turn % len(_RULES)]
+            # Each rule with each order once, and then with orders that are much like them.
+            order = self._orders[(turn + turn // len(_RULES)) % len(self._orders)]
+            if turn >= len(_RULES) * len(self._orders):
+                order = self._disturb(order)
+            result, offsets = self._search(rule, order, capacity, _NODES_PER_BUFFER * length * (len(order) + 1))
+            if result != STOPPED or self.steps >= end:
+                return result, offsets
+        raise AssertionError  # There is always another turn.
+
+    def _search(self, rule: Rule, order: Sequence[int], capacity: int, most_nodes: int) -> tuple[int, list[int]]:
+        if self._spent + self.steps > _PLAIN_STEPS:
+            self._compile()
+        rank = [0] * len(order)
+        for place, index in enumerate(order):
+            rank[index] = place
+        state = make_state(self._plain, self._runner)
+        table = self._runner.table(rank)
+        result = self._runner.call(search, self._tables, state, table, capacity, *rule, most_nodes)
+        self.steps += len(order) + int(state.used[STEPS])
+        return int(result), [int(low) for low in state.low] if result == FOUND else []
+
+    def _compile(self) -> None:
+        """Go on compiled, if numba is there."""
+        runner = compiled_runner()
+        if runner is not None and self._runner is PLAIN:
+            self._runner = runner
+            self._tables = convert(self._plain, runner)
+
+    def _disturb(self, order: Sequence[int]) -> list[int]:
+        reach = _DISORDER * self._random.random() * len(order)
+        places = [place + reach * self._random.random() for place in range(len(order))]
+        return [order[place] for place in sorted(range(len(order)), key=places.__getitem__)]
+
+
+def _make_orders(tables: Tables) -> list[list[int]]:
+    """By lifetime, bytes, their product, and how much there is at the fullest instant of the lifetime."""
+    count = len(tables.size)
+    totals = [
+        sum(tables.height[tables.crowd[place]] for place in range(tables.crowd_start[s], tables.crowd_start[s + 1]))
+        for s in range(len(tables.spare))
+    ]
+    size = tables.size
+    width = tables.width
+    area = [size[index] * width[index] for index in range(count)]
+    total = [max(totals[tables.first[index] : tables.last[index]]) for index in range(count)]
+    keys: tuple[Callable[[int], tuple[int, ...]], ...] = (
+        lambda index: (-total[index], -width[index], -area[index]),
+        lambda index: (-total[index], -area[index], -width[index]),
+        lambda index: (-size[index], -width[index]),
+        lambda index: (-width[index], -area[index], -total[index]),
+        lambda index: (-area[index], -total[index]),
+    )
+    return [sorted(range(count), key=key) for key in keys]
+
+
+def _luby() -> Iterator[int]:
+    """1, 1, 2, 1, 1, 2, 4, and so on: within a factor of log n as good as the best lengths, whatever these are.
+
+    Luby, Sinclair, Zuckerman, "Optimal speedup of Las Vegas algorithms", 1993.
+    """
+    count, length = 1, 1
+    while True:
+        yield length
+        if count & -count == length:
+            count, length = count + 1, 1
+        else:
+            length *= 2

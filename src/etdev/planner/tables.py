@@ -1,0 +1,122 @@
+"""The tables that the exact search works on: buffers and sections as flat integers.
+
+A *section* is a stretch of time in which the same buffers are in use, and no more of them in the stretches beside it
+that have a subset of these. Two buffers are in use together exactly if they share a section.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from etdev.planner.kernel import LARGEST, Runner, Table
+from etdev.planner.problem import Buffer
+
+
+class Tables(NamedTuple):
+    """What does not change during a search. Indices are those of the list of buffers that the tables were made from."""
+
+    size: Table
+    """Bytes."""
+    height: Table
+    """Size rounded up to the smallest alignment: no other buffer can begin in between."""
+    mask: Table
+    """Alignment - 1."""
+    pin: Table
+    """-1: none."""
+    width: Table
+    """Instants."""
+    first: Table
+    """First section."""
+    last: Table
+    """Behind the last section."""
+    kind: Table
+    """Equal for buffers that may change places."""
+    near_start: Table
+    """The neighbours of buffer i, which are in use together with it, are near[near_start[i] : near_start[i + 1]]."""
+    near: Table
+    crowd_start: Table
+    """The buffers of section s are crowd[crowd_start[s] : crowd_start[s + 1]]."""
+    crowd: Table
+    spare: Table
+    """For each section, the most bytes that one of its buffers is rounded up by."""
+
+
+def find_sections(buffers: Sequence[Buffer]) -> tuple[list[int], list[int], int]:
+    """(first section of each buffer, section behind its last, number of sections); all buffers occupy bytes."""
+    starts = sorted({buffer.start for buffer in buffers})
+    rank = {start: index for index, start in enumerate(starts)}
+    first = [rank[buffer.start] for buffer in buffers]
+    last = [bisect_left(starts, buffer.end) for buffer in buffers]
+    # An instant at which buffers only begin has a superset of those of the instant before.
+    ends = set(last)
+    section, sections = 0, []
+    for place in range(len(starts) + 1):
+        section += place in ends
+        sections.append(section)
+    return [sections[place] for place in first], [sections[place] for place in last], section
+
+
+def make_tables(buffers: Sequence[Buffer], most_pairs: int) -> Tables | None:
+    """Tables as lists; None if more pairs of buffers than that are in use together, or for astronomic numbers."""
+    if sum(b.size + b.alignment for b in buffers) + max(b.pin or 0 for b in buffers) >= LARGEST:
+        return None
+    first, last, count = find_sections(buffers)
+    near = _find_neighbours(first, last, most_pairs)
+    if near is None:
+        return None
+    crowds: list[list[int]] = [[] for _ in range(count)]
+    for index in range(len(buffers)):
+        for section in range(first[index], last[index]):
+            crowds[section].append(index)
+    unit = min(buffer.alignment for buffer in buffers)
+    height = [-(-buffer.size // unit) * unit for buffer in buffers]
+    kinds: dict[tuple[int, int, int, int, int], int] = {}
+    return Tables(
+        size=[buffer.size for buffer in buffers],
+        height=height,
+        mask=[buffer.alignment - 1 for buffer in buffers],
+        pin=[-1 if buffer.pin is None else buffer.pin for buffer in buffers],
+        width=[buffer.end - buffer.start for buffer in buffers],
+        first=first,
+        last=last,
+        kind=[
+            kinds.setdefault((b.size, b.alignment, first[i], last[i], -1 - i if b.pin is not None else 0), len(kinds))
+            for i, b in enumerate(buffers)
+        ],
+        near_start=_starts(near),
+        near=[other for others in near for other in others],
+        crowd_start=_starts(crowds),
+        crowd=[index for crowd in crowds for index in crowd],
+        spare=[max(height[index] - buffers[index].size for index in crowd) for crowd in crowds],
+    )
+
+
+def convert(tables: Tables, runner: Runner) -> Tables:
+    """The same tables for a runner."""
+    return Tables(*(runner.table(table) for table in tables))
+
+
+def _find_neighbours(first: Sequence[int], last: Sequence[int], most_pairs: int) -> list[list[int]] | None:
+    begins = sorted(range(len(first)), key=lambda index: first[index])
+    near: list[list[int]] = [[] for _ in first]
+    live: list[int] = []
+    pairs = 0
+    for index in begins:
+        live = [other for other in live if last[other] > first[index]]
+        pairs += len(live)
+        if pairs > most_pairs:
+            return None
+        near[index] += live
+        for other in live:
+            near[other].append(index)
+        live.append(index)
+    return near
+
+
+def _starts(lists: Sequence[Sequence[int]]) -> list[int]:
+    starts = [0]
+    for values in lists:
+        starts.append(starts[-1] + len(values))
+    return starts

@@ -1,0 +1,113 @@
+"""Mending a plan: what lies too high is planned anew, together with what is in use about the same time.
+
+The rest of the plan stays, and is for the search like pinned buffers. So the work is that of small problems however
+large the whole one is.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import replace
+
+from etdev.planner.problem import Buffer
+from etdev.planner.restarts import Restarts
+from etdev.planner.search import FOUND
+from etdev.planner.tables import make_tables
+
+_MARGIN = 4
+"""Starts before and after that the first window takes in; each further one takes in twice as many."""
+_MOST_MOVED = 600
+"""Buffers that are planned anew at once, at most."""
+_MOST_NEAR = 2_000
+"""The same with those that stay where they are."""
+_MOST_PAIRS = 100_000
+_STRIDE = 256
+"""Neighbours that are passed over together if all of them have ended."""
+_STEPS = 4_000_000
+"""Steps of one search."""
+
+
+class Mender:
+    """A plan of some buffers, in the order of their starts, that is being made smaller."""
+
+    def __init__(self, buffers: Sequence[Buffer], offsets: Sequence[int], most_steps: int) -> None:
+        self._buffers = buffers
+        self._most_steps = most_steps
+        self._starts = [buffer.start for buffer in buffers]
+        self._ends = [max(b.end for b in buffers[place : place + _STRIDE]) for place in range(0, len(buffers), _STRIDE)]
+        self.offsets = list(offsets)
+        self.steps = 0
+        """Steps spent."""
+
+    def fit(self, capacity: int) -> list[int]:
+        """Make the plan fit a capacity. The buffers that lie too high still, if that could not be done."""
+        high = [index for index in range(len(self.offsets)) if self._end(index) > capacity]
+        return [index for index in high if self._end(index) > capacity and not self._mend(index, capacity)]
+
+    def _end(self, index: int) -> int:
+        return self.offsets[index] + self._buffers[index].size
+
+    def _mend(self, index: int, capacity: int) -> bool:
+        """Plan the surroundings of a buffer anew, in larger and larger windows."""
+        margin, moved = _MARGIN, 0
+        while self.steps < self._most_steps:
+            inside, around = self._look(index, capacity, margin)
+            many = len(inside) > _MOST_MOVED or len(inside) + len(around) > _MOST_NEAR
+            if many or (margin > _MARGIN and len(inside) == moved and not around):
+                return False
+            moved = len(inside)
+            if self._plan(inside, around, capacity):
+                return True
+            margin *= 2
+        return False
+
+    def _look(self, index: int, capacity: int, margin: int) -> tuple[list[int], list[int]]:
+        """The buffers that are in use in a window only, and those that are in use there and elsewhere.
+
+        All that lie too high in the window are in use in it only: it is widened until that is so.
+        """
+        begin, end = self._buffers[index].start, self._buffers[index].end
+        while True:
+            first, last = self._widen(begin, end, margin)
+            near = self._find(first, last)
+            high = [self._buffers[i] for i in near if self._end(i) > capacity]
+            begin = min([begin, *(b.start for b in high)])
+            end = max([end, *(b.end for b in high)])
+            if first <= begin and end <= last:
+                break
+        inside = [i for i in near if first <= self._buffers[i].start and self._buffers[i].end <= last]
+        within = set(inside)
+        return inside, [i for i in near if i not in within]
+
+    def _widen(self, begin: int, end: int, margin: int) -> tuple[int, int]:
+        """From so many starts before to so many starts after."""
+        first = max(bisect_left(self._starts, begin) - margin, 0)
+        last = bisect_left(self._starts, end) + margin
+        return self._starts[first], self._starts[last] if last < len(self._starts) else max(self._ends)
+
+    def _find(self, first: int, last: int) -> list[int]:
+        """The buffers in use at any instant from ``first`` to before ``last``."""
+        behind = bisect_left(self._starts, last)
+        found: list[int] = []
+        for number, end in enumerate(self._ends[: -(-behind // _STRIDE)]):
+            if end > first:
+                places = range(number * _STRIDE, min((number + 1) * _STRIDE, behind))
+                found += [place for place in places if self._buffers[place].end > first]
+                self.steps += _STRIDE
+        self.steps += behind // _STRIDE
+        return found
+
+    def _plan(self, inside: Sequence[int], around: Sequence[int], capacity: int) -> bool:
+        fixed = [replace(self._buffers[i], pin=self.offsets[i]) for i in around]
+        tables = make_tables([*(self._buffers[i] for i in inside), *fixed], _MOST_PAIRS)
+        if tables is None:
+            self.steps += _MOST_PAIRS
+            return False
+        restarts = Restarts(tables, self.steps)
+        result, offsets = restarts.fit(capacity, _STEPS)
+        self.steps += restarts.steps
+        if result == FOUND:
+            for i, offset in zip(inside, offsets, strict=False):
+                self.offsets[i] = offset
+        return result == FOUND

@@ -1,0 +1,110 @@
+"""The exact search, in Python and compiled."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+
+from etdev.planner import Buffer, Problem, check_plan, make_plan
+from etdev.planner.kernel import PLAIN, Runner, compiled_runner
+from etdev.planner.search import FOUND, NONE, STOPPED, Rule, make_state, search
+from etdev.planner.tables import convert, find_sections, make_tables
+from planner import truth
+from planner.strategies import problems
+
+RULES = [Rule(1, 0), Rule(1, 0, 0, 1), Rule(1, 1), Rule(0, 1), Rule(0, 0, 1)]
+
+
+def blocks(count: int, height: int = 64) -> Problem:
+    """A rectangle of ``height`` bytes cut into so many buffers, some of them aligned: a plan without a gap exists."""
+    draws = random.Random(count)
+    pieces = [(0, height, 0, 4 * count)]
+    while len(pieces) < count:
+        low, high, start, end = pieces.pop(draws.randrange(len(pieces)))
+        if high - low > 1 and draws.random() < 0.5:
+            cut = draws.randrange(low + 1, high)
+            pieces += [(low, cut, start, end), (cut, high, start, end)]
+        elif end - start > 1:
+            cut = draws.randrange(start + 1, end)
+            pieces += [(low, high, start, cut), (low, high, cut, end)]
+        else:
+            pieces.append((low, high, start, end))
+    return Problem(tuple(Buffer(high - low, start, end, 1) for low, high, start, end in sorted(pieces)))
+
+
+def run(planned: Problem, capacity: int, rule: Rule, runner: Runner, most: int = 20_000) -> tuple[int, list[int], int]:
+    """Result, lowest offsets and steps."""
+    buffers = [buffer for buffer in planned.buffers if buffer.occupies]
+    tables = make_tables(buffers, 10_000)
+    assert tables is not None
+    state = make_state(tables, runner)
+    rank = runner.table(range(len(buffers)))
+    result = runner.call(search, convert(tables, runner), state, rank, capacity, *rule, most)
+    if result == FOUND:
+        check_plan(Problem(tuple(buffers)), [int(low) for low in state.low])
+        assert max(int(low) + b.size for low, b in zip(state.low, buffers, strict=True)) <= capacity
+    return int(result), [int(low) for low in state.low], int(state.used[3])
+
+
+@settings(max_examples=150, deadline=None)
+@given(planned=problems(most=6))
+def test_a_search_finds_a_plan_if_there_is_one_and_proves_it_if_there_is_none(planned: Problem) -> None:
+    smallest = truth.optimum(Problem(tuple(b for b in planned.buffers if b.occupies)))
+    if smallest is None or not smallest:
+        return
+    for rule in RULES:
+        assert run(planned, smallest, rule, PLAIN)[0] in ({FOUND} if rule in RULES[:2] else {FOUND, STOPPED})
+        assert run(planned, smallest - 1, rule, PLAIN)[0] in ({NONE} if rule in RULES[:2] else {NONE, STOPPED})
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_compiled_searches_take_the_same_steps(rule: Rule) -> None:
+    runner = compiled_runner()
+    if runner is None:
+        pytest.skip("numba is not installed")
+    for count in (5, 20, 60):
+        planned = blocks(count)
+        for capacity in (63, 64, 70):
+            assert run(planned, capacity, rule, runner, 3_000) == run(planned, capacity, rule, PLAIN, 3_000)
+
+
+def test_plans_are_the_same_with_and_without_numba(monkeypatch: pytest.MonkeyPatch) -> None:
+    if compiled_runner() is None:
+        pytest.skip("numba is not installed")
+    monkeypatch.setattr("etdev.planner.restarts._PLAIN_STEPS", 0)
+    compiled = [make_plan(blocks(count)) for count in (20, 60, 100)]
+    monkeypatch.setattr("etdev.planner.restarts.compiled_runner", lambda: None)
+    assert [make_plan(blocks(count)) for count in (20, 60, 100)] == compiled
+
+
+def test_astronomic_numbers_are_planned_without_a_search() -> None:
+    planned = Problem(tuple(Buffer(b.size << 59, b.start, b.end, 1) for b in blocks(12, 8).buffers))
+    assert make_tables(planned.buffers, 1_000) is None
+    truth.check(planned, make_plan(planned))
+
+
+@pytest.mark.parametrize("count", [10, 40, 120])
+def test_what_was_cut_is_put_together_again(count: int) -> None:
+    planned = blocks(count)
+    plan = make_plan(planned)
+    truth.check(planned, plan)
+    assert (plan.size, plan.optimal) == (64, True)
+
+
+def test_too_many_pairs_make_no_tables() -> None:
+    assert make_tables(blocks(40).buffers, 10) is None
+
+
+@settings(max_examples=100, deadline=None)
+@given(planned=problems())
+def test_buffers_share_a_section_exactly_if_they_are_in_use_together(planned: Problem) -> None:
+    buffers = [buffer for buffer in planned.buffers if buffer.occupies]
+    if not buffers:
+        return
+    first, last, count = find_sections(buffers)
+    assert max(last) == count
+    for i, one in enumerate(buffers):
+        for j, other in enumerate(buffers):
+            assert (max(first[i], first[j]) < min(last[i], last[j])) == truth.live_together(one, other)
