@@ -70,9 +70,7 @@ def _own(other: MethodValidation, item: _Kept) -> Violation | None:
     if item.name is not None:
         place = named_state(other.plans[0], (item.name,)).get(item.name)
         if place is not None:
-            shared = Assumed(
-                place[0], place[1] + item.offset, theirs.after_space, theirs.after, theirs.length
-            )
+            shared = Assumed(place[0], place[1] + item.offset, theirs.after_space, theirs.after, theirs.length)
             return None if other.leaves_same(shared) else _changes(other, item, "does not leave")
     return None if other.leaves_alone(1, theirs.after_space, theirs.after, theirs.length) else _changes(other, item)
 
@@ -93,7 +91,9 @@ def _foreign(other: MethodValidation, item: _Kept) -> Violation | None:
 def _changes(other: MethodValidation, item: _Kept, what: str = "writes over") -> Violation:
     theirs = item.bytes
     start, end = theirs.after, theirs.after + theirs.length
-    state = f"the state of method {item.method.plans[1].name!r} at bytes {start} to {end} of buffer {theirs.after_space}"
+    state = (
+        f"the state of method {item.method.plans[1].name!r} at bytes {start} to {end} of buffer {theirs.after_space}"
+    )
     left = " as before the link" if what == "does not leave" else ""
     name = other.plans[1].name
     message = f"method {name!r}: it {what} {state}{left}, where a loader gives all methods the same buffers"

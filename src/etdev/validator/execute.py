@@ -12,7 +12,7 @@ from etdev.validator.facts import Code, TensorFacts
 from etdev.validator.machine import Machine, NotFollowedError, Part, whole
 from etdev.validator.memory import Content
 from etdev.validator.merge import AGAIN
-from etdev.validator.movement import dims, is_tensor, moved
+from etdev.validator.movement import VIEWS, dims, is_tensor, moved
 from etdev.validator.numbers import Number
 from etdev.validator.operators import Act
 from etdev.validator.shapes import output_dims, viewed_dims
@@ -62,6 +62,8 @@ class Results:
         for number, out in enumerate(outs):
             symbol = -1 if base is None else self._symbol(base, number, out)
             sizes = self._dims(number, out, symbol) if out.dynamic else out.sizes
+            if code.name in VIEWS and is_tensor(self.parts[0]):
+                self.machine.state.equate(dims(self.parts[0]), sizes)
             if code.act is Act.RESIZE and self.tag is None:
                 results.append((sizes, None))
             else:
@@ -155,8 +157,10 @@ def run_view(machine: Machine, side: int, code: Code) -> None:
     facts = machine.facts[side]
     target = facts.tensors[out]
     sizes: Dims = target.sizes
+    source = machine.tensor_dims(side, of)
     if target.dynamic:
-        sizes = _view_dims(machine, machine.tensor_dims(side, of), machine.value(side, wanted), len(target.sizes))
+        sizes = _view_dims(machine, source, machine.value(side, wanted), len(target.sizes))
+    machine.state.equate(source, sizes)
     place = each_leaf(machine.located(side, of), lambda leaf: leaf if isinstance(leaf, Lost) else leaf[1])  # type: ignore[index]
     owner: Tree = out
     if out in facts.moved:
@@ -184,10 +188,6 @@ def _view_dims(machine: Machine, source: Dims, wanted: Part, rank: int) -> Dims:
     found = viewed_dims(source, wanted)
     if found is None or len(found) != rank:
         found = _odd_dims(machine, source, wanted, rank)
-    # The kernel refuses a view that has another number of elements.
-    count, viewed = (machine.state.count(numbers.product(dims)) for dims in (source, found))
-    if count != viewed:
-        machine.state.counts[viewed] = count
     return found
 
 

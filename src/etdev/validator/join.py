@@ -56,6 +56,10 @@ def join(machine: Machine, agreement: Agreement, merge: int, states: Sequence[St
         else:
             trees = [tree_in(state, kind, side, value) for state in states]
             result.table(kind, side)[value] = join_trees(merge, trees)
+    counts_on = {way: counts for state in states for way, counts in state.counts_on.items()}
+    if not machine.merges.bit(merge):
+        counts_on.update(((merge, way), state.counts) for way, state in enumerate(states) if state.counts)
+    result.counts_on = counts_on
     result.counts = {
         count: same
         for count, same in result.counts.items()

@@ -232,7 +232,9 @@ class Loop:
         """The sizes of what a value holds, whichever way was taken."""
         first = self._held[side, value][0][1]
         return tuple(
-            numbers.unknown(self.values[SHADOW, side, value, dim]) if (SHADOW, side, value, dim) in self.values else known
+            numbers.unknown(self.values[SHADOW, side, value, dim])
+            if (SHADOW, side, value, dim) in self.values
+            else known
             for dim, known in enumerate(first)
         )
 

@@ -88,7 +88,9 @@ class Machine:
         if isinstance(found, _LISTS):
             # A list in a list is in no valid program, but in files from anywhere it may be, also in itself.
             items = [
-                (0, ("list",)) if item >= 0 and isinstance(facts.plan.values[item], _LISTS) else self._planned(side, item)
+                (0, ("list",))
+                if item >= 0 and isinstance(facts.plan.values[item], _LISTS)
+                else self._planned(side, item)
                 for item in found.items
             ]
             if all(item[0] == 0 for item in items):
@@ -117,7 +119,11 @@ class Machine:
             memory = self.memory(side, space)  # type: ignore[arg-type]
             index = bisect_right(memory.starts, start) - 1  # type: ignore[type-var]
             symbol, shift, valid = memory.cells[index]
-            if valid is None and symbol not in self.merges.partly and (index + 1 == len(memory.starts) or memory.starts[index + 1] >= end):  # type: ignore[operator]
+            if (
+                valid is None
+                and symbol not in self.merges.partly
+                and (index + 1 == len(memory.starts) or memory.starts[index + 1] >= end)
+            ):  # type: ignore[operator]
                 return kind, sizes, ((symbol, start - shift, end - start),)  # type: ignore[operator]
             return kind, sizes, self.stored(side, (space, start), end - start, end - start)  # type: ignore[operator, arg-type]
         if how == 2:
@@ -153,9 +159,7 @@ class Machine:
         """The sizes of a tensor, wherever it lies."""
         return self._gather(side, self.located(side, value), (), sizes_only=True)[1]
 
-    def _gather(
-        self, side: int, tree: Tree, guards: Guards, *, sizes_only: bool = False
-    ) -> tuple[Kind, Dims, Content]:
+    def _gather(self, side: int, tree: Tree, guards: Guards, *, sizes_only: bool = False) -> tuple[Kind, Dims, Content]:
         if isinstance(tree, Choice):
             ways = [
                 self._gather(side, way, (*guards, (tree.merge, number)), sizes_only=sizes_only)
@@ -187,9 +191,7 @@ class Machine:
         found = self.stored(side, place, most, length, guards)
         return self.canonical(found) if side else found
 
-    def stored(
-        self, side: int, place: Place, most: int, length: Number | None, guards: Guards = ()
-    ) -> Content:
+    def stored(self, side: int, place: Place, most: int, length: Number | None, guards: Guards = ()) -> Content:
         """The bytes at a place, up to ``most`` of them, for a reader who reads ``length``; None takes what there is."""
         space, start = place
         found: list[Run] = []
@@ -214,7 +216,7 @@ class Machine:
         wanted = numbers.divide(length, itemsize)
         if begin != start or wanted is None:
             return False
-        mine, theirs = (self.merges.number_on(self.state.count(item), guards) for item in (wanted, count))
+        mine, theirs = (self.merges.number_on(self.state.count(item, guards), guards) for item in (wanted, count))
         return mine == theirs
 
     def memory(self, side: int, space: int) -> Memory:
@@ -292,9 +294,7 @@ class Machine:
             return
         self._write_tree(side, self.located(side, value), dims, content, ())
 
-    def _write_tree(
-        self, side: int, tree: Tree, dims: Dims, content: Content | None, guards: Guards
-    ) -> None:
+    def _write_tree(self, side: int, tree: Tree, dims: Dims, content: Content | None, guards: Guards) -> None:
         if isinstance(tree, Choice):
             for number, way in enumerate(tree.ways):
                 self._write_tree(side, way, dims, content, (*guards, (tree.merge, number)))
@@ -344,9 +344,7 @@ class Machine:
                 after = self._shadow_after(tree, (), space, start, content, held)
                 self.state.shadows[side][value] = kind, dims, after
 
-    def _shadow_after(
-        self, tree: Tree, guards: Guards, space: int, start: int, new: Content, held: Content
-    ) -> Content:
+    def _shadow_after(self, tree: Tree, guards: Guards, space: int, start: int, new: Content, held: Content) -> Content:
         """What a value holds after a write to some memory, if it is one of the tensors of a tree."""
         if isinstance(tree, Choice):
             ways = [

@@ -72,7 +72,9 @@ class Merges:
         key = self._symbols.keys[symbol]
         if symbol not in self.partly or key[0] != MERGE:
             return piece
-        _, merge, held, shifts, valids = cast("tuple[int, int, tuple[int, ...], tuple[int, ...], tuple[Valid, ...]]", key)
+        _, merge, held, shifts, valids = cast(
+            "tuple[int, int, tuple[int, ...], tuple[int, ...], tuple[Valid, ...]]", key
+        )
         found = []
         for way, (one, shift) in enumerate(zip(held, shifts, strict=True)):
             count = self._number_on(length, merge, way, 0)
@@ -187,4 +189,3 @@ class Merges:
             mentioned = self._symbols.mentioned(item for number in found for item in numbers.unknowns(number))
             return numbers.unknown(symbol) if mentioned & self._older(merge) else found[way]
         return self.number(own, [self._number_on(item, merge, way, depth + 1) for item in found])
-

@@ -283,3 +283,5 @@ RULES: Mapping[str, Rule] = {
     "dim_order_ops::_to_dim_order_copy.out": _clone,
 }
 """By operator."""
+VIEWS = frozenset(name for name, rule in RULES.items() if rule is _view)
+"""Those whose output has as many elements as their operand."""
