@@ -18,6 +18,7 @@ from support.stock import share_runtime
 TARGETS = """
     samples = "data:samples"
     [targets.cpu]
+    lowering = "stock"
     verify.accuracy = { fn = "data:score", min = 3 }
     [targets.other]
 """

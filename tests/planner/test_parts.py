@@ -9,6 +9,8 @@ from etdev.planner import Problem, make_plan
 from etdev.planner.fit import best_fit, first_fit
 from etdev.planner.occupancy import Timeline
 from etdev.planner.orders import Strategy, find_crowds
+from etdev.planner.parts import find_parts
+from etdev.planner.windows import Mender
 from planner import truth
 from planner.strategies import problems
 from planner.truth import problem
@@ -56,3 +58,42 @@ def test_the_other_planners_are_asked_too(planned: Problem, other: str, monkeypa
     plan = make_plan(planned)
     truth.check(planned, plan)
     assert plan.size == sizes[other]
+
+
+@settings(max_examples=100, deadline=None)
+@given(planned=problems())
+def test_parts_are_never_in_use_together_but_for_what_is_below(planned: Problem) -> None:
+    offsets = [buffer.pin or 0 for buffer in planned.buffers]
+    parts = find_parts(planned, offsets)
+    members = {index: part for part in parts for index in part.indices}
+    for first, one in enumerate(planned.buffers):
+        for second, other in enumerate(planned.buffers):
+            if not (one.occupies and other.occupies and truth.live_together(one, other)):
+                continue
+            if first in members and second in members:
+                assert members[first] is members[second]
+            elif first in members:
+                assert offsets[second] + other.size <= members[first].base
+
+
+def test_what_is_always_in_use_lies_at_the_bottom() -> None:
+    planned = problem((8, 0, 9), (5, 0, 4), (16, 5, 9), (8, 0, 9), (3, 6, 7))
+    offsets = [0] * 5
+    assert find_parts(planned, offsets) == []
+    assert offsets == [0, 16, 16, 8, 32]
+
+
+@pytest.mark.parametrize("capacity", [40, 48])
+def test_what_lies_too_high_is_planned_anew_with_its_surroundings(capacity: int) -> None:
+    """A long chain, correct but for one place, where three buffers are stacked in a bad order."""
+    rows = [(8, start, start + 2) for start in range(0, 2000, 2)]
+    planned = problem(*rows, (16, 1000, 1004), (16, 1002, 1006))
+    order = sorted(range(len(planned.buffers)), key=lambda index: planned.buffers[index].start)
+    buffers = [planned.buffers[index] for index in order]
+    offsets = [100 if buffer.size == 16 else 0 for buffer in buffers]
+    offsets[[buffer.size for buffer in buffers].index(16)] = 200
+    mender = Mender(buffers, offsets, 10_000_000)
+    assert mender.fit(capacity) == []
+    assert not truth.flaws(Problem(tuple(buffers)), mender.offsets)
+    assert max(offset + buffer.size for offset, buffer in zip(mender.offsets, buffers, strict=True)) <= capacity
+    assert mender.fit(39) != []

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import random
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 
+import etdev.planner
 from etdev.planner import Buffer, Problem, check_plan, make_plan
 from etdev.planner.kernel import PLAIN, Runner, compiled_runner
 from etdev.planner.search import FOUND, NONE, STOPPED, Rule, make_state, search
@@ -77,6 +82,35 @@ def test_plans_are_the_same_with_and_without_numba(monkeypatch: pytest.MonkeyPat
     compiled = [make_plan(blocks(count)) for count in (20, 60, 100)]
     monkeypatch.setattr("etdev.planner.restarts.compiled_runner", lambda: None)
     assert [make_plan(blocks(count)) for count in (20, 60, 100)] == compiled
+
+
+def test_without_numba_there_is_no_compiled_runner(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "numba", None)
+    assert compiled_runner.__wrapped__() is None
+
+
+def test_a_cache_that_cannot_be_written_does_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
+    runner = compiled_runner()
+    if runner is None:
+        pytest.skip("numba is not installed")
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(runner, "_functions", dict.fromkeys(runner._functions, full))  # type: ignore[attr-defined]
+    assert run(blocks(5), 64, RULES[0], runner) == run(blocks(5), 64, RULES[0], PLAIN)
+
+
+def test_small_problems_do_not_import_numba() -> None:
+    source = str(Path(etdev.planner.__file__).parents[2])
+    script = f"""
+import sys; sys.path.insert(0, {source!r})
+from etdev.planner import Buffer, Problem, make_plan
+plan = make_plan(Problem((Buffer(8, 0, 1, 1, 8), Buffer(12, 0, 1))))
+print(plan.optimal, "numba" in sys.modules, "numpy" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True", "False", "False"]
 
 
 def test_astronomic_numbers_are_planned_without_a_search() -> None:

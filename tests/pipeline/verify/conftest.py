@@ -13,6 +13,7 @@ _TARGETS = """
     scheme = "pt2e-xnnpack"
     calibration = "data:samples"
     [targets.cpu]
+    lowering = "stock"
     [targets.int8]
     quantize = "int8"
     partitioners = [{ backend = "xnnpack" }]

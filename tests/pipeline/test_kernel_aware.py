@@ -1,0 +1,232 @@
+"""Kernel-aware lowering of whole targets: the runtime and the config decide, delegates stay what they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from etdev.pipeline.build import build_project
+from etdev.pipeline.objects.reuse import object_key
+from etdev.pipeline.options import BuildOptions
+from etdev.pipeline.project import Project
+from etdev.pipeline.result import MethodResult, TargetResult
+from etdev.pipeline.verify.kernels import needed_libraries
+from support.stages import emit
+
+pytest.importorskip("torch", reason="needs the extra `build`")
+
+MODEL = """
+    import torch
+    from torch import nn
+
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            torch.manual_seed(0)
+            self.first = nn.Conv2d(3, 8, 3, padding=1)
+            self.last = nn.Linear(8 * 64, 10)
+            self.pool = nn.MaxPool2d(2)
+            self.register_buffer("total", torch.zeros(10))
+
+        def scores(self, x):
+            return self.last(self.pool(self.first(x)).flatten(1))
+
+        def forward(self, x):
+            return self.scores(x)
+
+        def rows(self, x):
+            return self.last(x[:, :, ::2, 1::2].permute(0, 2, 3, 1).repeat(1, 1, 1, 3)[..., :8].flatten(1)) ** 2
+
+        def branch(self, x):
+            y = self.pool(self.first(x)).flatten(1)
+            return torch.cond(y.sum() > 0, lambda z: self.last(z), lambda z: self.last(-z), (y,))
+
+        def count(self, x):
+            self.total.add_(self.scores(x).flatten())
+            return self.total + 0
+    """
+FORWARD = {"linear": 1, "convolution": 1, "pooling": 1}
+
+
+def _config(target: str = "", method: str = "forward", batch: str = "1", more: str = "") -> str:
+    shape = f'[{{ name = "x", dtype = "float32", shape = [{batch}, 3, 16, 16] }}]'
+    return (
+        f'version = 1\n[model]\nentry = "model:Net"\n[methods.{method}]\ninputs = {shape}\n{more}\n'
+        f"[targets.cpu]\n{target}\n"
+    )
+
+
+def _build(project: Callable[..., Project], config: str) -> TargetResult:
+    return build_project(project(config, model=MODEL), BuildOptions())["cpu"]
+
+
+def _method(target: TargetResult) -> MethodResult:
+    return target.methods[0]
+
+
+@pytest.mark.parametrize(
+    ("method", "forms"),
+    [
+        ("forward", FORWARD),
+        ("rows", {"linear": 1, "pow": 1, "movement": 4}),
+        ("branch", {"linear": 2, "convolution": 1, "pooling": 1}),
+        ("count", FORWARD),
+    ],
+)
+def test_methods_compute_the_same(
+    project: Callable[..., Project], one_runtime: None, method: str, forms: dict[str, int]
+) -> None:
+    """Branches, state and several ops: the stock runtime computes what eager PyTorch does."""
+    target = _build(project, _config(method=method))
+    assert target.status == "built", target.rungs
+    assert _method(target).forms == forms
+    assert "optimized" in _method(target).libraries
+
+
+def test_a_dynamic_batch_keeps_linear(project: Callable[..., Project], one_runtime: None) -> None:
+    target = _build(project, _config(batch='"n"', more="dims.n = { max = 4 }"))
+    assert target.status == "built", target.rungs
+    assert _method(target).forms == {"linear": 1}
+
+
+@pytest.mark.parametrize(
+    ("target", "usable"),
+    [
+        ('lowering = "stock"', ()),
+        ('runtime.kernels = ["portable"]', ()),
+        ('runtime.kernels = ["portable", "quantized"]', ()),
+        ('runtime.operators = "operators.yaml"', ("pooling",)),
+        ('runtime.kernels = ["portable", "optimized"]', tuple(FORWARD)),
+    ],
+)
+def test_the_runtime_decides(project: Callable[..., Project], target: str, usable: tuple[str, ...]) -> None:
+    """A runtime without the library gets the stock lowering: the same bytes."""
+    from etdev.backends.portable.forms import FORMS
+
+    listed = next(form for form in FORMS if form.name == "pooling").operators
+    Path("operators.yaml").write_text("operators:\n" + "".join(f"  {name}: {{}}\n" for name in listed))
+    stock = emit(project(_config('lowering = "stock"'), model=MODEL)).path.read_bytes()
+    made = project(_config(target), model=MODEL)
+    built = emit(made)
+    operators = {f"{operator.name}.{operator.overload}" for operator in built.program.execution_plan[0].operators}
+    assert (built.path.read_bytes() == stock) == (usable == ())
+    assert ("aten::linear.out" in operators) == ("linear" in usable)
+    assert ("aten::convolution.out" in operators) == ("convolution" not in usable)
+    assert ("aten::max_pool2d_with_indices.out" in operators) == ("pooling" not in usable)
+
+
+def test_the_report_of_a_stock_lowering(project: Callable[..., Project], one_runtime: None) -> None:
+    target = _build(project, _config('lowering = "stock"'))
+    assert (_method(target).forms, _method(target).libraries) == ({}, ("portable",))
+
+
+@pytest.mark.parametrize("method", ["forward", "rows"])
+def test_what_a_delegate_takes_is_left_to_it(project: Callable[..., Project], one_runtime: None, method: str) -> None:
+    """XNNPACK gets the ops that it expects; what it does not take gets its form."""
+    steps = 'partitioners = [{ backend = "xnnpack" }]'
+    stock = _build(project, _config(f'lowering = "stock"\n{steps}', method))
+    target = _build(project, _config(steps, method))
+    assert target.status == "built", target.rungs
+    assert _method(target).delegate_calls == _method(stock).delegate_calls
+    assert _method(target).delegated_ops == _method(stock).delegated_ops
+    assert _method(target).forms == forms
+    assert (target.sha256 == stock.sha256) == (not forms)
+
+
+def test_ops_beside_a_delegate(project: Callable[..., Project], one_runtime: None) -> None:
+    steps = 'partitioners = [{ backend = "xnnpack", options = { precisions = ["static_quant"] } }]'
+    target = _build(project, _config(steps))
+    assert target.status == "built", target.rungs
+    assert _method(target).forms == FORWARD
+
+
+@pytest.mark.parametrize("backend", ["portable", "xnnpack"])
+def test_a_quantized_model(project: Callable[..., Project], one_runtime: None, backend: str) -> None:
+    """Its outputs stay those of the quantized model; XNNPACK takes as much of it as without."""
+    more = '[quantize.int8]\nscheme = "pt2e-xnnpack"\ncalibration = "data:samples"'
+    data = "import torch\n\ndef samples():\n    return [(torch.randn(1, 3, 16, 16),)]\n"
+    steps = f'quantize = "int8"\npartitioners = [{{ backend = "{backend}" }}]'
+
+    def build(target: str) -> TargetResult:
+        return build_project(project(_config(target, more=more), model=MODEL, data=data), BuildOptions())["cpu"]
+
+    stock, target = build(f'lowering = "stock"\n{steps}'), build(steps)
+    assert target.status == "built", target.rungs
+    if backend == "xnnpack":
+        assert target.sha256 == stock.sha256
+    else:
+        assert _method(target).forms["linear"] == 1
+        assert _method(target).forms["convolution"] == 1
+
+
+def test_two_methods_with_one_weight(project: Callable[..., Project], one_runtime: None) -> None:
+    """A matrix that both use is stored once, as the form of both wants it."""
+    model = """
+        import torch
+        from torch import nn
+
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                torch.manual_seed(0)
+                self.matrix, self.row = nn.Parameter(torch.randn(64, 96)), nn.Parameter(torch.randn(96))
+
+            def forward(self, x):
+                return torch.addmm(self.row, x, self.matrix)
+
+            def again(self, x):
+                return torch.addmm(self.row, x, self.matrix).relu()
+        """
+    method = '[methods.{}]\ninputs = [{{ name = "x", dtype = "float32", shape = [{}, 64] }}]\n'
+    config = 'version = 1\n[model]\nentry = "model:Net"\n' + method.format("forward", 2) + method.format("again", 5)
+    sizes = {}
+    for lowering in ("stock", "kernels"):
+        made = project(f'{config}[targets.cpu]\nlowering = "{lowering}"\n', model=model)
+        target = build_project(made, BuildOptions())["cpu"]
+        assert target.status == "built", target.rungs
+        sizes[lowering] = target.size
+    assert [item.forms for item in target.methods] == [{"addmm": 1}, {"addmm": 1}]
+    assert sizes["kernels"] < sizes["stock"] + 64 * 96
+
+
+def test_another_runtime_lowers_again(project: Callable[..., Project]) -> None:
+    """The object program of an earlier build is for the kernels that the runtime had then."""
+    keys = {
+        target: object_key(project(_config(target), model=MODEL), "cpu")
+        for target in (
+            "",
+            'lowering = "stock"',
+            'runtime.kernels = ["portable"]',
+            'runtime.kernels = ["portable", "optimized"]',
+            'runtime.backends = ["XnnpackBackend"]',
+        )
+    }
+    default, stock, portable, optimized, backends = keys.values()
+    assert default == optimized == backends
+    assert default not in (stock, portable)
+
+
+def test_a_list_of_operators_that_cannot_be_read(project: Callable[..., Project]) -> None:
+    from etdev.errors import ConfigError
+    from etdev.pipeline.forms import usable_forms
+
+    Path("operators.yaml").write_text("nothing")
+    made = project(_config('runtime.operators = "operators.yaml"'), model=MODEL)
+    with pytest.raises(ConfigError, match="holds no table"):
+        usable_forms(made, "cpu")
+
+
+@pytest.mark.parametrize(
+    ("operators", "libraries"),
+    [
+        ((), ()),
+        (("aten::add.out", "aten::linear.out"), ("optimized", "portable")),
+        (("quantized_decomposed::add.out", "dim_order_ops::_clone_dim_order.out"), ("portable", "quantized")),
+        (("executorch_prim::et_view.default", "aten::sym_size.int", "mine::op.out"), ()),
+    ],
+)
+def test_libraries_that_operators_need(operators: tuple[str, ...], libraries: tuple[str, ...]) -> None:
+    assert needed_libraries(operators) == libraries
