@@ -290,6 +290,7 @@ class Target(Table):
     )
     elide: Elide = Field(default_factory=Elide, description="Which copies the linker removes.")
     inplace: InPlace = Field(default_factory=InPlace, description="Which operators may write an output over an input.")
+    etrecord: bool = Field(False, description="Writes `NAME.etrecord` beside the program, for ExecuTorch's Inspector.")
     verify: Verify = Field(default_factory=Verify, description="Tolerances, gates and required rungs.")
     budget: Budget = Field(default_factory=Budget, description="Limits on the artifact.")
     runtime: TargetRuntime = Field(default_factory=TargetRuntime, description="The runtime that the artifact is for.")

@@ -84,6 +84,15 @@ class Delegation:
 
 
 @dataclass(frozen=True)
+class ReplacedOps:
+    """What kernel-aware lowering did to one method."""
+
+    method: str
+    forms: Mapping[str, int]
+    """Number of ops by the form that took their place (:data:`etdev.backends.portable.forms.FORMS`)."""
+
+
+@dataclass(frozen=True)
 class LoweredModel:
     """Edge programs with the delegates' blobs inside."""
 
@@ -92,6 +101,7 @@ class LoweredModel:
     delegations: tuple[Delegation, ...]
     stateful: frozenset[str]
     """Methods that change buffers, so that the order of calls matters."""
+    replaced: tuple[ReplacedOps, ...] = ()
 
 
 @dataclass(frozen=True)

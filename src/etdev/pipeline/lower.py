@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from etdev import backends
 from etdev.backends.base import Backend
+from etdev.backends.portable.rewrite import apply_forms
 from etdev.errors import MissingRequirementError
-from etdev.pipeline.artifacts import ExportedModel, LoweredModel
+from etdev.pipeline.artifacts import ExportedModel, LoweredModel, ReplacedOps
 from etdev.pipeline.delegation import summarize_delegation
+from etdev.pipeline.forms import usable_forms
 from etdev.pipeline.lower_errors import translated_lowering
 from etdev.pipeline.project import Project
 from etdev.pipeline.requirements import import_package, require_packages
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def lower_model(project: Project, exported: ExportedModel, target: str) -> LoweredModel:
-    """Offer every method to the target's partitioners, in order.
+    """Offer every method to the target's partitioners, in order, and let fast kernels do what they leave.
 
     Raises :class:`~etdev.errors.LowerError` naming the backend that failed, and
     :class:`~etdev.errors.MissingRequirementError` for one that is not installed.
@@ -31,6 +33,7 @@ def lower_model(project: Project, exported: ExportedModel, target: str) -> Lower
 
     programs = {name: method.program for name, method in exported.methods.items()}
     names = [backend.name for backend in steps]
+    forms = usable_forms(project, target)
     with translated_lowering(project, target, names, programs.values()), ExitStack() as stack:
         partitioners = {
             name: [part for index in range(len(steps)) if (part := _make(project, target, index)) is not None]
@@ -39,11 +42,17 @@ def lower_model(project: Project, exported: ExportedModel, target: str) -> Lower
         for program in programs.values():
             stack.enter_context(fixed_ranges(program))
         manager = to_edge_transform_and_lower(
-            programs, partitioner=partitioners, constant_methods=dict(project.config.constants) or None
+            programs,
+            partitioner=partitioners,
+            constant_methods=dict(project.config.constants) or None,
+            generate_etrecord=project.config.targets[target].etrecord,
+        )
+        replaced = tuple(
+            ReplacedOps(name, apply_forms(manager.exported_program(name), forms) if forms else {}) for name in programs
         )
     delegations = tuple(summarize_delegation(name, manager.exported_program(name)) for name in programs)
     stateful = frozenset(name for name in programs if manager.exported_program(name).graph_signature.buffers_to_mutate)
-    return LoweredModel(manager, delegations, stateful)
+    return LoweredModel(manager, delegations, stateful, replaced)
 
 
 def require_backends(project: Project, target: str) -> None:

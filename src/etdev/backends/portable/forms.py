@@ -1,0 +1,133 @@
+"""The table of kernel-aware lowering: what is computed in another form, how much faster, and by whose kernels.
+
+No torch here. :mod:`etdev.backends.portable.rewrite` has the pass of each entry; ``benchmarks/lowering.py`` measures
+the figures, each on one typical size, in the stock runtime on one thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """One entry: an op of the stock lowering, and the form that takes its place."""
+
+    name: str
+    """In reports."""
+    stock: str
+    """What ExecuTorch's lowering leaves."""
+    form: str
+    """What is computed instead."""
+    operators: tuple[str, ...]
+    """All operators that the form may put into a file."""
+    library: str
+    """The kernel library that the gain rests on; it was measured with all of ExecuTorch's libraries linked."""
+    measured: str
+    """The size that was measured."""
+    gain: float
+    """Times faster, at that size."""
+    reason: str
+    """Why it is faster."""
+
+
+_WALK = "aten::as_strided_copy.out"
+_JOIN = ("aten::cat.out", "aten::slice_copy.Tensor_out", "aten::constant_pad_nd.out", "aten::view_copy.out")
+
+FORMS: tuple[Form, ...] = (
+    Form(
+        "linear",
+        stock="permute_copy of the weight, then addmm or mm",
+        form="linear",
+        operators=("aten::linear.out",),
+        library="optimized",
+        measured="128 x 128 by 512 x 128, with a bias",
+        gain=0.0,
+        reason="addmm has a portable kernel only, and the weight is transposed anew in every call",
+    ),
+    Form(
+        "addmm",
+        stock="addmm",
+        form="linear with the matrix stored transposed; mm and add if others need the matrix",
+        operators=("aten::linear.out", "aten::mm.out", "aten::add.out"),
+        library="optimized",
+        measured="128 x 128 by 128 x 512, with a bias",
+        gain=0.0,
+        reason="addmm has a portable kernel only",
+    ),
+    Form(
+        "pow",
+        stock="pow by 2, 3, 1/2 or -1/2",
+        form="products, sqrt or rsqrt, as eager PyTorch computes it",
+        operators=("aten::mul.out", "aten::sqrt.out", "aten::rsqrt.out"),
+        library="optimized",
+        measured="65,536 elements squared",
+        gain=0.0,
+        reason="the portable kernel calls the C library's pow for each element",
+    ),
+    Form(
+        "clamp",
+        stock="clamp between two numbers",
+        form="hardtanh",
+        operators=("aten::hardtanh.out",),
+        library="optimized",
+        measured="65,536 elements",
+        gain=0.0,
+        reason="clamp converts each element, hardtanh is a loop that compilers vectorise",
+    ),
+    Form(
+        "gelu",
+        stock="gelu, approximated by tanh",
+        form="x * sigmoid(2u), which is x / 2 * (1 + tanh(u))",
+        operators=("aten::mul.out", "aten::mul.Scalar_out", "aten::add.Scalar_out", "aten::sigmoid.out"),
+        library="optimized",
+        measured="65,536 elements",
+        gain=0.0,
+        reason="the C library's tanh takes five times as long as exp",
+    ),
+    Form(
+        "pooling",
+        stock="max_pool2d without its indices, avg_pool2d",
+        form="maximum or sum of shifted copies, one dimension after the other; mean of whole images",
+        operators=(
+            *("aten::maximum.out", "aten::add.out", "aten::div.out", "aten::div.Scalar_out", "aten::mean.out"),
+            *("aten::full.out", _WALK, *_JOIN),
+        ),
+        library="optimized",
+        measured="maximum, 3 x 3, stride 2, 64 channels, 56 x 56",
+        gain=0.0,
+        reason="the portable kernels compute an index for each element of each window",
+    ),
+    Form(
+        "convolution",
+        stock="convolution",
+        form="windows as columns of a matrix (as_strided_copy), times the weight (mm, with groups bmm)",
+        operators=("aten::mm.out", "aten::bmm.out", "aten::add.out", _WALK, *_JOIN),
+        library="optimized",
+        measured="3 x 3, 32 to 64 channels, 56 x 56",
+        gain=0.0,
+        reason="the portable kernel computes the addresses of both factors of every product",
+    ),
+    Form(
+        "movement",
+        stock="permute_copy, transpose_copy, slice_copy, select_copy, expand_copy",
+        form="as_strided_copy, where it is no mere view",
+        operators=(_WALK, "aten::view_copy.out"),
+        library="optimized",
+        measured="heads of attention: 128 x 4 x 32 to 4 x 128 x 32",
+        gain=0.0,
+        reason="permute_copy computes an index for each element, as_strided_copy walks its input",
+    ),
+)
+"""In the order in which they are applied."""
+
+LIBRARIES = frozenset(form.library for form in FORMS)
+"""A runtime without them gets the stock lowering."""
+
+
+def usable_forms(libraries: Collection[str] | None, operators: Collection[str] | None) -> tuple[str, ...]:
+    """Names of the forms for a runtime with these kernel libraries and these operators; None stands for all."""
+    if libraries is not None and not LIBRARIES.issubset(libraries):
+        return ()
+    return tuple(form.name for form in FORMS if operators is None or set(form.operators).issubset(operators))

@@ -1,0 +1,19 @@
+"""Which of the table's forms a target's lowering may use: what its runtime has decides."""
+
+from __future__ import annotations
+
+from etdev.backends.portable import forms
+from etdev.pipeline.project import Project
+from etdev.pipeline.verify.kernels import selected_operators
+
+
+def usable_forms(project: Project, target: str) -> tuple[str, ...]:
+    """Names of the forms that the target's runtime has the kernels for; none if the config asks for the stock lowering.
+
+    Raises :class:`~etdev.errors.ConfigError` for a ``runtime.operators`` that cannot be read.
+    """
+    settings = project.config.targets[target]
+    if settings.lowering == "stock":
+        return ()
+    listed = None if settings.runtime.operators is None else selected_operators(project, target)
+    return forms.usable_forms(settings.runtime.kernels, listed)
