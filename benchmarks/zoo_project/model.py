@@ -1,233 +1,90 @@
-"""One small model of each architecture, from its configuration in transformers, with random weights of a fixed seed.
-
-Depths are those that are published, or half of them; widths and images are smaller, so that the portable kernels run
-each in seconds.
-"""
+"""The models of the zoo, as a config's ``entry``: :mod:`architectures` says which there are."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import torch
+from architectures import BY_NAME, Architecture, random_inputs
 from torch import Tensor, nn
 
 SEED = 0
 
 
-@dataclass(frozen=True)
-class Input:
-    """What a model takes."""
-
-    name: str
-    shape: tuple[int, ...]
-    below: int | None = None
-    """For token numbers, one more than the largest; None for float32."""
-
-
-@dataclass(frozen=True)
-class Architecture:
-    """A model of the zoo."""
-
-    model: str
-    """Class in transformers."""
-    config: Mapping[str, Any]
-    """Arguments of its configuration class."""
-    inputs: tuple[Input, ...]
-    output: str
-    """Field of the model's output that the program gives; several are separated by commas."""
-    part: str = ""
-    """Submodule that is taken; empty for the whole model."""
-    fixed: Mapping[str, Callable[[], Any]] | None = None
-    """Further arguments, which are constants of the program."""
-
-
-def _image(side: int) -> tuple[Input, ...]:
-    return (Input("image", (1, 3, side, side)),)
-
-
-def _tokens(length: int, words: int) -> tuple[Input, ...]:
-    return (Input("tokens", (1, length), below=words),)
-
-
-_RESNET = {"embedding_size": 32, "hidden_sizes": [64, 128, 256, 512], "depths": [3, 4, 6, 3]}
-
-ARCHITECTURES: Mapping[str, Architecture] = {
-    "resnet": Architecture("ResNetForImageClassification", _RESNET, _image(96), "logits"),
-    "mobilenet-v2": Architecture("MobileNetV2ForImageClassification", {"image_size": 160}, _image(160), "logits"),
-    "efficientnet": Architecture(
-        "EfficientNetForImageClassification",
-        {"image_size": 128, "width_coefficient": 1.0, "depth_coefficient": 1.0, "hidden_dim": 1280},
-        _image(128),
-        "logits",
-    ),
-    "convnext": Architecture(
-        "ConvNextForImageClassification",
-        {"image_size": 96, "hidden_sizes": [32, 64, 128, 256], "depths": [3, 3, 9, 3]},
-        _image(96),
-        "logits",
-    ),
-    "vit": Architecture(
-        "ViTForImageClassification",
-        {
-            "image_size": 96,
-            "hidden_size": 128,
-            "num_hidden_layers": 6,
-            "num_attention_heads": 4,
-            "intermediate_size": 512,
-        },
-        _image(96),
-        "logits",
-    ),
-    "swin": Architecture(
-        "SwinForImageClassification",
-        {"embed_dim": 24, "depths": [2, 2, 6, 2], "num_heads": [1, 2, 4, 8]},
-        _image(224),
-        "logits",
-    ),
-    "segformer": Architecture(
-        "SegformerForSemanticSegmentation",
-        {"num_labels": 19, "hidden_sizes": [16, 32, 80, 128], "decoder_hidden_size": 64},
-        _image(128),
-        "logits",
-    ),
-    "yolos": Architecture(
-        "YolosForObjectDetection",
-        {
-            "image_size": [96, 128],
-            "hidden_size": 128,
-            "num_hidden_layers": 6,
-            "num_attention_heads": 4,
-            "intermediate_size": 512,
-            "num_detection_tokens": 50,
-            "num_labels": 20,
-        },
-        (Input("image", (1, 3, 96, 128)),),
-        "logits,pred_boxes",
-    ),
-    "bert": Architecture(
-        "BertForMaskedLM",
-        {
-            "vocab_size": 2000,
-            "hidden_size": 128,
-            "num_hidden_layers": 6,
-            "num_attention_heads": 4,
-            "intermediate_size": 512,
-        },
-        _tokens(128, 2000),
-        "logits",
-    ),
-    "gpt2": Architecture(
-        "GPT2LMHeadModel",
-        {
-            "vocab_size": 2000,
-            "n_positions": 128,
-            "n_embd": 128,
-            "n_layer": 6,
-            "n_head": 4,
-            "bos_token_id": 0,
-            "eos_token_id": 0,
-            "use_cache": False,
-        },
-        _tokens(128, 2000),
-        "logits",
-    ),
-    "llama": Architecture(
-        "LlamaForCausalLM",
-        {
-            "vocab_size": 2000,
-            "hidden_size": 128,
-            "intermediate_size": 344,
-            "num_hidden_layers": 6,
-            "num_attention_heads": 8,
-            "num_key_value_heads": 4,
-            "max_position_embeddings": 128,
-            "use_cache": False,
-        },
-        _tokens(128, 2000),
-        "logits",
-    ),
-    "whisper": Architecture(
-        "WhisperModel",
-        {
-            "d_model": 128,
-            "encoder_layers": 4,
-            "encoder_attention_heads": 4,
-            "encoder_ffn_dim": 512,
-            "decoder_layers": 1,
-            "decoder_attention_heads": 4,
-            "decoder_ffn_dim": 512,
-            "max_source_positions": 200,
-            "vocab_size": 1000,
-            "pad_token_id": 0,
-            "bos_token_id": 0,
-            "eos_token_id": 0,
-            "decoder_start_token_id": 0,
-        },
-        (Input("mel", (1, 80, 400)),),
-        "last_hidden_state",
-        part="encoder",
-    ),
-    "wav2vec2": Architecture(
-        "Wav2Vec2ForCTC",
-        {
-            "hidden_size": 128,
-            "num_hidden_layers": 6,
-            "num_attention_heads": 4,
-            "intermediate_size": 512,
-            "conv_dim": [64] * 7,
-            "num_conv_pos_embeddings": 32,
-        },
-        (Input("wave", (1, 16000)),),
-        "logits",
-    ),
-    "detr": Architecture(
-        "DetrForObjectDetection",
-        {
-            "d_model": 128,
-            "encoder_layers": 2,
-            "decoder_layers": 2,
-            "encoder_attention_heads": 4,
-            "decoder_attention_heads": 4,
-            "encoder_ffn_dim": 512,
-            "decoder_ffn_dim": 512,
-            "num_queries": 50,
-            "num_labels": 20,
-            "use_timm_backbone": False,
-            "use_pretrained_backbone": False,
-            "backbone": None,
-            "backbone_config": {"model_type": "resnet", **_RESNET, "out_features": ["stage4"]},
-        },
-        _image(128),
-        "logits,pred_boxes",
-        fixed={"pixel_mask": lambda: torch.ones(1, 128, 128, dtype=torch.long)},
-    ),
-}
-"""By the name that tables have."""
-
-
 class Model(nn.Module):
-    """Chosen outputs of a transformers model, as plain tensors."""
+    """Chosen outputs of a network, as plain tensors."""
 
-    def __init__(self, architecture: Architecture) -> None:
+    def __init__(self, net: nn.Module, architecture: Architecture) -> None:
         super().__init__()
-        import transformers
-
-        torch.manual_seed(SEED)
-        kind = getattr(transformers, architecture.model)
-        # The attention that is written out; the other kinds are for accelerators.
-        config = kind.config_class(**architecture.config, attn_implementation="eager")
-        net = kind(config).eval()
-        self.net = net.get_submodule(architecture.part) if architecture.part else net
+        self.net = net
+        self._names = [item.name for item in architecture.inputs]
         self._fields = architecture.output.split(",")
-        self._fixed = {name: make() for name, make in (architecture.fixed or {}).items()}
+        self._fixed = {name: make() for name, make in architecture.fixed.items()}
 
-    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
-        found = self.net(x, **self._fixed)
+    def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        found = self.net(**dict(zip(self._names, inputs, strict=True)), **self._fixed)
+        if isinstance(found, Tensor):
+            return (found,)
         return tuple(getattr(found, field) for field in self._fields)
 
 
+class Cached(nn.Module):
+    """A decoder of transformers with a static key-value cache, whose buffers are the program's state."""
+
+    def __init__(self, net: Any, positions: int) -> None:
+        super().__init__()
+        from transformers.integrations.executorch import TorchExportableModuleWithStaticCache
+
+        net.generation_config.cache_implementation = "static"
+        self.net = TorchExportableModuleWithStaticCache(net, batch_size=1, max_cache_len=positions)
+
+    def forward(self, input_ids: Tensor, cache_position: Tensor) -> Tensor:
+        for index, layer in enumerate(self.net.static_cache.layers):
+            # An export that is not strict follows the module's buffers, not what the cache has kept of them.
+            layer.keys = getattr(self.net, f"key_cache_{index}")
+            layer.values = getattr(self.net, f"value_cache_{index}")
+            layer.cumulative_length = getattr(self.net, f"cumulative_length_{index}")
+        logits: Tensor = self.net(input_ids=input_ids, cache_position=cache_position)
+        return logits
+
+
 def make(name: str) -> nn.Module:
-    """The model of that name, in eval mode."""
-    return Model(ARCHITECTURES[name]).eval()
+    """The model of that name, in eval mode; the same weights each time."""
+    architecture = BY_NAME[name]
+    torch.manual_seed(SEED)
+    net = _diffusers(architecture) if architecture.area == "diffusion" else _transformers(architecture)
+    model = Model(net, architecture).eval().requires_grad_(False)
+    _settle_batch_norms(model, architecture)
+    return model
+
+
+def _settle_batch_norms(model: nn.Module, architecture: Architecture) -> None:
+    """Give them the statistics of random inputs: as they are made, what deep networks compute fades to zeros."""
+    norms = [module for module in model.modules() if isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d)]
+    if not norms:
+        return
+    for norm in norms:
+        norm.train()
+        norm.momentum = 1.0
+    with torch.no_grad():
+        model(*random_inputs(architecture, SEED, batch=8))
+    model.eval()
+
+
+def _transformers(architecture: Architecture) -> nn.Module:
+    import transformers
+
+    kind = getattr(transformers, architecture.model)
+    # The attention that is written out; the other kinds are for accelerators.
+    config = kind.config_class(**architecture.config, attn_implementation="eager")
+    net: nn.Module = kind(config).eval()
+    if architecture.cache is not None:
+        return Cached(net, architecture.cache)
+    return net.get_submodule(architecture.part) if architecture.part else net
+
+
+def _diffusers(architecture: Architecture) -> nn.Module:
+    import diffusers
+
+    net: nn.Module = getattr(diffusers, architecture.model)(**architecture.config).eval()
+    return net.get_submodule(architecture.part) if architecture.part else net
