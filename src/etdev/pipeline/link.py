@@ -17,6 +17,7 @@ from etdev.pipeline.project import Project
 from etdev.pipeline.proof import prove_link
 from etdev.pipeline.usercode import UserCode, translated
 from etdev.planner import Problem
+from etdev.program.inplace import DEFAULT
 from etdev.validator import ValidationReport
 
 
@@ -60,7 +61,8 @@ def link_program(
         place = where if error.where in (None, where) else f"{where}, {error.where}"
         raise LinkError(error.message, where=place, hint=error.hint) from error
     inputs = {name: notes.delegate_inputs for name, notes in objects.sidecar.methods.items()}
-    proof = prove_link(objects.program, linked, inputs)
+    tried = {name: donors for name, donors in inplace.table.items() if name not in DEFAULT}
+    proof = prove_link(objects.program, linked, inputs, tried=tried)
     greedy = link(objects.program, replace(options, planner="greedy", planner_name=None), objects.sidecar)
     sidecar = objects.sidecar
     for method in linked.methods:

@@ -32,8 +32,6 @@ def kernel(function: _F) -> _F:
 class Runner:
     """Calls kernels in Python, and makes the tables for them."""
 
-    compiled = False
-
     def table(self, values: Sequence[int]) -> Table:
         """A table of its own with these values."""
         return list(values)
@@ -44,18 +42,21 @@ class Runner:
 
 
 class _CompiledRunner(Runner):
-    compiled = True
-
-    def __init__(self, functions: dict[str, Callable[..., Any]], array: Callable[..., Any]) -> None:
-        self._functions = functions
+    def __init__(self, numba: Any, array: Callable[..., Any]) -> None:
+        self._numba = numba
         self._array = array
+        self._functions = _compile(numba, cached=True)
 
     def table(self, values: Sequence[int]) -> Table:
         array: Table = self._array(values, dtype="int64")
         return array
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        return self._functions[function.__name__](*arguments)
+        try:
+            return self._functions[function.__name__](*arguments)
+        except OSError:  # The cache cannot be read or written, which shows before the function runs.
+            self._functions = _compile(self._numba, cached=False)
+            return self._functions[function.__name__](*arguments)
 
 
 PLAIN = Runner()
@@ -73,18 +74,17 @@ def compiled_runner() -> Runner | None:
         import numpy
     except ImportError:
         return None
+    return _CompiledRunner(numba, numpy.array)
+
+
+def _compile(numba: Any, *, cached: bool) -> dict[str, Callable[..., Any]]:
     functions: dict[str, Callable[..., Any]] = {}
     for function in _kernels:
         # The kernels that it calls have to be compiled ones too, and the module has the plain ones.
         copy = types.FunctionType(function.__code__, {**function.__globals__, **functions}, function.__name__)
         copy.__module__, copy.__qualname__ = function.__module__, function.__qualname__
-        functions[function.__name__] = _compile(numba, copy)
-    return _CompiledRunner(functions, numpy.array)
-
-
-def _compile(numba: Any, function: types.FunctionType) -> Callable[..., Any]:
-    try:
-        compiled: Callable[..., Any] = numba.njit(function, cache=True)
-    except RuntimeError:  # "cannot cache function: no locator available": no folder can be written to.
-        compiled = numba.njit(function)
-    return compiled
+        try:
+            functions[function.__name__] = numba.njit(copy, cache=cached)
+        except RuntimeError:  # "cannot cache function: no locator available": no folder can be written to.
+            functions[function.__name__] = numba.njit(copy)
+    return functions

@@ -65,13 +65,15 @@ class Mender:
     def _look(self, index: int, capacity: int, margin: int) -> tuple[list[int], list[int]]:
         """The buffers that are in use in a window only, and those that are in use there and elsewhere.
 
-        All that lie too high in the window are in use in it only: it is widened until that is so.
+        All that lie too high in the window are in use in it only: it is widened until that is so, or too much.
         """
         begin, end = self._buffers[index].start, self._buffers[index].end
         while True:
             first, last = self._widen(begin, end, margin)
             near = self._find(first, last)
             high = [self._buffers[i] for i in near if self._end(i) > capacity]
+            if len(near) > _MOST_NEAR:
+                return near, []
             begin = min([begin, *(b.start for b in high)])
             end = max([end, *(b.end for b in high)])
             if first <= begin and end <= last:
@@ -87,8 +89,10 @@ class Mender:
         return self._starts[first], self._starts[last] if last < len(self._starts) else max(self._ends)
 
     def _find(self, first: int, last: int) -> list[int]:
-        """The buffers in use at any instant from ``first`` to before ``last``."""
-        behind = bisect_left(self._starts, last)
+        """The buffers in use at any instant from ``first`` to before ``last``, or too many of them."""
+        begin, behind = bisect_left(self._starts, first), bisect_left(self._starts, last)
+        if behind - begin > _MOST_NEAR:
+            return list(range(begin, begin + _MOST_NEAR + 1))
         found: list[int] = []
         for number, end in enumerate(self._ends[: -(-behind // _STRIDE)]):
             if end > first:

@@ -5,6 +5,7 @@ of operators.
 """
 
 from etdev.validator.report import NotValidated, ValidationReport, Violation
+from etdev.validator.single import validate_file
 from etdev.validator.validate import Correspondence, validate_link
 
-__all__ = ["Correspondence", "NotValidated", "ValidationReport", "Violation", "validate_link"]
+__all__ = ["Correspondence", "NotValidated", "ValidationReport", "Violation", "validate_file", "validate_link"]

@@ -62,11 +62,8 @@ class Agreement:
         self._loaded = loaded
         self._aliases: dict[int, Memory] = {}
         self.assumed: list[Assumed] = []
-
-    @property
-    def known(self) -> int:
+        self.known = 0
         """Grows whenever something new is found to be the same."""
-        return sum(len(memory.starts) for memory in self._aliases.values())
 
     def differences(self, before: Sequence[Part], after: Sequence[Part]) -> list[Difference]:
         """Where some operands differ; none if they agree."""
@@ -128,6 +125,7 @@ class Agreement:
         if memory is None:
             memory = self._aliases[after] = Memory.filled(_NONE)
         memory.write(offset, offset + length, (before, offset - at, None))
+        self.known += 1
 
     def _agree(self, before: int, at: int, after: int, offset: int, length: int, depth: int) -> bool:
         one, other = self._symbols.keys[before], self._symbols.keys[after]

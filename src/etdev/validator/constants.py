@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import cast
+from typing import Literal, cast
 
 from etdev.program import model as m
 from etdev.program.blob import Blob
@@ -17,7 +17,8 @@ from etdev.validator.memory import Content
 from etdev.validator.movement import dims, integer, kind
 from etdev.validator.symbols import CONSTANT, OPERATION, Symbols
 
-_LETTERS = {1: "B", 2: "H", 4: "I", 8: "Q"}
+_LETTERS: dict[int, Literal["B", "H", "I", "Q"]] = {1: "B", 2: "H", 4: "I", 8: "Q"}
+"""Formats of whole numbers, by their bytes."""
 
 
 class Constants:
@@ -121,14 +122,11 @@ def gathered(
     all there."""
     if not prod(sizes):
         return b""
-    ends = [base, base]
-    for stride, size in zip(strides, sizes, strict=True):
-        ends[stride > 0] += stride * (size - 1)
-    if ends[0] < 0 or (ends[1] + 1) * itemsize > len(data):
+    end = base + sum(stride * (size - 1) for stride, size in zip(strides, sizes, strict=True)) + 1
+    if base < 0 or end * itemsize > len(data) or any(stride < 1 for stride in strides):
         return None
     letter = _LETTERS[itemsize]
-    count = len(data) // itemsize
-    source = memoryview(data)[: count * itemsize].cast("B").cast(letter)
+    source = memoryview(data)[: len(data) // itemsize * itemsize].cast("B").cast(letter)
     out = bytearray(prod(sizes) * itemsize)
     target = memoryview(out).cast(letter)
     length, stride = (sizes[-1], strides[-1]) if sizes else (1, 1)
@@ -136,15 +134,8 @@ def gathered(
     for outer, step in zip(sizes[:-1], strides[:-1], strict=True):
         starts = [start + index * step for start in starts for index in range(outer)]
     for row, start in enumerate(starts):
-        end = start + stride * (length - 1) + 1
-        target[row * length : (row + 1) * length] = (
-            source[start : end : stride or 1] if stride else _repeated(source, start, length, letter)
-        )
+        target[row * length : (row + 1) * length] = source[start : start + stride * (length - 1) + 1 : stride]
     return bytes(out)
-
-
-def _repeated(source: memoryview, start: int, length: int, letter: str) -> memoryview:
-    return memoryview(bytes(source[start : start + 1]) * length).cast("B").cast(letter)
 
 
 # Where the elements of an output lie in the input: the first one, and the stride of each dimension

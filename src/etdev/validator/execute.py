@@ -12,13 +12,14 @@ from etdev.validator.facts import Code, TensorFacts
 from etdev.validator.machine import Machine, NotFollowedError, Part, whole
 from etdev.validator.memory import Content
 from etdev.validator.merge import AGAIN
-from etdev.validator.movement import VIEWS, dims, is_tensor, moved
+from etdev.validator.movement import VIEWS, dims, is_tensor, joined_dims, moved
 from etdev.validator.numbers import Number
 from etdev.validator.operators import Act
 from etdev.validator.shapes import output_dims, viewed_dims
 from etdev.validator.state import (
     PLACE,
     REFERENCE,
+    At,
     Dims,
     Lost,
     Number_,
@@ -62,13 +63,21 @@ class Results:
         for number, out in enumerate(outs):
             symbol = -1 if base is None else self._symbol(base, number, out)
             sizes = self._dims(number, out, symbol) if out.dynamic else out.sizes
-            if code.name in VIEWS and is_tensor(self.parts[0]):
-                self.machine.state.equate(dims(self.parts[0]), sizes)
+            self._learn(sizes)
             if code.act is Act.RESIZE and self.tag is None:
                 results.append((sizes, None))
             else:
                 results.append((sizes, whole(symbol, out.nbytes) if found is None else found[number]))
         return results
+
+    def _learn(self, sizes: Dims) -> None:
+        """What follows for the sizes of operands: the kernel fails if it is not so."""
+        state = self.machine.state
+        if self.code.name in VIEWS and is_tensor(self.parts[0]):
+            state.equate(dims(self.parts[0]), sizes)
+        elif self.code.name == ops.CAT:
+            for own, known in joined_dims(self.parts, sizes):
+                state.equate(own, known)
 
     def numbers(self) -> list[Number_]:
         """Content of each number that is set."""
@@ -161,7 +170,7 @@ def run_view(machine: Machine, side: int, code: Code) -> None:
     if target.dynamic:
         sizes = _view_dims(machine, source, machine.value(side, wanted), len(target.sizes))
     machine.state.equate(source, sizes)
-    place = each_leaf(machine.located(side, of), lambda leaf: leaf if isinstance(leaf, Lost) else leaf[1])  # type: ignore[index]
+    place = each_leaf(machine.located(side, of), lambda leaf: leaf.place if isinstance(leaf, At) else leaf)
     owner: Tree = out
     if out in facts.moved:
         owner = machine.state.references[side].get(out, Lost(f"value {out} is used before a move has set it"))

@@ -8,6 +8,7 @@ from etdev.validator.agree import Assumed, Difference
 from etdev.validator.facts import CONSTANT, Code, Facts, TensorFacts
 from etdev.validator.machine import Machine
 from etdev.validator.report import Kind, Violation
+from etdev.validator.state import At
 from etdev.validator.symbols import CONSTANT as CONSTANT_DATA
 from etdev.validator.symbols import INITIAL, INPUT, LOOP, MERGE, OTHER, Symbols
 
@@ -23,7 +24,7 @@ class Explainer:
 
     # Who and where
 
-    def who(self, symbol: int | None) -> str:
+    def who(self, symbol: int | None, depth: int = 0) -> str:
         """What a symbol stands for: ``what instruction 7 (aten::add.out) computes``."""
         if symbol is None:
             return "nothing"
@@ -36,12 +37,10 @@ class Explainer:
             case kind if kind == CONSTANT_DATA:
                 return "a constant of the file"
             case kind if kind == MERGE:
-                found = dict.fromkeys(self.who(item) for item in key[2])  # type: ignore[attr-defined]
-                return (
-                    f"one of these, depending on the path: {'; '.join(found)}"
-                    if len(found) < 4
-                    else "what one of several paths leaves"
-                )
+                held: tuple[int, ...] = key[2]  # type: ignore[assignment]
+                found = dict.fromkeys(self.who(item, depth + 1) for item in held) if not depth else {}
+                known = 1 < len(found) < 4
+                return f"depending on the path {' or '.join(found)}" if known else "what one of several paths leaves"
             case kind if kind == LOOP:
                 return "what the round of a loop leaves"
             case kind if kind == OTHER:
@@ -144,9 +143,9 @@ class Explainer:
         )
 
     def _bytes(self, machine: Machine, value: int, difference: Difference) -> tuple[int, int, int] | None:
-        located = machine.located(1, value)
-        place = located[1] if isinstance(located, tuple) else None
-        if not isinstance(place, tuple) or place[0] <= CONSTANT:
+        at = machine.located(1, value)
+        place = at.place if isinstance(at, At) else None
+        if place is None or place[0] <= CONSTANT:
             return None
         start = place[1] + difference.offset
         return place[0], start, start + difference.length
@@ -159,9 +158,9 @@ class Explainer:
         value = outs[-1 - argument] if argument < 0 else other.reads[argument]
         if item:
             value = list(self._facts[1].list_tensors((value,)))[item - 1]
-        place = machine.located(1, out)
-        where = place[1] if isinstance(place, tuple) else None
-        span = (where[0], where[1], where[1] + self._facts[1].tensors[out].nbytes) if isinstance(where, tuple) else None
+        at = machine.located(1, out)
+        where = at.place if isinstance(at, At) else None
+        span = (where[0], where[1], where[1] + self._facts[1].tensors[out].nbytes) if where else None
         message = (
             f"{self._instruction(other)} writes value {out} over the bytes of value {value}, "
             f"{'which it writes too' if argument < 0 else 'which it still reads'}"
@@ -188,10 +187,12 @@ class Explainer:
             "instruction", message, one=code if side == 0 else None, other=code if side == 1 else None
         )
 
-    def apart(self, what: str, here: int, there: int) -> Violation:
+    def apart(self, what: str, here: int | None = None, there: int | None = None) -> Violation:
         """The programs go different ways."""
-        message = f"{what} (instruction {there}, {here} before the link)"
-        return Violation("control flow", self._method, f"method {self._method!r}: {message}", before=here, after=there)
+        where = "" if here is None else f" (instruction {there}, {here} before the link)"
+        return Violation(
+            "control flow", self._method, f"method {self._method!r}: {what}{where}", before=here, after=there
+        )
 
     # The whole
 
@@ -216,6 +217,24 @@ class Explainer:
         """The caller's memory is not used."""
         message = f"output {number} (value {value}) is not where the caller brings memory for it"
         return self._violation("caller's memory", message, value=value)
+
+    # A single file
+
+    def clobbered(self, code: Code | None, value: int, place: tuple[int, int, int], by: int) -> Violation:
+        """A value is read after another one was written over it. ``by``: the position of the instruction that did."""
+        facts = self._facts[0]
+        reader = self._instruction(code) if code else "the caller, reading the outputs,"
+        writer = self._instruction(facts.code[by]) if by >= 0 else "the caller, filling the inputs,"
+        where = f"bytes {place[1]} to {place[2]} of buffer {place[0]}"
+        message = f"{reader} reads value {value} at {where} after {writer} wrote another value over it"
+        return self._violation("clobbered", message, other=code, value=value, place=place, found=writer)
+
+    def never_written(self, code: Code | None, value: int, place: tuple[int, int, int]) -> Violation:
+        """Bytes are read that nothing writes."""
+        reader = self._instruction(code) if code else "the caller, reading the outputs,"
+        where = f"bytes {place[1]} to {place[2]} of buffer {place[0]}"
+        message = f"{reader} reads value {value} at {where}, which nothing writes and which have no initial value"
+        return self._violation("never written", message, other=code, value=value, place=place)
 
     # What calls leave for the next one
 

@@ -192,7 +192,7 @@ class Facts:
         if count is None:
             return self._unknown(position, name, call, call.args, ())
         outs = tuple(self.list_tensors(call.args[count:]))
-        numbers = tuple(value for value in call.args[count:] if value not in self.tensors)
+        numbers = tuple(value for value in call.args[count:] if self._is_number(value))
         return Code(position, Act.DELEGATE, name, call.args[:count], outs, sets=numbers, pure=False, call=call)
 
     def _kernel(self, position: int, call: m.KernelCall) -> Code:
@@ -239,9 +239,12 @@ class Facts:
     def _unknown(self, position: int, name: str, call: m.Instruction, args: Sequence[int], outs: Sequence[int]) -> Code:
         """It may change everything that it gets, numbers too, but for its outputs, all of which it writes."""
         changed = tuple(dict.fromkeys(self.list_tensors(args)))
-        numbers = tuple(value for value in args if isinstance(self.plan.values[value], m.Int | m.Bool | m.Double))
+        numbers = tuple(value for value in args if self._is_number(value))
         writes = tuple(value for value in outs if value not in changed)
         return Code(position, Act.UNKNOWN, name, tuple(args), writes, changed, numbers, pure=False, call=call)
+
+    def _is_number(self, value: int) -> bool:
+        return isinstance(self.plan.values[value], m.Int | m.Bool | m.Double)
 
     def _split(self, args: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """The arguments of a kernel call before its outputs, and the outputs, which it repeats at its end."""

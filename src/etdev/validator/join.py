@@ -144,9 +144,10 @@ def _known_pieces(
             yield first, last, cell
             continue
         symbol, shift, valid = cell
+        at = first
         for known, offset, length in agreement.canonical(((symbol, first - shift, last - first),)):
-            yield first, first + length, (known, first - offset, valid)
-            first += length
+            yield at, at + length, (known, at - offset, valid)
+            at += length
 
 
 def _join_memory(
@@ -170,6 +171,7 @@ def _join_memory(
                 valid = None
             symbol, offset = machine.merges.bytes(merge, [(cell[0], first - cell[1]) for cell in cells], valids)
             found.append((first, last, (symbol, first - offset, valid)))
+    machine.spend(len(found))
     for first, last, cell in found:
         memories[0].write(first, last, cell)
 

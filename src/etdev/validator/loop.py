@@ -57,6 +57,8 @@ _MOST_ROUNDS = 30
 """Rounds after which no more is found out about how much of what varies was written last."""
 Key = tuple[int, Hashable]
 """A class, and what comes in on each way: with equal keys, one is as the other."""
+_Pieces = tuple[tuple[int, int], ...]
+"""``(symbol, offset)`` of what comes in on each way."""
 SHADOW = 5
 """Stands among the kinds of entries for a size of what a value holds that is another tensor in each round."""
 Variable = tuple[int, int, int, int]
@@ -84,6 +86,8 @@ class Loop:
     """``(kind, side, value)`` → which tensor a value is, or where it lies."""
     shadows: dict[tuple[int, int], Shadow] = field(default_factory=dict)
     """``(side, value)`` → what a value holds that is another tensor in each round."""
+    members: dict[int, frozenset[int]] = field(default_factory=dict)
+    """Symbol of what varies → the symbols that come in on any way."""
     _count: int = 0
     _rounds: int = 0
     _ways: dict[Hashable, int] = field(default_factory=dict)
@@ -182,11 +186,15 @@ class Loop:
                             valid = NOTHING
                         settled &= valid == cells[-1][2]
                         found.append((slot, first, last, piece[0], valid, piece[1]))
+        machine.spend(len(found) + len(entries))
         symbols, same = self._split(machine, [item[-1] for item in found])
         settled &= same
+        self.members = {}
         self.bytes = {}
         runs: dict[tuple[int, int], list[Run]] = {name: [] for name in self._held}
         for slot, first, last, offset, valid, key in found:
+            ways = frozenset(symbol for symbol, _ in cast("tuple[str, _Pieces]", key[1])[1]) - {symbols[key]}
+            self.members[symbols[key]] = self.members.get(symbols[key], frozenset()) | ways
             if slot[1] <= _SHADOWS:
                 runs[slot[0], _SHADOWS - slot[1]].append((symbols[key], offset, last - first))
                 continue
@@ -224,7 +232,7 @@ class Loop:
                 base = ways[0][1]
                 key = tuple((symbol, offset - base) for symbol, offset in ways[:-1])
                 slot = side, _SHADOWS - value
-                found.append((slot, at, at + length, base, None, (ways[-1][0], ("shadow", key))))
+                found.append((slot, at, at + length, base, None, (ways[-1][0], ("value", key))))
                 at += length
         return found
 
@@ -332,7 +340,7 @@ def _piece(first: int, cells: Sequence[Cell]) -> tuple[int, Key] | None:
     # On ways on which all is written it is no harm that somebody knows of less.
     if known[0] == _NONE and len(set(offsets)) == 1 and {cell[2] for cell in ways} <= {None, ways[0][2]}:
         return None
-    return base, (known[0], offsets)
+    return base, (known[0], ("bytes", offsets))
 
 
 def _number(machine: Machine, state: State, name: Variable) -> Hashable:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TypeAlias, cast
 
 from etdev.program import model as m
 from etdev.validator import numbers
-from etdev.validator.facts import CONSTANT, UNLIMITED, Facts, Place
+from etdev.validator.facts import CONSTANT, Facts, Place
 from etdev.validator.memory import Content, Memory, Run, Valid, joined, overlaid, size
 from etdev.validator.merge import Guards, Merges
 from etdev.validator.numbers import Number
@@ -16,6 +17,7 @@ from etdev.validator.state import (
     DIMS,
     MEMORY,
     NUMBER,
+    At,
     Choice,
     Dims,
     Lost,
@@ -37,20 +39,75 @@ Kind: TypeAlias = tuple[object, ...]
 _LISTS = (m.IntList, m.TensorList, m.OptionalTensorList)
 
 
+_MOST_STEPS = 10_000_000
+"""Instructions that are executed and pieces of memory that are merged, in all rounds of loops together."""
+
+
 class NotFollowedError(Exception):
     """The method does what is not followed; says what."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What never changes."""
+
+    part: Part
+
+
+@dataclass(frozen=True, slots=True)
+class _Fixed:
+    """A static tensor that always lies in the same place."""
+
+    kind: Kind
+    sizes: tuple[int, ...]
+    space: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Tensor:
+    """Any other tensor."""
+
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Variable:
+    """A number that instructions set."""
+
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Items:
+    """A list."""
+
+    items: tuple[_Reader, ...]
+
+
+_Reader: TypeAlias = _Known | _Fixed | _Tensor | _Variable | _Items
+"""How to read an operand."""
 
 
 class Machine:
     """Two methods, with the state at the point where they are."""
 
-    def __init__(self, symbols: Symbols, facts: tuple[Facts, Facts], merges: Merges, ways: Mapping[int, int]) -> None:
+    def __init__(
+        self,
+        symbols: Symbols,
+        facts: tuple[Facts, Facts],
+        merges: Merges,
+        ways: Mapping[int, int],
+        canonical: Callable[[Content], Content],
+    ) -> None:
+        """``ways``: merge → how many ways lead to it. ``canonical``: from what the program after the link holds to the
+        same in terms of the one before it, as far as is known."""
         self.symbols = symbols
         self.facts = facts
         self.merges = merges
         self.state = State()
-        self.canonical: Callable[[Content], Content] = lambda content: content
-        """From what the program after the link holds to the same in terms of the one before it, as far as is known."""
+        self._canonical = canonical
         self.pairs: dict[int, int] = {}
         """Value after the link → value before it that it is taken for, as to what the calls before left."""
         self.left_numbers: set[tuple[int, int]] = set()
@@ -58,8 +115,14 @@ class Machine:
         self.left_dims: set[tuple[int, int]] = set()
         """``(side, value)`` of the tensors whose sizes a call finds as the one before left them."""
         self._ways = ways
-        """Block → how many others lead to it."""
-        self._plans: tuple[dict[int, list[tuple[object, ...]]], ...] = ({}, {})
+        self._spent = 0
+        self._plans: tuple[dict[int, list[_Reader]], ...] = ({}, {})
+
+    def spend(self, steps: int) -> None:
+        """Count work. Raises :class:`NotFollowedError` for a method that is made to waste time."""
+        self._spent += steps
+        if self._spent > _MOST_STEPS:
+            raise NotFollowedError(f"its control flow is too large: more than {_MOST_STEPS:,} steps")
 
     # Operands
 
@@ -75,62 +138,57 @@ class Machine:
         """What a value is."""
         return self._read(side, self._planned(side, value))
 
-    def _planned(self, side: int, index: int) -> tuple[object, ...]:
+    def _planned(self, side: int, index: int) -> _Reader:
         """How to read a value, found out once."""
         facts = self.facts[side]
         if index < 0:
-            return (0, ("none",))
+            return _Known(("none",))
         if index in facts.tensors:
             return self._planned_tensor(side, index)
         if index in facts.variable:
-            return (3, index)
+            return _Variable(index)
         found = facts.plan.values[index]
-        if isinstance(found, _LISTS):
-            # A list in a list is in no valid program, but in files from anywhere it may be, also in itself.
-            items = [
-                (0, ("list",))
-                if item >= 0 and isinstance(facts.plan.values[item], _LISTS)
-                else self._planned(side, item)
-                for item in found.items
-            ]
-            if all(item[0] == 0 for item in items):
-                return (0, ("list", *(item[1] for item in items)))
-            return (4, items)
-        return (0, _literal(found))
+        if isinstance(found, m.IntList | m.TensorList | m.OptionalTensorList):
+            items = tuple(self._planned(side, item) for item in found.items)
+            known = tuple(item.part for item in items if isinstance(item, _Known))
+            return _Known(("list", *known)) if len(known) == len(items) else _Items(items)
+        return _Known(_literal(found))
 
-    def _planned_tensor(self, side: int, index: int) -> tuple[object, ...]:
+    def _planned_tensor(self, side: int, index: int) -> _Reader:
         facts = self.facts[side]
         tensor = facts.tensors[index]
         if index in facts.roving or tensor.dynamic or tensor.place is None:
-            return (2, index)
+            return _Tensor(index)
         space, start = tensor.place
         if not tensor.nbytes:
-            return (0, (tensor.kind, tensor.sizes, ()))
+            return _Known((tensor.kind, tensor.sizes, ()))
         if space == CONSTANT:
-            return (0, (tensor.kind, tensor.sizes, ((*facts.constants[start], tensor.nbytes),)))
-        return (1, tensor.kind, tensor.sizes, space, start, tensor.end)
+            return _Known((tensor.kind, tensor.sizes, ((*facts.constants[start], tensor.nbytes),)))
+        return _Fixed(tensor.kind, tensor.sizes, space, start, tensor.end)
 
-    def _read(self, side: int, item: tuple[object, ...]) -> Part:
-        how = item[0]
-        if how == 0:
-            return item[1]  # type: ignore[return-value]
-        if how == 1:
-            _, kind, sizes, space, start, end = item
-            memory = self.memory(side, space)  # type: ignore[arg-type]
-            index = bisect_right(memory.starts, start) - 1  # type: ignore[type-var]
-            symbol, shift, valid = memory.cells[index]
-            if (
-                valid is None
-                and symbol not in self.merges.partly
-                and (index + 1 == len(memory.starts) or memory.starts[index + 1] >= end)
-            ):  # type: ignore[operator]
-                return kind, sizes, ((symbol, start - shift, end - start),)  # type: ignore[operator]
-            return kind, sizes, self.stored(side, (space, start), end - start, end - start)  # type: ignore[operator, arg-type]
-        if how == 2:
-            return self.tensor(side, item[1])  # type: ignore[arg-type]
-        if how == 3:
-            return self.number(side, item[1])  # type: ignore[arg-type]
-        return ("list", *(self._read(side, each) for each in item[1]))  # type: ignore[attr-defined]
+    def _read(self, side: int, item: _Reader) -> Part:
+        match item:
+            case _Known():
+                return item.part
+            case _Fixed():
+                return item.kind, item.sizes, self._read_fixed(side, item)
+            case _Tensor():
+                return self.tensor(side, item.value)
+            case _Variable():
+                return self.number(side, item.value)
+            case _Items():
+                return ("list", *(self._read(side, each) for each in item.items))
+
+    def _read_fixed(self, side: int, item: _Fixed) -> Content:
+        memory = self.memory(side, item.space)
+        starts = memory.starts
+        index = bisect_right(starts, item.start) - 1
+        symbol, shift, valid = memory.cells[index]
+        alone = index + 1 == len(starts) or starts[index + 1] >= item.end
+        length = item.end - item.start
+        if alone and valid is None and symbol not in self.merges.partly:
+            return ((symbol, item.start - shift, length),)
+        return self.stored(side, (item.space, item.start), length, length)
 
     def number(self, side: int, value: int) -> Number_:
         """What a number is that instructions set."""
@@ -150,10 +208,28 @@ class Machine:
     def held(self, side: int, value: int) -> Part:
         """What lies where a tensor is, of its largest size, whoever wrote it."""
         tensor = self.facts[side].tensors[value]
-        tree = self.located(side, value)
-        if isinstance(tree, Choice | Lost) or tree[1] is None:  # type: ignore[index]
+        at = self.located(side, value)
+        if not isinstance(at, At) or at.place is None:
             raise NotFollowedError(f"rows are put into value {value}, which may be one of several tensors")
-        return tensor.kind, tensor.sizes, self.stored(side, tree[1], tensor.nbytes, None)  # type: ignore[index, arg-type]
+        return tensor.kind, tensor.sizes, self.stored(side, at.place, tensor.nbytes, None)
+
+    def held_anywhere(self, side: int, value: int) -> Content:
+        """What lies in all places where a tensor may be."""
+        return tuple(run for _, content in self.contents(side, value) for run in content)
+
+    def contents(self, side: int, value: int) -> list[tuple[At, Content]]:
+        """What a value holds, for each of the tensors that it may be."""
+        found: list[tuple[At, Content]] = []
+        waiting: list[tuple[Tree, Guards]] = [(self.located(side, value), ())]
+        while waiting:
+            tree, guards = waiting.pop()
+            if isinstance(tree, Choice):
+                waiting += [(way, (*guards, (tree.merge, number))) for number, way in enumerate(tree.ways)]
+                continue
+            at = _found(tree)
+            content = self._content(side, at, self.dims(side, at.tensor), guards)
+            found.append((at, self.merges.content_on(content, guards)))
+        return found
 
     def tensor_dims(self, side: int, value: int) -> Dims:
         """The sizes of a tensor, wherever it lies."""
@@ -169,17 +245,14 @@ class Machine:
                 raise NotFollowedError("a value may be one of several tensors that differ in type or size")
             dims = self.merges.dims(tree.merge, [dims for _, dims, _ in ways])
             return ways[0][0], dims, self.merges.content(tree.merge, [content for _, _, content in ways])
-        if isinstance(tree, Lost):
-            raise NotFollowedError(tree.reason)
-        assert isinstance(tree, tuple)
-        origin, place = tree
-        dims = self.dims(side, origin)  # type: ignore[arg-type]
-        content = () if sizes_only else self._content(side, origin, place, dims, guards)  # type: ignore[arg-type]
-        kind = self.facts[side].tensors[origin].kind  # type: ignore[index]
+        at = _found(tree)
+        dims = self.dims(side, at.tensor)
+        content = () if sizes_only else self._content(side, at, dims, guards)
+        kind = self.facts[side].tensors[at.tensor].kind
         return kind, self.merges.dims_on(dims, guards), self.merges.content_on(content, guards)
 
-    def _content(self, side: int, origin: int, place: Place | None, dims: Dims, guards: Guards) -> Content:
-        tensor = self.facts[side].tensors[origin]
+    def _content(self, side: int, at: At, dims: Dims, guards: Guards) -> Content:
+        tensor, place = self.facts[side].tensors[at.tensor], at.place
         length = numbers.multiply(numbers.product(dims), tensor.itemsize)
         most = length if isinstance(length, int) else tensor.nbytes
         if not most:
@@ -189,7 +262,7 @@ class Machine:
         if place[0] == CONSTANT:
             return ((*self.facts[side].constants[place[1]], most),)
         found = self.stored(side, place, most, length, guards)
-        return self.canonical(found) if side else found
+        return self._canonical(found) if side else found
 
     def stored(self, side: int, place: Place, most: int, length: Number | None, guards: Guards = ()) -> Content:
         """The bytes at a place, up to ``most`` of them, for a reader who reads ``length``; None takes what there is."""
@@ -210,13 +283,14 @@ class Machine:
             return True
         begin, dims, itemsize = valid
         count = numbers.product(dims)
-        rest = numbers.subtract(numbers.add(begin, numbers.multiply(count, itemsize)), numbers.add(start, length))
+        wanted = numbers.subtract(numbers.add(start, length), begin)
+        rest = numbers.subtract(numbers.multiply(count, itemsize), wanted)
         if isinstance(rest, int):
             return rest >= 0
-        wanted = numbers.divide(length, itemsize)
-        if begin != start or wanted is None:
+        elements = numbers.divide(wanted, itemsize)
+        if elements is None:
             return False
-        mine, theirs = (self.merges.number_on(self.state.count(item, guards), guards) for item in (wanted, count))
+        mine, theirs = (self.merges.number_on(self.state.count(item, guards), guards) for item in (elements, count))
         return mine == theirs
 
     def memory(self, side: int, space: int) -> Memory:
@@ -232,10 +306,10 @@ class Machine:
     # Where tensors lie, and how large they are
 
     def located(self, side: int, value: int) -> Tree:
-        """Which tensor a value is and where that lies: a tree of ``(value, place)``."""
+        """Which tensor a value is and where that lies: a tree of :class:`At`."""
         facts = self.facts[side]
         if value not in facts.roving:
-            return value, facts.tensors[value].place  # type: ignore[return-value]
+            return At(value, facts.tensors[value].place)
         tensor: Tree = value
         if value in facts.moved:
             tensor = self.state.references[side].get(value, Lost(f"value {value} is used before a move has set it"))
@@ -256,7 +330,7 @@ class Machine:
             place = self.state.places[side].get(tensor, lost)
             for merge, way in guards:
                 place = on_way(place, merge, way)
-        return each_leaf(place, lambda at: at if isinstance(at, Lost) else (tensor, at))  # type: ignore[return-value]
+        return each_leaf(place, lambda at: at if isinstance(at, Lost) else At(tensor, cast("Place | None", at)))
 
     def dims(self, side: int, value: int) -> Dims:
         """The sizes of a tensor."""
@@ -290,7 +364,7 @@ class Machine:
         """Give a tensor sizes and content, wherever it lies; ``None`` leaves the bytes as they are."""
         facts = self.facts[side]
         if value not in facts.roving:
-            self._write_at(side, (value, facts.tensors[value].place), dims, content, ())
+            self._write_at(side, At(value, facts.tensors[value].place), dims, content, ())
             return
         self._write_tree(side, self.located(side, value), dims, content, ())
 
@@ -298,40 +372,33 @@ class Machine:
         if isinstance(tree, Choice):
             for number, way in enumerate(tree.ways):
                 self._write_tree(side, way, dims, content, (*guards, (tree.merge, number)))
-        elif isinstance(tree, Lost):
-            raise NotFollowedError(tree.reason)
         else:
-            self._write_at(side, cast("tuple[int, Place | None]", tree), dims, content, guards)
+            self._write_at(side, _found(tree), dims, content, guards)
 
-    def _write_at(
-        self,
-        side: int,
-        at: tuple[int, Place | None],
-        dims: Dims,
-        content: Content | None,
-        guards: Guards,
-    ) -> None:
-        origin, place = at
-        tensor = self.facts[side].tensors[origin]
+    def _write_at(self, side: int, at: At, dims: Dims, content: Content | None, guards: Guards) -> None:
+        tensor, place = self.facts[side].tensors[at.tensor], at.place
         if tensor.dynamic:
-            self.set_dims(side, origin, self._dims_after(dims, self.dims(side, origin), guards) if guards else dims)
+            old = self.dims(side, at.tensor) if guards else dims
+            self.set_dims(side, at.tensor, self._dims_after(dims, old, guards))
         if content is None or place is None or place[0] == CONSTANT or not tensor.nbytes:
             return
-        space, start = place
         valid: Valid = None
         if tensor.dynamic:
             most = numbers.multiply(numbers.product(dims), tensor.itemsize)
             content = _cut(content, most if isinstance(most, int) else tensor.nbytes)
-            valid = None if isinstance(most, int) else (start, dims, tensor.itemsize)
+            valid = None if isinstance(most, int) else (place[1], dims, tensor.itemsize)
         length = size(content)
-        if not length:
-            return
-        memory = self.memory(side, space)
-        if guards:
-            old = self.stored(side, place, length, length)
-            content, valid = self._content_after(content, old, guards), None
-        memory.write_content(start, content, valid)
-        self.state.log.entries.append((MEMORY, side, space, start, start + length))
+        if length and guards:
+            old_content = self.stored(side, place, length, length)
+            content, valid = self._content_after(content, old_content, guards), None
+        if length:
+            self.put(side, place, content, valid)
+
+    def put(self, side: int, place: Place, content: Content, valid: Valid = None) -> None:
+        """Put some bytes to a place."""
+        space, start = place
+        self.memory(side, space).write_content(start, content, valid)
+        self.state.log.entries.append((MEMORY, side, space, start, start + size(content)))
         if self.state.shadows[side]:
             self._change_shadows(side, space, start, content)
 
@@ -352,7 +419,7 @@ class Machine:
                 for number, way in enumerate(tree.ways)
             ]
             return held if all(way == held for way in ways) else self.merges.content(tree.merge, ways)
-        _, place = cast("tuple[int, Place | None]", tree)
+        place = _found(tree).place
         if place is None or place[0] != space:
             return held
         return overlaid(held, start - place[1], self.merges.content_on(new, guards))
@@ -375,6 +442,14 @@ class Machine:
         (merge, taken), *rest = guards
         found = [self._dims_after(new, old, tuple(rest)) if way == taken else old for way in range(self._ways[merge])]
         return self.merges.dims(merge, [self.merges.dims_on(item, ((merge, way),)) for way, item in enumerate(found)])
+
+
+def _found(tree: Tree) -> At:
+    """A tensor that is one for sure. Raises :class:`NotFollowedError` for one that is not followed."""
+    if isinstance(tree, Lost):
+        raise NotFollowedError(tree.reason)
+    assert isinstance(tree, At)
+    return tree
 
 
 def _literal(value: m.Value) -> Part:
@@ -402,13 +477,3 @@ def _cut(content: Content, most: int) -> Content:
 def whole(symbol: int, nbytes: int) -> Content:
     """All bytes of a tensor, from one symbol."""
     return ((symbol, 0, nbytes),) if nbytes else ()
-
-
-def is_limited(nbytes: int) -> bool:
-    """Does a tensor have a largest size?"""
-    return nbytes < UNLIMITED
-
-
-def numbers_of(part: Part) -> Sequence[Number]:
-    """The integers of a part that is a list of them."""
-    return [item[1] for item in part[1:] if isinstance(item, tuple) and item[0] == "i"]

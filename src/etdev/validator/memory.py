@@ -9,8 +9,8 @@ from typing import TypeAlias
 from etdev.validator.numbers import Number
 
 Valid: TypeAlias = tuple[int, tuple[Number, ...], int] | None
-"""``(address, sizes, bytes of an element)`` of the dynamic tensor that was written: what lies behind its end may be older.
-None: all is new."""
+"""``(address, sizes, bytes of an element)`` of the dynamic tensor that was written: what lies behind its end may be
+older. None: all is new."""
 NOTHING: Valid = (0, (0,), 1)
 """Nobody may read it."""
 Cell: TypeAlias = tuple[int, int, Valid]

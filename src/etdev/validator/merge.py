@@ -14,6 +14,8 @@ from etdev.validator.symbols import MERGE, OTHER, Symbols
 
 _DEEPEST = 40
 """Merges in merges that are looked into for what comes in on one path; further down, less is known."""
+_DEEPEST_PARTLY = 10
+"""The same, of merges of which not all was written last: each may be looked into on every way of the others."""
 AGAIN = -1
 """Stands among merges for the instructions in a loop that give something else each time."""
 Piece = tuple[int, int]
@@ -68,10 +70,15 @@ class Merges:
     def fresh(self, side: int, piece: Piece, start: int, length: Number, covers: Covers) -> Piece:
         """Some bytes as one sees them who reads ``length`` bytes from ``start`` on: what was not written last on a way
         may be anything there. Places count from where the symbol begins."""
+        return self._fresh(side, piece, start, length, covers, 0)
+
+    def _fresh(self, side: int, piece: Piece, start: int, length: Number, covers: Covers, depth: int) -> Piece:
         symbol, offset = piece
         key = self._symbols.keys[symbol]
         if symbol not in self.partly or key[0] != MERGE:
             return piece
+        if depth > _DEEPEST_PARTLY:
+            return self.behind(side, symbol, 0, NOTHING, length), offset
         _, merge, held, shifts, valids = cast(
             "tuple[int, int, tuple[int, ...], tuple[int, ...], tuple[Valid, ...]]", key
         )
@@ -81,7 +88,7 @@ class Merges:
             if valids and valids[way] is not None and not covers(valids[way], start, count, ((merge, way),)):
                 found.append((self.behind(side, one, shift, valids[way], count), offset + shift))
             else:
-                found.append(self.fresh(side, (one, offset + shift), start + shift, count, covers))
+                found.append(self._fresh(side, (one, offset + shift), start + shift, count, covers, depth + 1))
         return self.bytes(merge, found)
 
     def behind(self, side: int, symbol: int, shift: int, valid: Valid, length: Number) -> int:

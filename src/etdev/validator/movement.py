@@ -27,7 +27,7 @@ def moved(name: str, parts: Sequence[Part], outs: Sequence[TensorFacts]) -> list
         return None
     try:
         return rule(parts, outs)
-    except (IndexError, TypeError, ValueError):  # Arguments that no schema has.
+    except (IndexError, TypeError, ValueError, ZeroDivisionError):  # Arguments that no schema has.
         return None
 
 
@@ -126,7 +126,7 @@ def _expand(parts: Sequence[Part], outs: Sequence[TensorFacts]) -> list[Content]
 
 
 def _permute(parts: Sequence[Part], outs: Sequence[TensorFacts]) -> list[Content] | None:
-    order = [integer(item) for item in parts[1][1:]]
+    order = [integer(cast(Part, item)) for item in parts[1][1:]]
     return _reordered(parts[0], order, outs)
 
 
@@ -227,7 +227,11 @@ def _cat(parts: Sequence[Part], outs: Sequence[TensorFacts]) -> list[Content] | 
     tensors = [item for item in tensors if dims(item) != (0,) or rank == 1]
     if not tensors or any(len(dims(item)) != rank for item in tensors):
         return None
-    if any(item != 1 for tensor in tensors for item in dims(tensor)[:dim]):
+    # The kernel refuses tensors that differ in another dimension: one that is known says what the others are.
+    if any(
+        {size for size in sizes if isinstance(size, int)} != {1}
+        for sizes in zip(*(dims(item)[:dim] for item in tensors), strict=True)
+    ):
         return None
     return _laid(tensors, out)
 
@@ -285,3 +289,13 @@ RULES: Mapping[str, Rule] = {
 """By operator."""
 VIEWS = frozenset(name for name, rule in RULES.items() if rule is _view)
 """Those whose output has as many elements as their operand."""
+
+
+def joined_dims(parts: Sequence[Part], sizes: Dims) -> list[tuple[Dims, Dims]]:
+    """The sizes of each tensor that ``cat`` joins, and what follows for them from those of the output."""
+    try:
+        dim = integer(parts[1], 0) % len(sizes)
+    except (IndexError, ValueError, ZeroDivisionError):
+        return []
+    found = [dims(item) for item in cast("tuple[Part, ...]", parts[0][1:]) if len(dims(item)) == len(sizes)]
+    return [(own, (*sizes[:dim], own[dim], *sizes[dim + 1 :])) for own in found]

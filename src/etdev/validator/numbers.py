@@ -16,6 +16,13 @@ Polynomial: TypeAlias = tuple[tuple[Monomial, int], ...]
 Number: TypeAlias = int | Polynomial
 
 
+_MOST_TERMS = 2000
+
+
+class TooManyTermsError(Exception):
+    """A number that is the sum of too many products."""
+
+
 def unknown(symbol: int) -> Number:
     """The number that a symbol stands for."""
     return (((symbol,), 1),)
@@ -37,9 +44,11 @@ def subtract(one: Number, other: Number) -> Number:
 
 
 def multiply(one: Number, other: Number) -> Number:
-    """Their product."""
+    """Their product. Raises :class:`TooManyTermsError`."""
     if isinstance(one, int) and isinstance(other, int):
         return one * other
+    if len(_terms(one)) * len(_terms(other)) > _MOST_TERMS:
+        raise TooManyTermsError
     terms: dict[Monomial, int] = {}
     for monomial, factor in _terms(one):
         for with_monomial, with_factor in _terms(other):
@@ -58,12 +67,9 @@ def product(numbers: Iterable[Number]) -> Number:
 
 def divide(one: Number, other: Number) -> Number | None:
     """The quotient by an integer or by one monomial, if it is a polynomial again; else None."""
-    if isinstance(other, int):
-        divisor, by = (), other
-    elif len(other) == 1:
-        ((divisor, by),) = other
-    else:
+    if len(_terms(other)) > 1:
         return None
+    divisor, by = _terms(other)[0] if other else ((), 0)
     terms: dict[Monomial, int] = {}
     for monomial, factor in _terms(one):
         left = _without(monomial, divisor)

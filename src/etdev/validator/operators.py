@@ -41,6 +41,7 @@ PRIM = "executorch_prim"
 ET_VIEW = "executorch_prim::et_view.default"
 COPY_INDEX = "executorch_prim::et_copy_index.tensor"
 COPY = "aten::copy_"
+CAT = "aten::cat.out"
 EMPTY = "aten::empty.out"
 VIEW_COPY = "aten::view_copy.out"
 SIZE = "aten::sym_size.int"
@@ -100,10 +101,10 @@ _BINARY = (
 )
 _COPIES = "alias_copy detach_copy lift_fresh_copy unsqueeze_copy view_copy"
 _DATA_OPERAND = (
-    "_log_softmax.out _softmax.out cumsum.out index_put.out masked_scatter.out native_group_norm.out "
-    "native_layer_norm.out scatter.src_out scatter.value_out scatter_add.out select_scatter.out slice_scatter.out "
-    "_native_batch_norm_legit.no_stats_out _native_batch_norm_legit_no_training.out squeeze_copy.dim_out "
-    "squeeze_copy.dims_out"
+    "_log_softmax.out _softmax.out cumsum.out fill.Scalar_out fill.Tensor_out full_like.out index_put.out "
+    "isinf.out isnan.out native_group_norm.out native_layer_norm.out scatter.src_out scatter.value_out scatter_add.out "
+    "select_scatter.out slice_scatter.out _native_batch_norm_legit.no_stats_out _native_batch_norm_legit.out "
+    "_native_batch_norm_legit_no_training.out squeeze_copy.dim_out squeeze_copy.dims_out"
 )
 
 IN_PLACE: dict[str, frozenset[int]] = {
@@ -112,8 +113,11 @@ IN_PLACE: dict[str, frozenset[int]] = {
     **{f"aten::{name}": frozenset({0, 1}) for name in _BINARY.split()},
     "aten::pow.Scalar_out": frozenset({1}),
     "aten::clamp.Tensor_out": frozenset({0, 1, 2}),
-    "aten::where.self_out": frozenset({0, 1, 2}),
     "aten::copy_": frozenset({0}),
+    "aten::masked_fill.Scalar_out": frozenset({0, 1}),
+    "aten::masked_scatter.out": frozenset({0, 1}),
+    "aten::where.self_out": frozenset({0, 1, 2}),
+    "quantized_decomposed::add.out": frozenset({0, 5}),
 }
 """Operator → positions of operands over which it may write its first output: what it reads at an index it has read, or
 set aside, before it writes there, and does not read again.
@@ -133,4 +137,4 @@ POINTWISE = frozenset(
         "aten::where.self_out",
     }
 )
-"""Operators each element of whose output comes from the elements at the same index of the operands, which are broadcast."""
+"""Operators each element of whose output comes from the elements at the same index of the operands. They broadcast."""

@@ -1,124 +1,203 @@
-"""All paths"""
-    # Paths
+"""All paths of a method: each block after those that lead to it, loops until nothing new is found."""
 
-    def _run_groups(self) -> None:
-        machine = self._run.machine
-        self._enter()
-        states: dict[tuple[int, int], State] = {(-1, 0): machine.state}
-        end = next(number for number, block in enumerate(self._walk.blocks) if not block.steps and not block.successors)
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+from etdev.validator.ends import Ends
+from etdev.validator.join import forget_older, join
+from etdev.validator.loop import Loop
+from etdev.validator.machine import NotFollowedError, whole
+from etdev.validator.merge import AGAIN
+from etdev.validator.operators import Act
+from etdev.validator.run import Run
+from etdev.validator.state import State
+from etdev.validator.steps import Steps
+from etdev.validator.walk import Step, Walk, Who
+
+_MOST_ROUNDS = 500
+"""Rounds of a loop until nothing new is found, before it is given up."""
+_Edge: TypeAlias = tuple[int, int]
+"""From a block to another; the entry comes from -1."""
+
+
+class Layout:
+    """What the merges of a walk are, before anything is executed."""
+
+    def __init__(self, walk: Walk) -> None:
+        self.walk = walk
+        self.ways: dict[int, int] = {}
+        """Merge → how many ways lead to it. Behind the numbers of the blocks come the merges outside of the loops that
+        the blocks are the heads of."""
+        self.bits: dict[int, int] = {}
+        """Merge in a loop → a bit."""
+        self.bodies: dict[int, frozenset[int]] = {}
+        """Head of a loop → its blocks."""
+        for group in walk.groups:
+            self._add(group)
+        self.bits[AGAIN] = 1 << len(self.bits)
+
+    def _add(self, group: Sequence[int]) -> None:
+        walk, count = self.walk, len(self.walk.blocks)
+        for number in group:
+            origins = walk.blocks[number].predecessors
+            back = sum(walk.is_back(origin, number) for origin in origins)
+            outside = len(origins) - back + (number == 0)
+            self.ways[number] = 1 + back if back else outside
+            self.ways[count + number] = outside
+            if back:
+                self.bodies[number] = walk.body(number)
+        for number in group if walk.is_loop(group) else ():
+            for merge in (number, count + number):
+                self.bits[merge] = 1 << len(self.bits)
+
+    def loop(self, head: int) -> Loop:
+        """The loop of a head, of which nothing is known yet."""
+        count = len(self.walk.blocks)
+        inside = {merge for block in self.bodies[head] for merge in (block, count + block)}
+        return Loop(head, frozenset({*inside, AGAIN} - {count + head}))
+
+    def innermost(self, block: int) -> int | None:
+        """The head of the smallest loop that a block is in."""
+        around = [(len(body), head) for head, body in self.bodies.items() if block in body]
+        return min(around)[1] if around else None
+
+
+class Paths:
+    """Executes blocks."""
+
+    def __init__(self, run: Run, layout: Layout, steps: Steps, ends: Ends) -> None:
+        self._run = run
+        self._walk = layout.walk
+        self._layout = layout
+        self._steps = steps
+        self._ends = ends
+        self.loops = {head: layout.loop(head) for head in layout.bodies}
+        """By head, what varies in each loop."""
+        self._inside = frozenset(block for body in layout.bodies.values() for block in body)
+        self._rows = self._find_rows()
+        self._states: dict[_Edge, State] = {}
+        """What leads to blocks that are still to be executed."""
+        self._outside: dict[int, State] = {}
+        """Head of a loop → what it was entered with."""
+
+    def run(self) -> None:
+        """Execute all, from the beginning to the end."""
+        self._ends.check_outside()
+        self._ends.enter()
+        self._states[-1, 0] = self._run.machine.state
         for group in self._walk.groups:
-            if is_loop(self._walk, group):
-                self._run_loop(group, states)
+            if self._walk.is_loop(group):
+                self._run_loop(group)
                 continue
             (number,) = group
-            machine.state = self._arrive(number, states, keep=False)
-            if number == end:
-                self._leave()
+            self._run.machine.state = self._arrive(number)
+            if number == self._walk.end:
+                self._ends.leave()
                 return
             self._run_block(number)
-            self._hand_on(number, states)
+            self._hand_on(number, self._states)
 
-    def _arrive(self, number: int, states: dict[tuple[int, int], State], *, keep: bool) -> State:
-        """The state at the start of a block, without what comes from rounds of a loop that it is the head of."""
+    def _arrive(self, number: int, *found: Mapping[_Edge, State]) -> State:
+        """The state at the start of a block, without what comes from rounds of a loop that it is the head of.
+
+        In a loop, ``found`` has what leads there.
+        """
+        origins = [item for item in self._walk.blocks[number].predecessors if not self._walk.is_back(item, number)]
         edges = [(-1, 0)] if number == 0 else []
-        edges += [
-            (origin, number)
-            for origin in self._walk.blocks[number].predecessors
-            if not self._walk.is_back(origin, number)
-        ]
-        found = [states[edge].copy() if keep else states.pop(edge) for edge in edges]
-        count = len(self._walk.blocks)
-        for state in found if self._run.in_loop else ():
-            forget_older(state, {number, number + count})
-        return join(self._run.machine, self._run.agreement, number + count if number in self._loops else number, found)
+        edges += [(origin, number) for origin in origins]
+        if self._run.in_loop:  # They are needed again.
+            states = [next(some[edge] for some in found if edge in some).copy() for edge in edges]
+        else:
+            states = [self._states.pop(edge) for edge in edges]
+        outer = number + len(self._walk.blocks)
+        for state in states if self._run.in_loop else ():
+            forget_older(state, {number, outer})
+        return join(self._run.machine, self._run.agreement, outer if number in self.loops else number, states)
 
-    def _hand_on(self, number: int, states: dict[tuple[int, int], State]) -> None:
+    def _hand_on(self, number: int, states: dict[_Edge, State]) -> None:
         successors = self._walk.blocks[number].successors
         for successor in successors[1:]:
             states[number, successor] = self._run.machine.state.copy()
-        if successors:
-            states[number, successors[0]] = self._run.machine.state
+        for successor in successors[:1]:
+            states[number, successor] = self._run.machine.state
 
-    def _run_loop(self, group: Sequence[int], states: dict[tuple[int, int], State]) -> None:
-        """Execute blocks that lead to each other, round after round until nothing new is found."""
-        self._run.in_loop = True
-        kept = self._violations
+    def _run_block(self, number: int) -> None:
+        self._run.in_body = number in self._inside
+        self._run.machine.spend(1 + len(self._walk.blocks[number].steps))
+        for step in self._walk.blocks[number].steps:
+            self._steps.run(step)
+
+    # Loops
+
+    def _run_loop(self, group: Sequence[int]) -> None:
+        """Execute blocks that lead to each other, round after round until nothing new is found.
+
+        What the last round found is true of every round, and so is what is wrong in it.
+        """
+        run = self._run
+        run.in_loop = True
+        violations, reads = list(run.violations), run.reads
         for _ in range(_MOST_ROUNDS):
-            known = self._run.agreement.known
-            self._violations = []
-            reads = self._run.reads
-            inside = self._run_round(group, states)
-            settled = self._settle(group, states, inside)
-            if self._run.agreement.known != known:
-                for number in group:
-                    if number in self._loops:
-                        self._loops[number] = Loop(number, self._loops[number].merges)
+            known = run.agreement.known
+            run.violations[:], run.reads = violations, reads
+            inside = self._run_round(group)
+            settled = self._settle(group, inside)
+            if run.agreement.known != known:
+                self.loops.update({number: self._layout.loop(number) for number in group if number in self.loops})
             elif settled:
                 break
-            self._run.reads = reads
         else:
             raise NotFollowedError("its loops are too large to be followed")
-        kept.extend(self._violations[: _MOST_VIOLATIONS - len(kept)])
-        self._violations = kept
-        for edge in [edge for edge in states if edge[1] in group]:
-            del states[edge]
-        states.update({edge: state for edge, state in inside.items() if edge[1] not in group})
-        self._run.in_loop = False
+        for edge in [edge for edge in self._states if edge[1] in group]:
+            del self._states[edge]
+        self._states.update({edge: state for edge, state in inside.items() if edge[1] not in group})
+        run.in_loop = False
 
-    def _run_round(self, group: Sequence[int], states: dict[tuple[int, int], State]) -> dict[tuple[int, int], State]:
-        inside: dict[tuple[int, int], State] = {}
-        self._outside: dict[int, State] = {}
+    def _run_round(self, group: Sequence[int]) -> dict[_Edge, State]:
+        machine = self._run.machine
+        inside: dict[_Edge, State] = {}
         for number in group:
-            state = self._arrive(number, {**states, **inside}, keep=True)
-            if number in self._loops:
-                self._run.machine.state = state
+            machine.state = self._arrive(number, inside, self._states)
+            if number in self.loops:
                 self._start_rows(number)
-                self._outside[number] = state
-                state = self._loops[number].enter(self._run.machine, state)
-            self._run.machine.state = state
+                self._outside[number] = machine.state
+                machine.state = self.loops[number].enter(machine, machine.state)
             self._run_block(number)
             self._hand_on(number, inside)
         return inside
 
-    def _settle(
-        self, group: Sequence[int], states: dict[tuple[int, int], State], inside: dict[tuple[int, int], State]
-    ) -> bool:
+    def _settle(self, group: Sequence[int], inside: Mapping[_Edge, State]) -> bool:
+        """Learn from a round; says whether there was nothing to learn."""
         settled = True
         for number in group:
-            if number in self._loops:
-                rounds = [
-                    inside[origin, number]
-                    for origin in self._walk.blocks[number].predecessors
-                    if self._walk.is_back(origin, number)
-                ]
-                settled &= self._loops[number].settle(self._run.machine, self._run.agreement, self._outside[number], rounds)
+            if number in self.loops:
+                origins = self._walk.blocks[number].predecessors
+                rounds = [inside[origin, number] for origin in origins if self._walk.is_back(origin, number)]
+                outside = self._outside[number]
+                settled &= self.loops[number].settle(self._run.machine, self._run.agreement, outside, rounds)
         return settled
+
+    # Rows that are put together in a loop
+
+    def _find_rows(self) -> dict[int, list[Step]]:
+        """By head of a loop, the instructions that put rows together in it, but not in a loop inside it."""
+        found: dict[int, list[Step]] = {}
+        for number, block in enumerate(self._walk.blocks):
+            for step in block.steps:
+                if step.who is Who.BOTH and self._run.facts[0].code[step.before].act is Act.ADD_ROW:
+                    head = self._layout.innermost(number)
+                    if head is not None:
+                        found.setdefault(head, []).append(step)
+        return found
 
     def _start_rows(self, head: int) -> None:
         """What lies where rows are put together is of no interest before the first row is there."""
-        for step in self._rows_first.get(head, ()):
+        for step in self._rows.get(head, ()):
+            symbol = self._run.no_rows(step.before)
             for side, position in enumerate((step.before, step.after)):
-                (out,) = self._run.facts[side].code[position].writes
-                tensor = self._run.facts[side].tensors[out]
-                if out not in self._run.facts[side].roving and tensor.place is not None:
-                    place = tensor.place
-                    self._run.machine.memory(side, place[0]).write_content(
-                        place[1], whole(self._run.no_rows(step.before), tensor.nbytes)
-                    )
-                    self._run.machine.state.log.entries.append((0, side, place[0], place[1], place[1] + tensor.nbytes))
-
-    def _nothing(self, position: int) -> int:
-        return self._run.symbols.number((OTHER, "no rows yet", position))
-
-    def _run_block(self, number: int) -> None:
-        self._block = number
-        for step in self._walk.blocks[number].steps:
-            self._steps += 1
-            if self._steps > _MOST_STEPS:
-                raise NotFollowedError(f"its control flow is too large: more than {_MOST_STEPS:,} steps")
-            if step.who is Who.BOTH:
-                self._run_both(step.before, step.after)
-            else:
-                side = 0 if step.who is Who.BEFORE else 1
-                self._run_alone(side, step.before if side == 0 else step.after)
-
+                code = self._run.facts[side].code[position]
+                tensor = self._run.facts[side].tensors[code.writes[0]] if code.act is Act.ADD_ROW else None
+                if tensor is not None and tensor.place is not None and tensor.value not in self._run.facts[side].roving:
+                    self._run.machine.put(side, tensor.place, whole(symbol, tensor.nbytes))

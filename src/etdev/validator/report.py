@@ -60,6 +60,9 @@ class ValidationReport:
     """Of the program after the link, in the methods that were validated."""
     reads: int
     """Operands, outputs and pieces of state that were compared."""
+    never_written: tuple[Violation, ...] = ()
+    """Of a single file: reads of bytes that nothing writes and that have no initial value. ExecuTorch 1.4.1 makes some
+    of the views of a ``cond``'s result."""
 
     @property
     def proved(self) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from etdev.validator.agree import Agreement
 from etdev.validator.explain import Explainer
@@ -15,6 +17,10 @@ _MOST_VIOLATIONS = 20
 """Of one method; what is wrong once is often wrong again."""
 
 
+InPlace: TypeAlias = Mapping[str, Collection[tuple[int, int]]]
+"""Operator → ``(argument, output)``: operands over which it may write, as was tried, besides those that are known."""
+
+
 @dataclass(slots=True)
 class Run:
     """Both methods, executed side by side."""
@@ -24,6 +30,7 @@ class Run:
     machine: Machine
     agreement: Agreement
     explain: Explainer
+    in_place: InPlace = field(default_factory=dict)
     violations: list[Violation] = field(default_factory=list)
     reads: int = 0
     """Operands, outputs and pieces of state that were compared."""
@@ -32,7 +39,7 @@ class Run:
     in_body: bool = False
     """Whether what is executed lies between the head of a loop and the jump back to it."""
     unlike: set[int] = field(default_factory=set)
-    """Numbers and tensors (after the link) of which the next call finds other values, or sizes, than before the link."""
+    """Numbers and tensors, after the link, of which the next call finds other values, or sizes, than before it."""
 
     def report(self, violation: Violation) -> None:
         """Enter something that is wrong."""

@@ -28,7 +28,7 @@ def output_dims(name: str, parts: Sequence[Part], rank: int) -> Partly | None:
         return None
     try:
         found = rule(parts, rank)
-    except (IndexError, TypeError, ValueError):  # Arguments that no schema has.
+    except (IndexError, TypeError, ValueError, ZeroDivisionError):  # Arguments that no schema has.
         return None
     return found if found is not None and len(found) == rank else None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from etdev.validator.facts import Place
@@ -19,6 +19,8 @@ class Choice:
     """Number of the block that the paths lead to."""
     ways: tuple[Tree, ...]
     """For each of its predecessors."""
+    size: int = field(default=1, compare=False)
+    """How many leaves there are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +30,35 @@ class Lost:
     reason: str
 
 
-Tree: TypeAlias = Choice | Lost | int | Place | None
-"""Which value's tensor a value is, or where a tensor lies."""
+@dataclass(frozen=True, slots=True)
+class At:
+    """A tensor and where it lies."""
+
+    tensor: int
+    """Value index of the tensor that it is."""
+    place: Place | None
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """How an operand lies over an output with which it shares bytes."""
+
+    bytes: int
+    """From the first byte of the output to that of the operand."""
+    same: bool
+    """Are they one tensor, with the same shape, as far as is known?"""
+
+
+Tree: TypeAlias = Choice | Lost | At | Gap | int | Place | None
+"""Which value's tensor a value is, where a tensor lies, both, or how two lie to each other."""
 Number_: TypeAlias = tuple[object, ...]
 """What a number is, as a part of a key: ``("i", Number)`` or ``("s", symbol)``."""
 Dims: TypeAlias = tuple[Number, ...]
 Shadow: TypeAlias = tuple[tuple[object, ...], Dims, Content]
 """Kind, sizes and content of a tensor."""
 
+_MOST_LEAVES = 256
+"""Tensors that a value may be, or places that one may have; with more, it is given up."""
 MEMORY, NUMBER, DIMS, REFERENCE, PLACE = range(5)
 """What an entry of a log is about."""
 Entry: TypeAlias = tuple[int, ...]
@@ -137,7 +160,12 @@ def each_leaf(tree: Tree, change: Callable[[Tree], Tree]) -> Tree:
 
 def choice(merge: int, ways: tuple[Tree, ...]) -> Tree:
     """One of some things; that thing, if all are the same."""
-    return ways[0] if all(way == ways[0] for way in ways) else Choice(merge, ways)
+    if all(way == ways[0] for way in ways):
+        return ways[0]
+    size = sum(way.size if isinstance(way, Choice) else 1 for way in ways)
+    if size > _MOST_LEAVES:
+        return Lost("which tensor a value is depends on too many conditions")
+    return Choice(merge, ways, size)
 
 
 def leaves(tree: Tree) -> list[Tree]:

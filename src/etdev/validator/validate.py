@@ -11,12 +11,13 @@ from etdev.validator.constants import Constants
 from etdev.validator.facts import Facts
 from etdev.validator.method import MethodValidation
 from etdev.validator.report import NotValidated, ValidationReport, Violation
+from etdev.validator.run import InPlace
 from etdev.validator.symbols import Symbols
 
 
 @dataclass(frozen=True, slots=True)
 class Correspondence:
-    """Which instruction of a linked method is which of the one that it came from. A wrong one only leads to violations."""
+    """Which instruction of a linked method is which of the one before. A wrong one only leads to violations."""
 
     moved: Mapping[int, int]
     """Position before the link → position after it, of the instructions that are left. Positions count over all
@@ -32,12 +33,14 @@ def validate_link(
     *,
     shared_state: Collection[str] = (),
     foreign: bool = False,
+    in_place: InPlace | None = None,
 ) -> ValidationReport:
     """Prove that each method of ``after`` computes what the one of that name in ``before`` does.
 
     What ``before`` computes is what its own plan makes of it. ``shared_state`` names the state that methods of
     ``after`` are to have in common; those of a ``foreign`` program share what lies at equal addresses behind buffer 1.
-    A method without a correspondence is not validated.
+    ``in_place`` has operands over which kernels may write besides those that the validator knows: ``(argument,
+    output)`` by operator. A method without a correspondence is not validated.
     """
     symbols = Symbols()
     constants = Constants(symbols, before, after)
@@ -53,7 +56,7 @@ def validate_link(
         if link is None:
             skipped.append(NotValidated(one.name, "nothing says which of its instructions are which"))
             continue
-        method = _prepare_method(symbols, constants, (before, after), (one, other), link)
+        method = _prepare_method(symbols, constants, (before, after), (one, other), link, in_place or {})
         methods.append(method)
         outcome = method.run()
         violations += outcome.violations
@@ -64,7 +67,7 @@ def validate_link(
     return ValidationReport(
         tuple(violations),
         tuple(skipped),
-        sum(method.outcome.instructions for method in methods),
+        sum(len(chain.instructions) for method in methods for chain in method.plans[1].chains),
         sum(method.outcome.reads for method in methods),
     )
 
@@ -75,6 +78,7 @@ def _prepare_method(
     programs: tuple[m.Program, m.Program],
     plans: tuple[m.ExecutionPlan, m.ExecutionPlan],
     link: Correspondence,
+    in_place: InPlace,
 ) -> MethodValidation:
     inputs = (
         link.delegate_inputs,
@@ -88,4 +92,4 @@ def _prepare_method(
             if tensor.is_constant and (found := constants.of(side, tensor)) is not None
         }
         facts.append(Facts(side, program, plan, inputs[side], known))
-    return MethodValidation(symbols, constants, facts[0], facts[1], link.moved)
+    return MethodValidation(symbols, constants, (facts[0], facts[1]), link.moved, in_place)

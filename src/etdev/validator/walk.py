@@ -6,7 +6,7 @@ in both at once. Both take the same way at a jump, so that every run of the one 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -62,6 +62,26 @@ class Walk:
     a group, in an order in which most come after their predecessors."""
     rank: dict[int, int]
     """Block → its place in that order."""
+
+    @property
+    def end(self) -> int:
+        """The block that is the end of the method."""
+        return len(self.blocks) - 1
+
+    def is_loop(self, group: Sequence[int]) -> bool:
+        """Can the blocks of a group run more than once?"""
+        return len(group) > 1 or group[0] in self.blocks[group[0]].successors
+
+    def body(self, head: int) -> frozenset[int]:
+        """The blocks of a loop: those from which its head is reached again without passing it."""
+        body = {head}
+        waiting = [item for item in self.blocks[head].predecessors if self.is_back(item, head)]
+        while waiting:
+            number = waiting.pop()
+            if number not in body:
+                body.add(number)
+                waiting += self.blocks[number].predecessors
+        return frozenset(body)
 
     def is_back(self, origin: int, to: int) -> bool:
         """Does an edge lead back, in a loop?"""
@@ -228,8 +248,3 @@ def _groups(blocks: list[Block], order: list[int]) -> list[list[int]]:
     for number in order:
         groups[of[number]].append(number)
     return groups
-
-
-def is_loop(walk: Walk, group: list[int]) -> bool:
-    """Can the blocks of a group run more than once?"""
-    return len(group) > 1 or group[0] in walk.blocks[group[0]].successors

@@ -4,7 +4,7 @@ The portable kernel computes the address of every factor anew. Instead, the inpu
 matrix (one kernel that walks strides), which the weight, itself a matrix as it lies in memory, is multiplied with. A
 1x1 convolution needs no columns: the input is that matrix. Columns take memory, so a convolution is done in pieces if
 it would need more at a time than the rest of the method does: in rows of the output and, where these then have to be
-put together, in groups of channels.
+put together, in groups of channels. One that would make the method need more than with the stock lowering stays.
 """
 
 from __future__ import annotations
@@ -122,9 +122,10 @@ def _decide(editor: Editor) -> list[tuple[Node, Convolution, Pieces]]:
     for node, found in sizes.items():
         freed = [arguments(node)[0]] if occupancy.ends_at(arguments(node)[0], node) else []
         beside[node] = occupancy.during(node) - sum(value(item).numel() * _BYTES for item in [node, *freed])
-        ways[node] = possible_ways(found, input_stays=not freed)
+        possible = possible_ways(found, input_stays=not freed)
+        ways[node] = [way for way in possible if beside[node] + way.memory <= editor.limit]
     least = (beside[node] + min(way.memory for way in ways[node]) for node in sizes if ways[node])
-    room = max((occupancy.peak(without=set(sizes)), *(size * _SLACK for size in least)))
+    room = min(max((occupancy.peak(without=set(sizes)), *(size * _SLACK for size in least))), editor.limit)
     return [(node, sizes[node], fastest(ways[node], room - beside[node])) for node in sizes if ways[node]]
 
 

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from torch.fx import Graph, GraphModule, Node
 
 
+_NEAR = 0.98
+"""Of a limit that is known by estimate only."""
+
+
 class Editor:
     """Edits one graph of a lowered method: the top one, a branch or a loop's body.
 
@@ -24,6 +28,8 @@ class Editor:
         self._program, self._module = program, module
         self._is_top = module is program.graph_module
         self._at: Node | None = None
+        self.limit = int(_NEAR * self._occupancy(linked=False).peak())
+        """Bytes that the graph needs at a time as ExecuTorch lowers it. No form may make it need more."""
 
     @property
     def graph(self) -> Graph:
@@ -89,12 +95,15 @@ class Editor:
         return self._is_top and node.op == "placeholder" and node.name in self._constants()
 
     def occupancy(self) -> Occupancy:
-        """How much memory is in use while each op runs."""
+        """How much memory is in use while each op runs, as the linker will have it."""
+        return self._occupancy(linked=True)
+
+    def _occupancy(self, *, linked: bool) -> Occupancy:
         signature = self._program.graph_signature
         constants = {*self._constants(), *signature.inputs_to_buffers}
         # What a branch or a loop's body is given, lies in the memory of the graph around it.
         given = (node.name for node in self.graph.nodes if node.op == "placeholder" and not self._is_top)
-        return Occupancy(self.graph, constants.union(given))
+        return Occupancy(self.graph, constants.union(given), linked=linked)
 
     def transpose_constant(self, node: Node) -> bool:
         """Store a constant of two dimensions transposed. Nothing happens, and the answer is no, if others use it."""

@@ -1,7 +1,7 @@
 """How much memory a graph has in use, before anything is planned: what a faster form of an op may use beside it.
 
-It is an estimate: outputs of views and of element-wise ops lie in an input that nobody needs any more, and what is
-concatenated lies at its place from the start, as the linker will have it.
+It is an estimate. Outputs of views lie in their input. As the linker will have it, outputs of element-wise ops lie in
+an input that nobody needs any more, and what is concatenated lies at its place from the start.
 """
 
 from __future__ import annotations
@@ -31,10 +31,12 @@ _IN_PLACE = frozenset(
 class Occupancy:
     """Bytes in use while each op of a graph runs, its inputs and outputs included.
 
-    ``constants`` are placeholders that need no memory: weights, and what lies elsewhere.
+    ``constants`` are placeholders that need no memory: weights, and what lies elsewhere. ``linked`` is false for what
+    ExecuTorch makes of the graph, true for what the linker makes of it.
     """
 
-    def __init__(self, graph: Graph, constants: Container[str]) -> None:
+    def __init__(self, graph: Graph, constants: Container[str], *, linked: bool = True) -> None:
+        self._linked = linked
         nodes = list(graph.nodes)
         self._at = {node: index for index, node in enumerate(nodes)}
         self._planned = {node for node in nodes if _is_planned(node, constants)}
@@ -55,15 +57,17 @@ class Occupancy:
         """Find the home of a node's output, or let its inputs' homes be in it."""
         self._home[node] = home = self._shared(node)
         self._last[home] = max(self._last[home], self._last[node])
-        for source in node.all_input_nodes if _kind(node) == "cat" and _runs_along(node) else ():
+        is_joined = self._linked and _kind(node) == "cat" and _runs_along(node)
+        for source in node.all_input_nodes if is_joined else ():
             part = self._home_of(source)
             if part in self._planned and part.op == "call_function" and self._last[part] <= self._at[node]:
                 self._home[part] = node
                 self._first[node] = min(self._first[node], self._first[part])
 
     def _shared(self, node: Node) -> Node:
-        is_view = _kind(node) in _VIEWS or (_kind(node) == "slice_copy" and _runs_along(node))
-        for source in node.all_input_nodes if is_view or _kind(node) in _IN_PLACE else ():
+        is_view = _kind(node) in _VIEWS or (self._linked and _kind(node) == "slice_copy" and _runs_along(node))
+        is_shared = is_view or (self._linked and _kind(node) in _IN_PLACE)
+        for source in node.all_input_nodes if is_shared else ():
             home = self._home_of(source)
             is_last = self._last[home] <= self._at[node]
             if home in self._planned and (is_view or (is_last and nbytes(home) == nbytes(node))):
@@ -84,7 +88,7 @@ class Occupancy:
         home = self._home_of(value)
         return home in self._planned and self._last[home] <= self._at[node]
 
-    def peak(self, without: Container[Node]) -> int:
+    def peak(self, without: Container[Node] = ()) -> int:
         """The most bytes in use at a time while any other op runs than these."""
         return max((self._bytes[at] for node, at in self._at.items() if node not in without), default=0)
 

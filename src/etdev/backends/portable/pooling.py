@@ -46,6 +46,11 @@ class _Pool:
         (height, width), (above, left) = self.area, self.padding
         return height + 2 * above, width + 2 * left
 
+    @property
+    def most_parts(self) -> int:
+        """In how many parts it may be done."""
+        return min(self.images, _MOST_PARTS)
+
     def bytes_of(self, parts: int) -> int:
         """That a part needs at a time beside the whole input and output."""
         (height, width), columns = self.padded, self.output[1]
@@ -63,9 +68,9 @@ def pool_by_shifts(editor: Editor) -> int:
         result = _maximum(node) if isinstance(node.meta["val"], (tuple, list)) else node
         if result is None or not is_plain(arguments(node)[0], result):
             continue
-        spare = room - occupancy.during(node) + nbytes(node) - nbytes(result)
+        during = occupancy.during(node) - nbytes(node) + nbytes(result)
         with editor.before(node):
-            new = _replacement(editor, node, result, spare)
+            new = _replacement(editor, node, result, room - during, editor.limit - during)
             if new is not None:
                 editor.replace(result, new)
                 done += 1
@@ -79,12 +84,15 @@ def _maximum(node: Node) -> Node | None:
     return users[0] if wanted else None
 
 
-def _replacement(editor: Editor, node: Node, result: Node, room: int) -> Node | None:
+def _replacement(editor: Editor, node: Node, result: Node, room: int, limit: int) -> Node | None:
+    """What gives the result in ``room`` bytes beside the input and the output if it can, in ``limit`` if it must."""
     is_maximum = result is not node
     pool = _sizes(node, result)
     if not is_maximum and pool.output == (1, 1) and not any(pool.padding) and _covers(pool):
         return editor.call("mean.dim", arguments(node)[0], [-2, -1], True)
     if not all(_is_regular(pool, dim) for dim in (0, 1)) or value(result).numel() * math.prod(pool.kernel) < _MANY:
+        return None
+    if pool.bytes_of(pool.most_parts) > limit:
         return None
     if is_maximum:
         return editor.view(_pooled(editor, arguments(node)[0], pool, room, -math.inf), value(result).shape)
@@ -135,8 +143,8 @@ def _pair(given: Sequence[int]) -> tuple[int, int]:
 
 def _pooled(editor: Editor, source: Node, pool: _Pool, room: int, neutral: float) -> Node:
     """The maximum or the sum over windows; ``neutral`` is what changes nothing there, and says which it is."""
-    possible = [parts for parts in range(1, _MOST_PARTS + 1) if parts <= pool.images]
-    parts = next((parts for parts in possible if pool.bytes_of(parts) <= room), possible[-1])
+    fitting = (parts for parts in range(1, pool.most_parts) if pool.bytes_of(parts) <= room)
+    parts = next(fitting, pool.most_parts)
     images = editor.view(source, [pool.images, *pool.area])
     bounds = [pool.images * number // parts for number in range(parts + 1)]
     done = [_part(editor, images, pool, range(start, end), neutral) for start, end in pairwise(bounds)]

@@ -1,0 +1,272 @@
+"""One file by itself: does anybody read a value after another was written over it?
+
+Nothing says what the values of a file are meant to be. A value that an instruction writes, all of it, is meant to hold
+that; whoever reads it when another value has been written to the same bytes reads something else. One that nobody
+writes is a view of others, or state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import cast
+
+from etdev.program import model as m
+from etdev.validator.agree import Agreement
+from etdev.validator.constants import Constants
+from etdev.validator.ends import Ends
+from etdev.validator.execute import Results, run_move, run_view
+from etdev.validator.explain import Explainer
+from etdev.validator.facts import CONSTANT, Code, Facts
+from etdev.validator.loop import Loop
+from etdev.validator.machine import Machine, NotFollowedError, whole
+from etdev.validator.memory import Content
+from etdev.validator.merge import AGAIN, Merges
+from etdev.validator.numbers import TooManyTermsError
+from etdev.validator.operators import Act
+from etdev.validator.paths import Layout, Paths
+from etdev.validator.report import NotValidated, ValidationReport, Violation
+from etdev.validator.run import Run
+from etdev.validator.state import At
+from etdev.validator.steps import Steps
+from etdev.validator.symbols import INITIAL, INPUT, LOOP, MERGE, OTHER, Symbols
+from etdev.validator.walk import Apart, Step, walk
+
+_WRITTEN, _CHANGED = "written", "changed"
+
+
+def validate_file(program: m.Program, delegate_inputs: Mapping[str, Mapping[int, int]]) -> ValidationReport:
+    """Look for values that are read after another was written over them, and for bytes that are read and never written.
+
+    ``delegate_inputs``: per method, position of each delegate call → how many of its arguments are inputs.
+    """
+    symbols = Symbols()
+    constants = Constants(symbols, program, program)
+    violations: list[Violation] = []
+    never: list[Violation] = []
+    skipped: list[NotValidated] = []
+    reads = count = 0
+    written = [_written_places(program, plan, delegate_inputs.get(plan.name, {})) for plan in program.execution_plan]
+    for number, plan in enumerate(program.execution_plan):
+        inputs = delegate_inputs.get(plan.name, {})
+        others = [places for index, found in enumerate(written) for places in found if index == number or places[0] > 1]
+        method = _File(symbols, constants, _facts(program, plan, inputs, constants), others)
+        reason = method.run()
+        if reason is not None:
+            skipped.append(NotValidated(plan.name, reason))
+            continue
+        violations += method.clobbered
+        never += method.never_written
+        reads += method.reads
+        count += len(method.facts.code)
+    return ValidationReport(tuple(violations), tuple(skipped), count, reads, tuple(never))
+
+
+def _facts(program: m.Program, plan: m.ExecutionPlan, inputs: Mapping[int, int], constants: Constants) -> Facts:
+    known = {
+        index: found
+        for index, tensor in plan.tensors()
+        if tensor.is_constant and (found := constants.of(0, tensor)) is not None
+    }
+    return Facts(0, program, plan, inputs, known)
+
+
+def _written_places(program: m.Program, plan: m.ExecutionPlan, inputs: Mapping[int, int]) -> list[tuple[int, int, int]]:
+    """``(buffer, first byte, byte behind the last)`` of all that a method writes, or begins with."""
+    facts = Facts(0, program, plan, inputs, {})
+    values = {*plan.inputs, *(value for code in facts.code for value in (*code.writes, *code.updates))}
+    values.update(index for index, tensor in plan.tensors() if tensor.has_initial_value)
+    if facts.roving:  # A move or a view may have made it any other.
+        values.update(value for value in facts.tensors if values & facts.roving)
+    found = []
+    for value in values:
+        tensor = facts.tensors.get(value)
+        if tensor is not None and tensor.place is not None and tensor.place[0] > CONSTANT:
+            found.append((*tensor.place, tensor.end))
+    return found
+
+
+class _File:
+    """A method of the file."""
+
+    def __init__(
+        self, symbols: Symbols, constants: Constants, facts: Facts, written: Sequence[tuple[int, int, int]]
+    ) -> None:
+        self.facts = facts
+        self._symbols = symbols
+        self._agreement = Agreement(symbols, constants, ({}, {}))
+        self._written = written
+        self.clobbered: list[Violation] = []
+        self.never_written: list[Violation] = []
+        self.reads = 0
+
+    def run(self) -> str | None:
+        """Execute it; says why not, if it could not be."""
+        facts = self.facts
+        for code in facts.code:
+            if isinstance(code.call, m.DelegateCall) and code.position not in facts.delegate_inputs:
+                return f"the file does not say which arguments of instruction {code.position} ({code.name}) are outputs"
+        try:
+            layout = Layout(walk(facts, facts, {position: position for position in range(len(facts.code))}))
+        except Apart as apart:
+            return str(apart)
+        pair = facts, facts
+        merges = Merges(self._symbols, layout.bits, layout.bodies)
+        machine = Machine(self._symbols, pair, merges, layout.ways, lambda content: content)
+        run = Run(self._symbols, pair, machine, self._agreement, Explainer(self._symbols, pair, {}))
+        steps = _FileSteps(run, self._written)
+        paths = Paths(run, layout, steps, _FileEnds(run, steps))
+        steps.loops = paths.loops
+        try:
+            paths.run()
+        except TooManyTermsError:
+            return "its sizes depend on too much"
+        except NotFollowedError as reason:
+            return str(reason)
+        self.reads = run.reads
+        self.clobbered = [item for item in run.violations if item.kind == "clobbered"]
+        self.never_written = [item for item in run.violations if item.kind == "never written"]
+        return None
+
+
+class _FileSteps(Steps):
+    """Every write is something of its own: who has written what is read?"""
+
+    def __init__(self, run: Run, written: Sequence[tuple[int, int, int]]) -> None:
+        super().__init__(run)
+        self._written = written
+        self._facts = run.facts[0]
+        self.loops: Mapping[int, Loop] = {}
+        self._owned = {
+            value
+            for code in self._facts.code
+            for value in code.writes
+            if code.act not in (Act.ADD_ROW, Act.RESIZE, Act.VIEW)
+        }.union(self._facts.plan.inputs)
+        """Values all of which somebody writes."""
+
+    def run(self, step: Step) -> None:
+        """Execute an instruction."""
+        machine, code = self._run.machine, self._facts.code[step.before]
+        for value in dict.fromkeys(self._facts.list_tensors(code.reads)) if code.act is not Act.VIEW else ():
+            self.read(code, value)
+        if code.act is Act.VIEW:
+            run_view(machine, 0, code)
+        elif isinstance(code.call, m.MoveCall):
+            run_move(machine, 0, code.call)
+        elif code.act not in (Act.JUMP, Act.FREE):
+            self._write(code)
+
+    def _write(self, code: Code) -> None:
+        machine = self._run.machine
+        again = machine.merges.bit(AGAIN) if self._run.in_loop else 0
+        parts = machine.operands(0, code.position)
+        if code.act is Act.ADD_ROW:
+            parts.append(machine.held(0, code.writes[0]))
+        results = Results(machine, 0, code, parts, self._run.in_loop, code.position)
+        for number, (value, (dims, _)) in enumerate(zip((*code.writes, *code.updates), results.tensors(), strict=True)):
+            if code.act is Act.RESIZE:
+                machine.write(0, value, dims, None)
+                continue
+            whole_one = number < len(code.writes) and code.act is not Act.ADD_ROW
+            before: object = None if whole_one else machine.held_anywhere(0, value)
+            key = (OTHER, _WRITTEN if whole_one else _CHANGED, code.position, value, before)
+            symbol = self._run.symbols.number(key, again)
+            machine.write(0, value, dims, whole(symbol, self._facts.tensors[value].nbytes))
+        for value, found in zip(code.sets, results.numbers(), strict=True):
+            machine.set_number(0, value, found)
+
+    # Reading
+
+    def read(self, code: Code | None, value: int) -> None:
+        """Look at who has written what an instruction, or the caller, reads."""
+        self._run.reads += 1
+        for at, content in self._run.machine.contents(0, value):
+            if at.place is None or at.place[0] <= CONSTANT:
+                continue
+            owners = self._owners(at)
+            start = at.place[1]
+            for symbol, _, length in content:
+                self._check(code, value, owners, (at.place[0], start, start + length), symbol)
+                start += length
+
+    def _owners(self, at: At) -> set[int]:
+        """The values whose place it is: the tensor itself, or those that a view was made of."""
+        if self._facts.tensors[at.tensor].place == at.place:
+            return {at.tensor}
+        return {value for value, tensor in self._facts.tensors.items() if tensor.place == at.place}
+
+    def _check(self, code: Code | None, value: int, owners: set[int], place: tuple[int, int, int], symbol: int) -> None:
+        explain = self._run.explain
+        if self._run.symbols.keys[symbol][0] == INITIAL:
+            if not self._is_written(place) and not any(map(self._begins, owners)):
+                self._run.report(explain.never_written(code, value, place))
+            return
+        if not owners & self._owned:
+            return
+        for position, other in self._writers(symbol):
+            if other not in owners:
+                self._run.report(explain.clobbered(code, value, place, position))
+                return
+
+    def _is_written(self, place: tuple[int, int, int]) -> bool:
+        buffer, start, end = place
+        return any(where[0] == buffer and where[1] < end and start < where[2] for where in self._written)
+
+    def _begins(self, value: int) -> bool:
+        tensor = self._facts.plan.values[value]
+        assert isinstance(tensor, m.Tensor)
+        info = tensor.extra_tensor_info
+        return tensor.has_initial_value or (info is not None and info.fully_qualified_name is not None)
+
+    def _writers(self, symbol: int) -> Iterator[tuple[int, int]]:
+        """``(position, value)`` of the writes of all of a value that some bytes may come from; -1 is the caller."""
+        seen = {symbol}
+        waiting = [symbol]
+        while waiting:
+            item = waiting.pop()
+            key = self._run.symbols.keys[item]
+            if key[0] == INPUT:
+                assert isinstance(key[1], int)
+                yield -1, self._facts.plan.inputs[key[1]]
+            elif key[:2] == (OTHER, _WRITTEN):
+                yield cast("tuple[int, int]", key[2:4])
+            else:
+                new = set(self._parts(item, key)) - seen
+                seen |= new
+                waiting += sorted(new)
+
+    def _parts(self, symbol: int, key: tuple[object, ...]) -> Collection[int]:
+        """The symbols of what some bytes may be."""
+        if key[0] == MERGE:
+            return cast("tuple[int, ...]", key[2])
+        if key[0] == LOOP:
+            return self.loops[cast(int, key[1])].members.get(symbol, ())
+        if key[:2] == (OTHER, _CHANGED):
+            return [run[0] for run in cast(Content, key[4])]
+        return [cast(int, key[3])] if key[:2] == (OTHER, "behind the end") else ()
+
+
+class _FileEnds(Ends):
+    """The caller, who fills the inputs and reads the outputs."""
+
+    def __init__(self, run: Run, steps: _FileSteps) -> None:
+        super().__init__(run)
+        self._file_steps = steps
+
+    def check_outside(self) -> None:
+        """A file that was read is consistent."""
+
+    def enter(self) -> None:
+        """The caller fills the inputs."""
+        machine, facts = self._run.machine, self._run.facts[0]
+        for number, value in enumerate(facts.plan.inputs):
+            if value in facts.tensors:
+                symbol = self._run.symbols.number((INPUT, number))
+                machine.write(0, value, self.input_dims(0, number, value), whole(symbol, facts.tensors[value].nbytes))
+
+    def leave(self) -> None:
+        """The caller reads the outputs."""
+        facts = self._run.facts[0]
+        for value in dict.fromkeys(facts.plan.outputs):
+            if value in facts.tensors:
+                self._file_steps.read(None, value)
