@@ -31,6 +31,7 @@ _TARGET = {
         {"backend": "xnnpack", "options": {"per_op_mode": True}, "compile_specs": {}},
         {"backend": "portable"},
     ],
+    "lowering": "stock",
     "verify": {
         "atol": 0.1,
         "rtol": 0.1,
@@ -45,6 +46,7 @@ _TARGET = {
     "inplace": {"ops": ["relu"], "add": ["aten::mm.out"], "remove": ["aten.relu.default"]},
     "budget": {"file": "1MiB", "memory": {"cpu": "1MiB"}},
     "etrecord": True,
+    "lowering": "stock",
     "runtime": {"kernels": ["portable", "optimized"], "backends": ["XnnpackBackend"]},
 }
 _METHOD = {
