@@ -348,7 +348,7 @@ def _other_item_of_a_list(method: _Method) -> tuple[str, m.ExecutionPlan] | None
         return None
     items = list(method.plan.values[index].items)  # type: ignore[union-attr]
     one = method.random.randrange(len(items))
-    other = method.pick([item for item in method.like(items[one])])
+    other = method.pick(method.like(items[one]))
     if other is None:
         return None
     items[one] = other
@@ -443,9 +443,15 @@ def _copy_for_an_alias(method: _Method) -> tuple[str, m.ExecutionPlan] | None:
             continue
         given = method.plan.values[call.args[0]]
         out = method.at(call.args[-1])
-        if isinstance(given, m.Tensor) and given.allocation_info and out.allocation_info and given.nbytes >= out.nbytes:
-            if "copy" in method.operator(call) or "clone" in method.operator(call):
-                positions.append(position)
+        name = method.operator(call)
+        if (
+            isinstance(given, m.Tensor)
+            and given.allocation_info
+            and out.allocation_info
+            and given.nbytes >= out.nbytes
+            and ("copy" in name or "clone" in name)
+        ):
+            positions.append(position)
     position = method.pick(positions)
     if position is None:
         return None

@@ -116,8 +116,10 @@ class MethodValidation:
         for one, other in waiting:
             if one < 0 or other < 0 or other in found:
                 continue
-            found[other] = one
             mine, theirs = before.values[one], after.values[other]
+            if type(mine) is not type(theirs):
+                continue
+            found[other] = one
             if isinstance(mine, lists) and isinstance(theirs, lists):
                 waiting += zip(mine.items, theirs.items, strict=False)
         return found

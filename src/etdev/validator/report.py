@@ -21,6 +21,7 @@ class Violation:
 
     kind: Kind
     method: str
+    """Empty if it is about the program as a whole."""
     message: str
     """A sentence."""
     before: int | None = None

@@ -26,7 +26,7 @@ from etdev.validator.operators import Act
 from etdev.validator.paths import Layout, Paths
 from etdev.validator.report import NotValidated, ValidationReport, Violation
 from etdev.validator.run import Run
-from etdev.validator.state import At
+from etdev.validator.state import At, leaves
 from etdev.validator.steps import Steps
 from etdev.validator.symbols import INITIAL, INPUT, LOOP, MERGE, OTHER, Symbols
 from etdev.validator.walk import Apart, Step, walk
@@ -180,14 +180,25 @@ class _FileSteps(Steps):
     def read(self, code: Code | None, value: int) -> None:
         """Look at who has written what an instruction, or the caller, reads."""
         self._run.reads += 1
-        for at, content in self._run.machine.contents(0, value):
-            if at.place is None or at.place[0] <= CONSTANT:
-                continue
-            owners = self._owners(at)
-            start = at.place[1]
-            for symbol, _, length in content:
-                self._check(code, value, owners, (at.place[0], start, start + length), symbol)
-                start += length
+        machine = self._run.machine
+        shadow = machine.state.shadows[0].get(value)
+        if shadow is None:
+            for at, content in machine.contents(0, value):
+                self._read_at(code, value, at, self._owners(at), content)
+            return
+        # Another tensor in each round of a loop, any of those that it may be.
+        tensors = [leaf for leaf in leaves(machine.located(0, value)) if isinstance(leaf, At)]
+        owners = {owner for at in tensors for owner in self._owners(at)}
+        for at in tensors[:1]:
+            self._read_at(code, value, at, owners, shadow[2])
+
+    def _read_at(self, code: Code | None, value: int, at: At, owners: set[int], content: Content) -> None:
+        if at.place is None or at.place[0] <= CONSTANT:
+            return
+        start = at.place[1]
+        for symbol, _, length in content:
+            self._check(code, value, owners, (at.place[0], start, start + length), symbol)
+            start += length
 
     def _owners(self, at: At) -> set[int]:
         """The values whose place it is: the tensor itself, or those that a view was made of."""

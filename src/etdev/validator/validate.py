@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from etdev.program import model as m
@@ -51,6 +51,7 @@ def validate_link(
     if names[0] != names[1]:
         message = f"the program has the methods {', '.join(names[1])} instead of {', '.join(names[0])}"
         return ValidationReport((Violation("control flow", names[1][0] if names[1] else "", message),), (), 0, 0)
+    violations += _named_data(before, after)
     for one, other in zip(before.execution_plan, after.execution_plan, strict=True):
         link = correspondences.get(one.name)
         if link is None:
@@ -70,6 +71,17 @@ def validate_link(
         sum(len(chain.instructions) for method in methods for chain in method.plans[1].chains),
         sum(method.outcome.reads for method in methods),
     )
+
+
+def _named_data(before: m.Program, after: m.Program) -> Iterator[Violation]:
+    """Data that delegates look up by name: all of it has to be there, unchanged."""
+    found = {item.key: after.segments[item.segment_index].data for item in after.named_data}
+    for item in before.named_data:
+        data = before.segments[item.segment_index].data
+        other = found.get(item.key)
+        if other is None or (other is not data and other != data):
+            what = "is missing" if other is None else "has other bytes than before the link"
+            yield Violation("content", "", f"the data {item.key!r}, which delegates look up by name, {what}")
 
 
 def _prepare_method(

@@ -1,0 +1,117 @@
+"""No right link is refused: programs at random, linked and linked again, for every kind of planner (E2)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from etdev.linker import Linked, LinkOptions, link
+from etdev.program import Program
+from etdev.program import model as m
+from etdev.program.delegates import delegate_inputs, unsplit_call
+from etdev.validator import Correspondence, ValidationReport, validate_file, validate_link
+from linker.programs import Object, objects
+
+MANY = 2000
+"""Programs under ``--slow``."""
+OLDER = "which tensor a value is depends on"
+"""Why a method is not validated in which loops hand on tensors, not bytes, from round to round. Nobody emits such ones;
+that they are not proved is said, and no proof."""
+
+
+def proof(
+    before: Program, linked: Linked, inputs: Mapping[str, Mapping[int, int]], *, foreign: bool = False
+) -> ValidationReport:
+    """What the validator says to a link."""
+    links = {report.name: Correspondence(report.renumbered, inputs.get(report.name, {})) for report in linked.methods}
+    return validate_link(before, linked.program, links, shared_state=linked.shared_state, foreign=foreign)
+
+
+def check(report: ValidationReport) -> None:
+    """It is proved, or said why it is not."""
+    assert report.violations == ()
+    assert all(item.reason.startswith(OLDER) for item in report.not_validated)
+
+
+def check_link(found: Object, options: LinkOptions) -> None:
+    """A program's link, and a link of that without the notes, are proved."""
+    inputs = {name: notes.delegate_inputs for name, notes in found.sidecar.methods.items()}
+    once = link(found.program, options, found.sidecar)
+    check(proof(found.program, once, inputs))
+    for plan in once.program.execution_plan:
+        moved = next(report.renumbered for report in once.methods if report.name == plan.name)
+        told = {moved[position]: count for position, count in inputs[plan.name].items()}
+        if delegate_inputs(plan) != told or unsplit_call(plan, told):
+            return  # It does not tell its delegates' inputs, or not rightly, for it was not emitted.
+    again = link(once.program)
+    check(
+        proof(
+            once.program,
+            again,
+            {plan.name: delegate_inputs(plan) for plan in once.program.execution_plan},
+            foreign=True,
+        )
+    )
+
+
+def _carries(found: Object) -> bool:
+    """Does it hand on tensors, not bytes, from round to round of a loop?"""
+    for plan in found.program.execution_plan:
+        calls = plan.chains[0].instructions
+        loops = [
+            (call.destination_instruction, position)
+            for position, call in enumerate(calls)
+            if isinstance(call, m.JumpFalseCall) and call.destination_instruction <= position
+        ]
+        moves = [(position, call.move_to) for position, call in enumerate(calls) if isinstance(call, m.MoveCall)]
+        for start, end in loops:
+            before = {value for position, value in moves if position < start}
+            if any(start <= position < end and value in before for position, value in moves):
+                return True
+    return False
+
+
+@pytest.mark.parametrize("planner", ["best", "greedy", "naive"])
+@settings(max_examples=30)
+@given(found=objects())
+def test_links_are_proved(planner: str, found: Object) -> None:
+    if not _carries(found):
+        check_link(found, LinkOptions(planner=planner))
+
+
+@pytest.mark.parametrize("share", [True, False])
+@settings(max_examples=20)
+@given(data=st.data())
+def test_links_with_state_are_proved(share: bool, data: st.DataObject) -> None:
+    found = data.draw(objects(most_methods=3, initial=not share, delegates=False))
+    if not _carries(found):
+        check_link(found, LinkOptions(share_state=share))
+
+
+@pytest.mark.slow
+@settings(max_examples=MANY)
+@given(found=objects())
+def test_many_links_are_proved(found: Object) -> None:
+    if not _carries(found):
+        check_link(found, LinkOptions())
+
+
+@pytest.mark.slow
+@settings(max_examples=MANY // 4)
+@given(found=objects(most_methods=3))
+def test_many_links_with_state_are_proved(found: Object) -> None:
+    if not _carries(found):
+        check_link(found, LinkOptions())
+
+
+@settings(max_examples=50)
+@given(found=objects(delegates=False))
+def test_what_is_linked_clobbers_nothing(found: Object) -> None:
+    """The validator of single files says so too, of the program before the link and of the one after it."""
+    linked = link(found.program, LinkOptions(), found.sidecar).program
+    for program in () if _carries(found) else (found.program, linked):
+        report = validate_file(program, {plan.name: delegate_inputs(plan) for plan in program.execution_plan})
+        assert report.violations == ()
