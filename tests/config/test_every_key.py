@@ -46,7 +46,6 @@ _TARGET = {
     "inplace": {"ops": ["relu"], "add": ["aten::mm.out"], "remove": ["aten.relu.default"]},
     "budget": {"file": "1MiB", "memory": {"cpu": "1MiB"}},
     "etrecord": True,
-    "lowering": "stock",
     "runtime": {"kernels": ["portable", "optimized"], "backends": ["XnnpackBackend"]},
 }
 _METHOD = {

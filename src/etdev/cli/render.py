@@ -68,7 +68,8 @@ def _target_lines(result: BuildResult, target: TargetResult, stream: TextIO, *, 
         label = "ops" if len(target.methods) == 1 else method.name
         yield _line(label, describe_delegation(method))
         if method.forms:
-            yield _line("", f"in faster forms: {', '.join(f'{name} {number}' for name, number in method.forms.items())}")
+            counts = ", ".join(f"{name} {number}" for name, number in method.forms.items())
+            yield _line("", f"in faster forms: {counts}")
     yield from _memory_lines(target)
     if verbose:
         for method in target.methods:
