@@ -574,7 +574,7 @@ def reuse(method: Method, reader: Callable[[int], object]) -> int:
 
 
 READERS: dict[str, tuple[Callable[[Method], Callable[[int], object]], str]] = {
-    "a kernel": (lambda method: method.op, "instruction 2 (aten::add.out) reads value 1"),
+    "a kernel": (lambda method: method.op, "instruction 2 (aten::mm.out) reads value 1"),
     "a delegate": (lambda method: method.delegate, "instruction 2 (MyBackend) reads value 1"),
     "a jump": (
         lambda method: lambda one: method.repeat_while_false(one, 3),
@@ -590,7 +590,7 @@ def test_a_read_of_what_was_written_over_is_refused(name: str) -> None:
     reader, words = READERS[name]
     reuse(method, reader(method))
     assert clobbered(method).message == (
-        f"{words} at bytes 128 to 160 of buffer 1 after instruction 1 (aten::add.out) wrote over it"
+        f"{words} at bytes 128 to 160 of buffer 1 after instruction 1 (aten::mm.out) wrote over it"
     )
 
 
@@ -603,7 +603,7 @@ def test_it_is_refused_if_only_a_part_was_written_over() -> None:
     method.outputs = [one]
     assert clobbered(method).message == (
         "the caller, reading the outputs, reads value 1 at bytes 128 to 160 of buffer 1 "
-        "after instruction 1 (aten::add.out) wrote over it"
+        "after instruction 1 (aten::mm.out) wrote over it"
     )
 
 
@@ -618,7 +618,7 @@ def test_it_is_refused_if_it_happens_on_one_way_only() -> None:
 
     method.cond(data, side, list)
     method.outputs = [one]
-    assert "after instruction 2 (aten::add.out) wrote over it" in clobbered(method).message
+    assert "after instruction 2 (aten::mm.out) wrote over it" in clobbered(method).message
 
 
 def test_it_is_refused_through_a_merged_value_and_says_which_tensor_that_is() -> None:
@@ -637,8 +637,8 @@ def test_it_is_refused_through_a_merged_value_and_says_which_tensor_that_is() ->
     method.outputs = [method.op(first, second)]
     assert (first, sides[0]) == (2, 1)
     assert clobbered(method).message == (
-        "instruction 12 (aten::add.out) reads value 2 (which is value 1) at bytes 128 to 160 of buffer 1 "
-        "after instruction 7 (aten::add.out) wrote over it"
+        "instruction 12 (aten::mm.out) reads value 2 (which is value 1) at bytes 128 to 160 of buffer 1 "
+        "after instruction 7 (aten::mm.out) wrote over it"
     )
 
 

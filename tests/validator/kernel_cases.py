@@ -39,6 +39,7 @@ MOVES: dict[str, list[tuple[list[Any], list[T], bool]]] = {
     "aten::detach_copy.out": [([t(2, 3)], [t(2, 3)], True)],
     "aten::expand_copy.out": [
         ([t(2, 3), [2, 3], False], [t(2, 3)], True),
+        ([t(2, 3), [1, -1, 3], False], [t(1, 2, 3)], True),
         ([t(1, 3), [2, 3], False], [t(2, 3)], False),
         ([t(3), [2, -1], False], [t(2, 3)], False),
     ],

@@ -1,20 +1,21 @@
 """Do two contents agree? Where they do not as they stand: is the one what the other is taken for?
 
-Three things make contents the same that have different symbols, and are found out only where somebody reads them: what
+Four things make contents the same that have different symbols, and are found out only where somebody reads them: what
 calls before left in memory (taken to be the same, which is an obligation at the end of the method), equal bytes of
-constants, and merges of what is the same on each path.
+constants, merges of what is the same on each path, and functions of what is the same.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from etdev.validator.constants import Constants
 from etdev.validator.machine import Part
 from etdev.validator.memory import Content, Memory, Run, aligned, joined
 from etdev.validator.movement import is_tensor
-from etdev.validator.symbols import CONSTANT, INITIAL, MERGE, OTHER, Symbols
+from etdev.validator.symbols import CONSTANT, INITIAL, MERGE, OPERATION, OTHER, Symbols
 
 _NONE = -1
 """Stands among symbols for none."""
@@ -137,6 +138,8 @@ class Agreement:
             agree = self._constants.same(((before, at, length),), ((after, offset, length),))
         elif depth < _DEEPEST and (one[0] == MERGE or other[0] == MERGE):
             agree = self._on_each_way(before, at, after, offset, length, depth)
+        elif depth < _DEEPEST and one[0] == other[0] == OPERATION and at == offset:
+            agree = self._same_function(one, other, depth)
         else:
             return False
         if agree:
@@ -160,6 +163,30 @@ class Agreement:
                 return False
             theirs = [(after, offset)] * len(mine)
         return all(self._agree_piece(*pair, length, depth) for pair in zip(mine, theirs, strict=True))
+
+    def _same_function(self, one: tuple[object, ...], other: tuple[object, ...], depth: int) -> bool:
+        """Is it one function of what is the same? Functions of a tag give something else each time."""
+        _, name, tag, kinds, *parts, number = one
+        _, other_name, other_tag, other_kinds, *other_parts, other_number = other
+        if tag is not None or (name, tag, kinds, number) != (other_name, other_tag, other_kinds, other_number):
+            return False
+        return len(parts) == len(other_parts) and all(
+            mine == theirs or self._same_part(cast(Part, mine), cast(Part, theirs), depth + 1)
+            for mine, theirs in zip(parts, other_parts, strict=True)
+        )
+
+    def _same_part(self, one: Part, other: Part, depth: int) -> bool:
+        if one[0] == other[0] == "list" and len(one) == len(other):
+            return all(
+                mine == theirs or self._same_part(cast(Part, mine), cast(Part, theirs), depth)
+                for mine, theirs in zip(one[1:], other[1:], strict=True)
+            )
+        if not is_tensor(one) or one[:2] != other[:2]:
+            return False
+        contents = cast(Content, one[2]), self.canonical(cast(Content, other[2]))
+        return all(
+            mine == theirs or self._agree(*mine, *theirs, length, depth) for length, (mine, theirs) in aligned(contents)
+        )
 
     def _ways(self, key: tuple[object, ...], offset: int) -> list[tuple[int, int]]:
         return [(symbol, offset + shift) for symbol, shift in zip(key[2], key[3], strict=True)]  # type: ignore[call-overload]

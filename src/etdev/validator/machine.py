@@ -148,8 +148,13 @@ class Machine:
         if index in facts.variable:
             return _Variable(index)
         found = facts.plan.values[index]
-        if isinstance(found, m.IntList | m.TensorList | m.OptionalTensorList):
-            items = tuple(self._planned(side, item) for item in found.items)
+        if isinstance(found, _LISTS):
+            # A list in a list is in no valid program, but in files from anywhere it may be, also in itself.
+            nested = [item >= 0 and isinstance(facts.plan.values[item], _LISTS) for item in found.items]
+            items = tuple(
+                _Known(("list",)) if inner else self._planned(side, item)
+                for item, inner in zip(found.items, nested, strict=True)
+            )
             known = tuple(item.part for item in items if isinstance(item, _Known))
             return _Known(("list", *known)) if len(known) == len(items) else _Items(items)
         return _Known(_literal(found))

@@ -121,8 +121,9 @@ def _copy_into(parts: Sequence[Part], outs: Sequence[TensorFacts]) -> list[Conte
 
 
 def _expand(parts: Sequence[Part], outs: Sequence[TensorFacts]) -> list[Content] | None:
-    source, (out,) = parts[0], outs
-    return _clone(parts, outs) if not out.dynamic and is_tensor(source) and dims(source) == out.sizes else None
+    """All bytes, if nothing is repeated: then there are as many elements."""
+    _static(parts[0])
+    return None if outs[0].dynamic else _view(parts, outs)
 
 
 def _permute(parts: Sequence[Part], outs: Sequence[TensorFacts]) -> list[Content] | None:

@@ -116,6 +116,16 @@ class _Points:
         ):
             raise Apart("the list of corresponding instructions contradicts itself", 0, 0)
 
+        self._meet = self._targets()
+
+    def _targets(self) -> dict[int, int]:
+        """Where corresponding jumps lead to: before → after."""
+        found = {}
+        for here, there in self._moved.items():
+            if self._facts[0].code[here].act is self._facts[1].code[there].act is Act.JUMP:
+                found[self._ways(0, here)[-1]] = self._ways(1, there)[-1]
+        return found
+
     def all(self) -> dict[_Point, _Next]:
         found: dict[_Point, _Next] = {}
         waiting = [(0, 0)]
@@ -131,7 +141,9 @@ class _Points:
 
     def _next(self, point: _Point) -> _Next:
         here, there = point
-        if here < self._lengths[0] and here not in self._moved:
+        # Where paths meet, both are to be there at once.
+        waits = there < self._meet.get(here, 0) and there not in self._back
+        if not waits and here < self._lengths[0] and here not in self._moved:
             return Step(Who.BEFORE, here, there), ((self._alone(0, here), there),)
         if there < self._lengths[1] and there not in self._back:
             return Step(Who.AFTER, here, there), ((here, self._alone(1, there)),)

@@ -1,0 +1,50 @@
+"""Which instruction of a linked program is which of the one before, found out from the two programs alone.
+
+What a link may remove, add or replace only moves bytes, or sets sizes; the validator follows that in each program by
+itself. Everything else stays, in its order. A correspondence that is wrong proves nothing, so it may be guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from etdev.program import model as m
+from etdev.validator import operators as ops
+from etdev.validator.movement import RULES
+from etdev.validator.validate import Correspondence
+
+_MAY_GO = frozenset({*RULES, ops.EMPTY, ops.ET_VIEW})
+
+
+def guess_correspondences(
+    before: m.Program, after: m.Program, delegate_inputs: Mapping[str, Mapping[int, int]]
+) -> dict[str, Correspondence]:
+    """The correspondence of each method in which the instructions that have to stay are the same.
+
+    ``delegate_inputs``: per method, position in ``before`` of each delegate call → how many arguments are inputs.
+    """
+    found = {}
+    for one, other in zip(before.execution_plan, after.execution_plan, strict=False):
+        mine, theirs = _staying(one), _staying(other)
+        if one.name == other.name and [name for _, name in mine] == [name for _, name in theirs]:
+            moved = {here: there for (here, _), (there, _) in zip(mine, theirs, strict=True)}
+            found[one.name] = Correspondence(moved, delegate_inputs.get(one.name, {}))
+    return found
+
+
+def _staying(plan: m.ExecutionPlan) -> list[tuple[int, str]]:
+    """Position and name of the instructions that no link removes."""
+    calls = [call for chain in plan.chains for call in chain.instructions]
+    named = [(position, _name(plan, call)) for position, call in enumerate(calls)]
+    return [(position, name) for position, name in named if name not in _MAY_GO]
+
+
+def _name(plan: m.ExecutionPlan, call: m.Instruction) -> str:
+    match call:
+        case m.KernelCall():
+            operator = plan.operators[call.op_index]
+            return ops.same_function(f"{operator.name}.{operator.overload}" if operator.overload else operator.name)
+        case m.DelegateCall():
+            return plan.delegates[call.delegate_index].id
+        case _:
+            return type(call).__name__
