@@ -72,7 +72,7 @@ def test_a_value_is_overwritten(made: m.Program, message: str) -> None:
     assert found.kind == "clobbered"
 
 
-def _view(*, moved: bool) -> Half:
+def view_of_condition(*, moved: bool = True) -> m.Program:
     """A static view of a condition's result, as ExecuTorch 1.4.1 leaves it: of the place that the result has in the
     file, where no branch ever writes; or of where a branch does."""
     half = Half()
@@ -86,11 +86,11 @@ def _view(*, moved: bool) -> Half:
     half.land(end)
     view = half.tensor(2, 2, at=256 if moved else 64)
     half.outputs = [half.op("neg.out", view, half.tensor(2, 2, at=320))]
-    return half
+    return program(half)
 
 
 def test_bytes_that_nothing_writes() -> None:
-    report = look_at(program(_view(moved=True)))
+    report = look_at(view_of_condition())
 
     assert report.violations == ()
     (found,) = report.never_written
@@ -99,7 +99,7 @@ def test_bytes_that_nothing_writes() -> None:
         f"method 'forward': instruction 6 (aten::neg.out) {where}, which nothing writes and which have no initial value"
     )
     assert found.kind == "never written"
-    assert look_at(program(_view(moved=False))).never_written == ()
+    assert look_at(view_of_condition(moved=False)).never_written == ()
 
 
 @pytest.mark.parametrize("named", [{"name": "table"}, {"data": 1}], ids=["a name", "an initial value"])

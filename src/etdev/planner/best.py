@@ -41,6 +41,8 @@ _DEMANDED_STEPS = 20_000_000_000
 """The same for a capacity."""
 _STEPS_PER_PAIR = 4_000
 """The first, for each of the n * n pairs of buffers; so few buffers take no time."""
+_LEAST_COUNTED = 40
+"""Fewer buffers count as so many: with pins, a proof takes more than their number tells."""
 _FIRST_STEPS = 30_000_000
 """Steps of a first search."""
 _PROBES = 16
@@ -102,7 +104,7 @@ class _Refinement:
         self._part = part
         self._goal = goal
         count = len(part.buffers)
-        self._steps = min(_SEARCH_STEPS, _STEPS_PER_PAIR * count**2)
+        self._steps = min(_SEARCH_STEPS, _STEPS_PER_PAIR * max(count, _LEAST_COUNTED) ** 2)
         self._demanded = demanded
         self._mending = min(_MENDING_STEPS, self._steps)
         self._turns = 0 if count <= _FEW else _TURNS if count <= _MANY else _TURNS // 2

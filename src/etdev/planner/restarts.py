@@ -17,6 +17,8 @@ from etdev.planner.tables import Tables, convert
 _RULES = (Rule(1, 1), Rule(1, 0), Rule(0, 1), Rule(0, 0, 1), Rule(1, 0, 0, 1))
 _NODES_PER_BUFFER = 12
 """Answers that a search may give before it is started again, for each buffer; a plan takes about one."""
+_LEAST_COUNTED = 40
+"""Fewer buffers count as so many: a proof that there is no plan takes more."""
 _DISORDER = 0.3
 """Places by which buffers are moved in an order, at most, over the number of buffers."""
 _PLAIN_STEPS = 5_000_000
@@ -40,13 +42,14 @@ class Restarts:
         """``FOUND`` with offsets that fit the capacity, ``NONE`` for there are none, or ``STOPPED``: the steps are
         spent."""
         end = self.steps + most_steps
+        most_nodes = _NODES_PER_BUFFER * max(len(self._orders[0]) + 1, _LEAST_COUNTED)
         for turn, length in enumerate(_luby()):
             rule = _RULES[turn % len(_RULES)]
             # Each rule with each order once, and then with orders that are much like them.
             order = self._orders[(turn + turn // len(_RULES)) % len(self._orders)]
             if turn >= len(_RULES) * len(self._orders):
                 order = self._disturb(order)
-            result, offsets = self._search(rule, order, capacity, _NODES_PER_BUFFER * length * (len(order) + 1))
+            result, offsets = self._search(rule, order, capacity, most_nodes * length)
             if result != STOPPED or self.steps >= end:
                 return result, offsets
         raise AssertionError  # There is always another turn.

@@ -1,15 +1,21 @@
-"""The rung *plan* across methods: what the memory of one does to the state of another (E2)."""
+"""The rung *plan*: across methods, and of files that were built before or came from elsewhere (E2)."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from etdev.pipeline.verify.plan import check_memory_plan
+from etdev.linker import LinkOptions, link
+from etdev.pipeline.verify.plan import check_alone, check_existing, check_memory_plan
+from etdev.program import Program, read, write
 from etdev.program.model import AllocationDetails
-from linker.programs import Method, program
-from support.files import counters
+from etdev.program.sidecar import write_sidecar
+from linker.programs import Method, Object, program
+from support.files import chain, counters
+from validator.test_single import view_of_condition
 
 
 @pytest.mark.parametrize("second_at", [0, 16], ids=["state over state", "temporaries over state"])
@@ -52,3 +58,86 @@ def _at(method: Method, nbytes: int, offset: int) -> int:
     index = method.tensor(nbytes, planned=False)
     method.values[index] = replace(method.at(index), allocation_info=AllocationDetails(2, offset))
     return index
+
+
+def _model(*, turned: bool = False) -> Object:
+    """Two methods with a delegate that share state."""
+    methods = []
+    for name in ("forward", "step"):
+        method = Method(name)
+        x, state = method.input(32), method.buffer(32, "cache")
+        (inner,) = method.delegate(method.op(*((state, x) if turned else (x, state))))
+        method.outputs = [method.op(method.view(inner))]
+        method.update(state, method.op(inner))
+        methods.append(method)
+    return program(*methods)
+
+
+def _built(model: Object, folder: Path, *, share_state: bool = True) -> Program:
+    """The object program's files in ``folder``, and what was linked from it, read back."""
+    write(model.program, folder / "model.object.pte")
+    write_sidecar(model.sidecar, folder / "model.object.json")
+    linked = link(model.program, LinkOptions(share_state=share_state), model.sidecar)
+    write(linked.program, folder / "model.pte")
+    return read(folder / "model.pte")
+
+
+@pytest.mark.parametrize("share_state", [True, False])
+def test_a_file_is_compared_with_its_object_program(tmp_path: Path, share_state: bool) -> None:
+    found = _built(_model(), tmp_path, share_state=share_state)
+
+    rung = check_existing(found, tmp_path / "model.object.pte", share_state=share_state)
+
+    assert rung.status == "passed"
+    assert rung.summary.startswith("10 instructions do what they did before the link, ")
+
+
+def _without(folder: Path, suffix: str) -> None:
+    (folder / f"model.object.{suffix}").unlink()
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda folder: _without(folder, "pte"), "cannot read the program: there is no such file"),
+        (lambda folder: _without(folder, "json"), "cannot read the notes: there is no such file"),
+        (lambda folder: (folder / "model.object.json").write_text("{"), "this is not JSON: "),
+        (lambda folder: _built(_model(turned=True), folder), "it may be of another build (method 'forward': "),
+    ],
+    ids=["no object program", "no sidecar", "a broken sidecar", "another build"],
+)
+def test_a_file_without_its_object_program(tmp_path: Path, change: Callable[[Path], object], reason: str) -> None:
+    found = _built(_model(), tmp_path)
+    change(tmp_path)
+
+    rung = check_existing(found, tmp_path / "model.object.pte", share_state=True)
+
+    assert rung.status == "passed"
+    assert f" in use; not compared with model.object.pte: {reason}" in rung.summary
+
+
+def test_a_file_whose_plan_was_changed(tmp_path: Path) -> None:
+    """What the state becomes lies over the output."""
+    found = _built(_model(), tmp_path)
+    first, *others = found.execution_plan
+    values = (*first.values[:-1], first.values[first.outputs[0]])
+    changed = replace(found, execution_plan=(replace(first, values=values), *others))
+
+    rung = check_existing(changed, tmp_path / "model.object.pte", share_state=True)
+
+    assert rung.status == "failed"
+    assert rung.summary == (
+        "method 'forward': the caller, reading the outputs, reads value 5 at bytes 0 to 32 of buffer 1 after "
+        "instruction 3 (aten::mm.out) wrote over it"
+    )
+
+
+def test_a_file_from_elsewhere() -> None:
+    good, views = check_alone(chain(3), foreign=True), check_alone(view_of_condition(), foreign=True)
+
+    assert (good.status, good.summary) == ("passed", "4 tensors of 64 B together, none over another that is in use")
+    assert views.status == "passed"
+    assert views.summary.endswith(
+        "method 'forward': instruction 6 (aten::neg.out) reads value 6 at bytes 256 to 272 of buffer 1, which nothing "
+        "writes and which have no initial value"
+    )

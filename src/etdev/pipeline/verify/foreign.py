@@ -16,7 +16,7 @@ from etdev.pipeline.result import RUNGS, Part, RungResult, outcome
 from etdev.pipeline.verify.file import Requirements, check_bytes, requirements
 from etdev.pipeline.verify.kernels import RuntimeContents, check_kernels
 from etdev.pipeline.verify.ladder import NOT_IN_THIS_VERSION, not_run
-from etdev.pipeline.verify.plan import check_memory_plan
+from etdev.pipeline.verify.plan import check_alone
 from etdev.pipeline.versions import versions
 from etdev.runtime.stock import StockRuntime
 
@@ -89,7 +89,7 @@ def _verify_file(path: Path, required: tuple[Rung, ...], runtime: StockRuntime) 
         answers["plan"] = not_run("plan", "the rung `bytes` failed")
         answers["kernels"] = not_run("kernels", "the rung `bytes` failed")
     else:
-        answers["plan"] = check_memory_plan(found, foreign=True)
+        answers["plan"] = check_alone(found, foreign=True)
         answers["kernels"] = _check_kernels(requirements(found), runtime)
     rungs = tuple(answers[rung] for rung in RUNGS)
     with path.open("rb") as file:

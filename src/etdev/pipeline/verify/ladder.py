@@ -10,6 +10,7 @@ from etdev.config.models import Rung
 from etdev.pipeline.artifacts import ExportedModel, Tensors
 from etdev.pipeline.inputs import random_samples, read_samples
 from etdev.pipeline.link import LinkedProgram
+from etdev.pipeline.objects import object_place
 from etdev.pipeline.project import Project
 from etdev.pipeline.result import RUNGS, RungResult
 from etdev.pipeline.usercode import UserCode
@@ -17,7 +18,7 @@ from etdev.pipeline.verify.accuracy import check_accuracy
 from etdev.pipeline.verify.budget import check_budget
 from etdev.pipeline.verify.file import Requirements, check_bytes, requirements
 from etdev.pipeline.verify.kernels import check_kernels, target_runtime
-from etdev.pipeline.verify.plan import check_linked, check_memory_plan
+from etdev.pipeline.verify.plan import check_existing, check_linked
 from etdev.pipeline.verify.remedy import explain_kernels
 from etdev.pipeline.verify.runtime import check_runtime
 from etdev.pipeline.verify.subject import Subject
@@ -61,7 +62,11 @@ def verify_program(
         obstacle = None
     else:
         linked = candidate.linked
-        plan = check_memory_plan(found) if linked is None else check_linked(found, linked)
+        if linked is None:
+            objects = object_place(project, target)
+            plan = check_existing(found, objects, share_state=project.config.model.share_state)
+        else:
+            plan = check_linked(found, linked)
         answers["plan"] = _located(plan, project, target)
         required = requirements(found)
         contents = target_runtime(project, target, runtime.operators, runtime.backends)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from etdev.errors import LinkError
+from etdev.errors import LinkError, ProgramError
 from etdev.pipeline.proof import summarize_proof
 from etdev.pipeline.result import RungResult
 from etdev.planner import Buffer, PlanError, Problem, check_plan
-from etdev.program import Program
+from etdev.program import Program, read
 from etdev.program.delegates import delegate_inputs
 from etdev.program.model import DelegateCall, ExecutionPlan
+from etdev.program.sidecar import read_sidecar
 from etdev.program.storage import MethodMemory, Storage, method_memory
 from etdev.units import format_size
+from etdev.validator import ValidationReport, guess_correspondences, validate_file, validate_link
 
 if TYPE_CHECKING:
     from etdev.pipeline.link import LinkedProgram
@@ -72,6 +75,71 @@ def check_linked(program: Program, linked: LinkedProgram) -> RungResult:
     if not linked.proof.proved:
         return RungResult(rung="plan", status="not run", summary=summarize_proof(linked.proof))
     return rung.model_copy(update={"summary": f"{summarize_proof(linked.proof)}; {rung.summary}"})
+
+
+def check_existing(program: Program, objects: Path, *, share_state: bool) -> RungResult:
+    """The memory plan of a file that was built before, compared with the object program at ``objects``.
+
+    Where that is not there, or not the one that the file was linked from, the file is looked at by itself.
+    ``share_state``: do state tensors of the same name in several methods share memory?
+    """
+    compared = _compare(program, objects, share_state=share_state)
+    if isinstance(compared, str):
+        rung = check_alone(program)
+        if rung.status != "passed":
+            return rung
+        return rung.model_copy(update={"summary": f"{rung.summary}; not compared with {objects.name}: {compared}"})
+    proof, inputs = compared
+    rung = check_memory_plan(program, inputs)
+    if rung.status != "passed":
+        return rung
+    return rung.model_copy(update={"summary": f"{summarize_proof(proof)}; {rung.summary}"})
+
+
+def check_alone(program: Program, *, foreign: bool = False) -> RungResult:
+    """The memory plan of a file of which nothing else is known; ``foreign`` as in :func:`check_memory_plan`.
+
+    Besides, nobody may read a value after another was written over it.
+    """
+    rung = check_memory_plan(program, foreign=foreign)
+    if rung.status != "passed":
+        return rung
+    found = validate_file(program, {plan.name: delegate_inputs(plan) for plan in program.execution_plan})
+    problems = tuple(violation.message for violation in found.violations)
+    if problems:
+        return RungResult(rung="plan", status="failed", summary=problems[0], problems=problems)
+    notes = [f"method {item.method!r} could not be followed: {item.reason}" for item in found.not_validated]
+    if found.never_written:
+        more = len(found.never_written) - 1
+        also = f" (and {more:,} more)" if more else ""
+        notes.append(f"{found.never_written[0].message}{also}")
+    return rung.model_copy(update={"summary": "; ".join([rung.summary, *notes])})
+
+
+def _compare(
+    program: Program, objects: Path, *, share_state: bool
+) -> tuple[ValidationReport, dict[str, dict[int, int]]] | str:
+    """The proof that the file does what its object program does, and the inputs of its delegate calls by position.
+
+    Without a proof, why there is none.
+    """
+    try:
+        before, sidecar = read(objects), read_sidecar(objects.with_suffix(".json"))
+    except ProgramError as error:
+        return error.message
+    inputs = {name: notes.delegate_inputs for name, notes in sidecar.methods.items()}
+    found = guess_correspondences(before, program, inputs)
+    states = Counter(state.name for notes in sidecar.methods.values() for state in notes.state)
+    shared = [name for name, methods in states.items() if methods > 1] if share_state else []
+    proof = validate_link(before, program, found, shared_state=shared)
+    if not proof.proved:
+        reasons = [*(item.message for item in proof.violations), *(item.reason for item in proof.not_validated)]
+        return f"it may be of another build ({reasons[0]})"
+    placed = {
+        name: {item.moved[at]: count for at, count in item.delegate_inputs.items() if at in item.moved}
+        for name, item in found.items()
+    }
+    return proof, placed
 
 
 def _delegate_calls(plan: ExecutionPlan) -> int:
