@@ -145,13 +145,13 @@ def test_buffers_share_a_section_exactly_if_they_are_in_use_together(planned: Pr
 
 
 @pytest.mark.parametrize(
-    ("buffers", "smallest"),
+    ("others", "pin", "smallest"),
     [
-        ((Buffer(12, 0, 2, 1), Buffer(21, 0, 1, 1), Buffer(1, 1, 2, 1), Buffer(1, 0, 1, 16, 32)), 45),
-        ((Buffer(1, 0, 1, 1), Buffer(1, 0, 1, 1), Buffer(17, 0, 2, 1), Buffer(1, 1, 2, 1), Buffer(1, 0, 1, 16, 16)), 34),
+        ((Buffer(12, 0, 2, 1), Buffer(21, 0, 1, 1), Buffer(1, 1, 2, 1)), 32, 45),
+        ((Buffer(1, 0, 1, 1), Buffer(1, 0, 1, 1), Buffer(17, 0, 2, 1), Buffer(1, 1, 2, 1)), 16, 34),
     ],
 )
-def test_few_buffers_around_a_pinned_one_are_proved(buffers: tuple[Buffer, ...], smallest: int) -> None:
-    plan = make_plan(Problem(buffers))
+def test_few_buffers_around_a_pinned_one_are_proved(others: tuple[Buffer, ...], pin: int, smallest: int) -> None:
+    plan = make_plan(Problem((*others, Buffer(1, 0, 1, 16, pin))))
 
     assert (plan.size, plan.optimal) == (smallest, True)

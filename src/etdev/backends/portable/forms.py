@@ -1,4 +1,4 @@
-"""The table of kernel-aware lowering: what is computed in another form, how much faster, and by whose kernels.
+"""The table of kernel-aware lowering: what is computed in another form, what that gains, and by whose kernels.
 
 No torch here. :mod:`etdev.backends.portable.rewrite` has the pass of each entry; ``benchmarks/lowering.py`` measures
 the figures, each on one typical size, in the stock runtime on one thread.
@@ -27,9 +27,11 @@ class Form:
     measured: str
     """The size that was measured."""
     gain: float
-    """Times faster, at that size."""
+    """Times faster, at that size; 1 for a form that takes about the same time."""
     reason: str
-    """Why it is faster."""
+    """Why it is faster, or takes less memory."""
+    less_memory: float = 1
+    """Times less planned memory, of a form that is there for that."""
 
 
 _WALK = "aten::as_strided_copy.out"
@@ -85,6 +87,17 @@ FORMS: tuple[Form, ...] = (
         measured="65,536 elements",
         gain=3.5,
         reason="the C library's tanh takes five times as long as exp",
+    ),
+    Form(
+        "pieces",
+        stock="ops on whole tensors where the method needs most memory",
+        form="the same ops on one piece after the other",
+        operators=("aten::slice_copy.Tensor_out", "aten::cat.out", "aten::view_copy.out"),
+        library="optimized",
+        measured="two layers of an MLP on 256 rows of 64 numbers, 256 numbers between them",
+        gain=1,
+        reason="what lies between the ops needs memory for one piece only",
+        less_memory=2,
     ),
     Form(
         "pooling",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from copy import copy
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from etdev.backends.portable.occupancy import Occupancy
@@ -25,16 +27,26 @@ class Editor:
     """
 
     def __init__(self, program: ExportedProgram, module: GraphModule) -> None:
-        self._program, self._module = program, module
+        self._program = program
         self._is_top = module is program.graph_module
+        self._renames = partial(_rename_outputs, program, module) if self._is_top else nullcontext
         self._at: Node | None = None
+        self.graph: Graph = module.graph
+        """What is edited."""
         self.limit = int(_NEAR * self._occupancy(linked=False).peak())
         """Bytes that the graph needs at a time as ExecuTorch lowers it. No form may make it need more."""
 
-    @property
-    def graph(self) -> Graph:
-        """What is edited."""
-        return self._module.graph
+    def copy(self) -> Editor:
+        """An editor of a copy of the graph, to try out what becomes of it."""
+        from torch.fx import Graph
+
+        other = copy(self)
+        other.graph = Graph()
+        places: dict[Node, Node] = {}
+        results = other.graph.graph_copy(self.graph, places)
+        other.graph.output(results)
+        other._renames = nullcontext
+        return other
 
     def calls(self, *ops: str) -> list[Node]:
         """The calls of these ops, in order."""
@@ -42,22 +54,23 @@ class Editor:
         return [node for node in self.graph.nodes if node.op == "call_function" and node.target in targets]
 
     @contextmanager
-    def before(self, node: Node) -> Iterator[None]:
-        """Put what is called in the block before ``node``, as if it came from the same line of the model."""
-        self._at = node
+    def before(self, node: Node, line: Node | None = None) -> Iterator[None]:
+        """Put what is called in the block before ``node``, as if it came from the line of the model that ``line`` or
+        else ``node`` comes from."""
+        self._at = line or node
         try:
             with self.graph.inserting_before(node):
                 yield
         finally:
             self._at = None
 
-    def call(self, op: str, *args: Any, **kwargs: Any) -> Node:
-        """Call an op."""
+    def call(self, op: str | Callable[..., Any], *args: Any, **kwargs: Any) -> Node:
+        """Call an op, given by name or by what a node of it has as its target."""
         from torch.fx import Node
         from torch.utils._pytree import tree_map_only
 
         assert self._at is not None
-        target = edge(op)
+        target = edge(op) if isinstance(op, str) else op
         node = self.graph.call_function(target, args, kwargs)
         node.meta = {key: value for key, value in self._at.meta.items() if key not in ("val", "tensor_meta", "spec")}
         node.meta["val"] = target(*tree_map_only(Node, lambda item: item.meta["val"], args), **kwargs)
@@ -74,14 +87,13 @@ class Editor:
 
     def replace(self, old: Node, new: Node) -> None:
         """Let everyone who uses ``old`` use ``new``; drop ``old`` and what nobody else used."""
-        with self._renamed_outputs() if self._is_top else nullcontext():
-            old.replace_all_uses_with(new)
+        self.redirect(old, new, ())
         self._drop(old)
 
-    def _renamed_outputs(self) -> AbstractContextManager[None]:
-        """The method's signature names its outputs: let it follow them."""
-        hook = self._program.graph_signature.get_replace_hook()
-        return self._module._set_replace_hook(hook)
+    def redirect(self, old: Node, new: Node, apart: Container[Node]) -> None:
+        """Let everyone who uses ``old`` use ``new``, but for ``new`` itself and those apart."""
+        with self._renames():
+            old.replace_all_uses_with(new, delete_user_cb=lambda user: user is not new and user not in apart)
 
     def _drop(self, node: Node) -> None:
         sources = node.all_input_nodes
@@ -131,6 +143,11 @@ class Editor:
     def _store(self, name: str) -> dict[str, torch.Tensor]:
         state: dict[str, torch.Tensor] = self._program.state_dict
         return state if name in state else self._program.constants
+
+
+def _rename_outputs(program: ExportedProgram, module: GraphModule) -> AbstractContextManager[None]:
+    """The method's signature names its outputs: let it follow them."""
+    return module._set_replace_hook(program.graph_signature.get_replace_hook())
 
 
 def edge(op: str) -> Any:

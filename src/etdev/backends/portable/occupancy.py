@@ -6,26 +6,99 @@ an input that nobody needs any more, and what is concatenated lies at its place 
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from etdev.program.inplace import DEFAULT
 
 if TYPE_CHECKING:
     from torch.fx import Graph, Node
 
 _VIEWS = frozenset({"view_copy", "unsqueeze_copy", "squeeze_copy", "alias_copy", "_clone_dim_order", "getitem"})
-_IN_PLACE = frozenset(
-    {"add", "sub", "mul", "div", "relu", "hardtanh", "sigmoid", "gelu", "exp", "tanh", "clamp", "sqrt", "pow", "neg"}
-    | {
-        "_softmax",
-        "native_layer_norm",
-        "native_group_norm",
-        "_native_batch_norm_legit_no_training",
-        "where",
-        "elu",
-        "maximum",
-    }
-)
+_MOVES = frozenset({"expand_copy", "permute_copy", "transpose_copy"})
+"""What is a view too where it moves nothing."""
+_IN_PLACE = frozenset(name.partition("::")[2].partition(".")[0] for name in DEFAULT)
+
+
+class Op(NamedTuple):
+    """What a step of a program does to memory."""
+
+    kind: str
+    """``add`` of ``aten.add.Tensor``; empty for what no op makes: an input."""
+    sources: tuple[int, ...]
+    """The earlier ops whose outputs it needs."""
+    nbytes: int
+    """Of its output."""
+    is_planned: bool = True
+    """False for constants, and what lies elsewhere."""
+    runs_along: bool = True
+    """Of a slice, or of each part of a concatenation: does it fill one run of the whole's bytes?"""
+    since: int | None = None
+    """The op from which on the output has its memory, if that is before this one."""
+
+
+class Lifetimes:
+    """Bytes in use while each of some ops runs, its inputs and output included.
+
+    ``linked`` is false for what ExecuTorch makes of them, true for what the linker makes of them.
+    """
+
+    def __init__(self, ops: Sequence[Op], *, linked: bool = True) -> None:
+        self._ops, self._linked = ops, linked
+        self.home = list(range(len(ops)))
+        """By op, the one whose memory its output lies in."""
+        self.first = [at if op.since is None else op.since for at, op in enumerate(ops)]
+        """By home, the op from which on it has its memory."""
+        self.last = list(range(len(ops)))
+        """By home, the op after which the memory is free."""
+        for at, op in enumerate(ops):
+            for source in op.sources:
+                self.last[source] = at
+        for at in range(len(ops)):
+            self._settle(at)
+        change = [0] * (len(ops) + 1)
+        for at, op in enumerate(ops):
+            if op.is_planned and self.home[at] == at:
+                change[self.first[at]] += op.nbytes
+                change[self.last[at] + 1] -= op.nbytes
+        self.bytes = list(accumulate(change[:-1]))
+        """By op, what is in use while it runs."""
+
+    def _settle(self, at: int) -> None:
+        """Find the home of an output, or let the homes of what it is joined from be in it."""
+        op = self._ops[at]
+        self.home[at] = home = self._shared(at)
+        self.last[home] = max(self.last[home], self.last[at])
+        self.first[home] = min(self.first[home], self.first[at])
+        is_joined = self._linked and op.kind == "cat" and op.runs_along
+        for source in op.sources if is_joined else ():
+            part = self.home_of(source)
+            if self._ops[part].is_planned and self._ops[part].kind and self.last[part] <= at:
+                self.home[part] = at
+                self.first[at] = min(self.first[at], self.first[part])
+
+    def _shared(self, at: int) -> int:
+        op = self._ops[at]
+        is_view = op.kind in _VIEWS or (self._linked and op.kind == "slice_copy" and op.runs_along)
+        is_shared = is_view or (self._linked and op.kind in _IN_PLACE)
+        for source in op.sources if is_shared else ():
+            home = self.home_of(source)
+            found = self._ops[home]
+            if found.is_planned and (is_view or (self.last[home] <= at and found.nbytes == op.nbytes)):
+                return home
+        return at
+
+    def homes_during(self, at: int) -> list[int]:
+        """The ops whose outputs have memory while this one runs."""
+        every = (home for home, op in enumerate(self._ops) if op.is_planned and self.home[home] == home)
+        return [home for home in every if self.first[home] <= at <= self.last[home]]
+
+    def home_of(self, at: int) -> int:
+        """The op whose memory an output lies in."""
+        while self.home[at] != at:
+            at = self.home[at]
+        return at
 
 
 class Occupancy:
@@ -37,77 +110,92 @@ class Occupancy:
 
     def __init__(self, graph: Graph, constants: Container[str], *, linked: bool = True) -> None:
         self._linked = linked
-        nodes = list(graph.nodes)
-        self._at = {node: index for index, node in enumerate(nodes)}
-        self._planned = {node for node in nodes if _is_planned(node, constants)}
-        self._home: dict[Node, Node] = {}
-        """The node whose memory a node's output lies in; a home's own home is itself."""
-        self._first = dict(self._at)
-        self._last = {node: max((self._at[user] for user in node.users), default=self._at[node]) for node in nodes}
-        for node in nodes:
-            self._settle(node)
-        change = [0] * (len(nodes) + 1)
-        for node in self._planned:
-            if self._home[node] is node:
-                change[self._first[node]] += nbytes(node)
-                change[self._last[node] + 1] -= nbytes(node)
-        self._bytes = list(accumulate(change[:-1]))
+        self.nodes = list(graph.nodes)
+        self.at = {node: index for index, node in enumerate(self.nodes)}
+        self.ops = [self._op(node, constants) for node in self.nodes]
+        """One for each node."""
+        self.lifetimes = Lifetimes(self.ops, linked=linked)
+        self.fullest = max(range(len(self.nodes)), key=self.lifetimes.bytes.__getitem__)
+        """The first op that runs at the fullest moment."""
+        self.at_fullest = self.lifetimes.homes_during(self.fullest)
 
-    def _settle(self, node: Node) -> None:
-        """Find the home of a node's output, or let its inputs' homes be in it."""
-        self._home[node] = home = self._shared(node)
-        self._last[home] = max(self._last[home], self._last[node])
-        is_joined = self._linked and _kind(node) == "cat" and _runs_along(node)
-        for source in node.all_input_nodes if is_joined else ():
-            part = self._home_of(source)
-            if part in self._planned and part.op == "call_function" and self._last[part] <= self._at[node]:
-                self._home[part] = node
-                self._first[node] = min(self._first[node], self._first[part])
-
-    def _shared(self, node: Node) -> Node:
-        is_view = _kind(node) in _VIEWS or (self._linked and _kind(node) == "slice_copy" and _runs_along(node))
-        is_shared = is_view or (self._linked and _kind(node) in _IN_PLACE)
-        for source in node.all_input_nodes if is_shared else ():
-            home = self._home_of(source)
-            is_last = self._last[home] <= self._at[node]
-            if home in self._planned and (is_view or (is_last and nbytes(home) == nbytes(node))):
-                return home
-        return node
-
-    def _home_of(self, node: Node) -> Node:
-        while self._home[node] is not node:
-            node = self._home[node]
-        return node
+    def _op(self, node: Node, constants: Container[str]) -> Op:
+        is_call = node.op == "call_function"
+        return Op(
+            kind=_kind_in_memory(node) if is_call else "",
+            sources=tuple(self.at[source] for source in node.all_input_nodes),
+            nbytes=nbytes(node, first_only=self._linked and _has_useless_outputs(node)),
+            is_planned=is_call or (node.op == "placeholder" and node.name not in constants),
+            runs_along=not is_call or _runs_along(node),
+        )
 
     def during(self, node: Node) -> int:
         """Bytes in use while this op runs."""
-        return self._bytes[self._at[node]]
+        return self.lifetimes.bytes[self.at[node]]
+
+    def output(self, node: Node) -> int:
+        """Bytes of an op's output."""
+        return self.ops[self.at[node]].nbytes
 
     def ends_at(self, value: Node, node: Node) -> bool:
         """Is the memory of a value free after this op? A constant takes none that could be."""
-        home = self._home_of(value)
-        return home in self._planned and self._last[home] <= self._at[node]
+        home = self.lifetimes.home_of(self.at[value])
+        return self.ops[home].is_planned and self.lifetimes.last[home] <= self.at[node]
 
     def peak(self, without: Container[Node] = ()) -> int:
         """The most bytes in use at a time while any other op runs than these."""
-        return max((self._bytes[at] for node, at in self._at.items() if node not in without), default=0)
+        return max((self.lifetimes.bytes[at] for node, at in self.at.items() if node not in without), default=0)
 
 
-def nbytes(node: Node) -> int:
-    """Bytes of a node's tensors; what is not known counts nothing."""
+def nbytes(node: Node, *, first_only: bool = False) -> int:
+    """Bytes of a node's tensors, or of the first of them; what is not known counts nothing."""
     value = node.meta.get("val")
-    return sum(_tensor_bytes(item) for item in (value if isinstance(value, (tuple, list)) else [value]))
+    values = value if isinstance(value, (tuple, list)) else [value]
+    return sum(_tensor_bytes(item) for item in (values[:1] if first_only else values))
+
+
+def _has_useless_outputs(node: Node) -> bool:
+    """Of a norm nobody needs the statistics, which are small; a maximum whose indices nobody needs is taken otherwise
+    (:mod:`etdev.backends.portable.pooling`)."""
+    kind = kind_of(node)
+    return kind in _IN_PLACE or (kind == "max_pool2d_with_indices" and len(node.users) == 1)
+
+
+def kind_of(node: Node) -> str:
+    """``add`` of ``aten.add.Tensor``."""
+    parts = str(getattr(node.target, "__name__", node.target)).split(".")
+    return parts[1] if len(parts) > 1 else parts[0]
+
+
+def _kind_in_memory(node: Node) -> str:
+    """The kind of an op, which is that of a view if it leaves all elements where they are."""
+    kind = kind_of(node)
+    if kind not in _MOVES:
+        return kind
+    source, shape = node.all_input_nodes[0].meta["val"].shape, node.meta["val"].shape
+    if kind == "expand_copy":
+        return "view_copy" if source.numel() == shape.numel() else kind
+    order: Any = node.args[1]
+    if kind == "transpose_copy":
+        order = list(range(len(shape)))
+        first, second = node.args[1:3]
+        order[first], order[second] = order[second], order[first]
+    moved = [dim % len(shape) for dim in order if source[dim] != 1]
+    return "view_copy" if moved == sorted(moved) else kind
+
+
+def is_run(shape: Sequence[int], axis: int) -> bool:
+    """Do neighbours along the axis, with all that belongs to them, lie in one run of bytes?"""
+    return all(size == 1 for size in shape[:axis])
 
 
 def _runs_along(node: Node) -> bool:
-    """Does a slice, or a part of a concatenation, fill one run of the whole's bytes?"""
+    """Does a slice, or a part of a concatenation, fill one run of the whole's bytes? Other ops do not matter."""
+    if kind_of(node) not in ("slice_copy", "cat"):
+        return True
     dim: Any = node.args[1] if len(node.args) > 1 else 0
     shape = node.all_input_nodes[0].meta["val"].shape
-    return all(size == 1 for size in shape[: dim % len(shape)])
-
-
-def _is_planned(node: Node, constants: Container[str]) -> bool:
-    return node.op == "call_function" or (node.op == "placeholder" and node.name not in constants)
+    return is_run(shape, dim % len(shape))
 
 
 def _tensor_bytes(value: Any) -> int:
@@ -116,9 +204,3 @@ def _tensor_bytes(value: Any) -> int:
     if not isinstance(value, torch.Tensor) or not all(isinstance(size, int) for size in value.shape):
         return 0
     return value.numel() * value.element_size()
-
-
-def _kind(node: Node) -> str:
-    """``add`` of ``aten.add.Tensor``."""
-    parts = str(getattr(node.target, "__name__", node.target)).split(".")
-    return parts[1] if len(parts) > 1 else parts[0]

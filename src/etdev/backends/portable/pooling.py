@@ -68,7 +68,7 @@ def pool_by_shifts(editor: Editor) -> int:
         result = _maximum(node) if isinstance(node.meta["val"], (tuple, list)) else node
         if result is None or not is_plain(arguments(node)[0], result):
             continue
-        during = occupancy.during(node) - nbytes(node) + nbytes(result)
+        during = occupancy.during(node) - occupancy.output(node) + nbytes(result)
         with editor.before(node):
             new = _replacement(editor, node, result, room - during, editor.limit - during)
             if new is not None:

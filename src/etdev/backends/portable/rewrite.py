@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
-from etdev.backends.portable import convolution, matrix, movement, pointwise, pooling
+from etdev.backends.portable import convolution, matrix, movement, pieces, pointwise, pooling
 from etdev.backends.portable.graph import Editor
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ PASSES: dict[str, Callable[[Editor], int]] = {
     "pow": pointwise.use_products_for_powers,
     "clamp": pointwise.use_hardtanh_for_clamp,
     "gelu": pointwise.use_sigmoid_for_gelu,
+    "pieces": pieces.work_in_pieces,
     "pooling": pooling.pool_by_shifts,
     "convolution": convolution.multiply_matrices,
     "movement": movement.walk_strides,
