@@ -11,30 +11,20 @@ that is left is looked at, until one cannot be lowered.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from etdev.backends.portable.axes import VIEWS, Needs, is_whole, needs, piece_arguments, shape_of
+from etdev.backends.portable.axes import VIEWS, is_whole, needs, piece_arguments, shape_of
 from etdev.backends.portable.graph import Editor, arguments
-from etdev.backends.portable.occupancy import Lifetimes, Occupancy, Op, is_run, kind_of, nbytes
+from etdev.backends.portable.occupancy import Occupancy, kind_of, nbytes
+from etdev.backends.portable.regions import Region, grow_region, part_of
+from etdev.backends.portable.window import Window
 
 if TYPE_CHECKING:
     from torch.fx import Node
 
-_MOVEMENT = VIEWS | {
-    "slice_copy",
-    "cat",
-    "permute_copy",
-    "transpose_copy",
-    "expand_copy",
-    "_clone_dim_order",
-    "select_copy",
-    "getitem",
-}
-_REACH = 60
-"""Ops before and after the fullest moment that a region may take in."""
 _AFTER = 25
 """Ops after it in which memory may be in use for what it makes."""
 _COUNTS = (2, 3, 4, 6, 8, 12, 16, 24, 32)
@@ -55,18 +45,6 @@ _STEP = 1.1
 """Times a goal that needs more, the next one."""
 _LEAST_BYTES = 1_024
 """Of the largest output of a piece."""
-
-
-@dataclass(frozen=True, slots=True)
-class Region:
-    """Ops that can be done in pieces together."""
-
-    axes: Mapping[Node, int]
-    """The ops, in the order of the graph, and the axis along which each is cut."""
-    needs: Mapping[Node, Needs]
-    """What a piece of each is computed from."""
-    grains: int
-    """The number of pieces is at most that: they are made up of so many equal parts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +115,7 @@ def _best(occupancy: Occupancy, goal: int) -> Choice | None:
     """What lowers the fullest moment most, or to the goal with the fewest ops."""
     best: Choice | None = None
     for node, axis in _seeds(occupancy):
-        whole = _grow(occupancy, node, axis)
+        whole = grow_region(occupancy, node, axis)
         found = None if whole is None else _choose(occupancy, whole, node, goal)
         if found is not None and found.fewer > 0 and (best is None or found.rank(goal) < best.rank(goal)):
             best = found
@@ -154,48 +132,6 @@ def _seeds(occupancy: Occupancy) -> Iterator[tuple[Node, int]]:
                     yield seed, axis
 
 
-# The region around an output ------------------------------------------------------------------------------------------
-
-
-def _grow(occupancy: Occupancy, seed: Node, axis: int) -> Region | None:
-    """All ops around an output that can be cut if that is cut along the axis."""
-    axes: dict[Node, int] = {}
-    found: dict[Node, Needs] = {}
-    grains = (shape_of(seed) or [0])[axis]
-    todo = [(seed, axis)]
-    for node, own in todo:
-        if node in axes or abs(occupancy.at[node] - occupancy.at[seed]) > _REACH:
-            continue
-        what = _fits(node, own, axes, found)
-        if what is None or math.gcd(grains, what.grain) < 2:
-            continue
-        grains = math.gcd(grains, what.grain)
-        axes[node], found[node] = own, what
-        todo += [(source, along) for source, along in what.axes.items() if along is not None]
-        todo += [(user, along) for user in node.users for along in _axes_for(user, node, own)]
-    order = sorted(axes, key=lambda node: occupancy.at[node])
-    return Region({node: axes[node] for node in order}, found, grains) if seed in axes else None
-
-
-def _fits(node: Node, axis: int, axes: Mapping[Node, int], found: Mapping[Node, Needs]) -> Needs | None:
-    """What a piece of the op needs, if that and what its neighbours need of it agree with how they are cut."""
-    if node.op != "call_function" or shape_of(node) is None:
-        return None
-    what = needs(node, axis)
-    if what is None or any(axes.get(source, along) != along for source, along in what.axes.items()):
-        return None
-    users = (found[user].axes.get(node, axis) for user in node.users if user in found)
-    return what if all(along == axis for along in users) else None
-
-
-def _axes_for(user: Node, source: Node, axis: int) -> Iterator[int]:
-    """The axes of a user that are computed from that axis of what it uses."""
-    for own in range(len(shape_of(user) or ())):
-        what = needs(user, own)
-        if what is not None and what.axes.get(source, -1) == axis:
-            yield own
-
-
 # Which part of it -----------------------------------------------------------------------------------------------------
 
 
@@ -206,14 +142,14 @@ def _choose(occupancy: Occupancy, whole: Region, seed: Node, goal: int) -> Choic
     most = _counts(whole)[-1]
 
     def cost(begin: int, end: int) -> tuple[float, ...]:
-        part = _part(whole, order[begin : end + 1], seed)
+        part = part_of(whole, order[begin : end + 1], seed)
         choice = None if part is None else _estimate(occupancy, part, most)
         return (math.inf,) if choice is None else choice.rank(goal)
 
     for _ in range(2):
         first = min(range(last + 1), key=lambda begin: cost(begin, last))
         last = min(range(first, len(order)), key=lambda end: cost(first, end))
-    part = _part(whole, order[first : last + 1], seed)
+    part = part_of(whole, order[first : last + 1], seed)
     return None if part is None else _fewest(occupancy, part, goal)
 
 
@@ -221,28 +157,6 @@ def _counts(region: Region) -> list[int]:
     """Numbers of pieces, ascending."""
     largest = max(map(nbytes, region.axes))
     return [count for count in _COUNTS if count <= region.grains and largest >= count * _LEAST_BYTES] or [2]
-
-
-def _part(whole: Region, chosen: Iterable[Node], seed: Node) -> Region | None:
-    """The chosen ops of a region that hang together with the seed.
-
-    None if it is not among them, if they compute nothing, or if they take one of several outputs of an op that is not.
-    """
-    inside = set(chosen)
-    if seed not in inside:
-        return None
-    connected, todo = {seed}, [seed]
-    while todo:
-        node = todo.pop()
-        near = {*whole.needs[node].axes, *node.users} & (inside - connected)
-        connected |= near
-        todo += near
-    axes = {node: axis for node, axis in whole.axes.items() if node in connected}
-    if all(kind_of(node) in _MOVEMENT for node in axes):
-        return None
-    if any(kind_of(node) == "getitem" and node.all_input_nodes[0] not in connected for node in axes):
-        return None
-    return Region(axes, whole.needs, whole.grains)
 
 
 def _fewest(occupancy: Occupancy, region: Region, goal: int) -> Choice | None:
@@ -259,18 +173,13 @@ def _fewest(occupancy: Occupancy, region: Region, goal: int) -> Choice | None:
     return best
 
 
-def _outputs(region: Region) -> list[Node]:
-    """What others need of it."""
-    return [node for node in region.axes if any(user not in region.axes for user in node.users)]
-
-
 def _estimate(occupancy: Occupancy, region: Region, pieces: int) -> Choice | None:
     """What it would do to memory; None if it cannot be done so.
 
     All pieces are done where the last op is. Each op of the region stands for one of its pieces.
     """
     at, lifetimes = occupancy.at, occupancy.lifetimes
-    nodes, outputs = list(region.axes), _outputs(region)
+    nodes, outputs = list(region.axes), region.outputs
     last, fullest = at[nodes[-1]], occupancy.fullest
     used = max((lifetimes.last[lifetimes.home_of(at[node])] for node in outputs), default=last)
     begin, end = min(at[nodes[0]], fullest), max(fullest, min(used, last + _AFTER))
@@ -278,13 +187,10 @@ def _estimate(occupancy: Occupancy, region: Region, pieces: int) -> Choice | Non
     first = [node for node in others if at[node] < last]
     if not outputs or not all(is_whole(node) for node in outputs) or _are_dependent(first, region):
         return None
-    window = _Window(occupancy, begin, end)
+    window = Window(occupancy, begin, end)
     for node in first:
         window.add_node(node)
-    window.open_region(outputs)
-    for node in nodes:
-        window.add_piece(node, region, pieces)
-    window.close_region(outputs, region)
+    window.add_region(region, pieces)
     for node in others[len(first) :]:
         window.add_node(node)
     limit = _LOWER * lifetimes.bytes[fullest]
@@ -299,100 +205,13 @@ def _are_dependent(others: Iterable[Node], region: Region) -> bool:
     return any(source in region.axes for node in others for source in node.all_input_nodes)
 
 
-class _Window:
-    """What the memory of a stretch of a graph would be with other ops in it."""
-
-    def __init__(self, occupancy: Occupancy, begin: int, end: int) -> None:
-        self._occupancy, self._begin, self._end = occupancy, begin, end
-        self._ops: list[Op] = []
-        self._at: dict[Node, int] = {}
-        self._homes: dict[int, int] = {}
-        """By home in the whole graph of what was made before, its place here."""
-        self._used: set[int] = set()
-        self._slices: dict[tuple[Node, int], int] = {}
-        self._opened = 0
-
-    def add_node(self, node: Node) -> None:
-        """An op as it is."""
-        op = self._occupancy.ops[self._occupancy.at[node]]
-        self._at[node] = self._add(op._replace(sources=tuple(map(self._place, node.all_input_nodes))))
-
-    def open_region(self, outputs: Iterable[Node]) -> None:
-        """From here on the outputs have their memory."""
-        self._opened = len(self._ops)
-        self._add(Op("", (), 0))
-        self._outputs = set(outputs)
-
-    def add_piece(self, node: Node, region: Region, pieces: int) -> None:
-        """One piece of an op of the region."""
-        sources = []
-        for source, axis in region.needs[node].axes.items():
-            if source in region.axes or axis is None:
-                sources.append(self._place(source))
-                continue
-            if (source, axis) not in self._slices:
-                along = is_run(shape_of(source) or (), axis)
-                planned = self._occupancy.ops[self._occupancy.at[source]].is_planned
-                part = Op("slice_copy", (self._place(source),), nbytes(source) // pieces, planned, along)
-                self._slices[source, axis] = self._add(part)
-            sources.append(self._slices[source, axis])
-        kept = node in self._outputs and not is_run(shape_of(node) or (), region.axes[node])
-        size = nbytes(node) if kept else nbytes(node) // pieces
-        since = self._opened if kept else None
-        kind = "kept" if kept else kind_of(node)
-        self._at[node] = self._add(Op(kind, tuple(sources), size, since=since))
-
-    def close_region(self, outputs: Iterable[Node], region: Region) -> None:
-        """What the pieces make is put together; what they are made from was needed up to here."""
-        inputs = {source for node in region.axes for source in region.needs[node].axes if source not in region.axes}
-        self._add(Op("", tuple(map(self._place, inputs)), 0))
-        for node in outputs:
-            along = is_run(shape_of(node) or (), region.axes[node])
-            whole = Op("cat", (self._at[node],), nbytes(node), runs_along=along, since=self._opened if along else None)
-            self._at[node] = self._add(whole)
-
-    def bytes(self) -> list[int]:
-        """In use while each of the ops runs, with what is in use the whole time."""
-        after = [self._at[node] for node in self._at if self._lives_on(node)]
-        after += [place for home, place in self._homes.items() if self._occupancy.lifetimes.last[home] > self._end]
-        beside = self._beside()
-        found = Lifetimes([*self._ops, Op("", tuple(after), 0)]).bytes[:-1]
-        return [size + beside for size, op in zip(found, self._ops, strict=True) if op.kind]
-
-    def _lives_on(self, node: Node) -> bool:
-        return any(self._occupancy.at[user] > self._end for user in node.users)
-
-    def _beside(self) -> int:
-        """Bytes that are in use from before to after the stretch and that it has nothing to do with."""
-        lifetimes, ops = self._occupancy.lifetimes, self._occupancy.ops
-        return sum(
-            ops[at].nbytes
-            for at in self._occupancy.at_fullest
-            if at not in self._homes and lifetimes.first[at] < self._begin and lifetimes.last[at] > self._end
-        )
-
-    def _place(self, node: Node) -> int:
-        """Where a node's output is here; what was made before, is made before all else."""
-        if node in self._at:
-            return self._at[node]
-        home = self._occupancy.lifetimes.home_of(self._occupancy.at[node])
-        if home not in self._homes:
-            op = self._occupancy.ops[home]
-            self._homes[home] = self._add(Op("", (), op.nbytes, op.is_planned, since=0))
-        return self._homes[home]
-
-    def _add(self, op: Op) -> int:
-        self._ops.append(op)
-        return len(self._ops) - 1
-
-
 # How it is written ----------------------------------------------------------------------------------------------------
 
 
 def _rewrite(editor: Editor, choice: Choice) -> None:
     """Put the pieces in the place of the region's ops."""
     region = choice.region
-    nodes, outputs = list(region.axes), _outputs(region)
+    nodes, outputs = list(region.axes), region.outputs
     made: dict[Node, list[Node]] = {node: [] for node in outputs}
     bounds = [region.grains * number // choice.pieces for number in range(choice.pieces + 1)]
     for begin, end in pairwise(bounds):
