@@ -49,6 +49,8 @@ MODEL = """
             return self.total + 0
     """
 FORWARD = {"linear": 1, "convolution": 1, "pooling": 1}
+IN_PIECES = {"linear": 1, "pieces": 3, "pooling": 3, "convolution": 3}
+"""Convolution and pooling do three parts of the channels one after the other."""
 
 
 def _config(target: str = "", method: str = "forward", batch: str = "1", more: str = "") -> str:
@@ -70,11 +72,11 @@ def _method(target: TargetResult) -> MethodResult:
 @pytest.mark.parametrize(
     ("method", "forms"),
     [
-        ("forward", FORWARD),
+        ("forward", IN_PIECES),
         ("rows", {"linear": 1, "pow": 1, "movement": 4}),
         # The weights are transposed in the branches: without that, there is no room for a convolution's columns.
-        ("branch", {"linear": 2, "pooling": 1}),
-        ("count", FORWARD),
+        ("branch", {"linear": 2, "pieces": 3, "pooling": 3}),
+        ("count", IN_PIECES),
     ],
 )
 def test_methods_compute_the_same(

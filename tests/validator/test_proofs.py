@@ -75,7 +75,7 @@ def _carries(found: Object) -> bool:
 
 
 @pytest.mark.parametrize("planner", ["best", "greedy", "naive"])
-@settings(max_examples=30)
+@settings(max_examples=40)
 @given(found=objects())
 def test_links_are_proved(planner: str, found: Object) -> None:
     if not _carries(found):
@@ -83,7 +83,7 @@ def test_links_are_proved(planner: str, found: Object) -> None:
 
 
 @pytest.mark.parametrize("share", [True, False])
-@settings(max_examples=20)
+@settings(max_examples=40)
 @given(data=st.data())
 def test_links_with_state_are_proved(share: bool, data: st.DataObject) -> None:
     found = data.draw(objects(most_methods=3, initial=not share, delegates=False))

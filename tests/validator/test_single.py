@@ -72,6 +72,41 @@ def test_a_value_is_overwritten(made: m.Program, message: str) -> None:
     assert found.kind == "clobbered"
 
 
+def test_an_unknown_operator_changes_one_of_two_tensors() -> None:
+    """What it may have changed the one to is not made of the other, which the caller did not give."""
+    half = Half()
+    p, x = half.input(at=512, dtype=BOOL), half.input(4, at=0)
+    merged, made = half.tensor(4, at=None), half.tensor(4, at=64)
+    other = half.jump_if_false(p)
+    half.move(x, merged)
+    end = half.jump()
+    half.land(other)
+    half.move(half.op("mm.out", x, x, made), merged)
+    half.land(end)
+    half.kernel("my::fused", merged, half.tensor(4, at=128))
+    half.outputs = [x]
+
+    assert look_at(program(half)).violations == ()
+
+
+def test_a_loop_reads_one_of_two_tensors_of_which_one_is_a_view() -> None:
+    half = Half()
+    p, x = half.input(at=512, dtype=BOOL), half.input(4, at=0)
+    view, made, merged, state = (half.tensor(2, at=at) for at in (0, 64, None, 128))
+    other = half.jump_if_false(p)
+    half.move(view, merged)
+    end = half.jump()
+    half.land(other)
+    half.move(half.op("relu.out", half.tensor(2, at=192, data=1), made), merged)
+    half.land(end)
+    half.op("exp.out", x, half.tensor(4, at=256))
+    half.op("neg.out", merged, state)
+    half.jump_if_false(p, len(half.calls) - 1)
+    half.outputs = [x]
+
+    assert look_at(program(half)).violations == ()
+
+
 def view_of_condition(*, moved: bool = True) -> m.Program:
     """A static view of a condition's result, as ExecuTorch 1.4.1 leaves it: of the place that the result has in the
     file, where no branch ever writes; or of where a branch does."""

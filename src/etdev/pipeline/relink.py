@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -27,7 +27,7 @@ from etdev.program.delegates import delegate_inputs
 from etdev.program.footprint import buffer_device, planned_memory
 from etdev.program.inplace import DEFAULT
 from etdev.program.model import ExecutionPlan
-from etdev.validator import ValidationReport
+from etdev.validator import Correspondence, ValidationReport, validate_file, validate_link
 
 FORMAT = 1
 _DEFAULT_ALIGNMENT = 16
@@ -160,7 +160,7 @@ def relink(
         linked = link_foreign(program, options) if own else link(program, options)
     except LinkError as error:
         raise UnlinkableError(error.message, where=_place(source, error), hint=error.hint) from error
-    proof = _prove(program, linked, target)
+    proof = _prove(program, linked, source, target)
     rung, size_after = _write(program, linked, target)
     return RelinkResult(
         format=FORMAT,
@@ -201,13 +201,36 @@ def check_kinds(names: Collection[str], where: str) -> tuple[ElisionKind, ...]:
     return tuple(kind for kind in KINDS if kind in names or "all" in names)
 
 
-def _prove(program: Program, linked: Linked, target: Path) -> ValidationReport:
-    """Compare the file with what was linked from it. Nothing is written that does something else."""
+def _prove(program: Program, linked: Linked, source: Path, target: Path) -> ValidationReport:
+    """Compare the file with what was linked from it. Nothing is written that does something else.
+
+    What a file does that goes by what nobody wrote is a matter of chance: then it is the file that is wrong.
+    """
     inputs = {plan.name: delegate_inputs(plan) for plan in program.execution_plan}
     try:
         return prove_link(program, linked, inputs, foreign=True)
     except LinkError as error:
+        if reason := _why_unclear(program, inputs):
+            hint = "what it computes cannot be told: build it again from its model with etdev"
+            raise UnlinkableError(reason, where=str(source), hint=hint) from error
         raise LinkError(error.message, where=str(target), hint=error.hint) from error
+
+
+def _why_unclear(program: Program, inputs: Mapping[str, Mapping[int, int]]) -> str | None:
+    """Why nobody can tell what a file computes: what it reads was overwritten, or set by nobody."""
+    alone = validate_file(program, inputs)
+    for violation in (*alone.violations, *alone.never_written):
+        return violation.message
+    for item in alone.not_validated:
+        return f"method {item.method!r} cannot be followed: {item.reason}"
+    same = {}
+    for plan in program.execution_plan:
+        count = sum(len(chain.instructions) for chain in plan.chains)
+        same[plan.name] = Correspondence({at: at for at in range(count)}, inputs.get(plan.name, {}))
+    # A program that does not even do what it does itself.
+    for violation in validate_link(program, program, same, foreign=True).violations:
+        return f"method {violation.method!r} goes by what nothing has set"
+    return None
 
 
 def _check_arguments(planner: str, alignment: int | None, inplace: str) -> None:

@@ -143,7 +143,8 @@ class Explainer:
         )
 
     def _bytes(self, machine: Machine, value: int, difference: Difference) -> tuple[int, int, int] | None:
-        at = machine.located(1, value)
+        facts = self._facts[1]
+        at = machine.located(1, value) if value in facts.tensors or value in facts.roving else None
         place = at.place if isinstance(at, At) else None
         if place is None or place[0] <= CONSTANT:
             return None

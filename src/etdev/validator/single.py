@@ -188,9 +188,9 @@ class _FileSteps(Steps):
             return
         # Another tensor in each round of a loop, any of those that it may be.
         tensors = [leaf for leaf in leaves(machine.located(0, value)) if isinstance(leaf, At)]
-        owners = {owner for at in tensors for owner in self._owners(at)}
-        for at in tensors[:1]:
-            self._read_at(code, value, at, owners, shadow[2])
+        owners = [self._owners(at) for at in tensors]
+        if tensors and all(found & self._owned for found in owners):  # None of them is a view of what others write.
+            self._read_at(code, value, tensors[0], set().union(*owners), shadow[2])
 
     def _read_at(self, code: Code | None, value: int, at: At, owners: set[int], content: Content) -> None:
         if at.place is None or at.place[0] <= CONSTANT:
@@ -253,7 +253,8 @@ class _FileSteps(Steps):
         if key[0] == LOOP:
             return self.loops[cast(int, key[1])].members.get(symbol, ())
         if key[:2] == (OTHER, _CHANGED):
-            return [run[0] for run in cast(Content, key[4])]
+            # What one of several tensors was changed to is not made of what the others were.
+            return () if key[3] in self._facts.roving else [run[0] for run in cast(Content, key[4])]
         return [cast(int, key[3])] if key[:2] == (OTHER, "behind the end") else ()
 
 
