@@ -6,6 +6,8 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
 EXTRAS ?= build,hf,openvino
 VENV := .venv
 BIN := $(VENV)/bin
+# Processes that run the tests: each takes a gigabyte or two.
+JOBS ?= 2
 INSTALLED := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
@@ -22,10 +24,10 @@ demo: $(INSTALLED)  ## Build and verify a model trained on real data.
 		'  . $(VENV)/bin/activate && etdev init my-model && cd my-model && etdev build'
 
 test: $(INSTALLED)  ## Run the tests; skipped ones say why.
-	$(BIN)/pytest $(ARGS)
+	$(BIN)/pytest --numprocesses $(JOBS) --dist loadfile $(ARGS)
 
 test-all: $(INSTALLED)  ## Run the slow tests too.
-	$(BIN)/pytest --slow $(ARGS)
+	$(BIN)/pytest --slow --numprocesses $(JOBS) --dist loadfile $(ARGS)
 
 lint: $(INSTALLED)  ## Check style, types and who imports whom.
 	$(BIN)/ruff check

@@ -1,12 +1,13 @@
 """How small and how fast memory plans are: ``best`` beside ExecuTorch's order and the lower bound.
 
-``python benchmarks/planner.py [--largest N] [--plain]`` plans
+``python benchmarks/planner.py [--largest N] [--plain] [--programs FILE.pte ...]`` plans
 
 * the published instances in the folder that ``ETDEV_SHARED`` names (``data/planner`` in it; ``../shared`` beside the
   repository by default), each of MiniMalloc's with the capacity in its name and once without. They are skipped, and it
   is said so, if there are none;
 * graphs of 100 to 1,000,000 tensors, made up like those of transformers, of convolutional networks, and without any
-  order. **Their generator is frozen**: it was written before the planner was tuned, and is not to be changed with it.
+  order. **Their generator is frozen**: it was written before the planner was tuned, and is not to be changed with it;
+* and, instead of both, what the linker asks for when it links the programs of some files again.
 
 Times are the processor's for ``make_plan`` alone: they include the bound and the check of the result, and neither
 reading nor imports. With numba (``pip install 'etdev[fast]'``) its code is compiled before the clock starts; what that
@@ -19,10 +20,11 @@ import argparse
 import math
 import os
 import resource
+import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
 
@@ -159,11 +161,15 @@ def main() -> int:
     parser.add_argument("--largest", type=int, default=SIZES[-1], metavar="N", help="tensors of the largest graph")
     parser.add_argument("--plain", action="store_true", help="do not use numba")
     parser.add_argument("--only", choices=["published", "graphs"], help="only these")
+    parser.add_argument("--programs", nargs="+", type=Path, metavar="FILE", help="plan these, nothing else")
     parser.add_argument("--graph", nargs=2, metavar=("KIND", "N"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.plain:
         restarts._PLAIN_STEPS = sys.maxsize
     ready = "plain" if options.plain else warm_up()
+    if options.programs:
+        programs(options.programs)
+        return 0
     if options.graph:
         print(graph_row(options.graph[0], int(options.graph[1])))
         return 0
@@ -207,6 +213,29 @@ def published() -> None:
             row = f"| {file.stem.partition('.')[0]} | {len(buffers):,} | {capacity or '-'} | {plan.lower_bound:,} |"
             print(f"{row} {greedy} | {ratio(plan)} | {says(problem, plan)} | {seconds:.3f} |", flush=True)
     print()
+
+
+def programs(files: Sequence[Path]) -> None:
+    """Link files again, and time the plan of each that took longest."""
+    from etdev.linker import LinkOptions, link_foreign
+    from etdev.program import read
+
+    print("| file | plans | buffers | bound, B | best | says | ms |\n| --- | ---: | ---: | ---: | ---: | --- | ---: |")
+    longest = []
+    for file in files:
+        found: list[tuple[float, Problem, Plan]] = []
+
+        def plan(problem: Problem, found: list[tuple[float, Problem, Plan]] = found) -> Sequence[int]:
+            made, seconds = timed(problem)
+            found.append((seconds, problem, made))
+            return made.offsets
+
+        link_foreign(read(file), LinkOptions(planner=plan, planner_name="best"))
+        seconds, problem, made = max(found, key=lambda item: item[0])
+        longest.append(seconds)
+        row = f"| {file} | {len(found)} | {len(problem.buffers):,} | {made.lower_bound:,} | {ratio(made)}"
+        print(f"{row} | {says(problem, made)} | {1000 * seconds:.1f} |", flush=True)
+    print(f"\nmedian {1000 * statistics.median(longest):.1f} ms, at most {1000 * max(longest):.1f} ms")
 
 
 def graphs(largest: int, *, plain: bool) -> None:

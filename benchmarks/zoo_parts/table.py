@@ -17,7 +17,7 @@ _ERROR_RATIO, _ERROR_FLOOR = 2.0, 1e-5
 """How much larger than plain ExecuTorch's the error may be; one below the floor is no matter."""
 _SURE = 0.001
 """A file counts as slower if pairs that are all alike would look so with this probability at most."""
-_MUCH_SLOWER = 0.95
+_MUCH_SLOWER = 1 / 1.03
 """It does too if the upper 95 % bound of times faster is below this."""
 
 
