@@ -69,7 +69,7 @@ def _target_lines(result: BuildResult, target: TargetResult, stream: TextIO, *, 
         yield _line(label, describe_delegation(method))
         if method.forms:
             counts = ", ".join(f"{name} {number}" for name, number in method.forms.items())
-            yield _line("", f"in faster forms: {counts}")
+            yield _line("", f"in other forms: {counts}")
     yield from _memory_lines(target)
     if verbose:
         for method in target.methods:
