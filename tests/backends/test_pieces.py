@@ -139,6 +139,27 @@ def test_pieces_take_less_memory_and_compute_the_same(case: Case, tmp_path: Path
         torch.testing.assert_close(value, reference, atol=1e-5 * float(reference.abs().max()), rtol=0)
 
 
+def test_a_dynamic_expansion_stays_dynamic() -> None:
+    """An estimate of memory must not fix a size that changes."""
+    from executorch.exir import to_edge_transform_and_lower
+
+    from etdev.backends.portable.forms import FORMS
+    from etdev.backends.portable.rewrite import apply_forms
+
+    class Expand(torch.nn.Module):
+        def forward(self, x: Any, y: Any) -> Any:
+            return x.unsqueeze(0).expand(3, -1, -1) * y + 1
+
+    size = torch.export.Dim("n", min=2, max=64)
+    shapes = {"x": {0: size}, "y": {1: size}}
+    exported = torch.export.export(Expand(), (_random(10, 4), _random(3, 10, 4)), dynamic_shapes=shapes)
+    program = to_edge_transform_and_lower(exported).exported_program("forward")
+    apply_forms(program, [form.name for form in FORMS])
+
+    sizes = [node.meta["val"].shape[0] for node in program.graph.nodes if node.name == "x"]
+    assert not sizes[0].node.expr.is_number
+
+
 # What each op needs ---------------------------------------------------------------------------------------------------
 
 

@@ -39,15 +39,34 @@ class Needs(NamedTuple):
 def needs(node: Node, axis: int) -> Needs | None:
     """What a piece of the output along the axis needs; None if the op cannot be done so, or if that is not known."""
     shape = shape_of(node)
-    if shape is None or not 0 <= axis < len(shape) or shape[axis] < 2:
+    if shape is None or not 0 <= axis < len(shape) or shape[axis] < 2 or not _is_known(node):
         return None
     kind = kind_of(node)
     if kind in ELEMENTWISE:
-        return _elementwise(node, axis, shape)
-    if kind in VIEWS:
-        return _viewed(node, axis, shape)
-    rule = _RULES.get(kind)
-    return None if rule is None else rule(node, axis, shape)
+        found = _elementwise(node, axis, shape)
+    elif kind in VIEWS:
+        found = _viewed(node, axis, shape)
+    else:
+        rule = _RULES.get(kind)
+        found = None if rule is None else rule(node, axis, shape)
+    return found if found is not None and _is_sound(node, found) else None
+
+
+def _is_known(node: Node) -> bool:
+    """Is it an op of ATen's, or the choice of one of several outputs? Others of the same name may compute anything."""
+    name = str(getattr(node.target, "__name__", node.target))
+    return name.startswith(("aten.", "dim_order_ops.", "getitem")) and name != "aten.view_copy.dtype"
+
+
+def _is_sound(node: Node, found: Needs) -> bool:
+    """Are all inputs tensors that the rule knows of, and can those that are cut be, in as many pieces?"""
+    if any(source not in found.axes for source in node.all_input_nodes):
+        return False
+    for source, along in found.axes.items():
+        known = shape_of(source)
+        if along is not None and (known is None or along >= len(known) or known[along] % found.grain):
+            return False
+    return True
 
 
 def shape_of(node: Node) -> list[int] | None:

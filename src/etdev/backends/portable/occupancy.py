@@ -6,6 +6,7 @@ an input that nobody needs any more, and what is concatenated lies at its place 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Container, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -174,12 +175,15 @@ def _kind_in_memory(node: Node) -> str:
         return kind
     source, shape = node.all_input_nodes[0].meta["val"].shape, node.meta["val"].shape
     if kind == "expand_copy":
-        return "view_copy" if source.numel() == shape.numel() else kind
+        static = all(isinstance(size, int) for size in (*source, *shape))
+        return "view_copy" if static and math.prod(source) == math.prod(shape) else kind
     order: Any = node.args[1]
     if kind == "transpose_copy":
         order = list(range(len(shape)))
         first, second = node.args[1:3]
         order[first], order[second] = order[second], order[first]
+    if not all(isinstance(size, int) for size in source):
+        return kind
     moved = [dim % len(shape) for dim in order if source[dim] != 1]
     return "view_copy" if moved == sorted(moved) else kind
 

@@ -201,8 +201,10 @@ def _estimate(occupancy: Occupancy, region: Region, pieces: int) -> Choice | Non
 
 
 def _are_dependent(others: Iterable[Node], region: Region) -> bool:
-    """Do any of these need what the region makes?"""
-    return any(source in region.axes for node in others for source in node.all_input_nodes)
+    """Do any of these need what the region makes, or may change what it reads?"""
+    return any("auto_functionalized" in str(node.target) for node in others) or any(
+        source in region.axes for node in others for source in node.all_input_nodes
+    )
 
 
 # How it is written ----------------------------------------------------------------------------------------------------
@@ -261,5 +263,7 @@ class _Piece:
         return self._slices[source, axis]
 
     def _range(self, node: Node, axis: int) -> tuple[int, int]:
-        rows = (shape_of(node) or [0])[axis] // self._region.grains
+        shape = shape_of(node)
+        assert shape is not None
+        rows = shape[axis] // self._region.grains
         return self._begin * rows, self._end * rows
