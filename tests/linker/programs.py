@@ -373,7 +373,10 @@ class _Drawn:
             self.method.kernel(name, *args, out, out)
             self.add(out)
             return
-        self.add(self.method.op(*args, nbytes=self.size(), dynamic=dynamic and self.draw(st.booleans()), name=name))
+        dynamic = dynamic and self.draw(st.booleans())
+        if dynamic:
+            name = "aten::mm.out"  # The others say how large what they compute is.
+        self.add(self.method.op(*args, nbytes=self.size(), dynamic=dynamic, name=name))
 
     def view(self) -> None:
         self.add(self.method.view(self.some(), self.draw(st.sampled_from(_VIEWS))))
@@ -483,17 +486,19 @@ class _Drawn:
         self.known = [*before, *merged]
 
     def matching(self, value: int) -> int:
-        """A value of that size: one that is there, or a new one."""
+        """A value of that shape: one that is there, or a new one."""
         wanted = self.method.at(value)
         fitting = [
             other
             for other in [*self.known, *self.state]
-            if (self.method.at(other).nbytes, self.method.at(other).shape_dynamism)
-            == (wanted.nbytes, wanted.shape_dynamism)
+            if (self.method.at(other).sizes, self.method.at(other).shape_dynamism)
+            == (wanted.sizes, wanted.shape_dynamism)
         ]
         if fitting and self.draw(st.booleans()):
             return self.draw(st.sampled_from(fitting))
-        return self.method.op(self.some(), nbytes=wanted.nbytes, dynamic=bool(wanted.shape_dynamism))
+        out = self.method.like(value)
+        self.method.kernel("aten::mm.out", self.some(), out, out)
+        return out
 
     def counted(self, depth: int) -> None:
         """What ``scan`` becomes: a carried tensor and rows that are put together."""

@@ -152,7 +152,7 @@ class Agreement:
         mine = self._ways(one, at) if one[0] == MERGE else None
         theirs = self._ways(other, offset) if other[0] == MERGE else None
         if mine is not None and theirs is not None:
-            if (one[1], one[4]) != (other[1], other[4]):
+            if (one[1], *one[4:]) != (other[1], *other[4:]):
                 return False
         elif mine is None:
             if self._symbols.mentions[before] or theirs is None or other[4]:

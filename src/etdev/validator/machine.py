@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias, cast
@@ -10,7 +11,7 @@ from typing import TypeAlias, cast
 from etdev.program import model as m
 from etdev.validator import numbers
 from etdev.validator.facts import CONSTANT, Facts, Place
-from etdev.validator.memory import Content, Memory, Run, Valid, joined, overlaid, size
+from etdev.validator.memory import Cell, Content, Memory, Run, Valid, joined, overlaid, size
 from etdev.validator.merge import Guards, Merges
 from etdev.validator.numbers import Number
 from etdev.validator.state import (
@@ -249,7 +250,8 @@ class Machine:
             if len({(kind, size(content)) for kind, _, content in ways}) > 1:
                 raise NotFollowedError("a value may be one of several tensors that differ in type or size")
             dims = self.merges.dims(tree.merge, [dims for _, dims, _ in ways])
-            return ways[0][0], dims, self.merges.content(tree.merge, [content for _, _, content in ways])
+            found = self.merges.content(tree.merge, [content for _, _, content in ways], reached=True)
+            return ways[0][0], dims, found
         at = _found(tree)
         dims = self.dims(side, at.tensor)
         content = () if sizes_only else self._content(side, at, dims, guards)
@@ -266,8 +268,11 @@ class Machine:
             return ((self.symbols.number((OTHER, "no address", side)), 0, most),)
         if place[0] == CONSTANT:
             return ((*self.facts[side].constants[place[1]], most),)
-        found = self.stored(side, place, most, length, guards)
-        return self._canonical(found) if side else found
+        return self._known(side, self.stored(side, place, most, length, guards))
+
+    def _known(self, side: int, content: Content) -> Content:
+        """A content in terms of the program before the link, as far as it is known to be the same there."""
+        return self._canonical(content) if side else content
 
     def stored(self, side: int, place: Place, most: int, length: Number | None, guards: Guards = ()) -> Content:
         """The bytes at a place, up to ``most`` of them, for a reader who reads ``length``; None takes what there is."""
@@ -295,8 +300,27 @@ class Machine:
         elements = numbers.divide(wanted, itemsize)
         if elements is None:
             return False
-        mine, theirs = (self.merges.number_on(self.state.count(item, guards), guards) for item in (elements, count))
-        return mine == theirs
+        if self.state.count(elements, guards) == self.state.count(count, guards):
+            return True
+        return bool(guards) and self._same_count_on(elements, count, guards)
+
+    def _same_count_on(self, one: Number, other: Number, guards: Guards) -> bool:
+        """Are two numbers of elements equal if merges were last reached on these ways? What is known of numbers after a
+        merge is then known of those that came in."""
+        equal: dict[Number, set[Number]] = defaultdict(set)
+        for counts in (self.state.counts, *(self.state.counts_on.get(way, {}) for way in guards)):
+            for pair in counts.items():
+                found = {*pair, *(self.merges.number_on(number, guards) for number in pair)}
+                for number in found:
+                    equal[number] |= found
+        seen: set[Number] = set()
+        waiting = [one, self.merges.number_on(one, guards)]
+        while waiting:
+            number = waiting.pop()
+            if number not in seen:
+                seen.add(number)
+                waiting += equal.get(number, ())
+        return not seen.isdisjoint({other, self.merges.number_on(other, guards)})
 
     def memory(self, side: int, space: int) -> Memory:
         """The memory of a space."""
@@ -392,17 +416,56 @@ class Machine:
             most = numbers.multiply(numbers.product(dims), tensor.itemsize)
             content = _cut(content, most if isinstance(most, int) else tensor.nbytes)
             valid = None if isinstance(most, int) else (place[1], dims, tensor.itemsize)
-        length = size(content)
-        if length and guards:
-            old_content = self.stored(side, place, length, length)
-            content, valid = self._content_after(content, old_content, guards), None
-        if length:
+        if content and guards:
+            self._put_on(side, place, content, valid, guards)
+        elif content:
             self.put(side, place, content, valid)
+
+    def _put_on(self, side: int, place: Place, content: Content, valid: Valid, guards: Guards) -> None:
+        """Put some bytes to a place if merges were last reached on these ways."""
+        space, start = place
+        memory = self.memory(side, space)
+        found: list[tuple[int, int, Cell]] = []
+        for symbol, offset, length in content:
+            new = symbol, start - offset, valid
+            for first, end, (held, shift, known) in memory.pieces(start, start + length):
+                at = first
+                for old, old_offset, count in self._known(side, ((held, first - shift, end - first),)):
+                    found.append((at, at + count, self._cell_after(at, new, (old, at - old_offset, known), guards)))
+                    at += count
+            start += length
+        for first, end, cell in found:
+            memory.write(first, end, cell)
+        whole_content = joined((symbol, first - shift, end - first) for first, end, (symbol, shift, _) in found)
+        self._wrote(side, place, whole_content)
+
+    def _cell_after(self, at: int, new: Cell, old: Cell, guards: Guards) -> Cell:
+        """What lies at an address after a write that happens if merges were last reached on these ways."""
+        if not guards:
+            return new
+        (merge, taken), *rest = guards
+        ways = [
+            self._cell_after(at, new, old, tuple(rest)) if way == taken else old for way in range(self._ways[merge])
+        ]
+        pieces = [self.merges.piece_on((symbol, at - shift), merge, way) for way, (symbol, shift, _) in enumerate(ways)]
+        valid = ways[0][2]
+        valids: list[Valid] = []
+        if any(way[2] != valid for way in ways):
+            base = at - pieces[0][1]
+            valids = [None if way[2] is None else (way[2][0] - base, *way[2][1:]) for way in ways]
+            valid = None
+        symbol, offset = self.merges.bytes(merge, pieces, valids, reached=True)
+        return symbol, at - offset, valid
 
     def put(self, side: int, place: Place, content: Content, valid: Valid = None) -> None:
         """Put some bytes to a place."""
         space, start = place
         self.memory(side, space).write_content(start, content, valid)
+        self._wrote(side, place, content)
+
+    def _wrote(self, side: int, place: Place, content: Content) -> None:
+        """Note what has been put to a place."""
+        space, start = place
         self.state.log.entries.append((MEMORY, side, space, start, start + size(content)))
         if self.state.shadows[side]:
             self._change_shadows(side, space, start, content)
@@ -423,23 +486,12 @@ class Machine:
                 self._shadow_after(way, (*guards, (tree.merge, number)), space, start, new, held)
                 for number, way in enumerate(tree.ways)
             ]
-            return held if all(way == held for way in ways) else self.merges.content(tree.merge, ways)
+            same = all(way == held for way in ways)
+            return held if same else self.merges.content(tree.merge, ways, reached=True)
         place = _found(tree).place
         if place is None or place[0] != space:
             return held
         return overlaid(held, start - place[1], self.merges.content_on(new, guards))
-
-    def _content_after(self, new: Content, old: Content, guards: Guards) -> Content:
-        """What is there after a write that happens if merges were last reached on these ways."""
-        if not guards:
-            return new
-        (merge, taken), *rest = guards
-        contents = [
-            self._content_after(new, old, tuple(rest)) if way == taken else old for way in range(self._ways[merge])
-        ]
-        return self.merges.content(
-            merge, [self.merges.content_on(item, ((merge, way),)) for way, item in enumerate(contents)]
-        )
 
     def _dims_after(self, new: Dims, old: Dims, guards: Guards) -> Dims:
         if not guards:

@@ -47,8 +47,11 @@ class Merges:
         """The bit of what is of a round before where a merge is reached."""
         return 0 if merge in self._heads else self.bit(merge)
 
-    def bytes(self, merge: int, pieces: Sequence[Piece], valids: Sequence[Valid] = ()) -> Piece:
-        """What lies where these come in. In a loop, what mentions the merge itself is of the round before.
+    def bytes(
+        self, merge: int, pieces: Sequence[Piece], valids: Sequence[Valid] = (), *, reached: bool = False
+    ) -> Piece:
+        """What lies where these come in. In a loop, what mentions the merge itself is of the round before, or of this
+        one if the merge has been ``reached`` before what comes in was computed.
 
         ``valids``: how much of each was written last, where that differs; addresses count from where the symbol begins.
         """
@@ -56,13 +59,15 @@ class Merges:
             pieces = [self._on(*piece, merge, way, 0) for way, piece in enumerate(pieces)]
         first = pieces[0]
         bit = self.bit(merge)
-        older = self._symbols.mentions[first[0]] & self._older(merge)
-        if not valids and all(piece == first for piece in pieces) and not older:
-            return first
         held = tuple(symbol for symbol, _ in pieces)
+        of_itself = self._symbols.mentioned(held) & self._older(merge)
+        if not valids and all(piece == first for piece in pieces) and (reached or not of_itself):
+            return first
         shifts = tuple(offset - first[1] for _, offset in pieces)
         mentioned = self._symbols.mentioned(held) | bit
-        symbol = self._symbols.number((MERGE, merge, held, shifts, tuple(valids)), mentioned)
+        symbol = self._symbols.number(
+            (MERGE, merge, held, shifts, tuple(valids), bool(reached and of_itself)), mentioned
+        )
         if valids or self.partly.intersection(held):
             self.partly.add(symbol)
         return symbol, first[1]
@@ -79,8 +84,8 @@ class Merges:
             return piece
         if depth > _DEEPEST_PARTLY:
             return self.behind(side, symbol, 0, NOTHING, length), offset
-        _, merge, held, shifts, valids = cast(
-            "tuple[int, int, tuple[int, ...], tuple[int, ...], tuple[Valid, ...]]", key
+        _, merge, held, shifts, valids, reached = cast(
+            "tuple[int, int, tuple[int, ...], tuple[int, ...], tuple[Valid, ...], bool]", key
         )
         found = []
         for way, (one, shift) in enumerate(zip(held, shifts, strict=True)):
@@ -89,7 +94,7 @@ class Merges:
                 found.append((self.behind(side, one, shift, valids[way], count), offset + shift))
             else:
                 found.append(self._fresh(side, (one, offset + shift), start + shift, count, covers, depth + 1))
-        return self.bytes(merge, found)
+        return self.bytes(merge, found, reached=reached)
 
     def behind(self, side: int, symbol: int, shift: int, valid: Valid, length: Number) -> int:
         """What may be older than what a symbol stands for, for somebody who reads ``length`` bytes.
@@ -103,11 +108,11 @@ class Merges:
             (OTHER, "behind the end", own, symbol, known, length), self._symbols.mentions[symbol]
         )
 
-    def content(self, merge: int, contents: Sequence[Content]) -> Content:
+    def content(self, merge: int, contents: Sequence[Content], *, reached: bool = False) -> Content:
         """Contents of the same size, each what comes in on one way."""
-        if all(content == contents[0] for content in contents) and not self._older(merge):
+        if all(content == contents[0] for content in contents) and (reached or not self._older(merge)):
             return contents[0]
-        return joined((*self.bytes(merge, pieces), length) for length, pieces in aligned(contents))
+        return joined((*self.bytes(merge, pieces, reached=reached), length) for length, pieces in aligned(contents))
 
     def number(self, merge: int, found: Sequence[Number]) -> Number:
         """The number where these come in."""
@@ -141,6 +146,10 @@ class Merges:
             content = joined((*self._on(symbol, offset, merge, way, 0), length) for symbol, offset, length in content)
         return content
 
+    def piece_on(self, piece: Piece, merge: int, way: int) -> Piece:
+        """What some bytes are if a merge was last reached on a way."""
+        return self._on(*piece, merge, way, 0)
+
     def dims_on(self, dims: Dims, guards: Guards) -> Dims:
         """What sizes are if merges were last reached on these ways."""
         return tuple(self.number_on(size, guards) for size in dims) if guards else dims
@@ -156,17 +165,18 @@ class Merges:
 
     def _find(self, symbol: int, key: tuple[object, ...], merge: int, way: int, depth: int) -> Piece:
         own, held, shifts = key[1:4]
+        reached = bool(key[5])
         assert isinstance(own, int)
         assert isinstance(held, tuple)
         assert isinstance(shifts, tuple)
         if own == merge:
-            if self._symbols.mentions[held[way]] & self._older(merge):
+            if self._symbols.mentions[held[way]] & self._older(merge) and not reached:
                 return symbol, 0
             return held[way], shifts[way]
         pieces = [self._on(item, shift, merge, way, depth + 1) for item, shift in zip(held, shifts, strict=True)]
         if pieces == list(zip(held, shifts, strict=True)):
             return symbol, 0
-        return self.bytes(own, pieces)
+        return self.bytes(own, pieces, reached=reached)
 
     def number_on(self, number: Number, guards: Guards) -> Number:
         """What a number is if merges were last reached on these ways."""

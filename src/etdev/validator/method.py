@@ -109,9 +109,13 @@ class MethodValidation:
         """Value after the link → value before it, as the corresponding instructions have them."""
         found: dict[int, int] = {}
         before, after = self.plans
-        waiting = [*zip(before.inputs, after.inputs, strict=True), *zip(before.outputs, after.outputs, strict=True)]
+        waiting = list(zip(before.inputs, after.inputs, strict=True))
         for here, there in sorted(self._moved.items()):
             waiting += zip(self._facts[0].code[here].args, self._facts[1].code[there].args, strict=False)
+        waiting += zip(before.outputs, after.outputs, strict=True)
+        # State that only moves and aliases refer to has its name alone.
+        named = _state_by_name(after)
+        waiting += [(one, named[name]) for name, one in _state_by_name(before).items() if name in named]
         lists = m.IntList | m.TensorList | m.OptionalTensorList
         for one, other in waiting:
             if one < 0 or other < 0 or other in found:
@@ -156,3 +160,13 @@ def _loaded(constants: Constants, facts: Facts) -> dict[int, Memory]:
                 memory = found.setdefault(place[0], Memory.filled(-1))
                 memory.write_content(place[1], ((*content, facts.tensors[value].nbytes),))
     return found
+
+
+def _state_by_name(plan: m.ExecutionPlan) -> dict[str, int]:
+    """Name → value of the state of a method whose name nothing else there has."""
+    found: dict[str, list[int]] = {}
+    for value, tensor in plan.tensors():
+        info = tensor.extra_tensor_info
+        if info is not None and info.fully_qualified_name is not None and tensor.allocation_info is not None:
+            found.setdefault(info.fully_qualified_name, []).append(value)
+    return {name: values[0] for name, values in found.items() if len(values) == 1}

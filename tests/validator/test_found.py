@@ -1,0 +1,106 @@
+"""Right links that the validator once refused: each was drawn at random and made small."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from etdev.linker import LinkOptions
+from etdev.program import model as m
+from linker.programs import Method, program
+from validator.test_proofs import check_link
+
+CASES: list[Callable[[], Method]] = []
+
+
+def case(build: Callable[[], Method]) -> Callable[[], Method]:
+    """Enter a case."""
+    CASES.append(build)
+    return build
+
+
+@pytest.mark.parametrize("planner", ["best", "greedy"])
+@pytest.mark.parametrize("build", CASES, ids=lambda build: build.__name__)
+def test_is_proved(build: Callable[[], Method], planner: str) -> None:
+    check_link(program(build()), LinkOptions(planner=planner))
+
+
+def _update(method: Method, *args: int) -> None:
+    """An operator that nobody knows, which may change what it gets."""
+    method.kernel("my::update", *args, method.value(m.Bool(False)))
+
+
+@case
+def state_that_only_moves_name() -> Method:
+    """A loop changes it through a value that is, depending on the path, the state or a copy of it."""
+    method = Method()
+    state, x, y = method.buffer(32, "state"), method.input(16), method.input(16)
+    with method.loop(1) as counter:
+        (merged,) = method.cond(x, lambda: [method.flat(method.flat(state))], lambda: [state])
+        _update(method, x, merged)
+        rows = method.tensor(64, dynamic=True)
+        method.kernel("executorch_prim::et_copy_index.tensor", rows, method.op(y, nbytes=16), counter)
+    method.outputs = [x]
+    return method
+
+
+@case
+def a_change_through_a_merged_value_in_a_loop() -> Method:
+    """What lies there later was computed after the merge, in the same round."""
+    method = Method()
+    x, y = method.input(16), method.input(16)
+    carry = method.tensor(16)
+    method.copy(carry, method.op(x, nbytes=16))
+    with method.loop(1):
+        (merged,) = method.cond(x, lambda: [x], lambda: [method.op(y, nbytes=16)])
+        _update(method, x, merged)
+        method.copy(carry, method.op(merged, carry, nbytes=16))
+        method.op(merged, nbytes=16)
+    method.outputs = [x]
+    return method
+
+
+@case
+def sizes_that_a_view_makes_sure_of_on_one_path() -> Method:
+    method = Method()
+    x, y, z = method.input(16), method.input(16), method.input(16, dynamic=True)
+    (merged,) = method.cond(x, lambda: [method.view(z)], lambda: [method.op(y, nbytes=16, dynamic=True)])
+    method.view(z)
+    method.several(merged, nbytes=(16, 16))
+    method.outputs = [x]
+    return method
+
+
+@case
+def sizes_that_a_view_after_a_merge_makes_sure_of() -> Method:
+    method = Method()
+    x, y, z = method.input(16), method.input(16), method.input(16, dynamic=True)
+    (merged,) = method.cond(x, lambda: [z], lambda: [method.op(y, nbytes=16, dynamic=True)])
+    seen = method.view(merged)
+    method.view(z)
+    method.outputs = [seen]
+    return method
+
+
+@case
+def a_change_of_some_bytes_of_a_dynamic_tensor_on_one_path() -> Method:
+    method = Method()
+    x, y = method.input(16, dynamic=True), method.input(16)
+    (merged,) = method.cond(x, lambda: [x], lambda: [method.op(x, nbytes=16, dynamic=True)])
+    method.op(merged, nbytes=16, dynamic=True, name="my::fused.out")
+    method.view(y)
+    method.outputs = [x]
+    return method
+
+
+@case
+def rows_that_an_elided_copy_puts_out() -> Method:
+    """The output is the rows themselves then, whose size is what calls before have left."""
+    method = Method()
+    x = method.input(16)
+    rows = method.tensor(64, dynamic=True)
+    with method.loop(1) as counter:
+        method.kernel("executorch_prim::et_copy_index.tensor", rows, method.op(x, nbytes=16), counter)
+    method.outputs = [method.view(rows, "aten::alias_copy.out")]
+    return method
