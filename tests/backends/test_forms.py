@@ -63,6 +63,13 @@ def _random(*shape: int, dtype: Any = torch.float32) -> Any:
     return torch.randn(shape, generator=torch.Generator().manual_seed(len(shape) + sum(shape))).to(dtype)
 
 
+def _computed_selection(x: torch.Tensor, place: torch.Tensor) -> torch.Tensor:
+    index: Any = place.item()
+    torch._check(index >= 0)
+    torch._check(index < 9)
+    return x.select(1, index) + 1
+
+
 def _both_outputs(x: Any) -> Any:
     return F.max_pool2d(x, 3, return_indices=True)
 
@@ -178,6 +185,7 @@ APPLIES = {
 """Cases that a form is for."""
 
 STAYS = {
+    "a selection at a place that is computed": Case(_computed_selection, (_random(160, 9), torch.tensor(3))),
     "linear of integers": Case(
         F.linear, (torch.arange(48).reshape(3, 16),), (torch.arange(80).reshape(5, 16),), gone="aten::linear.out"
     ),

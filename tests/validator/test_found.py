@@ -104,3 +104,39 @@ def rows_that_an_elided_copy_puts_out() -> Method:
         method.kernel("executorch_prim::et_copy_index.tensor", rows, method.op(x, nbytes=16), counter)
     method.outputs = [method.view(rows, "aten::alias_copy.out")]
     return method
+
+
+@case
+def sizes_in_conditions_in_conditions() -> Method:
+    """What a dynamic tensor of the inner one holds lies where another one's does on the other path."""
+    method = Method()
+    x = method.input(16, dynamic=True)
+
+    def made() -> list[int]:
+        return [method.op(x, nbytes=16, dynamic=True)]
+
+    def unused() -> list[int]:
+        made()
+        return [x, x]
+
+    def branch() -> list[int]:
+        return method.cond(x, unused, lambda: [*made(), x])[:1]
+
+    method.outputs = method.cond(x, branch, made)
+    return method
+
+
+@case
+def a_view_of_a_result_of_branches_that_a_loop_reads() -> Method:
+    """The loop does not change it; after the link it is one of two tensors."""
+    method = Method()
+    x = method.input(16)
+    (merged,) = method.cond(x, lambda: [x], lambda: [method.op(x, nbytes=16)])
+    seen = method.view(merged)
+    carry = method.tensor(16)
+    method.copy(carry, method.op(x, nbytes=16))
+    with method.loop(1):
+        method.copy(carry, method.op(seen, carry, nbytes=16))
+        method.op(seen, nbytes=16)
+    method.outputs = [x]
+    return method

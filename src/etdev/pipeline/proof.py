@@ -8,10 +8,10 @@ from etdev.errors import LinkError
 from etdev.linker import Linked
 from etdev.program import Program
 from etdev.program.inplace import Donor
-from etdev.validator import Correspondence, ValidationReport, validate_link
+from etdev.validator import Correspondence, ValidationReport, Violation, validate_link
 
 
-def prove_link(
+def compare_link(
     before: Program,
     linked: Linked,
     delegate_inputs: Mapping[str, Mapping[int, int]],
@@ -19,18 +19,17 @@ def prove_link(
     foreign: bool = False,
     tried: Mapping[str, Sequence[Donor]] | None = None,
 ) -> ValidationReport:
-    """Compare a program with what was linked from it.
+    """Compare a program with what was linked from it, also methods that keep their plans.
 
     ``delegate_inputs`` has, per method, the position before the link of each delegate call → how many of its arguments
-    are inputs. ``tried`` has kernels that may write over an operand as trials have shown. A method that keeps its plan
-    is compared, too. Raises :class:`~etdev.errors.LinkError` for a method that does something else.
+    are inputs. ``tried`` has kernels that may write over an operand as trials have shown.
     """
     correspondences = {
         report.name: Correspondence(report.renumbered, delegate_inputs.get(report.name, {}))
         for report in linked.methods
     }
     in_place = {name: [(donor.argument, donor.output) for donor in donors] for name, donors in (tried or {}).items()}
-    found = validate_link(
+    return validate_link(
         before,
         linked.program,
         correspondences,
@@ -38,13 +37,30 @@ def prove_link(
         foreign=foreign,
         in_place=in_place,
     )
+
+
+def prove_link(
+    before: Program,
+    linked: Linked,
+    delegate_inputs: Mapping[str, Mapping[int, int]],
+    *,
+    tried: Mapping[str, Sequence[Donor]] | None = None,
+) -> ValidationReport:
+    """The same; raises :class:`~etdev.errors.LinkError` for a method that does something else."""
+    found = compare_link(before, linked, delegate_inputs, tried=tried)
     for violation in found.violations:
-        raise LinkError(
-            f"the link is wrong: {violation.message}",
-            hint="this is a mistake of etdev's: please report it with the file; without `elide` and `inplace` it may "
-            "link all the same",
-        )
+        raise wrong_link(violation)
     return found
+
+
+def wrong_link(violation: Violation, where: str | None = None) -> LinkError:
+    """What to tell somebody whose program was linked to one that does something else."""
+    return LinkError(
+        f"the link is wrong: {violation.message}",
+        where=where,
+        hint="this is a mistake of etdev's: please report it with the file; without `elide` and `inplace` it may "
+        "link all the same",
+    )
 
 
 def summarize_proof(found: ValidationReport) -> str:

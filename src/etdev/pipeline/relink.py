@@ -18,7 +18,7 @@ from etdev.linker import Linked, LinkOptions, link, link_foreign
 from etdev.linker.options import ALL_ELISIONS, Elision, ElisionKind, InPlace, MethodReport
 from etdev.pipeline.decisions import KINDS, CopiesOfKind, InPlaceOutputs, count_copies, count_inplace
 from etdev.pipeline.inspect import external_names
-from etdev.pipeline.proof import prove_link, summarize_proof
+from etdev.pipeline.proof import compare_link, summarize_proof, wrong_link
 from etdev.pipeline.result import RungResult
 from etdev.pipeline.verify.plan import check_memory_plan
 from etdev.planner import PLANNERS
@@ -174,12 +174,7 @@ def relink(
         size_after=size_after,
         memory_before=planned_memory(program),
         memory_after=planned_memory(linked.program),
-        methods=tuple(
-            _change(before, after, report)
-            for before, after, report in zip(
-                program.execution_plan, linked.program.execution_plan, linked.methods, strict=True
-            )
-        ),
+        methods=_changes(program, linked),
         shared_state=linked.shared_state,
         external_data=external_names(program),
         plan="passed" if rung.status == "passed" else "not run",
@@ -207,29 +202,34 @@ def _prove(program: Program, linked: Linked, source: Path, target: Path) -> Vali
     What a file does that goes by what nobody wrote is a matter of chance: then it is the file that is wrong.
     """
     inputs = {plan.name: delegate_inputs(plan) for plan in program.execution_plan}
-    try:
-        return prove_link(program, linked, inputs, foreign=True)
-    except LinkError as error:
-        if reason := _why_unclear(program, inputs):
-            hint = "what it computes cannot be told: build it again from its model with etdev"
-            raise UnlinkableError(reason, where=str(source), hint=hint) from error
-        raise LinkError(error.message, where=str(target), hint=error.hint) from error
+    found = compare_link(program, linked, inputs, foreign=True)
+    for violation in found.violations:
+        if reason := _why_unclear(program, inputs, violation.method):
+            hint = (
+                "what it computes cannot be told: build it again from its model with etdev, or report it with the file"
+            )
+            raise UnlinkableError(reason, where=str(source), hint=hint)
+        raise wrong_link(violation, str(target))
+    return found
 
 
-def _why_unclear(program: Program, inputs: Mapping[str, Mapping[int, int]]) -> str | None:
-    """Why nobody can tell what a file computes: what it reads was overwritten, or set by nobody."""
+def _why_unclear(program: Program, inputs: Mapping[str, Mapping[int, int]], method: str) -> str | None:
+    """Why nobody can tell what a method of a file computes: what it reads was overwritten, or set by nobody."""
     alone = validate_file(program, inputs)
     for violation in (*alone.violations, *alone.never_written):
-        return violation.message
+        if violation.method == method:
+            return violation.message
     for item in alone.not_validated:
-        return f"method {item.method!r} cannot be followed: {item.reason}"
+        if item.method == method:
+            return f"method {item.method!r} cannot be followed: {item.reason}"
     same = {}
     for plan in program.execution_plan:
         count = sum(len(chain.instructions) for chain in plan.chains)
         same[plan.name] = Correspondence({at: at for at in range(count)}, inputs.get(plan.name, {}))
     # A program that does not even do what it does itself.
     for violation in validate_link(program, program, same, foreign=True).violations:
-        return f"method {violation.method!r} goes by what nothing has set"
+        if violation.method == method:
+            return f"method {violation.method!r} goes by what nothing has set"
     return None
 
 
@@ -310,6 +310,11 @@ def _check(written: Program, before: Program, reports: Sequence[MethodReport], t
             hint="this is a mistake of etdev's: please report it with the file",
         )
     return rung
+
+
+def _changes(program: Program, linked: Linked) -> tuple[MethodChange, ...]:
+    plans = zip(program.execution_plan, linked.program.execution_plan, linked.methods, strict=True)
+    return tuple(_change(before, after, report) for before, after, report in plans)
 
 
 def _change(before: ExecutionPlan, after: ExecutionPlan, report: MethodReport) -> MethodChange:

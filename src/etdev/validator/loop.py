@@ -94,6 +94,8 @@ class Loop:
     """The numbers that come in on each way → symbol, of those that vary."""
     _held: dict[tuple[int, int], list[Shadow]] = field(default_factory=dict)
     """``(side, value)`` → what it holds on each way, of those that are another tensor in each round."""
+    _same: dict[tuple[int, int], list[tuple[int, Run]]] = field(default_factory=dict)
+    """``(side, value)`` → ``(first byte, run)`` of what those hold that does not vary."""
     _head: Log = field(default_factory=lambda: Log(None))
 
     def enter(self, machine: Machine, outside: State) -> State:
@@ -173,7 +175,7 @@ class Loop:
             old = [(first, last) for first, last, _ in _varying(varying)]
             ranges[slot] = without_overlaps([*ranges.get(slot, []), *old])
         settled = True
-        found = self._shadow_pieces(agreement)
+        found = self._shadow_pieces(machine, agreement)
         for slot, some in ranges.items():
             memories = [memory_in(machine, state, *slot) for state in states]
             known = self.bytes.get(slot, Memory.filled(_NONE))
@@ -191,17 +193,18 @@ class Loop:
         settled &= same
         self.members = {}
         self.bytes = {}
-        runs: dict[tuple[int, int], list[Run]] = {name: [] for name in self._held}
+        runs = {name: list(same) for name, same in self._same.items()}
         for slot, first, last, offset, valid, key in found:
             ways = frozenset(symbol for symbol, _ in cast("tuple[str, _Pieces]", key[1])[1]) - {symbols[key]}
             self.members[symbols[key]] = self.members.get(symbols[key], frozenset()) | ways
             if slot[1] <= _SHADOWS:
-                runs[slot[0], _SHADOWS - slot[1]].append((symbols[key], offset, last - first))
+                runs[slot[0], _SHADOWS - slot[1]].append((first, (symbols[key], offset, last - first)))
                 continue
             memory = self.bytes.setdefault(slot, Memory.filled(_NONE))
             memory.write(first, last, (symbols[key], first - offset, valid))
         self.shadows = {
-            name: (held[0][0], self._shadow_dims(*name), joined(runs[name])) for name, held in self._held.items()
+            name: (held[0][0], self._shadow_dims(*name), joined(run for _, run in sorted(runs[name])))
+            for name, held in self._held.items()
         }
         return settled
 
@@ -220,19 +223,27 @@ class Loop:
                     if held is not None:
                         self._held[side, value] = held
 
-    def _shadow_pieces(self, agreement: Agreement) -> list[_Found]:
+    def _shadow_pieces(self, machine: Machine, agreement: Agreement) -> list[_Found]:
         found: list[_Found] = []
+        self._same = {name: [] for name in self._held}
         for (side, value), held in self._held.items():
             count = size(held[0][2])
             known = self.shadows.get((side, value))
             old: Content = known[2] if known is not None and size(known[2]) == count else ((_NONE, 0, count),)
             contents = [agreement.canonical(item[2]) if side else item[2] for item in held]
             at = 0
-            for length, ways in aligned([*contents, old]):
+            for length, (*ways, (known_symbol, _)) in aligned([*contents, old]):
                 base = ways[0][1]
-                key = tuple((symbol, offset - base) for symbol, offset in ways[:-1])
-                slot = side, _SHADOWS - value
-                found.append((slot, at, at + length, base, None, (ways[-1][0], ("value", key))))
+                varies = (
+                    machine.symbols.keys[known_symbol][:2] == (LOOP, self.merge) if known_symbol != _NONE else False
+                )
+                if varies or any(way != ways[0] for way in ways):
+                    key = tuple((symbol, offset - base) for symbol, offset in ways)
+                    slot = side, _SHADOWS - value
+                    symbol = known_symbol if varies else _NONE
+                    found.append((slot, at, at + length, base, None, (symbol, ("value", key))))
+                else:
+                    self._same[side, value].append((at, (*ways[0], length)))
                 at += length
         return found
 

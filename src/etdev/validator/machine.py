@@ -278,12 +278,15 @@ class Machine:
         """The bytes at a place, up to ``most`` of them, for a reader who reads ``length``; None takes what there is."""
         space, start = place
         found: list[Run] = []
+        on_ways = None if length is None else self.merges.number_on(length, guards)
         for first, end, (symbol, shift, valid) in self.memory(side, space).pieces(start, start + most):
             piece = symbol, first - shift
             if length is not None and not self.covers(valid, start, length, guards):
                 piece = self.merges.behind(side, symbol, shift, valid, length), first - shift
-            elif length is not None and symbol in self.merges.partly:
-                piece = self.merges.fresh(side, piece, start - shift, length, self.covers)
+            elif on_ways is not None and symbol in self.merges.partly:
+                for merge, way in guards:
+                    piece = self.merges.piece_on(piece, merge, way)
+                piece = self.merges.fresh(side, piece, piece[1] - (first - start), on_ways, self.covers)
             found.append((*piece, end - first))
         return joined(found)
 

@@ -73,7 +73,8 @@ class Editor:
         target = edge(op) if isinstance(op, str) else op
         node = self.graph.call_function(target, args, kwargs)
         node.meta = {key: value for key, value in self._at.meta.items() if key not in ("val", "tensor_meta", "spec")}
-        node.meta["val"] = target(*tree_map_only(Node, lambda item: item.meta["val"], args), **kwargs)
+        values, named = tree_map_only(Node, lambda item: item.meta["val"], (args, kwargs))
+        node.meta["val"] = target(*values, **named)
         return node
 
     def view(self, node: Node, shape: Sequence[int]) -> Node:

@@ -23,6 +23,8 @@ def walk_strides(editor: Editor) -> int:
     for op, window in _WINDOWS.items():
         for node in editor.calls(op):
             source = arguments(node)[0]
+            if len(node.all_input_nodes) > 1:  # Where it begins is known at run time.
+                continue
             if editor.is_constant(source) or not is_laid_out(value(source)) or not is_laid_out(value(node)):
                 continue
             if value(node).numel() < _MANY:
