@@ -140,3 +140,22 @@ def a_view_of_a_result_of_branches_that_a_loop_reads() -> Method:
         method.op(seen, nbytes=16)
     method.outputs = [x]
     return method
+
+
+@case
+def sizes_that_are_known_on_every_path() -> Method:
+    """On one by a view there, on the other by a view after the merge."""
+    method = Method()
+    x, y = method.input(16, dynamic=True), method.input(16)
+
+    def viewed() -> list[int]:
+        seen = method.view(x)
+        return [seen, seen]
+
+    def made() -> list[int]:
+        return [method.op(y, nbytes=16, dynamic=True), x]
+
+    one, other = method.cond(x, viewed, made)
+    method.view(one)
+    method.outputs = [method.view(other)]
+    return method

@@ -6,9 +6,9 @@ from etdev.program import model as m
 from etdev.validator.agree import Assumed
 from etdev.validator.facts import CONSTANT
 from etdev.validator.machine import whole
-from etdev.validator.numbers import unknown
+from etdev.validator.numbers import Dims, unknown
 from etdev.validator.run import Run, form
-from etdev.validator.state import At, Dims
+from etdev.validator.state import At
 from etdev.validator.symbols import INPUT
 
 

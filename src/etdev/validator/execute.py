@@ -13,14 +13,13 @@ from etdev.validator.machine import Machine, NotFollowedError, Part, whole
 from etdev.validator.memory import Content
 from etdev.validator.merge import AGAIN
 from etdev.validator.movement import VIEWS, dims, is_tensor, joined_dims, moved
-from etdev.validator.numbers import Number
+from etdev.validator.numbers import Dims, Number
 from etdev.validator.operators import Act
 from etdev.validator.shapes import output_dims, viewed_dims
 from etdev.validator.state import (
     PLACE,
     REFERENCE,
     At,
-    Dims,
     Lost,
     Number_,
     Tree,
@@ -74,10 +73,10 @@ class Results:
         """What follows for the sizes of operands: the kernel fails if it is not so."""
         state = self.machine.state
         if self.code.name in VIEWS and is_tensor(self.parts[0]):
-            state.equate(dims(self.parts[0]), sizes)
+            state.counts.equate(dims(self.parts[0]), sizes)
         elif self.code.name == ops.CAT:
             for own, known in joined_dims(self.parts, sizes):
-                state.equate(own, known)
+                state.counts.equate(own, known)
 
     def numbers(self) -> list[Number_]:
         """Content of each number that is set."""
@@ -169,7 +168,7 @@ def run_view(machine: Machine, side: int, code: Code) -> None:
     source = machine.tensor_dims(side, of)
     if target.dynamic:
         sizes = _view_dims(machine, source, machine.value(side, wanted), len(target.sizes))
-    machine.state.equate(source, sizes)
+    machine.state.counts.equate(source, sizes)
     place = each_leaf(machine.located(side, of), lambda leaf: leaf.place if isinstance(leaf, At) else leaf)
     owner: Tree = out
     if out in facts.moved:

@@ -8,15 +8,16 @@ from typing import cast
 
 from etdev.validator import numbers
 from etdev.validator.agree import Agreement
+from etdev.validator.counts import Counts
 from etdev.validator.machine import Machine, NotFollowedError
 from etdev.validator.memory import Cell, Memory, Valid, size
+from etdev.validator.numbers import Dims
 from etdev.validator.state import (
     DIMS,
     MEMORY,
     NUMBER,
     PLACE,
     REFERENCE,
-    Dims,
     Entry,
     Log,
     Lost,
@@ -56,16 +57,7 @@ def join(machine: Machine, agreement: Agreement, merge: int, states: Sequence[St
         else:
             trees = [tree_in(state, kind, side, value) for state in states]
             result.table(kind, side)[value] = join_trees(merge, trees)
-    counts_on = {way: counts for state in states for way, counts in state.counts_on.items()}
-    if not machine.merges.bit(merge):
-        counts_on.update(((merge, way), state.counts) for way, state in enumerate(states) if state.counts)
-    result.counts_on = counts_on
-    result.counts = {
-        count: same
-        for count, same in result.counts.items()
-        if all(state.counts.get(count) == same for state in states)
-        and not machine.merges.mentions((count, same), (merge,))
-    }
+    result.counts = Counts.joined(machine.merges, merge, [state.counts for state in states])
     result.log = Log(common)
     result.log.entries = entries
     result.shadows = shadows

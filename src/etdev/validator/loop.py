@@ -31,6 +31,7 @@ from etdev.validator.join import (
 )
 from etdev.validator.machine import Machine
 from etdev.validator.memory import NOTHING, Cell, Content, Memory, Run, Valid, aligned, joined, size
+from etdev.validator.numbers import Dims
 from etdev.validator.state import (
     DIMS,
     MEMORY,
@@ -38,7 +39,6 @@ from etdev.validator.state import (
     PLACE,
     REFERENCE,
     Choice,
-    Dims,
     Log,
     Lost,
     Number_,
@@ -123,11 +123,7 @@ class Loop:
             head.entries.append((kind, side, value))
         for (side, value), shadow in self.shadows.items():
             state.shadows[side][value] = shadow
-        state.counts = {
-            count: same
-            for count, same in state.counts.items()
-            if not machine.merges.mentions((count, same), self.merges)
-        }
+        state.counts.forget(machine.merges, self.merges)
         self._head = head
         state.log = Log(head)
         return state

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias, cast
@@ -13,14 +12,13 @@ from etdev.validator import numbers
 from etdev.validator.facts import CONSTANT, Facts, Place
 from etdev.validator.memory import Cell, Content, Memory, Run, Valid, joined, overlaid, size
 from etdev.validator.merge import Guards, Merges
-from etdev.validator.numbers import Number
+from etdev.validator.numbers import Dims, Number
 from etdev.validator.state import (
     DIMS,
     MEMORY,
     NUMBER,
     At,
     Choice,
-    Dims,
     Lost,
     Number_,
     State,
@@ -303,27 +301,7 @@ class Machine:
         elements = numbers.divide(wanted, itemsize)
         if elements is None:
             return False
-        if self.state.count(elements, guards) == self.state.count(count, guards):
-            return True
-        return bool(guards) and self._same_count_on(elements, count, guards)
-
-    def _same_count_on(self, one: Number, other: Number, guards: Guards) -> bool:
-        """Are two numbers of elements equal if merges were last reached on these ways? What is known of numbers after a
-        merge is then known of those that came in."""
-        equal: dict[Number, set[Number]] = defaultdict(set)
-        for counts in (self.state.counts, *(self.state.counts_on.get(way, {}) for way in guards)):
-            for pair in counts.items():
-                found = {*pair, *(self.merges.number_on(number, guards) for number in pair)}
-                for number in found:
-                    equal[number] |= found
-        seen: set[Number] = set()
-        waiting = [one, self.merges.number_on(one, guards)]
-        while waiting:
-            number = waiting.pop()
-            if number not in seen:
-                seen.add(number)
-                waiting += equal.get(number, ())
-        return not seen.isdisjoint({other, self.merges.number_on(other, guards)})
+        return self.state.counts.same(self.merges, elements, count, guards)
 
     def memory(self, side: int, space: int) -> Memory:
         """The memory of a space."""

@@ -8,8 +8,7 @@ from typing import TypeAlias, cast
 
 from etdev.validator import numbers
 from etdev.validator.memory import NOTHING, Content, Valid, aligned, joined
-from etdev.validator.numbers import Number
-from etdev.validator.state import Dims
+from etdev.validator.numbers import Dims, Number
 from etdev.validator.symbols import MERGE, OTHER, Symbols
 
 _DEEPEST = 40
@@ -132,6 +131,11 @@ class Merges:
             mentioned = self._symbols.mentioned(known) | self.bit(merge)
             return (numbers.unknown(self._symbols.number((OTHER, "ranks", merge, tuple(found)), mentioned)),)
         return tuple(self.number(merge, sizes) for sizes in zip(*found, strict=True))
+
+    def ways_of_number(self, symbol: int) -> list[tuple[int, int]]:
+        """The merge that a number is from, if it is from one, and how many numbers came in there."""
+        key = self._symbols.keys[symbol]
+        return [(cast(int, key[2]), len(cast("tuple[Number, ...]", key[3])))] if key[:2] == (OTHER, "number") else []
 
     def mentions(self, dims: Dims, merges: Iterable[int]) -> bool:
         """Do sizes have another meaning each time one of some merges is reached?"""

@@ -14,7 +14,7 @@ from etdev.validator import numbers
 from etdev.validator.facts import TensorFacts
 from etdev.validator.machine import Part
 from etdev.validator.memory import Content, joined, part, size
-from etdev.validator.state import Dims
+from etdev.validator.numbers import Dims
 
 Rule: TypeAlias = Callable[[Sequence[Part], Sequence[TensorFacts]], list[Content] | None]
 """From the operands and the outputs to what each output holds; None if that is not a few runs of bytes."""

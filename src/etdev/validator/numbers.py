@@ -14,6 +14,8 @@ Monomial: TypeAlias = tuple[int, ...]
 Polynomial: TypeAlias = tuple[tuple[Monomial, int], ...]
 """Monomials with their factors, sorted, none of them zero."""
 Number: TypeAlias = int | Polynomial
+Dims: TypeAlias = tuple[Number, ...]
+"""Sizes of a tensor."""
 
 
 _MOST_TERMS = 2000

@@ -8,8 +8,9 @@ from typing import TypeAlias
 from etdev.validator import operators as ops
 from etdev.validator.facts import Clash, Code, Facts, share
 from etdev.validator.machine import NotFollowedError
+from etdev.validator.numbers import Dims
 from etdev.validator.run import Run
-from etdev.validator.state import At, Choice, Dims, Gap, Lost, Tree, choice, each_leaf, leaves, on_way
+from etdev.validator.state import At, Choice, Gap, Lost, Tree, choice, each_leaf, leaves, on_way
 
 Key: TypeAlias = tuple[int, int, int]
 """``(argument, which tensor of it, output)``: 0 is the argument itself, others count the tensors of a list. Arguments

@@ -11,9 +11,8 @@ from typing import TypeAlias, cast
 from etdev.validator import numbers
 from etdev.validator.machine import Part
 from etdev.validator.movement import dims, integer, is_tensor, truth
-from etdev.validator.numbers import Number
+from etdev.validator.numbers import Dims, Number
 from etdev.validator.operators import POINTWISE
-from etdev.validator.state import Dims
 
 Partly: TypeAlias = Sequence[Number | None]
 """Sizes some of which only the operator knows."""

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from etdev.validator.counts import Counts
 from etdev.validator.facts import Place
 from etdev.validator.memory import Content, Memory
-from etdev.validator.numbers import Number, product
+from etdev.validator.numbers import Dims
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,6 @@ Tree: TypeAlias = Choice | Lost | At | Gap | int | Place | None
 """Which value's tensor a value is, where a tensor lies, both, or how two lie to each other."""
 Number_: TypeAlias = tuple[object, ...]
 """What a number is, as a part of a key: ``("i", Number)`` or ``("s", symbol)``."""
-Dims: TypeAlias = tuple[Number, ...]
 Shadow: TypeAlias = tuple[tuple[object, ...], Dims, Content]
 """Kind, sizes and content of a tensor."""
 
@@ -79,7 +79,7 @@ class Log:
 class State:
     """Both programs at one point; of each pair the first is the program before the link."""
 
-    __slots__ = ("counts", "counts_on", "dims", "log", "memory", "numbers", "places", "references", "shadows")
+    __slots__ = ("counts", "dims", "log", "memory", "numbers", "places", "references", "shadows")
 
     def __init__(self) -> None:
         self.memory: tuple[dict[int, Memory], dict[int, Memory]] = ({}, {})
@@ -93,10 +93,7 @@ class State:
         """Where each tensor lies that a view has pointed elsewhere."""
         self.shadows: tuple[dict[int, Shadow], dict[int, Shadow]] = ({}, {})
         """What values hold that are another tensor in each round of a loop."""
-        self.counts: dict[Number, Number] = {}
-        """Numbers of elements → the one that they are equal to, as a view has made sure."""
-        self.counts_on: dict[tuple[int, int], dict[Number, Number]] = {}
-        """``(merge, way)`` → the same, if the merge was last reached on that way."""
+        self.counts = Counts()
         self.log = Log(None)
 
     def copy(self) -> State:
@@ -105,23 +102,10 @@ class State:
         found.memory = tuple({space: item.copy() for space, item in side.items()} for side in self.memory)  # type: ignore[assignment]
         for name in ("numbers", "dims", "references", "places", "shadows"):
             setattr(found, name, tuple(side.copy() for side in getattr(self, name)))
-        found.counts, found.counts_on = self.counts.copy(), self.counts_on
+        found.counts = self.counts.copy()
         found.log = Log(self.log)
         self.log = Log(self.log)
         return found
-
-    def count(self, number: Number, on: Iterable[tuple[int, int]] = ()) -> Number:
-        """One number of elements for all that are known to be equal, if merges were last reached on some ways."""
-        for counts in (self.counts, *(self.counts_on.get(way, {}) for way in on)):
-            while number in counts:
-                number = counts[number]
-        return number
-
-    def equate(self, one: Dims, other: Dims) -> None:
-        """Two tensors have the same number of elements, or the program ends here."""
-        mine, theirs = (self.count(product(dims)) for dims in (one, other))
-        if mine != theirs:
-            self.counts[theirs] = mine
 
     def table(self, kind: int, side: int) -> dict[int, object]:
         """What a kind of entries is about, on one side."""

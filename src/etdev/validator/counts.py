@@ -1,0 +1,87 @@
+"""Numbers of elements that views have made sure are equal.
+
+A view gives its output as many elements as its input has, or the program ends there. What is known of numbers that
+merged is known of those that came in, on each way; and what is known on every way is known.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+
+from etdev.validator import numbers
+from etdev.validator.merge import Guards, Merges
+from etdev.validator.numbers import Dims, Number
+
+
+class Counts:
+    """What is known at one point."""
+
+    __slots__ = ("_on", "_same")
+
+    def __init__(self) -> None:
+        self._same: dict[Number, Number] = {}
+        """Number → the one that it is equal to."""
+        self._on: dict[tuple[int, int], dict[Number, Number]] = {}
+        """``(merge, way)`` → the same, if the merge was last reached on that way."""
+
+    def copy(self) -> Counts:
+        """Another one that knows as much."""
+        found = Counts()
+        found._same, found._on = self._same.copy(), self._on
+        return found
+
+    def equate(self, one: Dims, other: Dims) -> None:
+        """Two tensors have the same number of elements, or the program ends here."""
+        mine, theirs = (self._find(numbers.product(dims)) for dims in (one, other))
+        if mine != theirs:
+            self._same[theirs] = mine
+
+    def forget(self, merges: Merges, reached: Collection[int]) -> None:
+        """Give up what has another meaning each time one of some merges is reached."""
+        self._same = {one: same for one, same in self._same.items() if not merges.mentions((one, same), reached)}
+
+    @classmethod
+    def joined(cls, merges: Merges, merge: int, ways: Sequence[Counts]) -> Counts:
+        """What is known where some ways lead to a merge."""
+        found = cls()
+        found._on = {way: known for item in ways for way, known in item._on.items()}
+        if not merges.bit(merge):
+            found._on.update(((merge, number), item._same) for number, item in enumerate(ways) if item._same)
+        found._same = {one: same for one, same in ways[0]._same.items() if all(w._same.get(one) == same for w in ways)}
+        found.forget(merges, (merge,))
+        return found
+
+    def same(self, merges: Merges, one: Number, other: Number, guards: Guards = ()) -> bool:
+        """Are two numbers equal if merges were last reached on these ways?"""
+        if self._find(one) == self._find(other) or self._same_on(merges, one, other, guards):
+            return True
+        # What is known of a merge's numbers is known only where it has been reached, on one of its ways.
+        known = {symbol for pair in self._same.items() for number in pair for symbol in numbers.unknowns(number)}
+        split = {merge: ways for symbol in known for merge, ways in merges.ways_of_number(symbol)}
+        return any(
+            all(self._same_on(merges, one, other, (*guards, (merge, way))) for way in range(ways))
+            for merge, ways in sorted(split.items())
+            if all(merge != reached for reached, _ in guards)
+        )
+
+    def _find(self, number: Number) -> Number:
+        while number in self._same:
+            number = self._same[number]
+        return number
+
+    def _same_on(self, merges: Merges, one: Number, other: Number, guards: Guards) -> bool:
+        equal: dict[Number, set[Number]] = defaultdict(set)
+        for known in (self._same, *(self._on.get(way, {}) for way in guards)):
+            for pair in known.items():
+                found = {*pair, *(merges.number_on(number, guards) for number in pair)}
+                for number in found:
+                    equal[number] |= found
+        seen: set[Number] = set()
+        waiting = [one, merges.number_on(one, guards)]
+        while waiting:
+            number = waiting.pop()
+            if number not in seen:
+                seen.add(number)
+                waiting += equal.get(number, ())
+        return not seen.isdisjoint({other, merges.number_on(other, guards)})
