@@ -160,6 +160,53 @@ def test_a_dynamic_expansion_stays_dynamic() -> None:
     assert not sizes[0].node.expr.is_number
 
 
+@pytest.fixture(scope="module")
+def own_ops() -> Any:
+    """Operators of somebody's own: one named like ATen's that does something else, one that changes its operand."""
+    library = torch.library.Library("etdevtest", "DEF")
+    library.define("relu(Tensor x) -> Tensor")
+    library.impl("relu", lambda x: x.flip(0).clone(), "CompositeExplicitAutograd")
+    library.define("bump(Tensor(a!) x) -> ()")
+    library.impl("bump", lambda x: (x.add_(1), None)[1], "CompositeExplicitAutograd")
+    yield torch.ops.etdevtest
+    library._destroy()
+
+
+def _graph(function: Callable[..., Any], *inputs: Any) -> Any:
+    from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower
+
+    exported = torch.export.export(Net(function, inputs[1:]), inputs[:1])
+    lowered = to_edge_transform_and_lower(exported, compile_config=EdgeCompileConfig(_check_ir_validity=False))
+    return lowered.exported_program("forward")
+
+
+def test_what_is_only_named_like_an_op_of_atens_stays_whole(own_ops: Any) -> None:
+    from etdev.backends.portable.axes import needs
+
+    program = _graph(lambda x: (own_ops.relu(x + 1), (x * 2).view(torch.int32) + 1), _random(8, 8))
+    named = {node.target.__name__: node for node in program.graph.nodes if node.op == "call_function"}
+    assert needs(named["aten.add.Tensor"], 0)
+    for name in ("etdevtest.relu.default", "aten.view_copy.dtype"):
+        assert needs(named[name], 0) is None
+        assert needs(named[name], 1) is None
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_nothing_is_read_after_an_op_that_changes_it(own_ops: Any, changed: bool) -> None:
+    """Pieces are done where the last op of a region is; the op in between writes over what the first one reads."""
+    from etdev.backends.portable.rewrite import apply_forms
+
+    def mlp(x: Any, first: Any, second: Any) -> Any:
+        doubled = x * 2
+        hidden = F.gelu(F.linear(doubled, first))
+        if changed:
+            own_ops.bump(doubled)
+        return F.linear(hidden, second) + doubled
+
+    program = _graph(mlp, _random(64, 32), _random(256, 32), _random(32, 256))
+    assert bool(apply_forms(program, ["linear", "pieces"]).get("pieces")) == (not changed)
+
+
 # What each op needs ---------------------------------------------------------------------------------------------------
 
 

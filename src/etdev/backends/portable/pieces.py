@@ -62,7 +62,7 @@ class Choice:
 
     @property
     def added(self) -> int:
-        """Ops that it adds."""
+        """Ops that it adds, but for slices of what goes in, most of which lie in it when they are linked."""
         return (len(self.region.axes) + 1) * (self.pieces - 1)
 
     def rank(self, goal: int) -> tuple[int, int, int, int]:
