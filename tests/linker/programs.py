@@ -374,8 +374,8 @@ class _Drawn:
             self.add(out)
             return
         dynamic = dynamic and self.draw(st.booleans())
-        if dynamic:
-            name = "aten::mm.out"  # The others say how large what they compute is.
+        if dynamic:  # Only the operator itself says how large what it computes is.
+            name, args = "aten::nonzero.out", args[:1]
         self.add(self.method.op(*args, nbytes=self.size(), dynamic=dynamic, name=name))
 
     def view(self) -> None:
