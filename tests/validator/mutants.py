@@ -9,12 +9,15 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from etdev.linker import Linked
 from etdev.program import Blob
 from etdev.program import model as m
 from etdev.validator import Correspondence, ValidationReport, validate_link
+
+Item = TypeVar("Item")
+Call = TypeVar("Call", bound=m.Instruction)
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,10 @@ class Mutant:
     links: Mapping[str, Correspondence]
 
 
+class _NoneThereError(LookupError):
+    """The method has nothing of the kind that is to be broken."""
+
+
 @dataclass
 class _Method:
     """A method that is being changed."""
@@ -68,15 +75,60 @@ class _Method:
         (chain,) = self.plan.chains
         return replace(self.plan, chains=(replace(chain, instructions=tuple(calls), stacktrace=()),))
 
+    def with_call(self, position: int, call: m.Instruction) -> m.ExecutionPlan:
+        calls = self.calls
+        calls[position] = call
+        return self.with_calls(calls)
+
+    def with_argument(self, position: int, argument: int, value: int) -> m.ExecutionPlan:
+        call = self.calls[position]
+        assert isinstance(call, m.KernelCall | m.DelegateCall)
+        args = (*call.args[:argument], value, *call.args[argument + 1 :])
+        return self.with_call(position, replace(call, args=args))
+
     def with_value(self, index: int, value: m.Value) -> m.ExecutionPlan:
         values = list(self.plan.values)
         values[index] = value
         return replace(self.plan, values=tuple(values))
 
+    def with_place(self, index: int, buffer: int, offset: int) -> m.ExecutionPlan:
+        """A tensor elsewhere, if that is inside the buffer."""
+        tensor = self.at(index)
+        if not 0 <= offset <= self.plan.non_const_buffer_sizes[buffer] - tensor.nbytes:
+            raise _NoneThereError
+        return self.with_value(index, replace(tensor, allocation_info=m.AllocationDetails(buffer, offset)))
+
+    def without(self, position: int) -> m.ExecutionPlan:
+        """An instruction goes, with the jumps and the correspondence adjusted."""
+        calls = [
+            replace(
+                call, destination_instruction=call.destination_instruction - (call.destination_instruction > position)
+            )
+            if isinstance(call, m.JumpFalseCall)
+            else call
+            for call in self.calls
+        ]
+        del calls[position]
+        moved = {here: there - (there > position) for here, there in self.moved.items() if there != position}
+        self.moved.clear()
+        self.moved.update(moved)
+        return self.with_calls(calls)
+
     def at(self, index: int) -> m.Tensor:
         tensor = self.plan.values[index]
         assert isinstance(tensor, m.Tensor)
         return tensor
+
+    def place(self, index: int) -> m.AllocationDetails:
+        place = self.at(index).allocation_info
+        assert place is not None
+        return place
+
+    def is_tensor(self, index: int) -> bool:
+        return isinstance(self.plan.values[index], m.Tensor)
+
+    def is_planned(self, index: int) -> bool:
+        return self.is_tensor(index) and self.at(index).allocation_info is not None
 
     def planned(self) -> list[int]:
         return [index for index, tensor in self.plan.tensors() if tensor.allocation_info and tensor.nbytes]
@@ -93,19 +145,24 @@ class _Method:
             and (tensor.allocation_info or tensor.is_constant)
         ]
 
-    def kernels(self) -> list[int]:
-        return [position for position, call in enumerate(self.calls) if isinstance(call, m.KernelCall)]
-
     def operator(self, call: m.KernelCall) -> str:
         found = self.plan.operators[call.op_index]
         return f"{found.name}.{found.overload}"
 
-    def pick(self, items: Sequence[Any]) -> Any:
-        return self.random.choice(items) if items else None
+    def pick(self, items: Sequence[Item]) -> Item:
+        if not items:
+            raise _NoneThereError
+        return self.random.choice(items)
+
+    def pick_call(self, kind: type[Call], fits: Callable[[Call], bool] = lambda _: True) -> tuple[int, Call]:
+        """An instruction of a kind, with its position."""
+        return self.pick([(at, call) for at, call in enumerate(self.calls) if isinstance(call, kind) and fits(call)])
 
 
-_Change: TypeAlias = Callable[[_Method], tuple[str, m.ExecutionPlan] | None]
-"""Breaks a method; says how. None if there is nothing of the kind."""
+_Changed: TypeAlias = tuple[str, m.ExecutionPlan]
+"""What was changed, and the broken method."""
+_Change: TypeAlias = Callable[[_Method], _Changed]
+"""Breaks a method; raises :class:`_NoneThereError`."""
 KINDS: dict[str, _Change] = {}
 
 
@@ -126,10 +183,12 @@ def mutants(subject: Subject, each: int, seed: int = 0) -> Iterator[Mutant]:
                 continue
             links = subject.links()
             method = _Method(plan, dict(links[plan.name].moved), chance)
-            found = change(method)
-            if found is None or found[0] in seen:
+            try:
+                what, broken = change(method)
+            except _NoneThereError:
                 continue
-            what, broken = found
+            if what in seen:
+                continue
             seen.add(what)
             plans = list(subject.linked.program.execution_plan)
             plans[index] = broken
@@ -156,345 +215,244 @@ def _other_data(subject: Subject, each: int, seed: int) -> Iterator[Mutant]:
         yield Mutant("other data", what, replace(program, segments=tuple(segments)), subject.links())
 
 
-def _moved_to(method: _Method, index: int, offset: int) -> m.ExecutionPlan | None:
-    tensor = method.at(index)
-    assert tensor.allocation_info is not None
-    buffer = tensor.allocation_info.memory_id
-    if not 0 <= offset <= method.plan.non_const_buffer_sizes[buffer] - tensor.nbytes:
-        return None
-    return method.with_value(index, replace(tensor, allocation_info=m.AllocationDetails(buffer, offset)))
-
-
 # Addresses
 
 
 @_kind
-def _shifted(method: _Method) -> tuple[str, m.ExecutionPlan] | None:
+def _shifted(method: _Method) -> _Changed:
     """A tensor a little further on, or back."""
     index = method.pick(method.planned())
-    if index is None:
-        return None
-    place = method.at(index).allocation_info
-    assert place is not None
+    place = method.place(index)
     step = method.random.choice((4, 16, 64, -4, -16, -64))
-    plan = _moved_to(method, index, place.memory_offset + step)
-    return None if plan is None else (f"value {index} by {step}", plan)
+    return f"value {index} by {step}", method.with_place(index, place.memory_id, place.memory_offset + step)
 
 
 @_kind
-def _places_swapped(method: _Method) -> tuple[str, m.ExecutionPlan] | None:
+def _places_swapped(method: _Method) -> _Changed:
     """Two tensors of one size in each other's places."""
     one = method.pick(method.planned())
-    others = (
-        []
-        if one is None
-        else [
+    mine = method.at(one)
+    other = method.pick(
+        [
             index
             for index in method.planned()
-            if method.at(index).nbytes == method.at(one).nbytes
-            and method.at(index).allocation_info != method.at(one).allocation_info
+            if method.at(index).nbytes == mine.nbytes and method.place(index) != method.place(one)
         ]
     )
-    other = method.pick(others)
-    if other is None:
-        return None
+    theirs = method.at(other)
     values = list(method.plan.values)
-    mine, theirs = method.at(one), method.at(other)
     values[one] = replace(mine, allocation_info=theirs.allocation_info)
     values[other] = replace(theirs, allocation_info=mine.allocation_info)
     return f"values {one} and {other}", replace(method.plan, values=tuple(values))
 
 
+def _two_places(method: _Method) -> tuple[int, int]:
+    index, other = method.pick(method.planned()), method.pick(method.planned())
+    if index == other:
+        raise _NoneThereError
+    return index, other
+
+
 @_kind
-def _laid_over(method: _Method) -> tuple[str, m.ExecutionPlan] | None:
+def _laid_over(method: _Method) -> _Changed:
     """A tensor where another one begins: a lifetime that was taken for shorter, a state for a temporary."""
-    index, other = method.pick(method.planned()), method.pick(method.planned())
-    if index is None or index == other:
-        return None
-    place = method.at(other).allocation_info
-    assert place is not None
-    values = list(method.plan.values)
-    tensor = method.at(index)
-    if place.memory_offset + tensor.nbytes > method.plan.non_const_buffer_sizes[place.memory_id]:
-        return None
-    values[index] = replace(tensor, allocation_info=place)
-    return f"value {index} over {other}", replace(method.plan, values=tuple(values))
+    index, other = _two_places(method)
+    place = method.place(other)
+    return f"value {index} over {other}", method.with_place(index, place.memory_id, place.memory_offset)
 
 
 @_kind
-def _laid_over_with_its_aliases(method: _Method) -> tuple[str, m.ExecutionPlan] | None:
+def _laid_over_with_its_aliases(method: _Method) -> _Changed:
     """All that lies in the place of a tensor in the place of another one."""
-    index, other = method.pick(method.planned()), method.pick(method.planned())
-    if index is None or index == other:
-        return None
-    old, new = method.at(index).allocation_info, method.at(other).allocation_info
-    assert old is not None
-    assert new is not None
+    index, other = _two_places(method)
+    old, new = method.place(index), method.place(other)
     end = old.memory_offset + method.at(index).nbytes
-    values = list(method.plan.values)
     for value in method.planned():
-        tensor = method.at(value)
-        place = tensor.allocation_info
-        assert place is not None
+        place = method.place(value)
         if place.memory_id == old.memory_id and old.memory_offset <= place.memory_offset < end:
             offset = new.memory_offset + place.memory_offset - old.memory_offset
-            if offset + tensor.nbytes > method.plan.non_const_buffer_sizes[new.memory_id]:
-                return None
-            values[value] = replace(tensor, allocation_info=m.AllocationDetails(new.memory_id, offset))
-    return f"values at {index} over {other}", replace(method.plan, values=tuple(values))
+            method.plan = method.with_place(value, new.memory_id, offset)
+    return f"values at {index} over {other}", method.plan
 
 
 @_kind
-def _in_place_of_an_operand(method: _Method) -> tuple[str, m.ExecutionPlan] | None:
+def _in_place_of_an_operand(method: _Method) -> _Changed:
     """The output of a kernel over one of its operands, whether that may be or not."""
-    position = method.pick(method.kernels())
-    call = method.calls[position] if position is not None else None
-    if not isinstance(call, m.KernelCall):
-        return None
+    position, call = method.pick_call(m.KernelCall)
     out = call.args[-1]
-    donors = [
-        arg
-        for arg in call.args[:-2]
-        if isinstance(method.plan.values[arg], m.Tensor) and method.at(arg).allocation_info and arg != out
-    ]
-    donor = method.pick(donors)
-    if donor is None or not isinstance(method.plan.values[out], m.Tensor) or not method.at(out).allocation_info:
-        return None
-    place = method.at(donor).allocation_info
-    assert place is not None
-    plan = _moved_to(method, out, place.memory_offset)
-    return None if plan is None else (f"instruction {position} ({method.operator(call)}), {out} over {donor}", plan)
+    donor = method.pick([arg for arg in call.args[:-2] if method.is_planned(arg) and arg != out])
+    if not method.is_planned(out):
+        raise _NoneThereError
+    plan = method.with_place(out, method.place(out).memory_id, method.place(donor).memory_offset)
+    return f"instruction {position} ({method.operator(call)}), {out} over {donor}", plan
 
 
 # Operands
 
 
-def _replaced(method: _Method, position: int, argument: int, value: int) -> m.ExecutionPlan:
-    calls = method.calls
-    call = calls[position]
-    assert isinstance(call, m.KernelCall | m.DelegateCall)
-    calls[position] = replace(call, args=(*call.args[:argument], value, *call.args[argument + 1 :]))
-    return method.with_calls(calls)
-
-
 @_kind
-def _other_operand(method: _Method) -> tuple[str, m.ExecutionPlan] | None:
+def _other_operand(method: _Method) -> _Changed:
     """An operand replaced by another tensor like it: one from before, one of another branch, a constant."""
-    positions = [p for p, call in enumerate(method.calls) if isinstance(call, m.KernelCall | m.DelegateCall)]
-    position = method.pick(positions)
-    if position is None:
-        return None
-    args = method.calls[position].args  # type: ignore[union-attr]
+    position, call = method.pick(
+        [(at, call) for at, call in enumerate(method.calls) if isinstance(call, m.KernelCall | m.DelegateCall)]
+    )
     fitting = [
         (number, other)
-        for number, arg in enumerate(args[:-2])
-        if isinstance(method.plan.values[arg], m.Tensor)
+        for number, arg in enumerate(call.args[:-2])
+        if method.is_tensor(arg)
         for other in method.like(arg)
     ]
-    found = method.pick(fitting)
-    if found is None:
-        return None
-    return f"argument {found[0]} of instruction {position} by {found[1]}", _replaced(method, position, *found)
+    number, other = method.pick(fitting)
+    return f"argument {number} of instruction {position} by {other}", method.with_argument(position, number, other)
 
 
 @_kind
-def _operands_exchanged(method: _Method) -> tuple[str, m.ExecutionPlan] | None:
+def _operands_exchanged(method: _Method) -> _Changed:
     """Two operands of one form in each other's places."""
-    position = method.pick(method.kernels())
-    call = method.calls[position] if position is not None else None
-    if not isinstance(call, m.KernelCall):
-        return None
-    tensors = [n for n, arg in enumerate(call.args[:-2]) if isinstance(method.plan.values[arg], m.Tensor)]
-    pairs = [
-        (one, other)
-        for one in tensors
-        for other in tensors
-        if one < other and call.args[other] in method.like(call.args[one])
-    ]
-    found = method.pick(pairs)
-    if found is None:
-        return None
+    position, call = method.pick_call(m.KernelCall)
+    tensors = [n for n, arg in enumerate(call.args[:-2]) if method.is_tensor(arg)]
+    one, other = method.pick(
+        [
+            (one, other)
+            for one in tensors
+            for other in tensors
+            if one < other and call.args[other] in method.like(call.args[one])
+        ]
+    )
     args = list(call.args)
-    args[found[0]], args[found[1]] = args[found[1]], args[found[0]]
-    calls = method.calls
-    calls[position] = replace(call, args=tuple(args))
-    return f"{found} of instruction {position}", method.with_calls(calls)
+    args[one], args[other] = args[other], args[one]
+    return f"{(one, other)} of instruction {position}", method.with_call(position, replace(call, args=tuple(args)))
 
 
 @_kind
-def _other_number(method: _Method) -> tuple[str, m.ExecutionPlan] | None:
+def _other_number(method: _Method) -> _Changed:
     """A number that an operator gets, one more."""
-    position = method.pick(method.kernels())
-    call = method.calls[position] if position is not None else None
-    if not isinstance(call, m.KernelCall):
-        return None
-    numbers = [(n, arg) for n, arg in enumerate(call.args) if isinstance(method.plan.values[arg], m.Int | m.Double)]
-    found = method.pick(numbers)
-    if found is None:
-        return None
-    value = method.plan.values[found[1]]
-    changed = m.Int(value.int_val + 1) if isinstance(value, m.Int) else m.Double(value.double_val + 1)  # type: ignore[union-attr]
-    plan = replace(method.plan, values=(*method.plan.values, changed))
-    method.plan = plan
-    return f"argument {found[0]} of instruction {position}", _replaced(method, position, found[0], len(plan.values) - 1)
+    position, call = method.pick_call(m.KernelCall)
+    values = method.plan.values
+    number, arg = method.pick(
+        [(n, arg) for n, arg in enumerate(call.args) if isinstance(values[arg], m.Int | m.Double)]
+    )
+    match values[arg]:
+        case m.Int(known):
+            changed: m.Value = m.Int(known + 1)
+        case m.Double(measure):
+            changed = m.Double(measure + 1)
+    method.plan = replace(method.plan, values=(*values, changed))
+    return f"argument {number} of instruction {position}", method.with_argument(position, number, len(values))
 
 
 @_kind
-def _other_item_of_a_list(method: _Method) -> tuple[str, m.ExecutionPlan] | None:
+def _other_item_of_a_list(method: _Method) -> _Changed:
     """A tensor of a list replaced, or two exchanged."""
-    lists = [index for index, value in enumerate(method.plan.values) if isinstance(value, m.TensorList)]
-    index = method.pick([item for item in lists if len(method.plan.values[item].items) > 1])  # type: ignore[union-attr]
-    if index is None:
-        return None
-    items = list(method.plan.values[index].items)  # type: ignore[union-attr]
+    lists = [(index, value) for index, value in enumerate(method.plan.values) if isinstance(value, m.TensorList)]
+    index, value = method.pick([(index, value) for index, value in lists if len(value.items) > 1])
+    items = list(value.items)
     one = method.random.randrange(len(items))
-    other = method.pick(method.like(items[one]))
-    if other is None:
-        return None
-    items[one] = other
+    items[one] = other = method.pick(method.like(items[one]))
     return f"item {one} of list {index} by {other}", method.with_value(index, m.TensorList(tuple(items)))
 
 
 @_kind
-def _other_constant(method: _Method) -> tuple[str, m.ExecutionPlan] | None:
+def _other_constant(method: _Method) -> _Changed:
     """The data of another constant of the same size."""
     constants = [index for index, tensor in method.plan.tensors() if tensor.is_constant and not tensor.is_external]
     one = method.pick(constants)
-    others = (
-        []
-        if one is None
-        else [
+    mine = method.at(one)
+    other = method.pick(
+        [
             index
             for index in constants
-            if method.at(index).nbytes == method.at(one).nbytes
-            and method.at(index).data_buffer_idx != method.at(one).data_buffer_idx
+            if method.at(index).nbytes == mine.nbytes and method.at(index).data_buffer_idx != mine.data_buffer_idx
         ]
     )
-    other = method.pick(others)
-    if one is None or other is None:
-        return None
     data = method.at(other).data_buffer_idx
-    return f"constant {one} as {other}", method.with_value(one, replace(method.at(one), data_buffer_idx=data))
+    return f"constant {one} as {other}", method.with_value(one, replace(mine, data_buffer_idx=data))
 
 
 @_kind
-def _other_output(method: _Method) -> tuple[str, m.ExecutionPlan] | None:
+def _other_output(method: _Method) -> _Changed:
     """An output of the method replaced by another tensor like it."""
-    tensors = [
-        (number, other)
-        for number, value in enumerate(method.plan.outputs)
-        if isinstance(method.plan.values[value], m.Tensor)
-        for other in method.like(value)
-    ]
-    found = method.pick(tensors)
-    if found is None:
-        return None
+    number, other = method.pick(
+        [
+            (number, other)
+            for number, value in enumerate(method.plan.outputs)
+            if method.is_tensor(value)
+            for other in method.like(value)
+        ]
+    )
     outputs = list(method.plan.outputs)
-    outputs[found[0]] = found[1]
-    return f"output {found[0]} by {found[1]}", replace(method.plan, outputs=tuple(outputs))
+    outputs[number] = other
+    return f"output {number} by {other}", replace(method.plan, outputs=tuple(outputs))
 
 
 # Instructions
 
 
-def _without(method: _Method, position: int) -> m.ExecutionPlan:
-    """An instruction goes, with the jumps and the correspondence adjusted."""
-    calls = [
-        replace(call, destination_instruction=call.destination_instruction - (call.destination_instruction > position))
-        if isinstance(call, m.JumpFalseCall)
-        else call
-        for call in method.calls
-    ]
-    del calls[position]
-    moved = {here: there - (there > position) for here, there in method.moved.items() if there != position}
-    method.moved.clear()
-    method.moved.update(moved)
-    return method.with_calls(calls)
-
-
 @_kind
-def _instruction_dropped(method: _Method) -> tuple[str, m.ExecutionPlan] | None:
+def _instruction_dropped(method: _Method) -> _Changed:
     """An instruction that is missing."""
-    position = method.pick([p for p, call in enumerate(method.calls) if not isinstance(call, m.JumpFalseCall)])
-    return None if position is None else (f"instruction {position}", _without(method, position))
+    position = method.pick([at for at, call in enumerate(method.calls) if not isinstance(call, m.JumpFalseCall)])
+    return f"instruction {position}", method.without(position)
 
 
 @_kind
-def _write_back_dropped(method: _Method) -> tuple[str, m.ExecutionPlan] | None:
+def _write_back_dropped(method: _Method) -> _Changed:
     """What changes a tensor in place, state most often."""
-    positions = []
-    for position in method.kernels():
-        call = method.calls[position]
-        assert isinstance(call, m.KernelCall)
-        if method.operator(call).partition(".")[0].endswith("_"):
-            positions.append(position)
-    position = method.pick(positions)
-    return None if position is None else (f"instruction {position}", _without(method, position))
+
+    def fits(call: m.KernelCall) -> bool:
+        return method.operator(call).partition(".")[0].endswith("_")
+
+    position, _ = method.pick_call(m.KernelCall, fits)
+    return f"instruction {position}", method.without(position)
+
+
+def _aliased(method: _Method, fits: Callable[[m.KernelCall], bool]) -> _Changed:
+    """An instruction goes and its output is laid over its first input."""
+    position, call = method.pick_call(m.KernelCall, fits)
+    out = call.args[-1]
+    place = method.at(call.args[0]).allocation_info
+    method.plan = method.with_value(out, replace(method.at(out), allocation_info=place))
+    return f"instruction {position}, value {out}", method.without(position)
 
 
 @_kind
-def _copy_for_an_alias(method: _Method) -> tuple[str, m.ExecutionPlan] | None:
+def _copy_for_an_alias(method: _Method) -> _Changed:
     """A copy goes and its output is laid over its input, whether that is written again or not."""
-    positions = []
-    for position in method.kernels():
-        call = method.calls[position]
-        assert isinstance(call, m.KernelCall)
-        if not isinstance(method.plan.values[call.args[-1]], m.Tensor) or len(call.args) < 3:
-            continue
-        given = method.plan.values[call.args[0]]
-        out = method.at(call.args[-1])
-        name = method.operator(call)
-        if (
-            isinstance(given, m.Tensor)
-            and given.allocation_info
-            and out.allocation_info
-            and given.nbytes >= out.nbytes
+
+    def fits(call: m.KernelCall) -> bool:
+        given, out, name = call.args[0], call.args[-1], method.operator(call)
+        return (
+            len(call.args) > 2
+            and method.is_planned(given)
+            and method.is_planned(out)
+            and method.at(given).nbytes >= method.at(out).nbytes
             and ("copy" in name or "clone" in name)
-        ):
-            positions.append(position)
-    position = method.pick(positions)
-    if position is None:
-        return None
-    call = method.calls[position]
-    assert isinstance(call, m.KernelCall)
-    place = method.at(call.args[0]).allocation_info
-    out = call.args[-1]
-    method.plan = method.with_value(out, replace(method.at(out), allocation_info=place))
-    return f"instruction {position}, value {out}", _without(method, position)
+        )
+
+    return _aliased(method, fits)
 
 
 @_kind
-def _view_for_an_alias(method: _Method) -> tuple[str, m.ExecutionPlan] | None:
+def _view_for_an_alias(method: _Method) -> _Changed:
     """A view that sets sizes at run time goes, and its output is a fixed alias."""
-    positions = []
-    for position in method.kernels():
-        call = method.calls[position]
-        assert isinstance(call, m.KernelCall)
-        if method.operator(call) == "executorch_prim::et_view.default" and method.at(call.args[0]).allocation_info:
-            positions.append(position)
-    position = method.pick(positions)
-    if position is None:
-        return None
-    call = method.calls[position]
-    assert isinstance(call, m.KernelCall)
-    place = method.at(call.args[0]).allocation_info
-    out = call.args[-1]
-    method.plan = method.with_value(out, replace(method.at(out), allocation_info=place))
-    return f"instruction {position}, value {out}", _without(method, position)
+
+    def fits(call: m.KernelCall) -> bool:
+        return method.operator(call) == "executorch_prim::et_view.default" and method.is_planned(call.args[0])
+
+    return _aliased(method, fits)
 
 
 @_kind
-def _instructions_reordered(method: _Method) -> tuple[str, m.ExecutionPlan] | None:
+def _instructions_reordered(method: _Method) -> _Changed:
     """Two neighbours in the other order, and the correspondence as if nothing had happened, or with it."""
-    positions = [
-        position
-        for position in range(len(method.calls) - 1)
-        if not any(isinstance(call, m.JumpFalseCall) for call in method.calls[position : position + 2])
-    ]
-    position = method.pick(positions)
-    if position is None:
-        return None
     calls = method.calls
+    position = method.pick(
+        [
+            position
+            for position in range(len(calls) - 1)
+            if not any(isinstance(call, m.JumpFalseCall) for call in calls[position : position + 2])
+        ]
+    )
     calls[position], calls[position + 1] = calls[position + 1], calls[position]
     if method.random.random() < 0.5:
         swap = {position: position + 1, position + 1: position}
@@ -503,68 +461,44 @@ def _instructions_reordered(method: _Method) -> tuple[str, m.ExecutionPlan] | No
 
 
 @_kind
-def _other_operator(method: _Method) -> tuple[str, m.ExecutionPlan] | None:
+def _other_operator(method: _Method) -> _Changed:
     """Another operator that takes as many arguments."""
-    position = method.pick(method.kernels())
-    call = method.calls[position] if position is not None else None
-    if not isinstance(call, m.KernelCall):
-        return None
+    position, call = method.pick_call(m.KernelCall)
     others = {
         other.op_index
         for other in method.calls
         if isinstance(other, m.KernelCall) and len(other.args) == len(call.args) and other.op_index != call.op_index
     }
     other = method.pick(sorted(others))
-    if other is None:
-        return None
-    calls = method.calls
-    calls[position] = replace(call, op_index=other)
-    return f"instruction {position} by operator {other}", method.with_calls(calls)
+    return f"instruction {position} by operator {other}", method.with_call(position, replace(call, op_index=other))
 
 
 # Control flow
 
 
 @_kind
-def _other_side_of_a_merge(method: _Method) -> tuple[str, m.ExecutionPlan] | None:
+def _other_side_of_a_merge(method: _Method) -> _Changed:
     """A move from another tensor."""
-    moves = [p for p, call in enumerate(method.calls) if isinstance(call, m.MoveCall)]
-    position = method.pick(moves)
-    if position is None:
-        return None
-    call = method.calls[position]
-    assert isinstance(call, m.MoveCall)
-    if not isinstance(method.plan.values[call.move_from], m.Tensor):
-        return None
+    position, call = method.pick_call(m.MoveCall)
+    if not method.is_tensor(call.move_from):
+        raise _NoneThereError
     other = method.pick(method.like(call.move_from))
-    if other is None:
-        return None
-    calls = method.calls
-    calls[position] = replace(call, move_from=other)
-    return f"instruction {position} from {other}", method.with_calls(calls)
+    return f"instruction {position} from {other}", method.with_call(position, replace(call, move_from=other))
 
 
 @_kind
-def _other_jump(method: _Method) -> tuple[str, m.ExecutionPlan] | None:
+def _other_jump(method: _Method) -> _Changed:
     """A jump to the next instruction, or to the one before."""
-    jumps = [p for p, call in enumerate(method.calls) if isinstance(call, m.JumpFalseCall)]
-    position = method.pick(jumps)
-    if position is None:
-        return None
-    call = method.calls[position]
-    assert isinstance(call, m.JumpFalseCall)
+    position, call = method.pick_call(m.JumpFalseCall)
     target = call.destination_instruction + method.random.choice((-1, 1))
     if not position < target <= len(method.calls):
-        return None
-    calls = method.calls
-    calls[position] = replace(call, destination_instruction=target)
-    return f"instruction {position} to {target}", method.with_calls(calls)
+        raise _NoneThereError
+    changed = replace(call, destination_instruction=target)
+    return f"instruction {position} to {target}", method.with_call(position, changed)
 
 
 @_kind
-def _initial_value_dropped(method: _Method) -> tuple[str, m.ExecutionPlan] | None:
+def _initial_value_dropped(method: _Method) -> _Changed:
     """State that begins with zeros."""
     index = method.pick([index for index, tensor in method.plan.tensors() if tensor.has_initial_value])
-    if index is None:
-        return None
     return f"value {index}", method.with_value(index, replace(method.at(index), data_buffer_idx=0))
