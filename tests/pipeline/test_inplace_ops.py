@@ -13,7 +13,8 @@ from etdev.errors import ConfigError
 from etdev.pipeline import inplace_ops, inplace_trial
 from etdev.pipeline.inplace_cases import Case, cases
 from etdev.pipeline.inplace_ops import InPlaceOps, resolve_ops
-from etdev.pipeline.inplace_trial import Trial, operator_schema, try_operator
+from etdev.pipeline.inplace_schema import operator_schema
+from etdev.pipeline.inplace_trial import Trial, try_operator
 from etdev.pipeline.project import Project
 from etdev.pipeline.usercode import UserCode
 from etdev.program.inplace import DEFAULT, Donor

@@ -70,7 +70,7 @@ def measured() -> dict[str, str]:
 def named(table: Iterable[str] = DEFAULT) -> Iterator[str]:
     """The entries of etdev's table as the measurement names them."""
     pytest.importorskip("executorch.kernels.quantized", reason="needs the extra `build`")
-    from etdev.pipeline.inplace_trial import operator_schema
+    from etdev.pipeline.inplace_schema import operator_schema
 
     for operator in table:
         schema = operator_schema(operator)

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from etdev.pipeline.inplace_trial import operator_schema, try_operator
+from etdev.pipeline.inplace_schema import operator_schema
+from etdev.pipeline.inplace_trial import try_operator
 from etdev.program import model as m
 from etdev.program import write
 from etdev.program.inplace import DEFAULT

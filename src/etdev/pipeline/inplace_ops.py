@@ -14,7 +14,8 @@ from pathlib import Path
 from etdev.config.keys import KeyPath, format_key
 from etdev.config.notation import literal
 from etdev.errors import ConfigError, Problem
-from etdev.pipeline.inplace_trial import Trial, operator_schema, try_operator
+from etdev.pipeline.inplace_schema import operator_schema
+from etdev.pipeline.inplace_trial import Trial, try_operator
 from etdev.pipeline.load import register_imports
 from etdev.pipeline.options import runtime_for
 from etdev.pipeline.project import Project
