@@ -107,6 +107,18 @@ def test_a_loop_reads_one_of_two_tensors_of_which_one_is_a_view() -> None:
     assert look_at(program(half)).violations == ()
 
 
+def test_a_view_of_what_two_kernels_have_written_beside_each_other() -> None:
+    """A ``cat`` whose first part lies where the input does; nobody writes the whole."""
+    half = Half()
+    half.input(4, at=0)
+    whole, view = half.tensor(8, at=0), half.tensor(8)
+    half.op("exp.out", half.tensor(4, data=1), half.tensor(4, at=16))
+    half.view(whole, view)
+    half.outputs = [half.op("neg.out", view, half.tensor(8, at=64))]
+
+    assert look_at(program(half)).violations == ()
+
+
 def view_of_condition(*, moved: bool = True) -> m.Program:
     """A static view of a condition's result, as ExecuTorch 1.4.1 leaves it: of the place that the result has in the
     file, where no branch ever writes; or of where a branch does."""

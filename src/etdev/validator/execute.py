@@ -70,8 +70,13 @@ class Results:
         return results
 
     def _learn(self, sizes: Dims) -> None:
-        """What follows for the sizes of operands: the kernel fails if it is not so."""
+        """What follows for the sizes of operands: the kernel fails if it is not so.
+
+        In the program before the link, that is: that one works.
+        """
         state = self.machine.state
+        if self.side:
+            return
         if self.code.name in VIEWS and is_tensor(self.parts[0]):
             state.counts.equate(dims(self.parts[0]), sizes)
         elif self.code.name == ops.CAT:
@@ -158,8 +163,11 @@ class Results:
         return (count, *machine.dims(self.side, out.value)[1:]), whole(symbol, out.nbytes)
 
 
-def run_view(machine: Machine, side: int, code: Code) -> None:
-    """``et_view``: the output gets sizes, and its bytes are from now on those of the input."""
+def run_view(machine: Machine, side: int, code: Code) -> bool:
+    """``et_view``: the output gets sizes, and its bytes are from now on those of the input.
+
+    Says whether it works: the program before the link does, so that what it views has as many elements as the view.
+    """
     of, wanted = code.reads
     (out,) = code.writes
     facts = machine.facts[side]
@@ -168,7 +176,11 @@ def run_view(machine: Machine, side: int, code: Code) -> None:
     source = machine.tensor_dims(side, of)
     if target.dynamic:
         sizes = _view_dims(machine, source, machine.value(side, wanted), len(target.sizes))
-    machine.state.counts.equate(source, sizes)
+    works = True
+    if side == 0:
+        machine.state.counts.equate(source, sizes)
+    else:
+        works = machine.state.counts.same(machine.merges, numbers.product(source), numbers.product(sizes))
     place = each_leaf(machine.located(side, of), lambda leaf: leaf.place if isinstance(leaf, At) else leaf)
     owner: Tree = out
     if out in facts.moved:
@@ -189,6 +201,7 @@ def run_view(machine: Machine, side: int, code: Code) -> None:
         shadows[out] = shadow[0], sizes, shadow[2]
     if target.dynamic:
         machine.write(side, out, sizes, None)
+    return works
 
 
 def _view_dims(machine: Machine, source: Dims, wanted: Part, rank: int) -> Dims:

@@ -168,6 +168,11 @@ class Explainer:
         )
         return self._violation("overlap", message, one=one, other=other, value=out, place=span)
 
+    def view(self, code: Code) -> Violation:
+        """A view of another number of elements."""
+        message = f"{self._instruction(code)} views value {code.reads[0]}, which may have another number of elements"
+        return self._violation("size", message, other=code, value=code.reads[0])
+
     # Instructions
 
     def instruction(self, one: Code, other: Code, what: str) -> Violation:

@@ -264,7 +264,7 @@ class Facts:
     # Sharing bytes
 
     def _with_clashes(self, code: Code) -> Code:
-        if code.act not in (Act.COMPUTE, Act.UPDATE, Act.DELEGATE, Act.ADD_ROW):
+        if code.act not in (Act.COMPUTE, Act.UPDATE, Act.DELEGATE, Act.ADD_ROW, Act.UNKNOWN):
             return code
         found = tuple(clash for clash in self._pairs(code) if self._may_share(clash.operand, clash.out))
         if not found:
@@ -285,7 +285,8 @@ class Facts:
     def _pairs(self, code: Code) -> Iterator[Clash]:
         outs = (*code.writes, *(value for value in code.updates if value not in code.writes))
         for output, out in enumerate(outs):
-            for argument, value in enumerate(code.reads):
+            # All that an unknown operator reads is among what it may change.
+            for argument, value in enumerate(code.reads if code.act is not Act.UNKNOWN else ()):
                 if out in code.updates and value == out and (code.act is Act.COMPUTE or argument == 0):
                     continue  # It reads what it changes.
                 for tensor in self.list_tensors((value,)):

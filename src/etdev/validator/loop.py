@@ -94,7 +94,7 @@ class Loop:
     """The numbers that come in on each way → symbol, of those that vary."""
     _held: dict[tuple[int, int], list[Shadow]] = field(default_factory=dict)
     """``(side, value)`` → what it holds on each way, of those that are another tensor in each round."""
-    _same: dict[tuple[int, int], list[tuple[int, Run]]] = field(default_factory=dict)
+    _unvarying: dict[tuple[int, int], list[tuple[int, Run]]] = field(default_factory=dict)
     """``(side, value)`` → ``(first byte, run)`` of what those hold that does not vary."""
     _head: Log = field(default_factory=lambda: Log(None))
 
@@ -189,7 +189,7 @@ class Loop:
         settled &= same
         self.members = {}
         self.bytes = {}
-        runs = {name: list(same) for name, same in self._same.items()}
+        runs = {name: list(same) for name, same in self._unvarying.items()}
         for slot, first, last, offset, valid, key in found:
             ways = frozenset(symbol for symbol, _ in cast("tuple[str, _Pieces]", key[1])[1]) - {symbols[key]}
             self.members[symbols[key]] = self.members.get(symbols[key], frozenset()) | ways
@@ -198,10 +198,12 @@ class Loop:
                 continue
             memory = self.bytes.setdefault(slot, Memory.filled(_NONE))
             memory.write(first, last, (symbols[key], first - offset, valid))
-        self.shadows = {
+        shadows = {
             name: (held[0][0], self._shadow_dims(*name), joined(run for _, run in sorted(runs[name])))
             for name, held in self._held.items()
         }
+        settled &= shadows == self.shadows  # What is not stored as a class was as it is now.
+        self.shadows = shadows
         return settled
 
     def _find_held(self, machine: Machine, states: Sequence[State]) -> None:
@@ -221,7 +223,7 @@ class Loop:
 
     def _shadow_pieces(self, machine: Machine, agreement: Agreement) -> list[_Found]:
         found: list[_Found] = []
-        self._same = {name: [] for name in self._held}
+        self._unvarying = {name: [] for name in self._held}
         for (side, value), held in self._held.items():
             count = size(held[0][2])
             known = self.shadows.get((side, value))
@@ -239,7 +241,7 @@ class Loop:
                     symbol = known_symbol if varies else _NONE
                     found.append((slot, at, at + length, base, None, (symbol, ("value", key))))
                 else:
-                    self._same[side, value].append((at, (*ways[0], length)))
+                    self._unvarying[side, value].append((at, (*ways[0], length)))
                 at += length
         return found
 

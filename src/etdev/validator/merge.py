@@ -21,6 +21,9 @@ Piece = tuple[int, int]
 """``(symbol, offset)``: what a symbol stands for, from a byte on."""
 Guards: TypeAlias = tuple[tuple[int, int], ...]
 """``(merge, way)``: the merges were last reached on these ways."""
+_Merged: TypeAlias = tuple[int, tuple[int, ...], tuple[int, ...], tuple[Valid, ...], bool]
+"""The merge, the symbols that come in, their offsets, how much of each was written last, and whether the merge had been
+reached before."""
 Covers: TypeAlias = Callable[[Valid, int, Number, Guards], bool]
 """From how much was written, and from where on and how much somebody reads, to whether that is among it."""
 
@@ -63,7 +66,7 @@ class Merges:
         if not valids and all(piece == first for piece in pieces) and (reached or not of_itself):
             return first
         shifts = tuple(offset - first[1] for _, offset in pieces)
-        mentioned = self._symbols.mentioned(held) | bit
+        mentioned = self._symbols.mentioned(held) | bit | self._mentioned_by(*valids)
         symbol = self._symbols.number(
             (MERGE, merge, held, shifts, tuple(valids), bool(reached and of_itself)), mentioned
         )
@@ -83,9 +86,7 @@ class Merges:
             return piece
         if depth > _DEEPEST_PARTLY:
             return self.behind(side, symbol, 0, NOTHING, length), offset
-        _, merge, held, shifts, valids, reached = cast(
-            "tuple[int, int, tuple[int, ...], tuple[int, ...], tuple[Valid, ...], bool]", key
-        )
+        merge, held, shifts, valids, reached = cast("_Merged", key[1:6])
         found = []
         for way, (one, shift) in enumerate(zip(held, shifts, strict=True)):
             count = self._number_on(length, merge, way, 0)
@@ -103,9 +104,13 @@ class Merges:
         """
         own = side if isinstance(length, int) or valid is None or valid == NOTHING else -1
         known = None if valid is None or own != -1 else (valid[0] - shift, *valid[1:])
-        return self._symbols.number(
-            (OTHER, "behind the end", own, symbol, known, length), self._symbols.mentions[symbol]
-        )
+        mentioned = self._symbols.mentions[symbol] | self._mentioned_by(known)
+        mentioned |= self._symbols.mentioned(numbers.unknowns(length))
+        return self._symbols.number((OTHER, "behind the end", own, symbol, known, length), mentioned)
+
+    def _mentioned_by(self, *valids: Valid) -> int:
+        sizes = [size for valid in valids if valid is not None for size in valid[1]]
+        return self._symbols.mentioned(item for size in sizes for item in numbers.unknowns(size))
 
     def content(self, merge: int, contents: Sequence[Content], *, reached: bool = False) -> Content:
         """Contents of the same size, each what comes in on one way."""
@@ -151,7 +156,8 @@ class Merges:
         return content
 
     def piece_on(self, piece: Piece, merge: int, way: int) -> Piece:
-        """What some bytes are if a merge was last reached on a way."""
+        """What some bytes are if a merge was last reached on a way. What was not all written last there stays as it is:
+        :meth:`fresh` knows what that means for a reader."""
         return self._on(*piece, merge, way, 0)
 
     def dims_on(self, dims: Dims, guards: Guards) -> Dims:
@@ -168,19 +174,17 @@ class Merges:
         return known[0], known[1] + offset
 
     def _find(self, symbol: int, key: tuple[object, ...], merge: int, way: int, depth: int) -> Piece:
-        own, held, shifts = key[1:4]
-        reached = bool(key[5])
-        assert isinstance(own, int)
-        assert isinstance(held, tuple)
-        assert isinstance(shifts, tuple)
+        own, held, shifts, valids, reached = cast("_Merged", key[1:6])
         if own == merge:
             if self._symbols.mentions[held[way]] & self._older(merge) and not reached:
                 return symbol, 0
-            return held[way], shifts[way]
+            return (symbol, 0) if valids and valids[way] is not None else (held[way], shifts[way])
         pieces = [self._on(item, shift, merge, way, depth + 1) for item, shift in zip(held, shifts, strict=True)]
         if pieces == list(zip(held, shifts, strict=True)):
             return symbol, 0
-        return self.bytes(own, pieces, reached=reached)
+        base = pieces[0][1]
+        moved = [None if valid is None else (valid[0] + base, *valid[1:]) for valid in valids]
+        return self.bytes(own, pieces, moved, reached=reached)
 
     def number_on(self, number: Number, guards: Guards) -> Number:
         """What a number is if merges were last reached on these ways."""

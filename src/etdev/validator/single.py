@@ -202,9 +202,14 @@ class _FileSteps(Steps):
 
     def _owners(self, at: At) -> set[int]:
         """The values whose place it is: the tensor itself, or those that a view was made of."""
-        if self._facts.tensors[at.tensor].place == at.place:
+        view = self._facts.tensors[at.tensor]
+        if view.place == at.place:
             return {at.tensor}
-        return {value for value, tensor in self._facts.tensors.items() if tensor.place == at.place}
+        return {
+            value
+            for value, tensor in self._facts.tensors.items()
+            if tensor.place == at.place and (tensor.nbytes >= view.nbytes or view.dynamic)
+        }
 
     def _check(self, code: Code | None, value: int, owners: set[int], place: tuple[int, int, int], symbol: int) -> None:
         explain = self._run.explain

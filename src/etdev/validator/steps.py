@@ -122,7 +122,8 @@ class Steps:
         """An instruction that only one program has, or that is another one in the other program, ``paired``."""
         code = self._run.facts[side].code[position]
         if code.act is Act.VIEW:
-            run_view(self._run.machine, side, code)
+            if not run_view(self._run.machine, side, code):
+                self._run.report(self._run.explain.view(code))
         elif code.act is Act.MOVE:
             assert isinstance(code.call, m.MoveCall)
             run_move(self._run.machine, side, code.call)

@@ -1,0 +1,148 @@
+"""Wrong links that the validator once accepted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from validator.pairs import BOOL, Half, only, validate
+
+
+def test_loops_in_loops() -> None:
+    """What the inner one leaves alone changes from round to round of the outer one, to ``sin`` of what it was."""
+
+    def method(*, wrong: bool) -> Half:
+        half = Half()
+        given, again, more = half.input(4, at=1024), half.input(4, at=512), half.input(4, at=600)
+        x, y, merged, out = half.tensor(4, at=0), half.tensor(4, at=64), half.tensor(4), half.tensor(4, at=128)
+        half.copy(x, given)
+        outer = len(half.calls)
+        half.view_copy(x, y)
+        half.move(x, merged)
+        inner = len(half.calls)
+        half.op("exp.out", given if wrong else merged, out)
+        half.move(y, merged)
+        half.jump_if_false(more, inner)
+        half.op("sin.out", y, x)
+        half.jump_if_false(again, outer)
+        half.outputs = [out]
+        return half
+
+    assert validate(method(wrong=False), method(wrong=False)).proved
+    assert only(validate(method(wrong=False), method(wrong=True))).kind == "content"
+
+
+class _Over:
+    """A static tensor that a dynamic one lies over on some path, which then may hold something older at its end: a
+    temporary, if that is at 0 too."""
+
+    def __init__(self, temporary: int) -> None:
+        self.half = half = Half()
+        self.one, self.two = half.input(at=512, dtype=BOOL), half.input(at=520, dtype=BOOL)
+        self.x, self.y = half.input(8, at=1024), half.input(8, at=1100, dynamic=True)
+        self.static, self.dynamic = half.tensor(8, at=0), half.tensor(8, at=0, dynamic=True)
+        self.other, self.temporary = half.tensor(8, at=128), temporary
+        half.op("sin.out", self.x, self.other)
+
+    def use(self) -> None:
+        """Write the temporary and read it."""
+        made = self.half.op("exp.out", self.x, self.half.tensor(8, at=self.temporary))
+        self.half.outputs.append(self.half.op("neg.out", made, self.half.tensor(8, at=300)))
+
+    def cover(self) -> None:
+        """Write the dynamic tensor."""
+        self.half.op("cos.out", self.y, self.dynamic)
+
+    def choose(self, condition: int, then: Callable[[], int], other: Callable[[], int]) -> int:
+        """One of two tensors."""
+        merged = self.half.tensor(8)
+        jump = self.half.jump_if_false(condition)
+        self.half.move(then(), merged)
+        end = self.half.jump()
+        self.half.land(jump)
+        self.half.move(other(), merged)
+        self.half.land(end)
+        return merged
+
+    def read(self, value: int) -> Half:
+        """Put something of it out."""
+        self.half.outputs.append(self.half.op("tan.out", value, self.half.tensor(8, at=400)))
+        return self.half
+
+    def covered(self) -> int:
+        """The static tensor, with the dynamic one over it."""
+        self.cover()
+        return self.static
+
+
+def _read_through_the_merge(temporary: int) -> Half:
+    over = _Over(temporary)
+    over.half.op("relu.out", over.x, over.static)
+    over.use()
+    return over.read(over.choose(over.one, over.covered, lambda: over.other))
+
+
+def _written_through_the_merge(temporary: int) -> Half:
+    over = _Over(temporary)
+    over.half.op("relu.out", over.x, over.static)
+    over.use()
+
+    def elsewhere() -> int:
+        over.cover()
+        return over.other
+
+    merged = over.choose(over.one, elsewhere, lambda: over.static)
+    over.half.op("abs.out", over.x, merged)
+    return over.read(over.static)
+
+
+def _behind_another_merge(temporary: int) -> Half:
+    over = _Over(temporary)
+
+    def made(operator: str, value: int) -> Callable[[], int]:
+        return lambda: (over.half.op(operator, over.x, over.static), value)[1]
+
+    merged = over.choose(over.one, made("sqrt.out", over.static), made("ceil.out", over.other))
+    jump = over.half.jump_if_false(over.two)
+    over.use()
+    over.cover()
+    over.half.land(jump)
+    return over.read(merged)
+
+
+@pytest.mark.parametrize("method", [_read_through_the_merge, _written_through_the_merge, _behind_another_merge])
+def test_what_is_behind_the_end_of_a_dynamic_tensor(method: Callable[[int], Half]) -> None:
+    assert not validate(method(64), method(0)).proved
+
+
+@pytest.mark.parametrize("at", [128, 132])
+def test_an_unknown_operator_may_change_each_of_its_operands(at: int) -> None:
+    """Both hold the same, but not in the same bytes."""
+
+    def method(place: int) -> Half:
+        half = Half()
+        x = half.input(4, at=0)
+        one = half.op("exp.out", x, half.tensor(4, at=128))
+        other = half.op("exp.out", x, half.tensor(4, at=place))
+        half.kernel("my::update", one, other, half.truth(False))
+        half.outputs = [other]
+        return half
+
+    assert validate(method(192), method(256)).proved
+    assert not validate(method(192), method(at)).proved
+
+
+def test_a_view_of_another_tensor_may_fail() -> None:
+    """Nobody reads what it views, but the program ends where the sizes do not fit."""
+
+    def method(*, other: bool) -> Half:
+        half = Half()
+        x, y = half.input(4, at=0, dynamic=True), half.input(4, at=64, dynamic=True)
+        half.view(y if other else x, half.tensor(4))
+        half.outputs = [half.op("exp.out", x, half.tensor(4, at=128, dynamic=True))]
+        return half
+
+    found = only(validate(method(other=False), method(other=True)))
+    assert found.kind == "size"
+    assert found.message.endswith("views value 1, which may have another number of elements")
