@@ -23,7 +23,7 @@ class Counts:
         self._same: dict[Number, Number] = {}
         """Number → the one that it is equal to."""
         self._on: dict[tuple[int, int], dict[Number, Number]] = {}
-        """``(merge, way)`` → the same, if the merge was last reached on that way."""
+        """``(merge, way)`` → what is known of numbers besides where the merge was last reached on that way."""
 
     def copy(self) -> Counts:
         """Another one that knows as much."""
@@ -57,8 +57,8 @@ class Counts:
         if self._find(one) == self._find(other) or self._same_on(merges, one, other, guards):
             return True
         # What is known of a merge's numbers is known only where it has been reached, on one of its ways.
-        known = {symbol for pair in self._same.items() for number in pair for symbol in numbers.unknowns(number)}
-        split = {merge: ways for symbol in known for merge, ways in merges.ways_of_number(symbol)}
+        unknowns = {symbol for pair in self._same.items() for number in pair for symbol in numbers.unknowns(number)}
+        split = {merge: ways for symbol in unknowns for merge, ways in merges.ways_of_number(symbol)}
         return any(
             all(self._same_on(merges, one, other, (*guards, (merge, way))) for way in range(ways))
             for merge, ways in sorted(split.items())

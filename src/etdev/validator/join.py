@@ -10,7 +10,7 @@ from etdev.validator import numbers
 from etdev.validator.agree import Agreement
 from etdev.validator.counts import Counts
 from etdev.validator.machine import Machine, NotFollowedError
-from etdev.validator.memory import Cell, Memory, Valid, size
+from etdev.validator.memory import Cell, Memory, size
 from etdev.validator.numbers import Dims
 from etdev.validator.state import (
     DIMS,
@@ -155,14 +155,7 @@ def _join_memory(
     found: list[tuple[int, int, Cell]] = []
     for start, end in ranges:
         for first, last, cells in pieces(agreement, memories, side, start, end):
-            valid = cells[0][2]
-            valids: list[Valid] = []
-            if any(cell[2] != valid for cell in cells):
-                base = cells[0][1]
-                valids = [None if cell[2] is None else (cell[2][0] - base, *cell[2][1:]) for cell in cells]
-                valid = None
-            symbol, offset = machine.merges.bytes(merge, [(cell[0], first - cell[1]) for cell in cells], valids)
-            found.append((first, last, (symbol, first - offset, valid)))
+            found.append((first, last, machine.merges.cell(merge, first, cells)))
     machine.spend(len(found))
     for first, last, cell in found:
         memories[0].write(first, last, cell)

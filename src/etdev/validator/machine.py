@@ -428,15 +428,8 @@ class Machine:
         ways = [
             self._cell_after(at, new, old, tuple(rest)) if way == taken else old for way in range(self._ways[merge])
         ]
-        pieces = [self.merges.piece_on((symbol, at - shift), merge, way) for way, (symbol, shift, _) in enumerate(ways)]
-        valid = ways[0][2]
-        valids: list[Valid] = []
-        if any(way[2] != valid for way in ways):
-            base = at - pieces[0][1]
-            valids = [None if way[2] is None else (way[2][0] - base, *way[2][1:]) for way in ways]
-            valid = None
-        symbol, offset = self.merges.bytes(merge, pieces, valids, reached=True)
-        return symbol, at - offset, valid
+        known = [self.merges.cell_on(at, cell, merge, way) for way, cell in enumerate(ways)]
+        return self.merges.cell(merge, at, known, reached=True)
 
     def put(self, side: int, place: Place, content: Content, valid: Valid = None) -> None:
         """Put some bytes to a place."""

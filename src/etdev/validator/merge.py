@@ -7,7 +7,7 @@ from math import gcd
 from typing import TypeAlias, cast
 
 from etdev.validator import numbers
-from etdev.validator.memory import NOTHING, Content, Valid, aligned, joined
+from etdev.validator.memory import NOTHING, Cell, Content, Valid, aligned, joined
 from etdev.validator.numbers import Dims, Number
 from etdev.validator.symbols import MERGE, OTHER, Symbols
 
@@ -73,6 +73,21 @@ class Merges:
         if valids or self.partly.intersection(held):
             self.partly.add(symbol)
         return symbol, first[1]
+
+    def cell(self, merge: int, at: int, ways: Sequence[Cell], *, reached: bool = False) -> Cell:
+        """What lies at an address where these come in, as :meth:`bytes`."""
+        valid, valids = ways[0][2], []
+        if any(way[2] != valid for way in ways):
+            begin = ways[0][1]
+            valids = [None if way[2] is None else (way[2][0] - begin, *way[2][1:]) for way in ways]
+            valid = None
+        symbol, offset = self.bytes(merge, [(way[0], at - way[1]) for way in ways], valids, reached=reached)
+        return symbol, at - offset, valid
+
+    def cell_on(self, at: int, cell: Cell, merge: int, way: int) -> Cell:
+        """What lies at an address if a merge was last reached on a way."""
+        symbol, offset = self.piece_on((cell[0], at - cell[1]), merge, way)
+        return symbol, at - offset, cell[2]
 
     def fresh(self, side: int, piece: Piece, start: int, length: Number, covers: Covers) -> Piece:
         """Some bytes as one sees them who reads ``length`` bytes from ``start`` on: what was not written last on a way
