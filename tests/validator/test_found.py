@@ -159,3 +159,21 @@ def sizes_that_are_known_on_every_path() -> Method:
     method.view(one)
     method.outputs = [method.view(other)]
     return method
+
+
+@case
+def sizes_that_a_view_makes_sure_of_on_one_path_in_a_loop() -> Method:
+    method = Method()
+    x, y = method.input(16), method.input(16)
+    carry = method.tensor(16)
+    method.copy(carry, method.op(x, nbytes=16))
+    with method.loop(1):
+        (merged,) = method.cond(
+            x,
+            lambda: [method.et_view(method.op(y, nbytes=16, dynamic=True, name="aten::nonzero.out"))],
+            lambda: [method.op(carry, nbytes=16, dynamic=True)],
+        )
+        method.copy(carry, method.op(x, carry, nbytes=16))
+        method.op(merged, nbytes=16)
+    method.outputs = [x]
+    return method

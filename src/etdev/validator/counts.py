@@ -40,16 +40,16 @@ class Counts:
     def forget(self, merges: Merges, reached: Collection[int]) -> None:
         """Give up what has another meaning each time one of some merges is reached."""
         self._same = {one: same for one, same in self._same.items() if not merges.mentions((one, same), reached)}
+        self._on = {way: known for way, known in self._on.items() if way[0] not in reached}
 
     @classmethod
     def joined(cls, merges: Merges, merge: int, ways: Sequence[Counts]) -> Counts:
         """What is known where some ways lead to a merge."""
         found = cls()
         found._on = {way: known for item in ways for way, known in item._on.items()}
-        if not merges.bit(merge):
-            found._on.update(((merge, number), item._same) for number, item in enumerate(ways) if item._same)
         found._same = {one: same for one, same in ways[0]._same.items() if all(w._same.get(one) == same for w in ways)}
         found.forget(merges, (merge,))
+        found._on.update(((merge, number), item._same) for number, item in enumerate(ways) if item._same)
         return found
 
     def same(self, merges: Merges, one: Number, other: Number, guards: Guards = ()) -> bool:
