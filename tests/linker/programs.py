@@ -223,6 +223,18 @@ class Method:
         self.calls[middle] = m.JumpFalseCall(self._jump(middle), len(self.calls))
         return merged
 
+    def branches(self, data: int) -> tuple[int, int, int]:
+        """A branch with an operator on each side: what it gives, and what each side computes."""
+        sides: list[int] = []
+
+        def side() -> list[int]:
+            sides.append(self.op(data))
+            return sides[-1:]
+
+        (merged,) = self.cond(data, side, side)
+        one, other = sides
+        return merged, one, other
+
     def _jump(self, at: int) -> int:
         call = self.calls[at]
         assert isinstance(call, m.JumpFalseCall)

@@ -143,15 +143,8 @@ def test_one_side_only_leaves_what_was_there() -> None:
 def test_a_merged_value_lies_where_each_side_left_it() -> None:
     method = Method()
     data = method.input(32)
-    sides: list[int] = []
-
-    def side() -> list[int]:
-        sides.append(method.op(data))
-        return sides[-1:]
-
-    (merged,) = method.cond(data, side, side)
+    merged, one, other = method.branches(data)
     method.outputs = [merged]
-    one, other = sides
     assert sources(method, merged) == {one: {1}, other: {4}}
     assert follow(method).references == {merged}
 

@@ -93,15 +93,8 @@ def test_a_value_for_one_side_of_a_branch_is_in_use_up_to_there() -> None:
 def test_what_the_sides_of_a_branch_leave_is_in_use_until_the_merged_value_is_read() -> None:
     method = Method()
     data = method.input(32)
-    sides: list[int] = []
-
-    def side() -> list[int]:
-        sides.append(method.op(data))
-        return sides[-1:]
-
-    (merged,) = method.cond(data, side, side)
+    merged, one, other = method.branches(data)
     last = method.op(merged)
-    one, other = sides
     # Jump 0, one side 1 to 3, the other 4 and 5, the reader 6. The merged value's own place is never used.
     assert spans(method) == {(data,): (0, 6), (one,): (2, 8), (other,): (5, 8), (last,): (7, 8), (merged,): (0, 0)}
 
@@ -273,15 +266,10 @@ def test_the_parts_of_a_tensor_and_the_whole_are_together() -> None:
 def test_the_sides_of_a_branch_are_apart_from_each_other() -> None:
     method = Method()
     data = method.input(32)
-    sides: list[int] = []
-
-    def side() -> list[int]:
-        sides.append(method.op(data))
-        return sides[-1:]
-
-    method.outputs = method.cond(data, side, side)
-    assert (sides[0],) in spans(method)
-    assert (sides[1],) in spans(method)
+    merged, one, other = method.branches(data)
+    method.outputs = [merged]
+    assert (one,) in spans(method)
+    assert (other,) in spans(method)
 
 
 def test_a_value_that_only_names_others_needs_no_bytes() -> None:
@@ -625,17 +613,11 @@ def test_it_is_refused_through_a_merged_value_and_says_which_tensor_that_is() ->
     """Two branches, the second of which is laid over what the first one gave: ExecuTorch 1.4.1 plans so."""
     method = Method()
     data = method.input(32)
-    sides: list[int] = []
-
-    def side() -> list[int]:
-        sides.append(method.op(data))
-        return sides[-1:]
-
-    (first,) = method.cond(data, side, side)
-    (second,) = method.cond(data, side, side)
-    put(method, sides[2], sides[0])
+    first, left, _ = method.branches(data)
+    second, later, _ = method.branches(data)
+    put(method, later, left)
     method.outputs = [method.op(first, second)]
-    assert (first, sides[0]) == (2, 1)
+    assert (first, left) == (2, 1)
     assert clobbered(method).message == (
         "instruction 12 (aten::mm.out) reads value 2 (which is value 1) at bytes 128 to 160 of buffer 1 "
         "after instruction 7 (aten::mm.out) wrote over it"
