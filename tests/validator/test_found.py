@@ -177,3 +177,15 @@ def sizes_that_a_view_makes_sure_of_on_one_path_in_a_loop() -> Method:
         method.op(merged, nbytes=16)
     method.outputs = [x]
     return method
+
+
+@case
+def a_change_of_one_of_two_dynamic_tensors_in_a_loop() -> Method:
+    """What the value holds after it is what was written, on each path."""
+    method = Method()
+    x = method.input(16, dynamic=True)
+    (merged,) = method.cond(x, lambda: [method.view(x)], lambda: [method.op(x, nbytes=16, dynamic=True)])
+    with method.loop(1):
+        method.op(merged, nbytes=16, name="my::fused.out")
+    method.outputs = [x]
+    return method

@@ -417,8 +417,8 @@ class Machine:
             start += length
         for first, end, cell in found:
             memory.write(first, end, cell)
-        whole_content = joined((symbol, first - shift, end - first) for first, end, (symbol, shift, _) in found)
-        self._wrote(side, place, whole_content)
+        mixed = joined((symbol, first - shift, end - first) for first, end, (symbol, shift, _) in found)
+        self._wrote(side, place, content, guards, mixed)
 
     def _cell_after(self, at: int, new: Cell, old: Cell, guards: Guards) -> Cell:
         """What lies at an address after a write that happens if merges were last reached on these ways."""
@@ -437,35 +437,38 @@ class Machine:
         self.memory(side, space).write_content(start, content, valid)
         self._wrote(side, place, content)
 
-    def _wrote(self, side: int, place: Place, content: Content) -> None:
-        """Note what has been put to a place."""
+    def _wrote(self, side: int, place: Place, new: Content, on: Guards = (), mixed: Content = ()) -> None:
+        """Note what was put to a place if merges were last reached on these ways; ``mixed`` is there in any case."""
         space, start = place
-        self.state.log.entries.append((MEMORY, side, space, start, start + size(content)))
-        if self.state.shadows[side]:
-            self._change_shadows(side, space, start, content)
-
-    def _change_shadows(self, side: int, space: int, start: int, content: Content) -> None:
+        self.state.log.entries.append((MEMORY, side, space, start, start + size(new)))
         for value, (kind, dims, held) in list(self.state.shadows[side].items()):
             tree = self.located(side, value)
             if any(isinstance(leaf, Lost) for leaf in leaves(tree)):
                 del self.state.shadows[side][value]
             else:
-                after = self._shadow_after(tree, (), space, start, content, held)
+                after = self._shadow_after(tree, (), place, (new, on, mixed), held)
                 self.state.shadows[side][value] = kind, dims, after
 
-    def _shadow_after(self, tree: Tree, guards: Guards, space: int, start: int, new: Content, held: Content) -> Content:
+    def _shadow_after(
+        self, tree: Tree, guards: Guards, to: Place, written: tuple[Content, Guards, Content], held: Content
+    ) -> Content:
         """What a value holds after a write to some memory, if it is one of the tensors of a tree."""
         if isinstance(tree, Choice):
             ways = [
-                self._shadow_after(way, (*guards, (tree.merge, number)), space, start, new, held)
+                self._shadow_after(way, (*guards, (tree.merge, number)), to, written, held)
                 for number, way in enumerate(tree.ways)
             ]
-            same = all(way == held for way in ways)
-            return held if same else self.merges.content(tree.merge, ways, reached=True)
+            if all(way == held for way in ways):
+                return held
+            ways = [self.merges.content_on(way, ((tree.merge, number),)) for number, way in enumerate(ways)]
+            return self.merges.content(tree.merge, ways, reached=True)
         place = _found(tree).place
-        if place is None or place[0] != space:
+        new, on, mixed = written
+        taken = dict(guards)
+        if place is None or place[0] != to[0] or any(taken.get(merge, way) != way for merge, way in on):
             return held
-        return overlaid(held, start - place[1], self.merges.content_on(new, guards))
+        new = new if all(merge in taken for merge, _ in on) else mixed
+        return overlaid(held, to[1] - place[1], self.merges.content_on(new, guards))
 
     def _dims_after(self, new: Dims, old: Dims, guards: Guards) -> Dims:
         if not guards:
