@@ -159,17 +159,41 @@ def test_only_methods_that_have_the_backend_get_them() -> None:
     assert sizes(linked(chain("a"), method).program) == [(0, 64), (0, 128)]
 
 
-def test_each_buffer_is_planned_by_itself() -> None:
+def _in_two_buffers() -> m.Program:
     """A foreign file may have temporaries in several."""
     method = chain(length=4)
     for value in (1, 2, 4):
+        place = method.at(value).allocation_info
         method.values[value] = replace(
-            method.at(value), allocation_info=m.AllocationDetails(2, method.at(value).allocation_info.memory_offset)
+            method.at(value), allocation_info=m.AllocationDetails(2, place.memory_offset if place else 0)
         )
-    found = foreign(program(method).program, non_const_buffer_sizes=(0, method.end, method.end))
-    done = link(found)
+    return foreign(program(method).program, non_const_buffer_sizes=(0, method.end, method.end))
+
+
+def test_each_buffer_is_planned_by_itself() -> None:
+    done = link(_in_two_buffers())
     assert sizes(done.program) == [(0, 32, 64)]
     assert [(item.index, item.tensors) for item in done.methods[0].buffers] == [(1, 2), (2, 3)]
+
+
+def test_a_planner_sees_one_buffer_at_a_time() -> None:
+    """What is in different buffers, of which each is on one device, never shares bytes, whoever plans (A5)."""
+    seen: list[list[str]] = []
+
+    def planner(problem: Problem) -> Sequence[int]:
+        seen.append([item.name for item in problem.buffers])
+        return [128 * index for index in range(len(problem.buffers))]
+
+    done = link(_in_two_buffers(), LinkOptions(planner=planner, planner_name="mine:planner"))
+    assert seen == [["value 0", "value 3"], ["value 1", "value 2", "value 4"]]
+    places = [tensor.allocation_info for _, tensor in done.program.execution_plan[0].tensors()]
+    assert [(place.memory_id, place.memory_offset) for place in places if place] == [
+        (1, 0),
+        (2, 0),
+        (2, 128),
+        (1, 128),
+        (2, 256),
+    ]
 
 
 def test_state_goes_behind_temporaries_that_are_in_its_buffer() -> None:
