@@ -189,3 +189,19 @@ def a_change_of_one_of_two_dynamic_tensors_in_a_loop() -> Method:
         method.op(merged, nbytes=16, name="my::fused.out")
     method.outputs = [x]
     return method
+
+
+@case
+def a_change_of_a_dynamic_tensor_on_one_path_in_a_loop() -> Method:
+    """How much of it was written last is something else on each path, and the same in both programs."""
+    method = Method()
+    x = method.input(16, dynamic=True)
+
+    def made() -> list[int]:
+        return [method.op(x, nbytes=16, dynamic=True) for _ in range(2)]
+
+    _, merged = method.cond(x, lambda: [x, x], made)
+    with method.loop(1):
+        method.op(merged, nbytes=16, name="my::fused.out")
+    method.outputs = [x]
+    return method

@@ -30,7 +30,7 @@ from etdev.validator.join import (
     without_overlaps,
 )
 from etdev.validator.machine import Machine
-from etdev.validator.memory import NOTHING, Cell, Content, Memory, Run, Valid, aligned, joined, size
+from etdev.validator.memory import NOTHING, Cell, Content, Memory, Run, Valid, aligned, joined, shifted, size
 from etdev.validator.numbers import Dims
 from etdev.validator.state import (
     DIMS,
@@ -47,7 +47,7 @@ from etdev.validator.state import (
     Tree,
     changes_since,
 )
-from etdev.validator.symbols import LOOP
+from etdev.validator.symbols import LOOP, OTHER
 
 _NONE = -1
 """Stands among symbols for what does not vary."""
@@ -65,9 +65,9 @@ Variable = tuple[int, int, int, int]
 """``(kind, side, value, dimension)`` of a number or of a size."""
 
 
-_Found = tuple[Slot, int, int, int, Valid, Key]
+_Found = tuple[Slot, int, int, int, tuple[Valid, Valid], Key]
 """Some bytes that vary: where they are, from where to where, their offset in the class, how much of them was written
-last, and the key of their class."""
+last, by what is known now and by what was taken for it, and the key of their class."""
 
 
 @dataclass(slots=True)
@@ -179,25 +179,28 @@ class Loop:
                 for first, last, cells in pieces(agreement, [*memories, known], slot[0], start, end):
                     piece = _piece(first, cells)
                     if piece is not None:
+                        offset, key = piece
                         valid = self._valid(machine, [cell[2] for cell in cells[:-1]])
-                        if machine.merges.partly.intersection(cell[0] for cell in cells[:-1]):
-                            valid = NOTHING
-                        settled &= valid == cells[-1][2]
-                        found.append((slot, first, last, piece[0], valid, piece[1]))
+                        if valid == NOTHING or machine.merges.partly.intersection(cell[0] for cell in cells[:-1]):
+                            extents = tuple(shifted(cell[2], -cells[0][1]) for cell in cells[:-1])
+                            valid, key = NOTHING, (key[0], ("bytes", cast("tuple[str, _Pieces]", key[1])[1], extents))
+                        found.append((slot, first, last, offset, (valid, cells[-1][2]), key))
         machine.spend(len(found) + len(entries))
         symbols, same = self._split(machine, [item[-1] for item in found])
         settled &= same
         self.members = {}
         self.bytes = {}
         runs = {name: list(same) for name, same in self._unvarying.items()}
-        for slot, first, last, offset, valid, key in found:
+        for slot, first, last, offset, (valid, before), key in found:
             ways = frozenset(symbol for symbol, _ in cast("tuple[str, _Pieces]", key[1])[1]) - {symbols[key]}
             self.members[symbols[key]] = self.members.get(symbols[key], frozenset()) | ways
             if slot[1] <= _SHADOWS:
                 runs[slot[0], _SHADOWS - slot[1]].append((first, (symbols[key], offset, last - first)))
                 continue
+            now = self._extent(machine, symbols[key], first - offset) if valid == NOTHING else valid
+            settled &= now == before
             memory = self.bytes.setdefault(slot, Memory.filled(_NONE))
-            memory.write(first, last, (symbols[key], first - offset, valid))
+            memory.write(first, last, (symbols[key], first - offset, now))
         shadows = {
             name: (held[0][0], self._shadow_dims(*name), joined(run for _, run in sorted(runs[name])))
             for name, held in self._held.items()
@@ -239,7 +242,7 @@ class Loop:
                     key = tuple((symbol, offset - base) for symbol, offset in ways)
                     slot = side, _SHADOWS - value
                     symbol = known_symbol if varies else _NONE
-                    found.append((slot, at, at + length, base, None, (symbol, ("value", key))))
+                    found.append((slot, at, at + length, base, (None, None), (symbol, ("value", key))))
                 else:
                     self._unvarying[side, value].append((at, (*ways[0], length)))
                 at += length
@@ -303,6 +306,14 @@ class Loop:
             else:
                 dims.append(numbers.unknown(symbol))
         return start, tuple(dims), itemsize
+
+    def _extent(self, machine: Machine, symbol: int, start: int) -> Valid:
+        """How much of a class was written last, where that is one thing on one way and another on another: so much as
+        it is in all the class."""
+        if self._rounds > _MOST_ROUNDS:
+            return NOTHING
+        extent = machine.symbols.number((OTHER, "extent", symbol), machine.merges.bit(self.merge))
+        return start, (numbers.unknown(extent),), 1
 
     # References
 

@@ -69,6 +69,11 @@ class Memory:
             start, index = last, index + 1
 
 
+def shifted(valid: Valid, by: int) -> Valid:
+    """The same, of what lies so many bytes further on."""
+    return valid if valid is None or valid == NOTHING else (valid[0] + by, *valid[1:])
+
+
 def joined(runs: Iterable[Run]) -> Content:
     """Runs one after the other, where neighbours that continue each other become one."""
     found: list[Run] = []

@@ -7,7 +7,7 @@ from math import gcd
 from typing import TypeAlias, cast
 
 from etdev.validator import numbers
-from etdev.validator.memory import NOTHING, Cell, Content, Valid, aligned, joined
+from etdev.validator.memory import NOTHING, Cell, Content, Valid, aligned, joined, shifted
 from etdev.validator.numbers import Dims, Number
 from etdev.validator.symbols import MERGE, OTHER, Symbols
 
@@ -79,7 +79,7 @@ class Merges:
         valid, valids = ways[0][2], []
         if any(way[2] != valid for way in ways):
             begin = ways[0][1]
-            valids = [None if way[2] is None else (way[2][0] - begin, *way[2][1:]) for way in ways]
+            valids = [shifted(way[2], -begin) for way in ways]
             valid = None
         symbol, offset = self.bytes(merge, [(way[0], at - way[1]) for way in ways], valids, reached=reached)
         return symbol, at - offset, valid
@@ -118,7 +118,7 @@ class Merges:
         written. That does not go for static tensors, whose bytes behind a dynamic one may be state.
         """
         own = side if isinstance(length, int) or valid is None or valid == NOTHING else -1
-        known = None if valid is None or own != -1 else (valid[0] - shift, *valid[1:])
+        known = shifted(valid, -shift) if own == -1 else None
         mentioned = self._symbols.mentions[symbol] | self._mentioned_by(known)
         mentioned |= self._symbols.mentioned(numbers.unknowns(length))
         return self._symbols.number((OTHER, "behind the end", own, symbol, known, length), mentioned)
@@ -198,8 +198,7 @@ class Merges:
         if pieces == list(zip(held, shifts, strict=True)):
             return symbol, 0
         base = pieces[0][1]
-        moved = [None if valid is None else (valid[0] + base, *valid[1:]) for valid in valids]
-        return self.bytes(own, pieces, moved, reached=reached)
+        return self.bytes(own, pieces, [shifted(valid, base) for valid in valids], reached=reached)
 
     def number_on(self, number: Number, guards: Guards) -> Number:
         """What a number is if merges were last reached on these ways."""
