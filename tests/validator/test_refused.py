@@ -146,3 +146,46 @@ def test_a_view_of_another_tensor_may_fail() -> None:
     found = only(validate(method(other=False), method(other=True)))
     assert found.kind == "size"
     assert found.message.endswith("views value 1, which may have another number of elements")
+
+
+def _sizes_of_what_a_view_writes(*, wrong: bool) -> Half:
+    """A loop gives one of two tensors other sizes, written through the value that may be either."""
+    half = Half()
+    x, again = half.input(4, 4, at=1024, dynamic=True), half.input(at=512, dtype=BOOL)
+    one, two = half.tensor(4, 4, at=0, dynamic=True), half.tensor(4, 4, at=64, dynamic=True)
+    merged, out = half.tensor(4, 4, dynamic=True), half.tensor(4, 4, at=192, dynamic=True)
+    half.op("sin.out", x, one)
+    half.op("sin.out", x, two)
+    half.move(one, merged)
+    head = len(half.calls)
+    half.op("view_copy.out", x, half.integers(-1, 1), merged)
+    half.op("exp.out", x if wrong else merged, out)
+    half.op("sin.out", x, two)
+    half.move(two, merged)
+    half.jump_if_false(again, head)
+    half.outputs = [out]
+    return half
+
+
+def _a_view_that_comes_to_lie_elsewhere(*, wrong: bool) -> Half:
+    """The value is that view in the first round."""
+    half = Half()
+    x, y, again = half.input(4, at=1024), half.input(4, at=1100), half.input(at=512, dtype=BOOL)
+    view, other, merged, out = half.tensor(4, at=0), half.tensor(4, at=64), half.tensor(4), half.tensor(4, at=192)
+    half.op("sin.out", x, other)
+    half.view(x, view)
+    half.move(view, merged)
+    head = len(half.calls)
+    half.view(x if wrong else y, view)
+    half.op("exp.out", merged, out)
+    half.view(x, view)
+    half.move(other, merged)
+    half.jump_if_false(again, head)
+    half.outputs = [out]
+    return half
+
+
+@pytest.mark.parametrize("method", [_sizes_of_what_a_view_writes, _a_view_that_comes_to_lie_elsewhere])
+def test_what_one_of_two_tensors_becomes_in_a_loop(method: Callable[..., Half]) -> None:
+    assert validate(method(wrong=False), method(wrong=False)).proved
+    assert not validate(method(wrong=False), method(wrong=True)).proved

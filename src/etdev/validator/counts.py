@@ -46,7 +46,13 @@ class Counts:
     def joined(cls, merges: Merges, merge: int, ways: Sequence[Counts]) -> Counts:
         """What is known where some ways lead to a merge."""
         found = cls()
-        found._on = {way: known for item in ways for way, known in item._on.items()}
+        # In a loop, who has not come past a merge in this round was there in another one.
+        found._on = {
+            way: known
+            for item in ways
+            for way, known in item._on.items()
+            if not merges.bit(way[0]) or all(other._on.get(way) == known for other in ways)
+        }
         found._same = {one: same for one, same in ways[0]._same.items() if all(w._same.get(one) == same for w in ways)}
         found.forget(merges, (merge,))
         found._on.update(((merge, number), item._same) for number, item in enumerate(ways) if item._same)

@@ -187,16 +187,18 @@ def run_view(machine: Machine, side: int, code: Code) -> bool:
         owner = machine.state.references[side].get(out, Lost(f"value {out} is used before a move has set it"))
     if any(isinstance(leaf, Lost) for leaf in leaves(owner)):
         raise NotFollowedError(f"value {out} is used before a move has set it")
+    shadows = machine.state.shadows[side]
+    shadow = shadows.get(of)
+    shadows.pop(out, None)
     for tensor in {leaf for leaf in leaves(owner) if isinstance(leaf, int)}:
         known = machine.state.places[side].get(tensor, facts.tensors[tensor].place)
+        if known != place:
+            machine.forget_shadows(side, {tensor})
         machine.state.places[side][tensor] = each_leaf(
             owner,
             lambda leaf, tensor=tensor, known=known: place if leaf == tensor else known,  # type: ignore[misc]
         )
         machine.state.log.entries.append((PLACE, side, tensor))
-    shadows = machine.state.shadows[side]
-    shadow = shadows.get(of)
-    shadows.pop(out, None)
     if shadow is not None and out not in facts.moved:
         shadows[out] = shadow[0], sizes, shadow[2]
     if target.dynamic:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias, cast
 
@@ -389,6 +389,7 @@ class Machine:
         tensor, place = self.facts[side].tensors[at.tensor], at.place
         if tensor.dynamic:
             old = self.dims(side, at.tensor) if guards else dims
+            self._forget_shadows(side, {at.tensor}, guards, dims)
             self.set_dims(side, at.tensor, self._dims_after(dims, old, guards))
         if content is None or place is None or place[0] == CONSTANT or not tensor.nbytes:
             return
@@ -469,6 +470,18 @@ class Machine:
             return held
         new = new if all(merge in taken for merge, _ in on) else mixed
         return overlaid(held, to[1] - place[1], self.merges.content_on(new, guards))
+
+    def forget_shadows(self, side: int, tensors: Collection[int]) -> None:
+        """What values hold that may be one of these, which have come to lie elsewhere, is looked up in memory."""
+        self._forget_shadows(side, tensors, (), None)
+
+    def _forget_shadows(self, side: int, tensors: Collection[int], guards: Guards, dims: Dims | None) -> None:
+        """Those that have the sizes already stay."""
+        for value, (_, known, _) in list(self.state.shadows[side].items()):
+            if any(isinstance(leaf, At) and leaf.tensor in tensors for leaf in leaves(self.located(side, value))) and (
+                dims is None or self.merges.dims_on(known, guards) != self.merges.dims_on(dims, guards)
+            ):
+                del self.state.shadows[side][value]
 
     def _dims_after(self, new: Dims, old: Dims, guards: Guards) -> Dims:
         if not guards:
