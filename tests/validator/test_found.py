@@ -31,6 +31,13 @@ def _update(method: Method, *args: int) -> None:
     method.kernel("my::update", *args, method.value(m.Bool(False)))
 
 
+def _carry(method: Method, of: int) -> int:
+    """A tensor that a loop changes from round to round."""
+    carry = method.tensor(16)
+    method.copy(carry, method.op(of, nbytes=16))
+    return carry
+
+
 @case
 def state_that_only_moves_name() -> Method:
     """A loop changes it through a value that is, depending on the path, the state or a copy of it."""
@@ -50,8 +57,7 @@ def a_change_through_a_merged_value_in_a_loop() -> Method:
     """What lies there later was computed after the merge, in the same round."""
     method = Method()
     x, y = method.input(16), method.input(16)
-    carry = method.tensor(16)
-    method.copy(carry, method.op(x, nbytes=16))
+    carry = _carry(method, x)
     with method.loop(1):
         (merged,) = method.cond(x, lambda: [x], lambda: [method.op(y, nbytes=16)])
         _update(method, x, merged)
@@ -133,8 +139,7 @@ def a_view_of_a_result_of_branches_that_a_loop_reads() -> Method:
     x = method.input(16)
     (merged,) = method.cond(x, lambda: [x], lambda: [method.op(x, nbytes=16)])
     seen = method.view(merged)
-    carry = method.tensor(16)
-    method.copy(carry, method.op(x, nbytes=16))
+    carry = _carry(method, x)
     with method.loop(1):
         method.copy(carry, method.op(seen, carry, nbytes=16))
         method.op(seen, nbytes=16)
@@ -165,8 +170,7 @@ def sizes_that_are_known_on_every_path() -> Method:
 def sizes_that_a_view_makes_sure_of_on_one_path_in_a_loop() -> Method:
     method = Method()
     x, y = method.input(16), method.input(16)
-    carry = method.tensor(16)
-    method.copy(carry, method.op(x, nbytes=16))
+    carry = _carry(method, x)
     with method.loop(1):
         (merged,) = method.cond(
             x,

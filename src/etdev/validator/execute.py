@@ -74,9 +74,9 @@ class Results:
 
         In the program before the link, that is: that one works.
         """
-        state = self.machine.state
         if self.side:
             return
+        state = self.machine.state
         if self.code.name in VIEWS and is_tensor(self.parts[0]):
             state.counts.equate(dims(self.parts[0]), sizes)
         elif self.code.name == ops.CAT:

@@ -389,7 +389,7 @@ class Machine:
         tensor, place = self.facts[side].tensors[at.tensor], at.place
         if tensor.dynamic:
             old = self.dims(side, at.tensor) if guards else dims
-            self._forget_shadows(side, {at.tensor}, guards, dims)
+            self.forget_shadows(side, {at.tensor}, dims, guards)
             self.set_dims(side, at.tensor, self._dims_after(dims, old, guards))
         if content is None or place is None or place[0] == CONSTANT or not tensor.nbytes:
             return
@@ -471,12 +471,11 @@ class Machine:
         new = new if all(merge in taken for merge, _ in on) else mixed
         return overlaid(held, to[1] - place[1], self.merges.content_on(new, guards))
 
-    def forget_shadows(self, side: int, tensors: Collection[int]) -> None:
-        """What values hold that may be one of these, which have come to lie elsewhere, is looked up in memory."""
-        self._forget_shadows(side, tensors, (), None)
-
-    def _forget_shadows(self, side: int, tensors: Collection[int], guards: Guards, dims: Dims | None) -> None:
-        """Those that have the sizes already stay."""
+    def forget_shadows(
+        self, side: int, tensors: Collection[int], dims: Dims | None = None, guards: Guards = ()
+    ) -> None:
+        """What values hold that may be one of these is looked up in memory from here on: they lie elsewhere now, or get
+        these sizes. Values that have the sizes already stay as they are."""
         for value, (_, known, _) in list(self.state.shadows[side].items()):
             if any(isinstance(leaf, At) and leaf.tensor in tensors for leaf in leaves(self.located(side, value))) and (
                 dims is None or self.merges.dims_on(known, guards) != self.merges.dims_on(dims, guards)
