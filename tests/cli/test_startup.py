@@ -87,10 +87,11 @@ def test_commands_on_files_import_nothing_heavy(
 
 
 def test_files_of_a_thousand_instructions(tmp_path: Path) -> None:
+    """Twice what they may take on a quiet machine, where ``benchmarks/files.py`` holds them to it."""
     file = tmp_path / "long.pte"
     write(chain(1000), file)
-    assert _processor_time(["inspect", str(file)], tmp_path) < 0.5
-    assert _processor_time(["relink", str(file), "-o", str(tmp_path / "small.pte")], tmp_path) < 1
+    assert _processor_time(["inspect", str(file)], tmp_path) < 1
+    assert _processor_time(["relink", str(file), "-o", str(tmp_path / "small.pte")], tmp_path) < 2
 
 
 def test_help_starts_in_300_ms(tmp_path: Path) -> None:

@@ -55,7 +55,8 @@ class Storages:
             for index, item in enumerate(memory.storages)
         ]
         calls = memory.reaching.flow.instructions
-        self._freed = frozenset(call.value_index for call in calls if isinstance(call, m.FreeCall))
+        freed = (memory.of.get(call.value_index) for call in calls if isinstance(call, m.FreeCall))
+        self._freed = frozenset(number for number in freed if number is not None)
         self._read: dict[tuple[int, int], set[int]] = defaultdict(set)
         for use in memory.reaching.uses:
             self._read[use.position, use.value].add(use.place)
@@ -99,7 +100,7 @@ class Storages:
 
     def freed(self, joined: Joined) -> bool:
         """Does an instruction give back the memory of anything there?"""
-        return not self._freed.isdisjoint(self.values(joined))
+        return not joined.members.keys().isdisjoint(self._freed)
 
     def memory_id(self, joined: Joined) -> int:
         """The buffer that it is in."""
