@@ -6,7 +6,7 @@ from etdev.linker.options import BufferReport, Linked, MethodReport
 from etdev.program import Program
 from etdev.program import model as m
 from etdev.program.delegates import delegate_inputs
-from etdev.program.footprint import buffer_device, planned_memory
+from etdev.program.footprint import planned_memory
 from etdev.program.storage import method_memory
 
 
@@ -14,7 +14,7 @@ def kept_report(plan: m.ExecutionPlan, reason: str | None) -> MethodReport:
     """What is said of a method whose plan stays, and why it does."""
     count = sum(len(chain.instructions) for chain in plan.chains)
     buffers = tuple(
-        BufferReport(index, buffer_device(plan, index), size, size, 0, state=False)
+        BufferReport(index, str(plan.buffer_device(index)), size, size, 0, state=False)
         for index, size in enumerate(plan.non_const_buffer_sizes)
         if index
     )

@@ -112,10 +112,7 @@ def _methods_to_keep(program: Program, sidecar: Sidecar | None) -> dict[str, str
 
 
 def _reason_to_keep(plan: m.ExecutionPlan, sidecar: Sidecar | None) -> str | None:
-    if plan.non_const_buffer_device or any(
-        tensor.extra_tensor_info and tensor.extra_tensor_info.device_type is not m.DeviceType.CPU
-        for _, tensor in plan.tensors()
-    ):
+    if plan.non_const_buffer_device or any(not tensor.device.is_host for _, tensor in plan.tensors()):
         return "it has memory on devices, which this version does not plan"
     return unsplit_call(plan, _delegate_inputs(plan, sidecar))
 

@@ -263,7 +263,7 @@ def _argument(plan: m.ExecutionPlan, index: int, *, set_by_code: bool) -> Argume
         shape=value.sizes,
         dynamism=("static", "bounded", "unbounded")[value.shape_dynamism],
         nbytes=None if unbounded else value.nbytes,
-        device=_device(value),
+        device=str(value.device),
         memory=memory,
     )
 
@@ -280,13 +280,6 @@ def _scalar(value: m.Value) -> str | None:
             return value.string_val
         case _:
             return None
-
-
-def _device(tensor: m.Tensor) -> str:
-    extra = tensor.extra_tensor_info
-    if extra is None or extra.device_type is m.DeviceType.CPU:
-        return "cpu"
-    return f"{extra.device_type.name.lower()}:{extra.device_index}"
 
 
 def _set_by_code(plan: m.ExecutionPlan, calls: Iterable[m.Instruction]) -> set[int]:

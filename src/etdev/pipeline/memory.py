@@ -15,7 +15,6 @@ from etdev.planner import Buffer, Problem, lower_bound
 from etdev.program import Program
 from etdev.program import model as m
 from etdev.program.delegates import delegate_inputs, unsplit_call
-from etdev.program.footprint import buffer_device
 from etdev.program.storage import MethodMemory, Storage, method_memory
 
 _MOST_ALIGNMENT = 16
@@ -107,7 +106,7 @@ def _buffer_use(plan: m.ExecutionPlan, buffer: int, memory: MethodMemory | None,
         bound = lower_bound(_problem(storages, several=several)) + padding(plan)
         # A plan may use that two branches never both run, which lifetimes from here to there do not show.
         bound = min(bound, size)
-    return BufferUse(buffer, buffer_device(plan, buffer), size, bound)
+    return BufferUse(buffer, str(plan.buffer_device(buffer)), size, bound)
 
 
 def _problem(storages: Iterable[Storage], *, several: bool) -> Problem:

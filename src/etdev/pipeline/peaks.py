@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from etdev.linker.state import state_name
 from etdev.pipeline.naming import dtype_name, instruction_name
 from etdev.program import model as m
-from etdev.program.footprint import buffer_device
 from etdev.program.storage import MethodMemory, Storage
 
 
@@ -84,7 +83,7 @@ def _peak(
     found = [writers.tensor(storage, position) for storage in live]
     return Peak(
         buffer=buffer,
-        device=buffer_device(plan, buffer),
+        device=str(plan.buffer_device(buffer)),
         nbytes=nbytes,
         instruction=instruction,
         during=during,

@@ -24,7 +24,7 @@ from etdev.pipeline.verify.plan import check_memory_plan
 from etdev.planner import PLANNERS
 from etdev.program import Program
 from etdev.program.delegates import delegate_inputs
-from etdev.program.footprint import buffer_device, planned_memory
+from etdev.program.footprint import planned_memory
 from etdev.program.inplace import DEFAULT
 from etdev.program.model import ExecutionPlan
 from etdev.validator import Correspondence, ValidationReport, validate_file, validate_link
@@ -327,7 +327,7 @@ def _change(before: ExecutionPlan, after: ExecutionPlan, report: MethodReport) -
         buffers.append(
             BufferChange(
                 index=index,
-                device=buffer_device(after if new else before, index),
+                device=str((after if new else before).buffer_device(index)),
                 before=old,
                 after=new,
                 lower_bound=found.lower_bound if found else None,

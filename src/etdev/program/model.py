@@ -20,6 +20,7 @@ from enum import IntEnum
 from math import prod
 from typing import TypeAlias
 
+from etdev.devices import Device, DeviceType
 from etdev.errors import UsageError
 from etdev.program.blob import Blob
 
@@ -88,13 +89,6 @@ class TensorDataLocation(IntEnum):
     SEGMENT = 0
     EXTERNAL = 1
     """In another file, under the tensor's name."""
-
-
-class DeviceType(IntEnum):
-    """Kind of device that memory is on."""
-
-    CPU = 0
-    CUDA = 1
 
 
 class DataLocation(IntEnum):
@@ -172,6 +166,12 @@ class Tensor:
     def is_external(self) -> bool:
         """Is the data, or the initial value, in another file?"""
         return self.extra_tensor_info is not None and self.extra_tensor_info.location is TensorDataLocation.EXTERNAL
+
+    @property
+    def device(self) -> Device:
+        """Where the file says that its data is."""
+        extra = self.extra_tensor_info
+        return Device(extra.device_type, extra.device_index) if extra else Device()
 
     @property
     def has_initial_value(self) -> bool:
@@ -432,6 +432,13 @@ class ExecutionPlan:
     non_const_buffer_device: tuple[NonConstBufferDevice, ...] = ()
     """Buffers that are not on the CPU."""
     container_meta_type: ContainerMetadata | None = None
+
+    def buffer_device(self, buffer: int) -> Device:
+        """Where a planned buffer is, by its index in ``non_const_buffer_sizes``; the host, without an entry."""
+        for entry in self.non_const_buffer_device:
+            if entry.buffer_idx == buffer:
+                return Device(entry.device_type, entry.device_index)
+        return Device()
 
     def tensors(self) -> Iterator[tuple[int, Tensor]]:
         """Value index and tensor, of each value that is one."""

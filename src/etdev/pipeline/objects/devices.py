@@ -10,12 +10,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
+from etdev.devices import TARGET_DEVICE
 from etdev.pipeline.artifacts import LoweredModel
 from etdev.pipeline.objects.graphs import lowered_modules
 from etdev.program.model import BackendDelegate, ExecutionPlan
-
-KEY = "target_device"
-"""The compile spec that says where a delegate runs."""
 
 _HIDDEN = "etdev.target_device"
 
@@ -28,7 +26,7 @@ def hidden_devices(lowered: LoweredModel) -> Iterator[None]:
         for method in lowered.manager.methods
         for delegate in lowered_modules(lowered.manager.exported_program(method).graph_module)
         for spec in delegate.compile_specs
-        if spec.key == KEY
+        if spec.key == TARGET_DEVICE
     }
     for spec in specs.values():
         spec.key = _HIDDEN
@@ -36,7 +34,7 @@ def hidden_devices(lowered: LoweredModel) -> Iterator[None]:
         yield
     finally:
         for spec in specs.values():
-            spec.key = KEY
+            spec.key = TARGET_DEVICE
 
 
 def with_devices(plan: ExecutionPlan) -> ExecutionPlan:
@@ -45,5 +43,5 @@ def with_devices(plan: ExecutionPlan) -> ExecutionPlan:
 
 
 def _shown(delegate: BackendDelegate) -> BackendDelegate:
-    specs = (replace(spec, key=KEY) if spec.key == _HIDDEN else spec for spec in delegate.compile_specs)
+    specs = (replace(spec, key=TARGET_DEVICE) if spec.key == _HIDDEN else spec for spec in delegate.compile_specs)
     return replace(delegate, compile_specs=tuple(specs))

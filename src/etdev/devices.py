@@ -1,0 +1,71 @@
+"""Devices that memory lies on, and their names: ``cpu``, ``cuda:0``, ``cuda:1``.
+
+The types are those of the schema's enum ``DeviceType``. To add one: a member here, with the schema's number, and an
+allocator for it in :mod:`etdev.runtime`. A file that names it is refused by runtimes whose schema lacks it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import IntEnum
+
+from etdev.errors import UsageError
+
+MAX_INDEX = 127
+"""Largest index of a device; the file holds it in eight bits with a sign."""
+TARGET_DEVICE = "target_device"
+"""Key of the compile spec that says which device a delegate runs on."""
+
+
+class DeviceType(IntEnum):
+    """Kind of device that memory is on."""
+
+    CPU = 0
+    CUDA = 1
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Device:
+    """One device. Ordered as the buffers of a program are: the host first, then by type and index."""
+
+    type: DeviceType = DeviceType.CPU
+    index: int = 0
+    """Which of the devices of that type."""
+
+    @property
+    def is_host(self) -> bool:
+        """Is it the memory that the runtime itself and its kernels work in?"""
+        return self.type is DeviceType.CPU
+
+    def __str__(self) -> str:
+        return "cpu" if self.is_host else f"{self.type.name.lower()}:{self.index}"
+
+
+HOST = Device()
+
+
+class DeviceNameError(UsageError):
+    """A name that is no device's."""
+
+
+def parse_device(text: str) -> Device:
+    """The device of a name: ``cpu``, ``cuda`` (the first one), ``cuda:1``. Letter case does not count.
+
+    Raises :class:`DeviceNameError`, whose hint lists the valid names. A file's devices are fixed when it is built, so
+    names that mean "whichever there is" are no names.
+    """
+    found = re.fullmatch(r"([a-z_]\w*)(?::(\d{1,9}))?", text.strip(), re.ASCII | re.IGNORECASE)
+    kind = found and DeviceType.__members__.get(found[1].upper())
+    if found is None or kind is None:
+        raise DeviceNameError(f"{text!r} is no device", hint=f"devices are {valid_names()}")
+    index = int(found[2] or 0)
+    if index > (0 if kind is DeviceType.CPU else MAX_INDEX):
+        raise DeviceNameError(f"there is no device {text!r}", hint=f"devices are {valid_names()}")
+    return Device(kind, index)
+
+
+def valid_names() -> str:
+    """The names that :func:`parse_device` takes, in words."""
+    others = [f"{kind.name.lower()}:0 to {kind.name.lower()}:{MAX_INDEX}" for kind in DeviceType if kind]
+    return ", ".join(["cpu", *others])
