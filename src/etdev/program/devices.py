@@ -1,0 +1,49 @@
+"""Which devices a program asks for: of a delegate, of its buffers, of its tensors."""
+
+from __future__ import annotations
+
+from etdev.devices import HOST, TARGET_DEVICE, Device, DeviceNameError, parse_device
+from etdev.program import model as m
+
+H2D_COPY, D2H_COPY = "et_copy::_h2d_copy", "et_copy::_d2h_copy"
+"""Operators that copy between the host and a device: ``(self, out, out)``."""
+
+
+def delegate_device(delegate: m.BackendDelegate) -> Device:
+    """Where a delegate's arguments lie: its compile spec ``target_device``; the host, without one.
+
+    Raises :class:`~etdev.devices.DeviceNameError` for a compile spec that names no device.
+    """
+    specs = [spec.value for spec in delegate.compile_specs if spec.key == TARGET_DEVICE]
+    if not specs:
+        return HOST
+    if len(set(specs)) > 1:
+        raise DeviceNameError(
+            f"the delegate {delegate.id!r} has several compile specs {TARGET_DEVICE!r}: {', '.join(map(repr, specs))}",
+            hint="leave one",
+        )
+    try:
+        return parse_device(specs[0].decode("ascii"))
+    except (UnicodeDecodeError, DeviceNameError) as error:
+        hint = error.hint if isinstance(error, DeviceNameError) else None
+        raise DeviceNameError(
+            f"the compile spec {TARGET_DEVICE!r} of the delegate {delegate.id!r} is {specs[0]!r}, which names no device",
+            hint=hint,
+        ) from None
+
+
+def named_devices(program: m.Program) -> tuple[Device, ...]:
+    """The devices other than the host on which a program has tensors or buffers, or runs delegates; in order.
+
+    A compile spec that names no device counts for none.
+    """
+    found: set[Device] = set()
+    for plan in program.execution_plan:
+        found.update(Device(entry.device_type, entry.device_index) for entry in plan.non_const_buffer_device)
+        found.update(tensor.device for _, tensor in plan.tensors())
+        for delegate in plan.delegates:
+            try:
+                found.add(delegate_device(delegate))
+            except DeviceNameError:
+                continue
+    return tuple(sorted(device for device in found if not device.is_host))
