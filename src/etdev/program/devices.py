@@ -23,12 +23,11 @@ def delegate_device(delegate: m.BackendDelegate) -> Device:
             hint="leave one",
         )
     try:
-        return parse_device(specs[0].decode("ascii"))
-    except (UnicodeDecodeError, DeviceNameError) as error:
-        hint = error.hint if isinstance(error, DeviceNameError) else None
+        return parse_device(specs[0].decode("ascii", errors="backslashreplace"))
+    except DeviceNameError as error:
         raise DeviceNameError(
-            f"the compile spec {TARGET_DEVICE!r} of the delegate {delegate.id!r} is {specs[0]!r}, which names no device",
-            hint=hint,
+            f"the compile spec {TARGET_DEVICE!r} of the delegate {delegate.id!r} names no device: {specs[0]!r}",
+            hint=error.hint,
         ) from None
 
 

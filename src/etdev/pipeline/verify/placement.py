@@ -1,0 +1,77 @@
+"""Rung *placement*: do tensors, planned buffers, copies and arguments of delegates agree on their devices?
+
+It is what can be said of memory on devices without one: the rung *device* allocates it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import chain, islice
+
+from etdev.devices import HOST, Device
+from etdev.pipeline.result import RungResult
+from etdev.pipeline.verify.placement_rules import (
+    agreement_problems,
+    buffer_problems,
+    instruction_problems,
+    tensor_problems,
+)
+from etdev.program import Program
+from etdev.program import model as m
+from etdev.program.devices import D2H_COPY, H2D_COPY, named_devices
+from etdev.program.footprint import planned_memory
+from etdev.units import format_size
+
+_MOST_PROBLEMS = 20
+
+
+def check_placement(program: Program, *, alignment: int = 1, capacity: Mapping[str, int] | None = None) -> RungResult:
+    """Look at every table of the file that says where something lies, and at every instruction that relies on it.
+
+    ``alignment``, in bytes, is what addresses of tensors on devices are a multiple of. ``capacity`` has the bytes that
+    there are on each device; planning more is a missed gate.
+    """
+    problems = tuple(islice(_problems(program, alignment), _MOST_PROBLEMS + 1))
+    if len(problems) > _MOST_PROBLEMS:
+        problems = (*problems[:_MOST_PROBLEMS], "there are more like these")
+    gate = not problems
+    if gate:
+        problems = tuple(_over_capacity(program, capacity or {}))
+    if problems:
+        return RungResult(rung="placement", status="failed", gate=gate, summary=problems[0], problems=problems)
+    return RungResult(rung="placement", status="passed", summary=_summary(program))
+
+
+def _problems(program: Program, alignment: int) -> Iterator[str]:
+    yield from agreement_problems(program)
+    for plan in program.execution_plan:
+        yield from chain(buffer_problems(plan), tensor_problems(plan, alignment), instruction_problems(plan))
+
+
+def _over_capacity(program: Program, capacity: Mapping[str, int]) -> Iterator[str]:
+    """Of devices; the host's memory is limited by the rung *budget* alone."""
+    for device, size in planned_memory(program).items():
+        if device != str(HOST) and device in capacity and size > capacity[device]:
+            yield f"{size:,} bytes are planned on {device}, {size - capacity[device]:,} more than it has"
+
+
+def _summary(program: Program) -> str:
+    devices = named_devices(program)
+    if not devices:
+        return "all memory is on the host"
+    memory = planned_memory(program)
+    parts = [_on(program, device, memory.get(str(device), 0)) for device in devices]
+    names = [
+        plan.operators[call.op_index].name
+        for plan in program.execution_plan
+        for part in plan.chains
+        for call in part.instructions
+        if isinstance(call, m.KernelCall)
+    ]
+    copied = f"{names.count(H2D_COPY):,} copies to devices and {names.count(D2H_COPY):,} back"
+    return f"{', '.join(parts)}; {copied}; every argument where it is looked for"
+
+
+def _on(program: Program, device: Device, size: int) -> str:
+    tensors = sum(tensor.device == device for plan in program.execution_plan for _, tensor in plan.tensors())
+    return f"{device} {tensors:,} tensor{'s' * (tensors != 1)} in {format_size(size)}"
