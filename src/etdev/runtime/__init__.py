@@ -1,1 +1,1 @@
-"""Running programs."""
+"""Running programs: memory of devices, and what runs programs in it."""

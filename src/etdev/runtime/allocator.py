@@ -1,0 +1,351 @@
+"""Memory of devices: what an allocator offers, and the registry with one allocator for each type of device.
+
+The contract is that of ``DeviceAllocator`` and ``DeviceAllocatorRegistry`` in ExecuTorch's
+``runtime/core/device_allocator.h``. A public method checks what it is asked and keeps the books; the hook with an
+underscore, which a device overrides, does it.
+
+An address is a number that means something to its device only. All sizes are in bytes.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from bisect import bisect_right, insort
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from threading import RLock
+from typing import TYPE_CHECKING, Any
+
+from etdev.devices import Device, DeviceType
+from etdev.errors import UsageError
+from etdev.runtime.errors import DeviceMemoryError, NoAllocatorError, OutOfDeviceMemoryError
+from etdev.runtime.hostmem import host_bytes
+
+if TYPE_CHECKING:
+    import torch
+
+DEFAULT_ALIGNMENT = 16
+"""Of an address that nothing more is asked for: ``MemoryAllocator::kDefaultAlignment``."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryInfo:
+    """Memory of one device."""
+
+    free: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class PointerAttributes:
+    """What a device's driver says about an address."""
+
+    device: Device
+    """Whose memory it is, as programs number devices."""
+    kind: str
+    """``device``, ``host`` or ``managed``."""
+    source: str
+    """Who said so: ``cuda-bindings``, ``libcudart``, ``torch``, ``simulated``, ``host``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """Memory that was allocated and not freed yet."""
+
+    address: int
+    size: int
+    index: int
+    """Of the device."""
+
+    @property
+    def end(self) -> int:
+        """The first address behind it."""
+        return self.address + self.size
+
+
+@dataclass(slots=True)
+class Counters:
+    """What an allocator has done so far."""
+
+    allocations: int = 0
+    frees: int = 0
+    host_to_device_copies: int = 0
+    host_to_device_bytes: int = 0
+    device_to_host_copies: int = 0
+    device_to_host_bytes: int = 0
+    live_bytes: int = 0
+    peak_bytes: int = 0
+
+    @property
+    def live_allocations(self) -> int:
+        """Allocations that were not freed yet."""
+        return self.allocations - self.frees
+
+
+class DeviceAllocator(ABC):
+    """Memory of all devices of one type. Safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self._lock = RLock()
+        self._starts: list[int] = []
+        """Addresses of live allocations, in order."""
+        self._live: dict[int, Allocation] = {}
+        self._buffers: dict[tuple[int, int], Allocation] = {}
+        """``(memory_id, index)`` → the buffer of :meth:`init_buffer`."""
+        self.counters = Counters()
+
+    # What a device overrides
+
+    @property
+    @abstractmethod
+    def device_type(self) -> DeviceType:
+        """The type of device that it serves."""
+
+    @abstractmethod
+    def device_count(self) -> int:
+        """How many devices of that type there are."""
+
+    @abstractmethod
+    def memory_info(self, index: int = 0) -> MemoryInfo | None:
+        """Free and total memory of a device; ``None`` if it does not say."""
+
+    @abstractmethod
+    def _allocate(self, nbytes: int, index: int, alignment: int) -> int: ...
+
+    @abstractmethod
+    def _deallocate(self, allocation: Allocation) -> None: ...
+
+    @abstractmethod
+    def _copy_host_to_device(self, dst_address: int, source: memoryview, index: int) -> None: ...
+
+    @abstractmethod
+    def _copy_device_to_host(self, target: memoryview, src_address: int, index: int) -> None: ...
+
+    @abstractmethod
+    def _pointer_attributes(self, address: int) -> PointerAttributes: ...
+
+    @abstractmethod
+    def _device_tensor(self, address: int, nbytes: int) -> torch.Tensor: ...
+
+    # ExecuTorch's contract
+
+    def allocate(self, nbytes: int, index: int = 0, alignment: int = DEFAULT_ALIGNMENT) -> int:
+        """The address of new memory, at a multiple of ``alignment``, which is a power of two.
+
+        Raises :class:`~etdev.runtime.errors.OutOfDeviceMemoryError` if there is none.
+        """
+        self._check_index(index)
+        if nbytes <= 0:
+            raise UsageError(f"an allocation of {nbytes} bytes on {self._device(index)}")
+        if alignment < 1 or alignment & (alignment - 1):
+            raise UsageError(f"an alignment of {alignment} bytes is no power of two")
+        with self._lock:
+            info = self.memory_info(index)
+            if info is not None and nbytes > info.free:
+                raise OutOfDeviceMemoryError(self._device(index), nbytes, info.free)
+            allocation = Allocation(self._allocate(nbytes, index, alignment), nbytes, index)
+            self._enter(allocation)
+            problem = self._flaw(allocation, alignment)
+            if problem:
+                self.deallocate(allocation.address, index)
+                raise DeviceMemoryError(problem)
+        return allocation.address
+
+    def deallocate(self, address: int, index: int = 0) -> None:
+        """Give back what :meth:`allocate` gave; once."""
+        with self._lock:
+            allocation = self._live.get(address)
+            if allocation is None or allocation.index != index:
+                raise DeviceMemoryError(
+                    f"{address:#x} is no live allocation on {self._device(index)}, so it is not freed"
+                )
+            del self._live[address]
+            self._starts.remove(address)
+            self.counters.frees += 1
+            self.counters.live_bytes -= allocation.size
+            self._deallocate(allocation)
+
+    def copy_host_to_device(self, dst_address: int, src: Any, nbytes: int, index: int = 0) -> None:
+        """Copy the first ``nbytes`` of host memory to the device. ``src`` is a buffer or a contiguous CPU tensor."""
+        source = self._host_part(src, nbytes, index, writable=False)
+        with self._lock:
+            self.find(dst_address, nbytes, index)
+            if nbytes:
+                self._copy_host_to_device(dst_address, source, index)
+            self.counters.host_to_device_copies += 1
+            self.counters.host_to_device_bytes += nbytes
+
+    def copy_device_to_host(self, dst: Any, src_address: int, nbytes: int, index: int = 0) -> None:
+        """Copy ``nbytes`` of the device to the beginning of writable host memory."""
+        target = self._host_part(dst, nbytes, index, writable=True)
+        with self._lock:
+            self.find(src_address, nbytes, index)
+            if nbytes:
+                self._copy_device_to_host(target, src_address, index)
+            self.counters.device_to_host_copies += 1
+            self.counters.device_to_host_bytes += nbytes
+
+    def init_buffer(self, memory_id: int, size: int, index: int = 0) -> None:
+        """Allocate the planned buffer of that number on a device. There is one of each number until it is released."""
+        if (memory_id, index) in self._buffers:
+            raise UsageError(f"planned buffer {memory_id} on {self._device(index)} exists already")
+        address = self.allocate(size, index) if size else 0
+        self._buffers[memory_id, index] = Allocation(address, size, index)
+
+    def get_offset_address(self, memory_id: int, offset: int, size: int, index: int = 0) -> int:
+        """The address of ``size`` bytes from ``offset`` on, in a buffer of :meth:`init_buffer`."""
+        buffer = self._buffers.get((memory_id, index))
+        if buffer is None:
+            raise UsageError(
+                f"there is no planned buffer {memory_id} on {self._device(index)}", hint="call `init_buffer`"
+            )
+        if offset < 0 or size < 0 or offset + size > buffer.size:
+            raise DeviceMemoryError(
+                f"bytes {offset} to {offset + size} of planned buffer {memory_id} on {self._device(index)}, which has "
+                f"{buffer.size}"
+            )
+        return buffer.address + offset
+
+    def release_buffer(self, memory_id: int, index: int = 0) -> None:
+        """Free a buffer of :meth:`init_buffer`."""
+        buffer = self._buffers.pop((memory_id, index), None)
+        if buffer is None:
+            raise UsageError(f"there is no planned buffer {memory_id} on {self._device(index)}")
+        if buffer.size:
+            self.deallocate(buffer.address, index)
+
+    # For those who check
+
+    def pointer_attributes(self, address: int) -> PointerAttributes:
+        """What the device's driver says about an address in a live allocation."""
+        return self._pointer_attributes(address)
+
+    def device_tensor(self, address: int, nbytes: int, index: int = 0) -> torch.Tensor:
+        """Bytes of the device as code that *runs on the device* has them: a ``uint8`` tensor there.
+
+        Code of the host has no business here; it copies.
+        """
+        with self._lock:
+            self.find(address, nbytes, index)
+            return self._device_tensor(address, nbytes)
+
+    def find(self, address: int, nbytes: int, index: int = 0) -> Allocation:
+        """The live allocation that some bytes are in. Raises :class:`~etdev.runtime.errors.DeviceMemoryError`."""
+        self._check_index(index)
+        with self._lock:
+            position = bisect_right(self._starts, address) - 1
+            found = self._live[self._starts[position]] if position >= 0 else None
+        if found is None or found.index != index or nbytes < 0 or address + nbytes > found.end:
+            raise DeviceMemoryError(
+                f"bytes {address:#x} to {address + nbytes:#x} are in no live allocation on {self._device(index)}",
+                hint="they were freed, lie on another device, or reach beyond the end",
+            )
+        return found
+
+    def live(self) -> tuple[Allocation, ...]:
+        """All live allocations, by address."""
+        with self._lock:
+            return tuple(self._live[start] for start in self._starts)
+
+    def _enter(self, allocation: Allocation) -> None:
+        insort(self._starts, allocation.address)
+        self._live[allocation.address] = allocation
+        self.counters.allocations += 1
+        self.counters.live_bytes += allocation.size
+        self.counters.peak_bytes = max(self.counters.peak_bytes, self.counters.live_bytes)
+
+    def _flaw(self, allocation: Allocation, alignment: int) -> str | None:
+        """What is wrong with a new allocation."""
+        device = self._device(allocation.index)
+        if allocation.address % alignment:
+            return f"{device} gave the address {allocation.address:#x}, which is no multiple of {alignment}"
+        attributes = self._pointer_attributes(allocation.address)
+        if attributes.device != device:
+            return (
+                f"{allocation.size} bytes were asked of {device}, and lie on {attributes.device} ({attributes.source})"
+            )
+        return None
+
+    def _host_part(self, memory: Any, nbytes: int, index: int, *, writable: bool) -> memoryview:
+        self._check_index(index)
+        view = host_bytes(memory, writable=writable)
+        if nbytes < 0 or nbytes > len(view):
+            raise UsageError(
+                f"a copy of {nbytes} bytes with {self._device(index)}, of host memory that has {len(view)}"
+            )
+        return view[:nbytes]
+
+    def _check_index(self, index: int) -> None:
+        count = self.device_count()
+        if not 0 <= index < count:
+            name = self.device_type.name.lower()
+            raise DeviceMemoryError(
+                f"there is no device {name}:{index}", hint=f"there are {count} devices of that type, numbered from 0"
+            )
+
+    def _device(self, index: int) -> Device:
+        return Device(self.device_type, index)
+
+
+class Registry:
+    """One allocator for each type of device."""
+
+    def __init__(self, *allocators: DeviceAllocator) -> None:
+        self._allocators: dict[DeviceType, DeviceAllocator] = {}
+        for allocator in allocators:
+            self.register(allocator)
+
+    def register(self, allocator: DeviceAllocator) -> None:
+        """Add the allocator of a type that has none."""
+        kind = allocator.device_type
+        if kind in self._allocators:
+            raise UsageError(
+                f"an allocator for {kind.name} is registered already",
+                hint="a type of device has one allocator; unregister the other first",
+            )
+        self._allocators[kind] = allocator
+
+    def unregister(self, kind: DeviceType) -> DeviceAllocator:
+        """Take the allocator of a type out."""
+        allocator = self.get(kind)
+        del self._allocators[kind]
+        return allocator
+
+    def get(self, kind: DeviceType) -> DeviceAllocator:
+        """The allocator of a type. Raises :class:`~etdev.runtime.errors.NoAllocatorError` if there is none."""
+        if kind not in self._allocators:
+            there = ", ".join(sorted(known.name for known in self._allocators)) or "none"
+            raise NoAllocatorError(
+                f"nothing allocates memory on {kind.name} devices here (registered: {there})",
+                hint=f"map its devices to simulated ones: `--device-map {kind.name.lower()}:0=sim`",
+            )
+        return self._allocators[kind]
+
+    def types(self) -> tuple[DeviceType, ...]:
+        """Types that have an allocator."""
+        return tuple(sorted(self._allocators))
+
+    @contextmanager
+    def replaced(self, *allocators: DeviceAllocator) -> Iterator[Registry]:
+        """Within the block, these are the allocators of their types."""
+        before = dict(self._allocators)
+        self._allocators.update({allocator.device_type: allocator for allocator in allocators})
+        try:
+            yield self
+        finally:
+            self._allocators = before
+
+
+DEFAULT_REGISTRY = Registry()
+"""That of the process. Empty at first, apart from the host's allocator once :mod:`etdev.runtime.host` is imported."""
+
+
+def register_device_allocator(allocator: DeviceAllocator) -> None:
+    """Add an allocator to the process's registry. A second one for a type is an error."""
+    DEFAULT_REGISTRY.register(allocator)
+
+
+def get_device_allocator(kind: DeviceType) -> DeviceAllocator:
+    """The allocator of the process's registry for a type of device."""
+    return DEFAULT_REGISTRY.get(kind)

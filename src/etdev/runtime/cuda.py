@@ -1,0 +1,185 @@
+"""CUDA memory, through torch. Imported without torch; used only where a CUDA device is visible."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from etdev.devices import Device, DeviceType
+from etdev.errors import MissingRequirementError
+from etdev.runtime.allocator import Allocation, DeviceAllocator, MemoryInfo, PointerAttributes
+from etdev.runtime.errors import DeviceCopyError, OutOfDeviceMemoryError
+
+if TYPE_CHECKING:
+    import torch
+
+_TORCH_ALIGNMENT = 512
+"""Torch's allocator gives no address that is not a multiple of it."""
+_KINDS = {0: "unregistered", 1: "host", 2: "device", 3: "managed"}
+"""``cudaMemoryType``."""
+
+
+def cuda_is_visible() -> bool:
+    """Is torch here, with a CUDA device that it can use?"""
+    try:
+        import torch
+    except ImportError:
+        return False
+    return bool(torch.cuda.is_available())
+
+
+class CudaAllocator(DeviceAllocator):
+    """Memory of CUDA devices. Each allocation is a ``uint8`` tensor of torch that is kept alive until it is freed.
+
+    ``ordinals`` says which device here stands for which one of the program (index in the program → ordinal), so that a
+    program for two devices runs on one; without it, each is itself.
+    """
+
+    def __init__(self, ordinals: Mapping[int, int] | None = None) -> None:
+        super().__init__()
+        if not cuda_is_visible():
+            raise MissingRequirementError(
+                "no CUDA device is visible",
+                hint="run on a machine with one, or simulate it: `--device-map cuda:0=sim`",
+            )
+        self._ordinals = dict(ordinals) if ordinals else None
+        self._tensors: dict[int, torch.Tensor] = {}
+        """Address of an allocation → the bytes from there on."""
+
+    @property
+    def device_type(self) -> DeviceType:
+        """CUDA."""
+        return DeviceType.CUDA
+
+    def device_count(self) -> int:
+        """As many as there are for the program."""
+        import torch
+
+        return max(self._ordinals) + 1 if self._ordinals else torch.cuda.device_count()
+
+    def ordinal(self, index: int) -> int:
+        """Which device here stands for one of the program."""
+        return self._ordinals.get(index, index) if self._ordinals else index
+
+    def memory_info(self, index: int = 0) -> MemoryInfo:
+        """Free and total memory. What torch keeps in reserve counts as free."""
+        import torch
+
+        ordinal = self.ordinal(index)
+        free, total = torch.cuda.mem_get_info(ordinal)
+        reserve = torch.cuda.memory_reserved(ordinal) - torch.cuda.memory_allocated(ordinal)
+        return MemoryInfo(free + reserve, total)
+
+    def release_reserve(self) -> None:
+        """Give back to the devices what torch keeps in reserve."""
+        import torch
+
+        torch.cuda.empty_cache()
+
+    def _allocate(self, nbytes: int, index: int, alignment: int) -> int:
+        import torch
+
+        slack = alignment if alignment > _TORCH_ALIGNMENT else 0
+        try:
+            tensor = torch.empty(nbytes + slack, dtype=torch.uint8, device=f"cuda:{self.ordinal(index)}")
+        except torch.OutOfMemoryError as error:
+            free = self.memory_info(index).free
+            raise OutOfDeviceMemoryError(self._device(index), nbytes, free, cause=str(error).split(". ")[0]) from error
+        start = -tensor.data_ptr() % alignment if slack else 0
+        self._tensors[tensor.data_ptr() + start] = tensor[start : start + nbytes]
+        return tensor.data_ptr() + start
+
+    def _deallocate(self, allocation: Allocation) -> None:
+        del self._tensors[allocation.address]
+
+    def _copy_host_to_device(self, dst_address: int, source: memoryview, index: int) -> None:
+        import torch
+
+        from etdev.runtime.hostmem import quiet_read_only
+
+        with quiet_read_only():
+            host = torch.frombuffer(source, dtype=torch.uint8)
+        self._copy(self._device_tensor(dst_address, len(source)), host, index)
+
+    def _copy_device_to_host(self, target: memoryview, src_address: int, index: int) -> None:
+        import torch
+
+        self._copy(torch.frombuffer(target, dtype=torch.uint8), self._device_tensor(src_address, len(target)), index)
+
+    def _copy(self, target: torch.Tensor, source: torch.Tensor, index: int) -> None:
+        try:
+            target.copy_(source)
+        except RuntimeError as error:
+            free = self.memory_info(index).free
+            device = self._device(index)
+            raise DeviceCopyError(
+                f"copying {target.numel()} bytes with {device} ({free} bytes free) failed: {error}"
+            ) from error
+
+    def _device_tensor(self, address: int, nbytes: int) -> torch.Tensor:
+        start = max(known for known in self._tensors if known <= address)
+        return self._tensors[start][address - start : address - start + nbytes]
+
+    def _pointer_attributes(self, address: int) -> PointerAttributes:
+        for ask in (_from_bindings, _from_library):
+            found = ask(address)
+            if found is not None:
+                kind, ordinal, source = found
+                return PointerAttributes(self._as_program(address, ordinal), kind, source)
+        start = max(known for known in self._tensors if known <= address)
+        ordinal = self._tensors[start].device.index
+        return PointerAttributes(self._as_program(address, ordinal), "device", "torch")
+
+    def _as_program(self, address: int, ordinal: int) -> Device:
+        """The program's device whose memory is on a device here: the one that the memory was asked for, if it fits."""
+        for allocation in self.live():
+            if allocation.address <= address < allocation.end and self.ordinal(allocation.index) == ordinal:
+                return self._device(allocation.index)
+        return self._device(ordinal)
+
+
+def _from_bindings(address: int) -> tuple[str, int, str] | None:
+    """Kind, ordinal and source by NVIDIA's ``cuda-bindings``, if installed."""
+    try:
+        from cuda.bindings import runtime  # type: ignore[import-not-found]
+    except ImportError:
+        return None
+    error, attributes = runtime.cudaPointerGetAttributes(address)
+    if int(error):
+        return None
+    return _KINDS.get(int(attributes.type), "unknown"), int(attributes.device), "cuda-bindings"
+
+
+class _Attributes(ctypes.Structure):
+    """``cudaPointerAttributes``, with room for what later versions put behind it."""
+
+    _fields_ = (
+        ("type", ctypes.c_int),
+        ("device", ctypes.c_int),
+        ("device_pointer", ctypes.c_void_p),
+        ("host_pointer", ctypes.c_void_p),
+        ("more", ctypes.c_long * 16),
+    )
+
+
+def _from_library(address: int) -> tuple[str, int, str] | None:
+    """Kind, ordinal and source by the CUDA runtime library that torch brings, if it can be opened."""
+    ask = _runtime_function()
+    attributes = _Attributes()
+    if ask is None or ask(ctypes.byref(attributes), ctypes.c_void_p(address)):
+        return None
+    return _KINDS.get(attributes.type, "unknown"), attributes.device, "libcudart"
+
+
+def _runtime_function() -> Callable[..., Any] | None:
+    import torch
+
+    version = (torch.version.cuda or "").partition(".")[0]
+    if not version:
+        return None
+    try:
+        found: Callable[..., Any] = ctypes.CDLL(f"libcudart.so.{version}").cudaPointerGetAttributes
+    except (OSError, AttributeError):
+        return None
+    return found

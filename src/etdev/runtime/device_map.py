@@ -1,0 +1,90 @@
+"""Which devices here stand for those of a program: ``cuda:0=sim,cuda:1=sim``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from etdev.devices import Device, DeviceNameError, DeviceType, parse_device
+from etdev.errors import UsageError
+from etdev.runtime.allocator import DEFAULT_REGISTRY, Registry
+from etdev.runtime.cuda import CudaAllocator, cuda_is_visible
+from etdev.runtime.host import HostAllocator
+from etdev.runtime.simulated import SimulatedDevice
+
+SIMULATED = "sim"
+"""Stands for a simulated device in a map."""
+
+DeviceMap = Mapping[Device, str]
+"""Device of the program → ``sim``, or the name of a device here."""
+
+NO_MAP: DeviceMap = MappingProxyType({})
+"""Every device is itself."""
+
+
+def parse_device_map(text: str) -> DeviceMap:
+    """The map that a text states: pairs with commas between them, ``cuda:0=sim,cuda:1=cuda:0``; empty for none.
+
+    Raises :class:`~etdev.errors.UsageError`.
+    """
+    found: dict[Device, str] = {}
+    for pair in filter(None, (part.strip() for part in text.split(","))):
+        name, equals, kind = (part.strip() for part in pair.partition("="))
+        if not equals or not kind:
+            raise UsageError(f"{pair!r} maps no device", hint="write `cuda:0=sim`, with commas between several")
+        device = parse_device(name)
+        if device.is_host:
+            raise UsageError("the host is not mapped to anything", hint="map devices: `cuda:0=sim`")
+        if device in found:
+            raise UsageError(f"{device} is mapped twice")
+        found[device] = _target(device, kind)
+    _check_kinds(found)
+    return MappingProxyType(found)
+
+
+def _target(device: Device, kind: str) -> str:
+    if kind.lower() == SIMULATED:
+        return SIMULATED
+    try:
+        target = parse_device(kind)
+    except DeviceNameError as error:
+        raise UsageError(f"{device} cannot be mapped to {kind!r}", hint=f"`sim`, or a device: {error.hint}") from None
+    if target.type is not device.type:
+        raise UsageError(f"{device} cannot be mapped to {target}, which is of another type", hint="map it to `sim`")
+    return str(target)
+
+
+def _check_kinds(found: DeviceMap) -> None:
+    """A type has one allocator, so all its devices are simulated or none."""
+    for kind in {device.type for device in found}:
+        targets = {target == SIMULATED for device, target in found.items() if device.type is kind}
+        if len(targets) > 1:
+            raise UsageError(
+                f"some {kind.name} devices are mapped to simulated ones, some to real ones",
+                hint="a type of device has one allocator: map all of them to `sim`, or none",
+            )
+
+
+def is_simulated(device_map: DeviceMap, device: Device) -> bool:
+    """Is a device of the program a simulated one?"""
+    return device_map.get(device) == SIMULATED
+
+
+def registry_for(device_map: DeviceMap = NO_MAP, *, capacity: int = 1 << 32) -> Registry:
+    """A registry of its own for the host, the simulated devices of a map (with ``capacity`` bytes each), and the CUDA
+    devices that are visible."""
+    registry = Registry(HostAllocator())
+    for kind in DeviceType:
+        mapped = {device.index: target for device, target in device_map.items() if device.type is kind}
+        if SIMULATED in mapped.values():
+            registry.register(SimulatedDevice(kind, count=max(mapped) + 1, capacity=capacity))
+        elif kind is DeviceType.CUDA and (mapped or cuda_is_visible()):
+            registry.register(CudaAllocator({index: parse_device(target).index for index, target in mapped.items()}))
+    return registry
+
+
+def default_registry() -> Registry:
+    """The process's registry, with an allocator for CUDA if a device is visible."""
+    if DeviceType.CUDA not in DEFAULT_REGISTRY.types() and cuda_is_visible():
+        DEFAULT_REGISTRY.register(CudaAllocator())
+    return DEFAULT_REGISTRY

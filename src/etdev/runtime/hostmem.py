@@ -1,0 +1,48 @@
+"""The bytes of objects in host memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from etdev.errors import UsageError
+
+
+def host_bytes(memory: Any, *, writable: bool = False) -> memoryview:
+    """All bytes of a buffer (``bytes``, ``bytearray``, a numpy array) or of a dense torch tensor on the host, uncopied.
+
+    Raises :class:`~etdev.errors.UsageError` for anything else, and for what is read-only if it is to be ``writable``.
+    """
+    if hasattr(memory, "data_ptr"):
+        memory = _tensor_bytes(memory)
+    try:
+        view = memoryview(memory)
+        view = view.cast("B") if view.nbytes else memoryview(bytearray())
+    except TypeError as error:
+        raise UsageError(f"a {type(memory).__name__} is no contiguous host memory: {error}") from None
+    if writable and view.readonly:
+        raise UsageError("the host memory that is to be written is read-only")
+    return view
+
+
+def _tensor_bytes(tensor: Any) -> Any:
+    import torch
+
+    if tensor.device.type != "cpu":
+        raise UsageError(f"a tensor on {tensor.device} is no host memory", hint="give a tensor on the CPU")
+    if tensor.numel() == 0:
+        return bytearray()
+    if not (tensor.is_contiguous() or tensor.is_contiguous(memory_format=torch.channels_last)):
+        raise UsageError("a tensor whose elements do not lie one behind the other", hint="call `.contiguous()` on it")
+    return tensor.detach().as_strided((tensor.numel(),), (1,)).view(torch.uint8).numpy()
+
+
+@contextmanager
+def quiet_read_only() -> Iterator[None]:
+    """Torch warns of tensors over read-only memory; nothing here writes to one."""
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="The given buffer is not writable")
+        yield

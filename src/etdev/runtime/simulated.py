@@ -1,0 +1,144 @@
+"""A device that is simulated: memory with addresses of its own that the host gets at by copies only.
+
+It stands in for hardware where there is none. Its bytes are private; code that stands for what runs on the device takes
+them by :meth:`SimulatedDevice.device_view`. It counts what is done, holds as much as it is told to, and fails where it
+is told to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from etdev.devices import Device, DeviceType
+from etdev.runtime.allocator import Allocation, DeviceAllocator, MemoryInfo, PointerAttributes
+from etdev.runtime.errors import DeviceCopyError, OutOfDeviceMemoryError
+
+if TYPE_CHECKING:
+    import torch
+
+Operation = Literal["allocate", "copy_host_to_device", "copy_device_to_host", "wrong_device"]
+
+_BASE = 1 << 60
+"""Lowest address. No pointer of a process is that high."""
+_SPACE = 1 << 48
+"""Addresses of one device."""
+_GAP = 4096
+"""Addresses between neighbours, so that what reaches beyond an end is in nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A failure that is asked for: the ``nth`` operation of that kind, counted from 1, and from then on each if it is
+    ``lasting``. ``wrong_device`` is an allocation that lies on the next device instead.
+    """
+
+    operation: Operation
+    nth: int = 1
+    lasting: bool = False
+
+
+class SimulatedDevice(DeviceAllocator):
+    """Simulated devices of one type.
+
+    ``count`` devices have ``capacity`` bytes each, and allocations begin at multiples of ``alignment``.
+    """
+
+    def __init__(
+        self,
+        device_type: DeviceType = DeviceType.CUDA,
+        *,
+        count: int = 1,
+        capacity: int = 1 << 32,
+        alignment: int = 256,
+        faults: Sequence[Fault] = (),
+    ) -> None:
+        super().__init__()
+        self._type, self._count, self._capacity, self._alignment = device_type, count, capacity, alignment
+        self._faults = tuple(faults)
+        self._done: dict[str, int] = {}
+        """Operation → how many there were."""
+        self._next = [_BASE + index * _SPACE for index in range(count)]
+        """The lowest address of each device that was never used: none is used twice, so an old one is in nothing."""
+        self._memory: dict[int, bytearray] = {}
+
+    @property
+    def device_type(self) -> DeviceType:
+        """The type that it stands in for."""
+        return self._type
+
+    def device_count(self) -> int:
+        """As many as it was told."""
+        return self._count
+
+    def memory_info(self, index: int = 0) -> MemoryInfo:
+        """What is left of the capacity."""
+        self._check_index(index)
+        used = sum(allocation.size for allocation in self.live() if allocation.index == index)
+        return MemoryInfo(self._capacity - used, self._capacity)
+
+    def device_view(self, address: int, nbytes: int, index: int = 0) -> memoryview:
+        """The private bytes, for what stands for code on the device. Code of the host copies instead."""
+        allocation = self.find(address, nbytes, index)
+        start = address - allocation.address
+        return memoryview(self._memory[allocation.address])[start : start + nbytes]
+
+    def operations(self, operation: Operation) -> int:
+        """How many there were so far, those that failed included."""
+        return self._done.get(operation, 0)
+
+    def _fails(self, operation: Operation) -> bool:
+        self._done[operation] = done = self._done.get(operation, 0) + 1
+        return any(
+            fault.operation == operation and (done == fault.nth or (fault.lasting and done > fault.nth))
+            for fault in self._faults
+        )
+
+    def _allocate(self, nbytes: int, index: int, alignment: int) -> int:
+        if self._fails("allocate"):
+            free = self.memory_info(index).free
+            raise OutOfDeviceMemoryError(
+                self._device(index), nbytes, free, cause="the simulated device was told to fail"
+            )
+        alignment = max(alignment, self._alignment)
+        place = (index + 1) % max(self._count, 2) if self._fails("wrong_device") else index
+        if place >= self._count:
+            return self._take(_BASE + place * _SPACE, nbytes, alignment)
+        address = self._take(self._next[place], nbytes, alignment)
+        self._next[place] = address + nbytes + _GAP
+        return address
+
+    def _take(self, start: int, nbytes: int, alignment: int) -> int:
+        address = -(-start // alignment) * alignment
+        self._memory[address] = bytearray(nbytes)
+        return address
+
+    def _deallocate(self, allocation: Allocation) -> None:
+        del self._memory[allocation.address]
+
+    def _copy_host_to_device(self, dst_address: int, source: memoryview, index: int) -> None:
+        self._may_copy("copy_host_to_device", len(source), index)
+        self.device_view(dst_address, len(source), index)[:] = source
+
+    def _copy_device_to_host(self, target: memoryview, src_address: int, index: int) -> None:
+        self._may_copy("copy_device_to_host", len(target), index)
+        target[:] = self.device_view(src_address, len(target), index)
+
+    def _may_copy(self, operation: Operation, nbytes: int, index: int) -> None:
+        if self._fails(operation):
+            device, free = self._device(index), self.memory_info(index).free
+            raise DeviceCopyError(
+                f"{operation} of {nbytes} bytes with {device} ({free} bytes free) failed: the device was told to"
+            )
+
+    def _pointer_attributes(self, address: int) -> PointerAttributes:
+        return PointerAttributes(Device(self._type, (address - _BASE) // _SPACE), "device", "simulated")
+
+    def _device_tensor(self, address: int, nbytes: int) -> torch.Tensor:
+        import torch
+
+        if not nbytes:
+            return torch.empty(0, dtype=torch.uint8)
+        index = (address - _BASE) // _SPACE
+        return torch.frombuffer(self.device_view(address, nbytes, index), dtype=torch.uint8)
