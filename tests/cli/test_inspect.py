@@ -78,7 +78,7 @@ def test_what_the_document_promises(run: Run) -> None:
     (described,) = document["methods"]
     assert {"name", "buffers", "inputs", "outputs", "instructions", "operators", "delegates"} <= set(described)
     assert described["buffers"] == [{"index": 1, "device": "cpu", "size": 96, "lower_bound": 96}]
-    assert described["copies"] == {"h2d_bytes": 0, "d2h_bytes": 0}
+    assert described["copies"] == {"h2d_bytes": 0, "d2h_bytes": 0, "loops": False}
     (peak,) = described["peaks"]
     values = peak.pop("tensors")
     assert peak == {"buffer": 1, "device": "cpu", "nbytes": 32, "instruction": 0, "during": "XnnpackBackend"}

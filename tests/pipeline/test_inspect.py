@@ -20,7 +20,7 @@ from etdev.program import model as m
 from etdev.program.storage import method_memory
 from program.hand import everything, loop, tensor, unbounded
 from program.strategies import programs
-from support.files import ADD, branches, chain, copies, cos, counters, delegated, method, overwriting, program, sin
+from support.files import branches, chain, copies, cos, counters, delegated, method, overwriting, program, sin
 
 
 def inspected(found: Program, folder: Path) -> ProgramInfo:
@@ -198,15 +198,6 @@ def test_delegates(tmp_path: Path) -> None:
     assert described.segments[1].holds == ("delegates", "named_data")
     assert (described.sections.delegates, described.sections.named_data) == (8, 0)  # Nothing is counted twice.
     assert [(item.key, item.segment, item.size) for item in described.named_data] == [("weights", 1, 8)]
-
-
-def test_copies_between_devices(tmp_path: Path) -> None:
-    operators = (ADD, m.Operator("et_copy::_h2d_copy", "out"), m.Operator("et_copy::_d2h_copy", "out"))
-    values = [tensor(4, at=0), tensor(4, at=16), tensor(4, at=32)]
-    calls = [m.KernelCall(1, (0, 1, 1)), m.KernelCall(2, (1, 2, 2)), m.KernelCall(1, (2, 1, 1))]
-
-    found = only_method(program(method(values, calls, operators=operators)), tmp_path).copies
-    assert (found.h2d_bytes, found.d2h_bytes) == (32, 16)
 
 
 def test_the_peak(tmp_path: Path) -> None:

@@ -119,8 +119,8 @@ def _method_lines(method: MethodInfo, stream: TextIO, *, verbose: bool) -> Itera
     if method.inplace:
         yield from lines("in place", _in_place_lines(method.inplace, verbose=verbose))
     yield from lines("copies", columns([_copy_row(copy) for copy in method.copying]))
-    if method.copies.h2d_bytes or method.copies.d2h_bytes:
-        yield line("transfers", f"{method.copies.h2d_bytes:,} bytes to devices, {method.copies.d2h_bytes:,} bytes back")
+    if method.copies.total:
+        yield line("transfers", str(method.copies))
     yield from lines("delegates", columns(list(_delegate_rows(method.delegates))))
     rows = [(printable(name), f"x{calls}") for name, calls in method.operators.items()]
     yield from lines("operators", columns(rows))

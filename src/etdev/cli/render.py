@@ -93,14 +93,24 @@ def _memory_lines(target: TargetResult) -> Iterator[str]:
     decided = "".join(f", {text}" for text in (_copies_removed(target), _in_place(target)) if text)
     if len(buffers) == 1:
         yield _line("memory", f"{totals} ({_compared(buffers[0][1])}){decided}")
+        yield from _transfer_lines(target)
         return
     yield _line("memory", f"{totals}{decided}")
     for name, buffer in buffers:
         kind = "state" if buffer.state else f"buffer {buffer.index}"
         yield _line("", f"{name}, {kind}: {format_size(buffer.size)} ({_compared(buffer)})")
+    yield from _transfer_lines(target)
     if target.shared_state:
         names = ", ".join(target.shared_state)
         yield _line("", f"shared by methods: {names}; load the program so that all methods have the same buffers")
+
+
+def _transfer_lines(target: TargetResult) -> Iterator[str]:
+    """What a call of each method copies between the host and devices."""
+    for method in target.methods:
+        if method.transfers.total:
+            name = f"{method.name}, " if len(target.methods) > 1 else ""
+            yield _line("", f"{name}copied in a call: {method.transfers}")
 
 
 def _copies_removed(target: TargetResult) -> str:

@@ -19,15 +19,14 @@ from etdev.pipeline.copying import CopyCalls, OutputInPlace, copy_calls
 from etdev.pipeline.memory import BufferUse, MemoryUse, StateUse, memory_use
 from etdev.pipeline.naming import dtype_name
 from etdev.pipeline.peaks import Peak
+from etdev.pipeline.transfers import Copies, copies_per_call
 from etdev.program import Program
 from etdev.program import model as m
-from etdev.program.effects import operator_name, outputs
+from etdev.program.effects import operator_name
 from etdev.program.footprint import planned_memory
 from etdev.program.header import parse_header
 
 FORMAT = 1
-
-_TO_DEVICE, _TO_HOST = "et_copy::_h2d_copy", "et_copy::_d2h_copy"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,14 +85,6 @@ class DelegateInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class Copies:
-    """Bytes that one pass over a method's instructions copies between host and devices."""
-
-    h2d_bytes: int
-    d2h_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
 class MethodInfo:
     """A method."""
 
@@ -113,6 +104,7 @@ class MethodInfo:
     """``aten::add.out`` → instructions that call it, sorted by name. One without any is still asked of the runtime."""
     delegates: tuple[DelegateInfo, ...]
     copies: Copies
+    """Between host and devices."""
     copying: tuple[CopyCalls, ...]
     """Copies between tensors in the same memory, those that copy most first."""
 
@@ -241,7 +233,7 @@ def _method(program: Program, plan: m.ExecutionPlan, memory: MemoryUse) -> Metho
         instructions=len(calls),
         operators=dict(sorted(operators.items())),
         delegates=_delegates(program, plan, calls),
-        copies=Copies(_copied(plan, calls, _TO_DEVICE), _copied(plan, calls, _TO_HOST)),
+        copies=copies_per_call(plan),
         copying=copy_calls(plan, calls),
     )
 
@@ -311,17 +303,6 @@ def _text(content: bytes) -> str | None:
     except UnicodeDecodeError:
         return None
     return text if text.isprintable() else None
-
-
-def _copied(plan: m.ExecutionPlan, calls: Iterable[m.Instruction], operator: str) -> int:
-    """Bytes of the largest sizes that calls of a copying operator write."""
-    total = 0
-    for call in calls:
-        if isinstance(call, m.KernelCall) and plan.operators[call.op_index].name == operator:
-            for index in outputs(plan, call.args):
-                tensor = plan.values[index]
-                total += tensor.nbytes if isinstance(tensor, m.Tensor) else 0
-    return total
 
 
 def external_names(program: Program) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from etdev.config.models import Rung
 from etdev.errors import ExitCode
 from etdev.linker.options import Elision, InPlace
 from etdev.pipeline.decisions import CopiesOfKind, InPlaceOutputs
+from etdev.pipeline.transfers import Copies
 
 RUNGS: tuple[Rung, ...] = (
     "bytes",
@@ -112,6 +113,8 @@ class MethodResult(Part):
     """Number of ops that lowering replaced by ones with faster kernels, by the form that it gave them."""
     buffers: tuple[BufferResult, ...] = ()
     instructions: int = 0
+    transfers: Copies = Copies(0, 0)
+    """Between the host and devices, in one call."""
     copies: tuple[CopiesOfKind, ...] = ()
     """What became of the copies that the linker looked at, by kind."""
     inplace: InPlaceOutputs = InPlaceOutputs()

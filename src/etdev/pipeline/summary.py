@@ -10,6 +10,7 @@ from etdev.pipeline.decisions import count_copies, count_inplace
 from etdev.pipeline.link import LinkedProgram
 from etdev.pipeline.project import Project
 from etdev.pipeline.result import BufferResult, BuildResult, MethodResult, TargetResult, UndelegatedOps
+from etdev.pipeline.transfers import copies_per_call
 from etdev.pipeline.verify.kernels import needed_libraries
 from etdev.pipeline.versions import versions
 from etdev.program.effects import operator_name
@@ -73,6 +74,7 @@ def _with_memory(method: MethodResult, report: MethodReport, program: LinkedProg
                 for buffer in report.buffers
             ),
             "instructions": sum(len(chain.instructions) for chain in plan.chains),
+            "transfers": copies_per_call(plan),
             "copies": count_copies(report.elisions),
             "inplace": count_inplace(report.inplace),
             "copy_decisions": report.elisions,

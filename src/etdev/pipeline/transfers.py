@@ -1,0 +1,97 @@
+"""How many bytes a call of a method copies between the host and devices."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+
+from etdev.program import model as m
+from etdev.program.devices import D2H_COPY, H2D_COPY
+from etdev.program.flow import FlowGraph, flow_graph
+
+
+@dataclass(frozen=True, slots=True)
+class Copies:
+    """Bytes that a call copies at most, on the path that copies most in both directions together.
+
+    With the largest sizes of all tensors. What is in a loop counts once, as if its rounds were one.
+    """
+
+    h2d_bytes: int
+    """From the host to devices."""
+    d2h_bytes: int
+    """From devices to the host."""
+    loops: bool = False
+    """Whether some of it is copied again in each round of a loop."""
+
+    @property
+    def total(self) -> int:
+        """Bytes in both directions."""
+        return self.h2d_bytes + self.d2h_bytes
+
+    def __str__(self) -> str:
+        rounds = ", some of it again in each round of a loop" if self.loops else ""
+        return f"{self.h2d_bytes:,} bytes to devices, {self.d2h_bytes:,} bytes back{rounds}"
+
+
+def copies_per_call(plan: m.ExecutionPlan) -> Copies:
+    """What a call of the method copies at most."""
+    moved = _moved(plan)
+    if not any(moved.values()):
+        return Copies(0, 0)
+    flow = flow_graph(plan)
+    cycles = flow.cycles()
+    weights: dict[int, tuple[int, int]] = defaultdict(lambda: (0, 0))
+    for position, (there, back) in moved.items():
+        before = weights[cycles[position]]
+        weights[cycles[position]] = before[0] + there, before[1] + back
+    most = _heaviest_path(flow, cycles, weights)
+    repeating = _repeating(flow, cycles)
+    return Copies(*most, loops=any(cycles[position] in repeating for position in moved))
+
+
+def _moved(plan: m.ExecutionPlan) -> dict[int, tuple[int, int]]:
+    """Position of each copy → bytes to a device and back."""
+    found = {}
+    position = -1
+    for chain in plan.chains:
+        for call in chain.instructions:
+            position += 1
+            name = plan.operators[call.op_index].name if isinstance(call, m.KernelCall) else ""
+            if isinstance(call, m.KernelCall) and name in (H2D_COPY, D2H_COPY) and call.args:
+                tensor = plan.values[call.args[-1]]
+                size = tensor.nbytes if isinstance(tensor, m.Tensor) else 0
+                found[position] = (size, 0) if name == H2D_COPY else (0, size)
+    return found
+
+
+def _heaviest_path(flow: FlowGraph, cycles: tuple[int, ...], weights: dict[int, tuple[int, int]]) -> tuple[int, int]:
+    """The most that is copied from the start to anywhere; blocks of one loop count as one."""
+    group = {number: cycles[block.start] for number, block in enumerate(flow.blocks) if block.start < block.end}
+    following: dict[int, set[int]] = defaultdict(set)
+    waiting: Counter[int] = Counter()
+    reached = [number for number in flow.order() if number in group]
+    for number in reached:
+        for successor in flow.blocks[number].successors:
+            to = group.get(successor)
+            if to is not None and to != group[number] and to not in following[group[number]]:
+                following[group[number]].add(to)
+                waiting[to] += 1
+    best = {number: weights[number] for number in {group[number] for number in reached}}
+    ready = [number for number in best if not waiting[number]]
+    while ready:
+        number = ready.pop()
+        for to in following[number]:
+            through = best[number][0] + weights[to][0], best[number][1] + weights[to][1]
+            best[to] = max(best[to], through, key=sum)
+            waiting[to] -= 1
+            if not waiting[to]:
+                ready.append(to)
+    return max(best.values(), key=sum, default=(0, 0))
+
+
+def _repeating(flow: FlowGraph, cycles: tuple[int, ...]) -> set[int]:
+    """The numbers of the loops."""
+    groups = {number: cycles[block.start] for number, block in enumerate(flow.blocks) if block.start < block.end}
+    several = {group for group, count in Counter(groups.values()).items() if count > 1}
+    return several | {group for number, group in groups.items() if number in flow.blocks[number].successors}
