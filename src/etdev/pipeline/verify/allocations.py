@@ -1,0 +1,309 @@
+"""The allocating half of the rung *device*: planned buffers on devices, allocated, written, read back and freed.
+
+Nothing here knows what a device is beyond its allocator, so it runs on simulated ones too.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import islice
+
+from etdev.devices import Device
+from etdev.errors import EtdevError, LinkError
+from etdev.program import Program
+from etdev.program import model as m
+from etdev.program.delegates import delegate_inputs
+from etdev.program.storage import method_memory
+from etdev.runtime.allocator import Allocation, MemoryInfo, Registry
+from etdev.runtime.errors import OutOfDeviceMemoryError
+from etdev.runtime.memory import DeviceMemoryBuffer
+
+_GUARD = 256
+"""Bytes behind the end of each buffer that nobody may touch."""
+_PERIOD = 65_521
+"""Bytes after which a pattern repeats: a prime, so that no two places of a power of two apart look alike."""
+_PIECE = 64 * _PERIOD
+"""Bytes that are copied at once."""
+_MOST_PROBLEMS = 20
+
+DelegateInputs = Mapping[str, Mapping[int, int]]
+"""Per method, position of each delegate call → how many of its arguments are inputs."""
+
+
+@dataclass(frozen=True, slots=True)
+class AllocatedBuffer:
+    """One planned buffer, and what was done in it."""
+
+    device: str
+    index: int
+    """Its ``memory_id``."""
+    size: int
+    """Bytes."""
+    alignment: int
+    """Largest power of two that its address was a multiple of."""
+    memory: str
+    """What its address is of, and who said so: ``device (libcudart)``."""
+    extents: int
+    """Stretches of it, over all methods, that were written and read back while their neighbours were in use."""
+    written: int
+    """Bytes in them."""
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceMemory:
+    """Memory of a device around the check."""
+
+    device: str
+    free_before: int | None
+    """Bytes; None if the device does not say."""
+    free_during: int | None
+    """With all buffers allocated."""
+    free_after: int | None
+    total: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Allocations:
+    """What was found."""
+
+    buffers: tuple[AllocatedBuffer, ...] = ()
+    devices: tuple[DeviceMemory, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+def check_allocations(
+    program: Program, registry: Registry, *, alignment: int, inputs: DelegateInputs | None = None
+) -> Allocations:
+    """Allocate all planned buffers that are on devices at once, look at their addresses, write and read back every
+    tensor's bytes while its neighbours in time are there, and free them.
+
+    ``alignment``, in bytes, is what the addresses have to be a multiple of. Without ``inputs``, how many arguments of a
+    delegate call are inputs is derived from the file. Raises :class:`~etdev.errors.MissingRequirementError` if a device
+    is not there or has too little memory free; whatever happens, everything is freed.
+    """
+    sizes = _device_buffers(program)
+    devices = sorted({device for device, _ in sizes})
+    _warm_up(devices, registry)
+    before = {device: _info(registry, device) for device in devices}
+    live_before = {device: _live(registry, device) for device in devices}
+    _require_room(sizes, before)
+    problems: list[str] = []
+    during: dict[Device, MemoryInfo | None] = {}
+    found: list[AllocatedBuffer] = []
+    with ExitStack() as stack:
+        try:
+            buffers = {
+                (device, index): stack.enter_context(
+                    DeviceMemoryBuffer.create(size + _GUARD, device.type, device.index, alignment, registry=registry)
+                )
+                for (device, index), size in sizes.items()
+            }
+            during = {device: _info(registry, device) for device in devices}
+            checks = [_BufferCheck(program, key, sizes[key], buffers[key], alignment, inputs) for key in sizes]
+            for check in checks:
+                problems += islice(check.run(registry, live_before[check.device]), _MOST_PROBLEMS - len(problems))
+                found.append(check.result)
+        except OutOfDeviceMemoryError:
+            raise
+        except EtdevError as error:
+            problems.append(error.message)
+    for device in devices:
+        problems += _leaks(device, live_before[device], _live(registry, device))
+    after = {device: _info(registry, device) for device in devices}
+    return Allocations(
+        tuple(found),
+        tuple(_memory(device, before[device], during.get(device), after[device]) for device in devices),
+        tuple(problems),
+    )
+
+
+def _device_buffers(program: Program) -> dict[tuple[Device, int], int]:
+    """Device and number of each buffer that is not on the host → the largest size that a method gives it, in order."""
+    sizes: dict[tuple[Device, int], int] = {}
+    for plan in program.execution_plan:
+        for index, size in enumerate(plan.non_const_buffer_sizes):
+            device = plan.buffer_device(index)
+            if index and size and not device.is_host:
+                sizes[device, index] = max(sizes.get((device, index), 0), size)
+    return dict(sorted(sizes.items()))
+
+
+def _warm_up(devices: Sequence[Device], registry: Registry) -> None:
+    """Let the devices' libraries take what they keep, before anything is counted."""
+    for device in devices:
+        with DeviceMemoryBuffer.create(_GUARD, device.type, device.index, registry=registry) as buffer:
+            registry.get(device.type).copy_host_to_device(buffer.data(), bytes(_GUARD), _GUARD, device.index)
+
+
+def _info(registry: Registry, device: Device) -> MemoryInfo | None:
+    return registry.get(device.type).memory_info(device.index)
+
+
+def _live(registry: Registry, device: Device) -> tuple[Allocation, ...]:
+    return tuple(item for item in registry.get(device.type).live() if item.index == device.index)
+
+
+def _require_room(sizes: Mapping[tuple[Device, int], int], free: Mapping[Device, MemoryInfo | None]) -> None:
+    for device, info in free.items():
+        needed = sum(size + _GUARD for (of, _), size in sizes.items() if of == device)
+        if info is not None and needed > info.free:
+            raise OutOfDeviceMemoryError(device, needed, info.free)
+
+
+def _leaks(device: Device, before: Sequence[Allocation], after: Sequence[Allocation]) -> Iterator[str]:
+    left = sum(item.size for item in after) - sum(item.size for item in before)
+    if left:
+        yield f"{device} has {left:,} bytes more allocated after everything was freed than before"
+
+
+def _memory(
+    device: Device, before: MemoryInfo | None, during: MemoryInfo | None, after: MemoryInfo | None
+) -> DeviceMemory:
+    free = [None if info is None else info.free for info in (before, during, after)]
+    return DeviceMemory(str(device), free[0], free[1], free[2], None if before is None else before.total)
+
+
+class _BufferCheck:
+    """One allocated buffer, and what the methods keep in it."""
+
+    def __init__(
+        self,
+        program: Program,
+        key: tuple[Device, int],
+        size: int,
+        buffer: DeviceMemoryBuffer,
+        alignment: int,
+        inputs: DelegateInputs | None,
+    ) -> None:
+        self.device, self._index = key
+        self._program, self._size, self._buffer = program, size, buffer
+        self._alignment, self._inputs = alignment, inputs
+        self._label = f"buffer {self._index} on {self.device}"
+        self._memory = ""
+        self._extents = self._written = 0
+        self._seconds = 0.0
+
+    @property
+    def result(self) -> AllocatedBuffer:
+        """What was done."""
+        address = self._buffer.data()
+        return AllocatedBuffer(
+            device=str(self.device),
+            index=self._index,
+            size=self._size,
+            alignment=address & -address,
+            memory=self._memory,
+            extents=self._extents,
+            written=self._written,
+            seconds=self._seconds,
+        )
+
+    def run(self, registry: Registry, others: Sequence[Allocation]) -> Iterator[str]:
+        """One sentence per thing that is wrong. ``others`` are allocations on the device from before."""
+        began = time.perf_counter()
+        self._allocator = registry.get(self.device.type)
+        yield from self._address_problems(others)
+        self._write(self._size, _GUARD, "guard")
+        for plan in self._program.execution_plan:
+            if plan.buffer_device(self._index) == self.device:
+                yield from self._method_problems(plan)
+        if not self._holds(self._size, _GUARD, "guard"):
+            yield f"{self._label}: bytes behind its end were written over"
+        self._seconds = time.perf_counter() - began
+
+    def _address_problems(self, others: Sequence[Allocation]) -> Iterator[str]:
+        address = self._buffer.data()
+        if address % self._alignment:
+            yield f"{self._label}: its address {address:#x} is no multiple of {self._alignment}"
+        attributes = self._allocator.pointer_attributes(address)
+        self._memory = f"{attributes.kind} ({attributes.source})"
+        if attributes.kind != "device":
+            yield f"{self._label}: its address is one of {attributes.kind} memory, says {attributes.source}"
+        if attributes.device != self.device:
+            yield f"{self._label}: its address is on {attributes.device}, says {attributes.source}"
+        end = address + self._buffer.size()
+        mine = [item for item in self._allocator.live() if item.address == address and item.index == self.device.index]
+        if [(item.address, item.end) for item in mine] != [(address, end)]:
+            yield f"{self._label}: the allocator does not know of it"
+        around = {item.address: item for item in (*others, *self._allocator.live()) if item not in mine}
+        for item in around.values():
+            if item.index == self.device.index and item.address < end and address < item.end:
+                yield f"{self._label}: it overlaps {item.size:,} bytes that are allocated at {item.address:#x}"
+
+    def _method_problems(self, plan: m.ExecutionPlan) -> Iterator[str]:
+        """Each extent is written when it comes into use, and read when it goes out of use."""
+        extents = _extents(plan, self._index, self._inputs)
+        moments = [(item.start, 1, item) for item in extents] + [(item.end, 0, item) for item in extents]
+        for _, begins, item in sorted(moments, key=lambda moment: moment[:2]):
+            if begins:
+                self._write(item.offset, item.size, item.name)
+                self._extents += 1
+                self._written += item.size
+            elif not self._holds(item.offset, item.size, item.name):
+                place = f"{item.size:,} bytes of {item.name} at {item.offset:,}"
+                yield f"{self._label}: {place} were not there any more when they were read back"
+
+    def _write(self, offset: int, size: int, name: str) -> None:
+        for start, piece in _pieces(size, name):
+            place = self._buffer.data() + offset + start
+            self._allocator.copy_host_to_device(place, piece, len(piece), self.device.index)
+
+    def _holds(self, offset: int, size: int, name: str) -> bool:
+        for start, piece in _pieces(size, name):
+            found = bytearray(len(piece))
+            place = self._buffer.data() + offset + start
+            self._allocator.copy_device_to_host(found, place, len(piece), self.device.index)
+            if found != piece:
+                return False
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class _Extent:
+    """Bytes of a buffer that are in use from the instant ``start`` until before ``end``."""
+
+    name: str
+    """Of what lies there, by the method and the value's number: its pattern is drawn from it."""
+    offset: int
+    size: int
+    start: int
+    end: int
+
+
+def _extents(plan: m.ExecutionPlan, buffer: int, inputs: DelegateInputs | None) -> list[_Extent]:
+    """What a method keeps in a buffer. If its data flow cannot be followed, each tensor has an instant of its own."""
+    known = delegate_inputs(plan) if inputs is None else inputs.get(plan.name, {})
+    calls = sum(isinstance(call, m.DelegateCall) for chain in plan.chains for call in chain.instructions)
+    if calls <= len(known):
+        try:
+            memory = method_memory(plan, known)
+        except LinkError:
+            pass
+        else:
+            return [
+                _Extent(_name(plan, item.values[0]), item.offset, item.size, item.start, max(item.end, item.start + 1))
+                for item in memory.storages
+                if item.memory_id == buffer
+            ]
+    return [
+        _Extent(_name(plan, index), place.memory_offset, tensor.nbytes, index, index + 1)
+        for index, tensor in plan.tensors()
+        if (place := tensor.allocation_info) is not None and place.memory_id == buffer
+    ]
+
+
+def _name(plan: m.ExecutionPlan, value: int) -> str:
+    return f"value {value} of method {plan.name!r}"
+
+
+def _pieces(size: int, name: str) -> Iterator[tuple[int, bytes]]:
+    """A pattern of the name, in pieces: where in it each begins, and its bytes."""
+    pattern = random.Random(name).randbytes(min(size, _PERIOD))
+    whole = pattern * min(_PIECE // _PERIOD, size // _PERIOD + 1) if size > _PERIOD else pattern
+    for start in range(0, size, _PIECE):
+        yield start, whole[: size - start]
