@@ -230,6 +230,10 @@ class DeviceAllocator(ABC):
             self.find(address, nbytes, index)
             return self._device_tensor(address, nbytes)
 
+    def torch_device(self, index: int = 0) -> str:
+        """Where torch computes on what :meth:`device_tensor` gives."""
+        return "cpu"
+
     def find(self, address: int, nbytes: int, index: int = 0) -> Allocation:
         """The live allocation that some bytes are in. Raises :class:`~etdev.runtime.errors.DeviceMemoryError`."""
         self._check_index(index)

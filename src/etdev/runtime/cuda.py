@@ -71,6 +71,10 @@ class CudaAllocator(DeviceAllocator):
         reserve = torch.cuda.memory_reserved(ordinal) - torch.cuda.memory_allocated(ordinal)
         return MemoryInfo(free + reserve, total)
 
+    def torch_device(self, index: int = 0) -> str:
+        """The CUDA device that stands for it."""
+        return f"cuda:{self.ordinal(index)}"
+
     def release_reserve(self) -> None:
         """Give back to the devices what torch keeps in reserve."""
         import torch
@@ -82,7 +86,7 @@ class CudaAllocator(DeviceAllocator):
 
         slack = alignment if alignment > _TORCH_ALIGNMENT else 0
         try:
-            tensor = torch.empty(nbytes + slack, dtype=torch.uint8, device=f"cuda:{self.ordinal(index)}")
+            tensor = torch.empty(nbytes + slack, dtype=torch.uint8, device=self.torch_device(index))
         except torch.OutOfMemoryError as error:
             free = self.memory_info(index).free
             raise OutOfDeviceMemoryError(self._device(index), nbytes, free, cause=str(error).split(". ")[0]) from error

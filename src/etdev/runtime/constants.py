@@ -1,0 +1,94 @@
+"""The data of a program that a loaded method points at or begins with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from etdev.devices import HOST, Device
+from etdev.errors import EtdevError, MissingRequirementError
+from etdev.program import Blob, Program
+from etdev.program import model as m
+from etdev.program.constants import constant_data
+from etdev.runtime.allocator import DEFAULT_ALIGNMENT, Registry
+from etdev.runtime.errors import DeviceCopyError, RunError
+from etdev.runtime.hostmem import quiet_read_only
+from etdev.runtime.interpreter.tensors import Memory
+from etdev.runtime.memory import DeviceMemoryBuffer
+
+
+def constant_bytes(program: Program, value: int, tensor: m.Tensor) -> Blob:
+    """The data of a constant. Raises :class:`~etdev.errors.MissingRequirementError` if it is in another file."""
+    if tensor.is_external:
+        info = tensor.extra_tensor_info
+        name = info.fully_qualified_name if info else None
+        raise MissingRequirementError(
+            f"the data of value {value} ({name!r}) is in a .ptd file, which is not read here",
+            hint="run the program in ExecuTorch's own runtime, or build it with its weights inside",
+        )
+    if program.constant_buffer:
+        return program.constant_buffer[tensor.data_buffer_idx].cut(0, tensor.nbytes)
+    data = constant_data(program, tensor)
+    if data is None:
+        raise RunError(f"the program has no data for the constant value {value}")
+    return data
+
+
+def initial_bytes(program: Program, value: int, tensor: m.Tensor) -> Blob:
+    """What a planned tensor begins with. The runtime takes the first table of offsets, whatever the file says."""
+    if tensor.is_external:
+        return constant_bytes(program, value, tensor)
+    if not program.mutable_data_segments:
+        raise RunError(f"the program has no initial value for value {value}")
+    table = program.mutable_data_segments[0]
+    return program.segments[table.segment_index].data.cut(table.offsets[tensor.data_buffer_idx], tensor.nbytes)
+
+
+class Constants:
+    """The constants of a method where its kernels run: in the file's own memory on the host, copied to a device.
+
+    Closing it a second time does nothing.
+    """
+
+    def __init__(self, program: Program, plan: m.ExecutionPlan, home: Device, registry: Registry) -> None:
+        self.memories: dict[int, Memory] = {}
+        """By value."""
+        self._buffer = DeviceMemoryBuffer()
+        data = {value: constant_bytes(program, value, tensor) for value, tensor in plan.tensors() if tensor.is_constant}
+        if home == HOST:
+            self.memories = {value: _host_memory(blob) for value, blob in data.items()}
+            return
+        try:
+            self._copy(data, home, registry)
+        except EtdevError as error:
+            self.close()
+            raise DeviceCopyError(
+                f"the constants of method {plan.name!r} do not get to {home}: {error.message}", hint=error.hint
+            ) from error
+
+    def _copy(self, data: Mapping[int, Blob], home: Device, registry: Registry) -> None:
+        starts: dict[int, int] = {}
+        end = 0
+        for value, blob in data.items():
+            starts[value] = end
+            end += -(-len(blob) // DEFAULT_ALIGNMENT) * DEFAULT_ALIGNMENT
+        self._buffer = DeviceMemoryBuffer.create(end, home.type, home.index, registry=registry)
+        allocator = registry.get(home.type)
+        for value, blob in data.items():
+            address = self._buffer.data() + starts[value]
+            if len(blob):
+                allocator.copy_host_to_device(address, blob.view, len(blob), home.index)
+            self.memories[value] = Memory(home, address, len(blob), allocator=allocator)
+
+    def close(self) -> None:
+        """Free what is on a device."""
+        self.memories.clear()
+        self._buffer.close()
+
+
+def _host_memory(blob: Blob) -> Memory:
+    import torch
+
+    if not len(blob):
+        return Memory.of(torch.empty(0, dtype=torch.uint8))
+    with quiet_read_only():
+        return Memory.of(torch.frombuffer(blob.view, dtype=torch.uint8))

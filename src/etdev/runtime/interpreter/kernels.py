@@ -1,0 +1,159 @@
+"""Kernels: compute aside, check, write."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
+
+from etdev.program import model as m
+from etdev.program.effects import arguments, operator_name
+from etdev.program.inplace import DEFAULT, Donor
+from etdev.runtime.errors import RunError
+from etdev.runtime.interpreter.layout import torch_dtype
+from etdev.runtime.interpreter.quantized import find_quantized
+from etdev.runtime.interpreter.schemas import Kernel, Parameter, find_kernel
+from etdev.runtime.interpreter.tensors import RunTensor
+
+if TYPE_CHECKING:
+    import torch
+
+    from etdev.runtime.interpreter.machine import Machine
+
+InPlaceTable = Mapping[str, tuple[Donor, ...]]
+"""Kernel → which inputs its outputs may take over."""
+
+_KEPT_SIZES = 4096
+"""Results whose sizes are remembered, by method."""
+
+
+def resolve(operator: m.Operator) -> Kernel | None:
+    """What computes an operator; None if nothing here does."""
+    name = operator_name(operator)
+    return find_quantized(name) if name.startswith("quantized_decomposed::") else find_kernel(name)
+
+
+class KernelRun:
+    """One kernel call of a method, prepared."""
+
+    def __init__(self, machine: Machine, call: m.KernelCall, kernel: Kernel, table: InPlaceTable = DEFAULT) -> None:
+        plan = machine.plan
+        self._machine, self._kernel = machine, kernel
+        self._name = operator_name(plan.operators[call.op_index])
+        self._inputs = arguments(plan, call.args)
+        self._out = call.args[-1]
+        self._donors = {(donor.argument, donor.output) for donor in table.get(self._name, ())}
+        if len(self._inputs) != len(kernel.parameters):
+            raise RunError(f"it has {len(self._inputs)} arguments, the kernel takes {len(kernel.parameters)}")
+
+    def __call__(self) -> None:
+        """Run it."""
+        machine = self._machine
+        outs = machine.tensors_of(self._out)
+        operands = [machine.tensors_of(index) for index in self._inputs]
+        check_overlaps(self._name, operands, outs, self._donors)
+        args, keywords = self._arguments(outs)
+        expected = self._expected(args, keywords, outs)
+        if expected is not None:
+            self._fit(outs, expected)
+        results = _listed(self._kernel.function(*args, **keywords))
+        if len(results) != len(outs):
+            raise RunError(f"it gives {len(results)} results for {len(outs)} outputs")
+        self._fit(outs, [tuple(result.shape) for result in results])
+        for out, result in zip(outs, results, strict=True):
+            machine.write(out, result)
+
+    def _fit(self, outs: Sequence[RunTensor], sizes: Sequence[tuple[int, ...]]) -> None:
+        for out, wanted in zip(outs, sizes, strict=True):
+            self._machine.make_room(out, wanted)
+
+    def _arguments(self, outs: Sequence[RunTensor]) -> tuple[list[Any], dict[str, Any]]:
+        args: list[Any] = []
+        keywords: dict[str, Any] = {}
+        for parameter, index in zip(self._kernel.parameters, self._inputs, strict=True):
+            if parameter.is_ignored and (parameter.keyword or parameter.name == "memory_format"):
+                if not parameter.keyword:
+                    args.append(None)
+                continue
+            value = self._argument(parameter, index)
+            if parameter.keyword:
+                keywords[parameter.name] = value
+            else:
+                args.append(value)
+        if self._kernel.needs_dtype:
+            keywords["dtype"] = outs[0].dtype
+        if self._kernel.needs_device:
+            keywords["device"] = self._machine.torch_device
+        return args, keywords
+
+    def _argument(self, parameter: Parameter, index: int) -> Any:
+        value = self._machine.content(index)
+        if parameter.is_dtype and isinstance(value, int):
+            return torch_dtype(m.ScalarType(value))
+        return value
+
+    def _expected(
+        self, args: Sequence[Any], keywords: Mapping[str, Any], outs: Sequence[RunTensor]
+    ) -> list[tuple[int, ...]] | None:
+        """Sizes of the results, found without computing them; None if only the computation tells.
+
+        A program that asks for a result beyond all measure is refused before anybody allocates it.
+        """
+        known = self._machine.known_sizes
+        key = (self._name, _key(args), _key(list(keywords.items())))
+        if key not in known:
+            if len(known) >= _KEPT_SIZES:
+                known.clear()
+            known[key] = _meta_sizes(self._kernel, args, keywords, len(outs))
+        return known[key]
+
+
+def check_overlaps(
+    name: str, operands: Sequence[Sequence[RunTensor]], outs: Sequence[RunTensor], donors: set[tuple[int, int]]
+) -> None:
+    """Refuse outputs that overlap each other, or an operand in whose place the kernel cannot work."""
+    for position, inputs in enumerate(operands):
+        for tensor in inputs:
+            for number, out in enumerate(outs):
+                if not out.overlaps(tensor):
+                    continue
+                if (position, number) in donors and out.same_bytes(tensor):
+                    continue
+                raise RunError(
+                    f"its output {out.describe()} lies over its operand {tensor.describe()}, "
+                    f"which {name} reads while it writes",
+                    hint="the plan of the program is wrong: link it again",
+                )
+    for one, other in combinations(outs, 2):
+        if one.overlaps(other):
+            raise RunError(f"its outputs {one.describe()} and {other.describe()} lie over each other")
+
+
+def _listed(result: Any) -> list[torch.Tensor]:
+    return list(result) if isinstance(result, list | tuple) else [result]
+
+
+def _key(value: Any) -> Any:
+    """Something to look up what depends on sizes, types and numbers alone."""
+    if hasattr(value, "data_ptr"):
+        return value.dtype, tuple(value.shape)
+    if isinstance(value, list | tuple):
+        return tuple(_key(item) for item in value)
+    return type(value), value
+
+
+def _meta_sizes(
+    kernel: Kernel, args: Sequence[Any], keywords: Mapping[str, Any], outs: int
+) -> list[tuple[int, ...]] | None:
+    keywords = {**keywords, **({"device": "meta"} if kernel.needs_device else {})}
+    try:
+        results = _listed(kernel.function(*[_as_meta(arg) for arg in args], **keywords))
+    except Exception:  # noqa: BLE001 - kernels whose results depend on data fail so; real errors come up again
+        return None
+    return [tuple(result.shape) for result in results] if len(results) == outs else None
+
+
+def _as_meta(value: Any) -> Any:
+    if hasattr(value, "data_ptr"):
+        return value.to("meta")
+    return [_as_meta(item) for item in value] if isinstance(value, list) else value

@@ -1,0 +1,66 @@
+"""Element types and strides, as torch has them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import TYPE_CHECKING
+
+from etdev.program import model as m
+from etdev.runtime.errors import RunError
+
+if TYPE_CHECKING:
+    import torch
+
+_NAMES = {
+    m.ScalarType.BYTE: "uint8",
+    m.ScalarType.CHAR: "int8",
+    m.ScalarType.SHORT: "int16",
+    m.ScalarType.INT: "int32",
+    m.ScalarType.LONG: "int64",
+    m.ScalarType.HALF: "float16",
+    m.ScalarType.FLOAT: "float32",
+    m.ScalarType.DOUBLE: "float64",
+    m.ScalarType.BOOL: "bool",
+    m.ScalarType.BFLOAT16: "bfloat16",
+    m.ScalarType.FLOAT8E5M2: "float8_e5m2",
+    m.ScalarType.FLOAT8E4M3FN: "float8_e4m3fn",
+    m.ScalarType.FLOAT8E5M2FNUZ: "float8_e5m2fnuz",
+    m.ScalarType.FLOAT8E4M3FNUZ: "float8_e4m3fnuz",
+    m.ScalarType.UINT16: "uint16",
+    m.ScalarType.UINT32: "uint32",
+    m.ScalarType.UINT64: "uint64",
+}
+"""The types whose tensors torch computes with."""
+
+
+@cache
+def torch_dtype(scalar_type: m.ScalarType) -> torch.dtype:
+    """The dtype of an element type. Raises :class:`~etdev.runtime.errors.RunError` if torch has none that computes."""
+    import torch
+
+    if scalar_type not in _NAMES:
+        raise RunError(
+            f"tensors of {scalar_type.name} cannot be run", hint="only the stock runtime may run this program"
+        )
+    dtype: torch.dtype = getattr(torch, _NAMES[scalar_type])
+    return dtype
+
+
+@cache
+def scalar_type_of(dtype: torch.dtype) -> m.ScalarType:
+    """The element type of a dtype."""
+    for scalar_type in _NAMES:
+        if torch_dtype(scalar_type) == dtype:
+            return scalar_type
+    raise RunError(f"programs have no tensors of {dtype}")
+
+
+def strides(sizes: Sequence[int], dim_order: Sequence[int]) -> tuple[int, ...]:
+    """In elements, of a dense tensor whose dimensions lie in memory in that order, the outermost first."""
+    found = [0] * len(sizes)
+    step = 1
+    for dim in reversed(dim_order):
+        found[dim] = step
+        step *= max(sizes[dim], 1)
+    return tuple(found)

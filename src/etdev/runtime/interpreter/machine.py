@@ -1,0 +1,297 @@
+"""A method while it runs: its values, and one instruction after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from etdev.devices import HOST, Device
+from etdev.errors import EtdevError
+from etdev.program import model as m
+from etdev.program.devices import delegate_device
+from etdev.program.effects import operator_name
+from etdev.runtime.errors import RunError
+from etdev.runtime.interpreter.delegates import DelegateExecutor
+from etdev.runtime.interpreter.handlers import HANDLERS
+from etdev.runtime.interpreter.kernels import InPlaceTable, KernelRun, resolve
+from etdev.runtime.interpreter.poison import Poison, fill
+from etdev.runtime.interpreter.tensors import ForeignMemoryError, RunTensor, scratch
+
+if TYPE_CHECKING:
+    import torch
+
+_Action = Callable[[], int]
+"""Runs an instruction; the position of the next one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How much a program may take, whatever it asks for."""
+
+    steps: int = 2_000_000
+    """Instructions in one call."""
+    memory: int = 1 << 33
+    """Bytes of planned buffers and constants, and of one tensor beyond them."""
+
+
+class Machine:
+    """The values of a loaded method and what its instructions do to them.
+
+    ``home`` is where its kernels run and what its own tensors are on: the host, or the device of the delegate that the
+    method is.
+    """
+
+    def __init__(
+        self,
+        plan: m.ExecutionPlan,
+        *,
+        home: Device = HOST,
+        torch_device: str = "cpu",
+        delegates: Mapping[int, DelegateExecutor],
+        table: InPlaceTable,
+        bounds: Bounds,
+    ) -> None:
+        self.plan, self.home, self.torch_device = plan, home, torch_device
+        self.values: list[Any] = []
+        self.known_sizes: dict[Any, list[tuple[int, ...]] | None] = {}
+        """Of results, by operator and operands."""
+        self.poison: Poison | None = None
+        self._delegates, self._table, self._bounds = delegates, table, bounds
+        self._descriptions: list[str] = []
+        self._actions: list[_Action] = []
+        for chain in plan.chains:
+            base = len(self._actions)
+            for number, call in enumerate(chain.instructions):
+                self._descriptions.append(describe(plan, base + number, call))
+                with self._naming(base + number):
+                    self._actions.append(self._action(call, base + number, base))
+
+    # Running
+
+    def run(self) -> None:
+        """Run all instructions."""
+        at, steps, before = 0, 0, 0
+        if self.poison:
+            self.poison.between(None, 0)
+        while at < len(self._actions):
+            steps += 1
+            if steps > self._bounds.steps:
+                raise RunError(
+                    f"it ran {self._bounds.steps} instructions and is still at {self._descriptions[at]}",
+                    where=f"method {self.plan.name!r}",
+                    hint="a loop that does not end, or more work than the limit allows",
+                )
+            if self.poison:
+                self.poison.between(before, at + 1)
+            before = at + 1
+            with self._naming(at):
+                at = self._actions[at]()
+        if self.poison:
+            self.poison.between(before, len(self._actions) + 1)
+
+    @contextmanager
+    def _naming(self, position: int) -> Iterator[None]:
+        """Errors inside say which instruction they are of."""
+        try:
+            yield
+        except EtdevError as error:
+            if error.where is None:
+                error.where = f"method {self.plan.name!r}, {self._descriptions[position]}"
+            raise
+        except Exception as error:
+            text = str(error).partition("\n")[0]
+            raise RunError(
+                f"{type(error).__name__}: {text}", where=f"method {self.plan.name!r}, {self._descriptions[position]}"
+            ) from error
+
+    def _action(self, call: m.Instruction, position: int, base: int) -> _Action:
+        if isinstance(call, m.JumpFalseCall):
+            ways = position + 1, base + call.destination_instruction
+            return lambda: ways[not self._truth(call.cond_value_index)]
+        do = self._effect(call)
+
+        def step() -> int:
+            do()
+            return position + 1
+
+        return step
+
+    def _effect(self, call: m.KernelCall | m.DelegateCall | m.MoveCall | m.FreeCall) -> Callable[[], None]:
+        match call:
+            case m.KernelCall():
+                return self._kernel(call)
+            case m.DelegateCall():
+                return lambda: self._delegate(call)
+            case m.MoveCall():
+                return lambda: self.values.__setitem__(call.move_to, self.values[call.move_from])
+            case m.FreeCall():
+                return lambda: self._free(call.value_index)
+
+    def _kernel(self, call: m.KernelCall) -> Callable[[], None]:
+        operator = self.plan.operators[call.op_index]
+        handle = HANDLERS.get(operator_name(operator))
+        if handle is not None:
+            found = handle
+            return lambda: found(self, call.args)
+        kernel = resolve(operator)
+        if kernel is None:
+            raise RunError(
+                f"nothing here computes the operator {operator_name(operator)!r}",
+                hint="custom operators run in ExecuTorch's own runtime only, with their kernels",
+            )
+        return KernelRun(self, call, kernel, self._table)
+
+    def _delegate(self, call: m.DelegateCall) -> None:
+        device = delegate_device(self.plan.delegates[call.delegate_index])
+        executor = self._delegates[call.delegate_index]
+        arguments = [self.values[index] for index in call.args]
+        for index, argument in zip(call.args, arguments, strict=True):
+            if isinstance(argument, RunTensor) and argument.device != device:
+                raise RunError(
+                    f"the delegate runs on {device}, and its argument value {index} lies on {argument.device}",
+                    hint="a copy is missing: link the program again",
+                )
+        inputs = [item for item in arguments[: executor.input_count] if isinstance(item, RunTensor)]
+        for out in arguments[executor.input_count :]:
+            if not isinstance(out, RunTensor):
+                raise RunError("an output of the delegate is no tensor")
+            self._writable(out)
+            kept = self.poison is None or self.poison.keeps(out.value)
+            if out.memory and not kept and not any(out.overlaps(tensor) for tensor in inputs):
+                fill(out.memory, out.offset, out.offset + out.nbytes)
+        executor.execute(arguments)
+
+    def _truth(self, index: int) -> bool:
+        value = self.values[index]
+        if isinstance(value, RunTensor):
+            return bool(self.read(value).all())
+        if not isinstance(value, bool):
+            raise RunError(f"value {index} is no condition: {value!r}")
+        return value
+
+    def _free(self, index: int) -> None:
+        value = self.values[index]
+        if isinstance(value, RunTensor) and value.declared.allocation_info is None and not value.constant:
+            value.memory = None
+
+    # What instructions work with
+
+    def tensor(self, index: int) -> RunTensor:
+        """A value that is a tensor."""
+        value = self.values[index]
+        if not isinstance(value, RunTensor):
+            raise RunError(f"value {index} is no tensor")
+        return value
+
+    def tensors_of(self, index: int) -> list[RunTensor]:
+        """The tensors that a value is or lists."""
+        value = self.values[index]
+        if isinstance(value, RunTensor):
+            return [value]
+        if isinstance(value, m.TensorList | m.OptionalTensorList):
+            return [
+                item for number in value.items if number >= 0 and isinstance(item := self.values[number], RunTensor)
+            ]
+        return []
+
+    def number(self, index: int) -> int | float | bool:
+        """A value that is a number."""
+        value = self.values[index]
+        if not isinstance(value, int | float | bool):
+            raise RunError(f"value {index} is no number")
+        return value
+
+    def integers(self, index: int) -> list[int]:
+        """A value that is a list of integers."""
+        value = self.content(index)
+        if not isinstance(value, list) or not all(isinstance(item, int) for item in value):
+            raise RunError(f"value {index} is no list of integers")
+        return value
+
+    def content(self, index: int) -> Any:
+        """A value as torch's functions take it."""
+        value = self.values[index]
+        match value:
+            case RunTensor():
+                return self.read(value)
+            case m.IntList():
+                return [self.values[item] for item in value.items]
+            case m.TensorList():
+                return [self.read(self.tensor(item)) for item in value.items]
+            case m.OptionalTensorList():
+                return [
+                    self.read(item) if number >= 0 and isinstance(item := self.values[number], RunTensor) else None
+                    for number in value.items
+                ]
+            case m.DoubleList() | m.BoolList():
+                return list(value.items)
+            case _:
+                return value
+
+    def read(self, tensor: RunTensor) -> torch.Tensor:
+        """What a tensor holds, for a kernel."""
+        try:
+            return tensor.view(self.home)
+        except ForeignMemoryError:
+            raise self._foreign(tensor, "reads") from None
+
+    def write(self, tensor: RunTensor, content: torch.Tensor, *, convert: bool = False) -> None:
+        """Fill a tensor that has the content's sizes. Bytes of its place beyond them are poisoned."""
+        import torch
+
+        self._writable(tensor)
+        if content.dtype != tensor.dtype and not (convert or torch.can_cast(content.dtype, tensor.dtype)):
+            raise RunError(f"it gives {content.dtype}, and its output {tensor.describe()} cannot hold that")
+        try:
+            tensor.write(self.home, content)
+        except ForeignMemoryError:
+            raise self._foreign(tensor, "writes") from None
+        self._poison_rest(tensor)
+
+    def make_room(self, tensor: RunTensor, sizes: Sequence[int]) -> None:
+        """Give a tensor the sizes of what is about to be written there."""
+        self._writable(tensor)
+        sizes = tuple(sizes)
+        if any(size < 0 for size in sizes):
+            raise RunError(f"{list(sizes)} are no sizes")
+        tensor.resize(sizes)
+        if tensor.capacity is None and (tensor.memory is None or tensor.memory.size < tensor.nbytes):
+            if tensor.nbytes > self._bounds.memory:
+                raise RunError(f"{tensor.describe()} needs {tensor.nbytes} bytes, more than the limit")
+            tensor.place(scratch(tensor.nbytes, self.home, self.torch_device))
+
+    def _writable(self, tensor: RunTensor) -> None:
+        if tensor.constant:
+            raise RunError(f"{tensor.describe()} is a constant, and would be written")
+
+    def _poison_rest(self, tensor: RunTensor) -> None:
+        if self.poison is None or tensor.static or tensor.memory is None or self.poison.keeps(tensor.value):
+            return
+        end = min(tensor.offset + (tensor.capacity or 0), tensor.memory.size)
+        if tensor.offset + tensor.nbytes < end:
+            fill(tensor.memory, tensor.offset + tensor.nbytes, end)
+
+    def _foreign(self, tensor: RunTensor, verb: str) -> RunError:
+        return ForeignMemoryError(
+            f"it {verb} {tensor.describe()}, which lies on {tensor.device}, and it runs on {self.home}",
+            hint="a copy between the devices is missing: link the program again",
+        )
+
+
+def is_known(operator: m.Operator) -> bool:
+    """Does anything here compute an operator?"""
+    return operator_name(operator) in HANDLERS or resolve(operator) is not None
+
+
+def describe(plan: m.ExecutionPlan, position: int, call: m.Instruction) -> str:
+    """An instruction in words: ``instruction 12 (aten::add.out)``."""
+    match call:
+        case m.KernelCall():
+            name = operator_name(plan.operators[call.op_index])
+        case m.DelegateCall():
+            name = plan.delegates[call.delegate_index].id
+        case _:
+            name = type(call).__name__
+    return f"instruction {position} ({name})"

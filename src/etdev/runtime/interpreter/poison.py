@@ -1,0 +1,100 @@
+"""Poison: bytes that are not in use are overwritten, so that a plan that is wrong cannot be right by luck.
+
+The pattern is a NaN in every type of float, a number beyond all sizes in the wider integers, and true.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from etdev.program.storage import MethodMemory, Storage
+
+if TYPE_CHECKING:
+    import torch
+
+    from etdev.runtime.interpreter.tensors import Memory
+
+_LOW, _HIGH = 0xFF, 0x7F
+"""The pattern's two bytes, of even and of odd addresses in a buffer."""
+
+Range = tuple[int, int, int]
+"""Buffer, first byte, first byte behind."""
+
+
+def fill(memory: Memory, start: int, end: int) -> None:
+    """Overwrite a part of a memory, on its own device."""
+    _fill(memory.bytes(memory.device)[start:end], odd=bool(start % 2))
+
+
+def _fill(target: torch.Tensor, *, odd: bool) -> None:
+    target[0::2].fill_(_HIGH if odd else _LOW)
+    target[1::2].fill_(_LOW if odd else _HIGH)
+
+
+class Poison:
+    """What to overwrite, and when: what was in use before an instruction, and is not any more.
+
+    ``memories`` are the buffers by number. State is in use at all times.
+    """
+
+    def __init__(self, found: MethodMemory, memories: Sequence[Memory | None]) -> None:
+        self._storages = found.storages
+        self._memories = memories
+        self._known: dict[tuple[int | None, int], tuple[Range, ...]] = {}
+        self._kept = frozenset(value for value, number in found.of.items() if found.storages[number].persistent)
+
+    def keeps(self, value: int) -> bool:
+        """Is a value's place state?"""
+        return value in self._kept
+
+    def between(self, before: int | None, instant: int) -> None:
+        """Overwrite what was in use at ``before`` (None: anything) and is not at ``instant``."""
+        key = before, instant
+        if key not in self._known:
+            self._known[key] = tuple(self._ranges(before, instant))
+        for buffer, start, end in self._known[key]:
+            memory = self._memories[buffer]
+            assert memory is not None
+            fill(memory, start, end)
+
+    def _ranges(self, before: int | None, instant: int) -> list[Range]:
+        found: list[Range] = []
+        live: dict[int, list[tuple[int, int]]] | None = None
+        for storage in self._storages:
+            if not storage.size or _live(storage, instant) or not (before is None or _live(storage, before)):
+                continue
+            if live is None:
+                live = self._live_at(instant)
+            parts = _without((storage.offset, storage.offset + storage.size), live.get(storage.memory_id, []))
+            found += [(storage.memory_id, start, end) for start, end in parts]
+        return found
+
+    def _live_at(self, instant: int) -> dict[int, list[tuple[int, int]]]:
+        """By buffer: what is in use, in order."""
+        found: dict[int, list[tuple[int, int]]] = {}
+        for storage in self._storages:
+            if _live(storage, instant):
+                found.setdefault(storage.memory_id, []).append((storage.offset, storage.offset + storage.size))
+        return {buffer: sorted(spans) for buffer, spans in found.items()}
+
+
+def _live(storage: Storage, instant: int) -> bool:
+    return storage.persistent or storage.start <= instant < storage.end
+
+
+def _without(whole: tuple[int, int], taken: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """What is left of a range; ``taken`` are in order."""
+    found = []
+    start, end = whole
+    for low, high in taken:
+        if high <= start:
+            continue
+        if low >= end:
+            break
+        if low > start:
+            found.append((start, low))
+        start = high
+    if start < end:
+        found.append((start, end))
+    return found

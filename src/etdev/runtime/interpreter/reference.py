@@ -1,0 +1,72 @@
+"""The reference backend: a delegate that is a program of its own, run where the delegate is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from etdev.program import parse
+from etdev.runtime.errors import RunError
+from etdev.runtime.interpreter.delegates import DelegateContext, DelegateExecutor
+from etdev.runtime.interpreter.tensors import RunTensor
+from etdev.runtime.loaded import Method
+from etdev.runtime.planned import PlannedMemory, buffer_sizes
+
+BACKEND = "EtdevReferenceBackend"
+"""The name that such delegates have in files."""
+_METHOD = "forward"
+_DEEPEST = 8
+"""Delegates within each other."""
+
+
+class ReferenceExecutor:
+    """A nested program, with its planned memory and its constants on the delegate's device."""
+
+    def __init__(self, context: DelegateContext) -> None:
+        settings = replace(context.settings, depth=context.settings.depth + 1)
+        if settings.depth > _DEEPEST:
+            raise RunError(f"there are more than {_DEEPEST} delegates of {context.id!r} within each other")
+        program = parse(context.data)
+        plan = program.method(_METHOD)
+        what = f"the program of the delegate {context.id!r}"
+        sizes = buffer_sizes([plan], context.device)
+        if sum(sizes.values()) > settings.bounds.memory:
+            raise RunError(f"{what} plans {sum(sizes.values())} bytes, more than the limit")
+        self._memory = PlannedMemory(sizes, context.registry, what)
+        self._inputs = len(plan.inputs)
+        try:
+            self._method = Method(
+                program,
+                plan,
+                self._memory.memories,
+                registry=context.registry,
+                settings=settings,
+                home=context.device,
+            )
+        except BaseException:
+            self._memory.close()
+            raise
+
+    @property
+    def input_count(self) -> int:
+        """As many as its program has."""
+        return self._inputs
+
+    def execute(self, arguments: Sequence[RunTensor | int | float | bool | None]) -> None:
+        """Run the program."""
+        self._method.execute_on_device(arguments)
+
+    def reset(self) -> None:
+        """Begin anew."""
+        self._memory.clear()
+        self._method.start()
+
+    def close(self) -> None:
+        """Free all memory."""
+        self._method.close()
+        self._memory.close()
+
+
+def load(context: DelegateContext) -> DelegateExecutor:
+    """Load a delegate of the reference backend."""
+    return ReferenceExecutor(context)

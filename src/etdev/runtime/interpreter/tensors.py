@@ -1,0 +1,194 @@
+"""Tensors while a program runs: which bytes, of which device, with which sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import TYPE_CHECKING
+
+from etdev.devices import HOST, Device
+from etdev.program import model as m
+from etdev.runtime.errors import RunError
+from etdev.runtime.interpreter.layout import strides, torch_dtype
+
+if TYPE_CHECKING:
+    import torch
+
+    from etdev.runtime.allocator import DeviceAllocator
+
+
+class ForeignMemoryError(RunError):
+    """Code on one device wants bytes of another."""
+
+
+class Memory:
+    """A stretch of memory of one device.
+
+    Its bytes are to be had by code that runs on that device (:meth:`bytes`); everyone else copies, through
+    ``allocator``. Memory that a caller or the interpreter itself brings has no allocator.
+    """
+
+    __slots__ = ("_bytes", "address", "allocator", "device", "size")
+
+    def __init__(
+        self,
+        device: Device,
+        address: int,
+        size: int,
+        *,
+        allocator: DeviceAllocator | None = None,
+        tensor: torch.Tensor | None = None,
+    ) -> None:
+        self.device, self.address, self.size, self.allocator = device, address, size, allocator
+        self._bytes = tensor
+
+    @classmethod
+    def of(cls, tensor: torch.Tensor, device: Device = HOST) -> Memory:
+        """That of a dense torch tensor, which stays alive with it."""
+        import torch
+
+        flat = tensor.detach().as_strided((tensor.numel(),), (1,)).view(torch.uint8) if tensor.numel() else tensor
+        return cls(device, tensor.data_ptr(), tensor.numel() * tensor.element_size(), tensor=flat)
+
+    def bytes(self, at: Device) -> torch.Tensor:
+        """All bytes, as a ``uint8`` tensor, for code that runs at ``at``."""
+        if at != self.device:
+            raise ForeignMemoryError(f"code on {at} reaches for memory of {self.device}")
+        if self._bytes is None:
+            assert self.allocator is not None
+            self._bytes = self.allocator.device_tensor(self.address, self.size, self.device.index)
+        return self._bytes
+
+
+class RunTensor:
+    """A tensor of a loaded method. Sizes and memory change; the rest is the file's."""
+
+    __slots__ = ("capacity", "constant", "declared", "device", "dim_order", "memory", "offset", "sizes", "value")
+
+    def __init__(self, value: int, tensor: m.Tensor, device: Device) -> None:
+        self.value, self.declared, self.device = value, tensor, device
+        """``value`` is its index in the file; another value may refer to it too."""
+        self.sizes: tuple[int, ...] = tensor.sizes
+        self.dim_order = tensor.dim_order
+        self.constant = tensor.is_constant
+        self.memory: Memory | None = None
+        self.offset = 0
+        """Of its first byte in the memory."""
+        unbounded = tensor.shape_dynamism is m.TensorShapeDynamism.DYNAMIC_UNBOUND
+        self.capacity: int | None = None if unbounded else tensor.nbytes
+        """Bytes that it may have; ``None`` for any number."""
+        if unbounded:
+            self.sizes = (0,) * len(tensor.sizes)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes with its present sizes."""
+        return prod(self.sizes) * self.declared.scalar_type.itemsize
+
+    @property
+    def static(self) -> bool:
+        """Are its sizes those of the file always?"""
+        return self.declared.shape_dynamism is m.TensorShapeDynamism.STATIC
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of its elements."""
+        return torch_dtype(self.declared.scalar_type)
+
+    @property
+    def start(self) -> int:
+        """The address of its first byte."""
+        assert self.memory is not None
+        return self.memory.address + self.offset
+
+    def overlaps(self, other: RunTensor) -> bool:
+        """Do the two have bytes in common?"""
+        if self.memory is None or other.memory is None or self.memory.device != other.memory.device:
+            return False
+        return self.start < other.start + other.nbytes and other.start < self.start + self.nbytes
+
+    def same_bytes(self, other: RunTensor) -> bool:
+        """Do the two have all bytes in common?"""
+        return self.overlaps(other) and self.start == other.start and self.nbytes == other.nbytes
+
+    def describe(self) -> str:
+        """In words: ``value 17 (FLOAT [2, 3])``."""
+        return f"value {self.value} ({self.declared.scalar_type.name} {list(self.sizes)})"
+
+    def resize(self, sizes: Sequence[int]) -> None:
+        """Give it other sizes, within what was planned for it."""
+        sizes = tuple(sizes)
+        if sizes == self.sizes:
+            return
+        if self.static:
+            raise RunError(f"{self.describe()} is static, and would have to become {list(sizes)}")
+        if len(sizes) != len(self.sizes):
+            raise RunError(f"{self.describe()} would have to become {list(sizes)}, of another number of dimensions")
+        needed = prod(sizes) * self.declared.scalar_type.itemsize
+        if self.capacity is not None and needed > self.capacity:
+            raise RunError(
+                f"{self.describe()} would have to become {list(sizes)}, {needed} bytes, and has {self.capacity} planned"
+            )
+        self.sizes = sizes
+
+    def place(self, memory: Memory, offset: int = 0) -> None:
+        """Say where its bytes are."""
+        if memory.device != self.device:
+            raise ForeignMemoryError(
+                f"{self.describe()} belongs on {self.device}, and is given memory of {memory.device}"
+            )
+        self.memory, self.offset = memory, offset
+
+    def view(self, at: Device) -> torch.Tensor:
+        """Its content for code that runs at ``at``: its own bytes, or a copy if they do not lie as torch wants them."""
+        import torch
+
+        if not self.nbytes:
+            return torch.empty(self.sizes, dtype=self.dtype, device=self._torch_device(at))
+        found = self.raw(at)
+        if self.offset % self.declared.scalar_type.itemsize:
+            found = found.clone()
+        return found.view(self.dtype).as_strided(self.sizes, strides(self.sizes, self.dim_order))
+
+    def write(self, at: Device, content: torch.Tensor) -> None:
+        """Fill it, with code that runs at ``at``; the content has its sizes, and is converted to its element type."""
+        import torch
+
+        if not self.nbytes:
+            return
+        target = self.raw(at)
+        if self.offset % self.declared.scalar_type.itemsize:
+            dense = torch.empty_strided(self.sizes, strides(self.sizes, self.dim_order), dtype=self.dtype)
+            dense.copy_(content)
+            target.copy_(dense.as_strided((dense.numel(),), (1,)).view(torch.uint8))
+            return
+        target.view(self.dtype).as_strided(self.sizes, strides(self.sizes, self.dim_order)).copy_(content)
+
+    def raw(self, at: Device, size: int | None = None) -> torch.Tensor:
+        """Its bytes, or the first ``size`` bytes at its place."""
+        if self.memory is None:
+            raise RunError(f"{self.describe()} has no memory: nobody gave it any")
+        end = self.offset + (self.nbytes if size is None else size)
+        if end > self.memory.size:
+            raise RunError(f"{self.describe()} reaches beyond the end of its memory")
+        return self.memory.bytes(at)[self.offset : end]
+
+    def _torch_device(self, at: Device) -> torch.device | str:
+        return self.memory.bytes(at).device if self.memory is not None else "cpu"
+
+
+def scratch(nbytes: int, at: Device, torch_device: str) -> Memory:
+    """New memory that no plan has, for what belongs to a caller; filled with zeros."""
+    import torch
+
+    return Memory.of(torch.zeros(max(nbytes, 1), dtype=torch.uint8, device=torch_device), at)
+
+
+def dense_in(tensor: torch.Tensor, dim_order: Sequence[int]) -> torch.Tensor:
+    """The tensor itself, if its dimensions lie in memory in that order, or a copy in which they do."""
+    import torch
+
+    wanted = strides(tensor.shape, dim_order)
+    if all(one == other for one, other, size in zip(tensor.stride(), wanted, tensor.shape, strict=True) if size > 1):
+        return tensor
+    return torch.empty_strided(tuple(tensor.shape), wanted, dtype=tensor.dtype, device=tensor.device).copy_(tensor)

@@ -1,0 +1,265 @@
+"""Loaded methods: a program in memory of its own, ready to be called."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Self
+
+from etdev.devices import HOST, Device
+from etdev.errors import EtdevError, LinkError
+from etdev.program import Blob, Program
+from etdev.program import model as m
+from etdev.program.delegates import delegate_inputs
+from etdev.program.devices import delegate_device
+from etdev.program.flow import flow_graph
+from etdev.program.inplace import DEFAULT
+from etdev.program.storage import method_memory
+from etdev.runtime.allocator import Registry
+from etdev.runtime.constants import Constants, initial_bytes
+from etdev.runtime.errors import RunError
+from etdev.runtime.interpreter.calls import Inputs, Outputs
+from etdev.runtime.interpreter.delegates import (
+    DelegateContext,
+    DelegateExecutor,
+    ExecutorFactory,
+    executors,
+    load_executor,
+)
+from etdev.runtime.interpreter.kernels import InPlaceTable
+from etdev.runtime.interpreter.machine import Bounds, Machine
+from etdev.runtime.interpreter.poison import Poison
+from etdev.runtime.interpreter.tensors import Memory, RunTensor
+from etdev.runtime.meta import MethodMeta
+from etdev.runtime.planned import BufferKey, PlannedMemory, buffer_error, placed
+
+if TYPE_CHECKING:
+    import torch
+
+    from etdev.runtime.tensors import DeviceTensor
+
+    Output = torch.Tensor | DeviceTensor | int | float | bool | str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How programs are run."""
+
+    poison: bool = True
+    """Are bytes that are not in use overwritten?"""
+    bounds: Bounds = field(default_factory=Bounds)
+    inplace: InPlaceTable = field(default_factory=lambda: DEFAULT)
+    """Which kernels may write over which of their inputs."""
+    depth: int = 0
+    """How many delegates the program lies within."""
+    executors: Mapping[str, ExecutorFactory] | None = None
+    """Backend → what runs its delegates; None for all that are registered."""
+
+
+class Method:
+    """A method, loaded into planned buffers that exist. State stays from call to call.
+
+    ``memories`` are the planned buffers; who made them closes them, after the method. Raises what loading a delegate or
+    copying to a device raises, and releases what it has taken by then.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        plan: m.ExecutionPlan,
+        memories: Mapping[BufferKey, Memory],
+        *,
+        registry: Registry,
+        settings: Settings,
+        home: Device = HOST,
+    ) -> None:
+        self.meta = MethodMeta(plan)
+        self._program, self._plan, self._memories = program, plan, memories
+        self._registry, self._settings, self.home = registry, settings, home
+        self._owned: PlannedMemory | None = None
+        self._closing = ExitStack()
+        with ExitStack() as unwinding:
+            unwinding.callback(self._closing.close)
+            constants = Constants(program, plan, home, registry)
+            self._closing.callback(constants.close)
+            self._constants = constants.memories
+            self._delegates = self._load_delegates()
+            self._machine = Machine(
+                plan,
+                home=home,
+                torch_device=registry.get(home.type).torch_device(home.index),
+                delegates=self._delegates,
+                table=settings.inplace,
+                bounds=settings.bounds,
+            )
+            self._machine.poison = self._poison() if settings.poison else None
+            self._inputs = Inputs(self._machine, registry)
+            self._outputs = Outputs(self._machine, registry)
+            self.start()
+            unwinding.pop_all()
+
+    @property
+    def name(self) -> str:
+        """Of the method."""
+        return self._plan.name
+
+    def declared_input(self, position: int) -> m.Value | None:
+        """What the file says of an input; None if there is no such one."""
+        return self._plan.values[self._plan.inputs[position]] if position < len(self._plan.inputs) else None
+
+    def execute(self, inputs: Sequence[Any]) -> tuple[Output, ...]:
+        """Run it. Inputs and outputs are torch tensors on the host and numbers; a tensor that the file has on a device
+        goes in and comes out as a :class:`~etdev.runtime.tensors.DeviceTensor`.
+        """
+        self._inputs.set(inputs)
+        given = self._outputs.prepare()
+        try:
+            self._machine.run()
+            return self._outputs.take(given)
+        except BaseException:
+            self._outputs.drop(given)
+            raise
+
+    def execute_on_device(self, arguments: Sequence[RunTensor | int | float | bool | None]) -> None:
+        """Run it as a delegate: inputs, then the tensors that its outputs go to, all where the method is at home."""
+        count = len(self._plan.inputs)
+        self._inputs.bind(arguments[:count], arguments[count:])
+        self._outputs.direct(arguments[count:])
+        self._machine.run()
+        self._outputs.deliver(arguments[count:])
+
+    def start(self) -> None:
+        """Begin anew: initial values in memory that is all zeros, and nothing left of the calls before."""
+        self._machine.values = [self._value(index, value) for index, value in enumerate(self._plan.values)]
+        self._inputs.begin()
+        self._outputs.begin()
+        for executor in self._delegates.values():
+            executor.reset()
+        for index, tensor in self._plan.tensors():
+            if tensor.has_initial_value:
+                self._write_initial(index, tensor)
+
+    def own(self, memory: PlannedMemory) -> None:
+        """Take over the planned buffers that it was loaded into: they end with it, and :meth:`reset` clears them."""
+        self._owned = memory
+
+    def reset(self) -> None:
+        """Forget all state."""
+        if self._owned is not None:
+            self._owned.clear()
+        self.start()
+
+    def close(self) -> None:
+        """Release everything but planned buffers that are not its own. A second time does nothing."""
+        self._closing.close()
+        if self._owned is not None:
+            self._owned.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _value(self, index: int, value: m.Value) -> Any:
+        match value:
+            case m.Tensor():
+                return self._tensor(index, value)
+            case m.Int():
+                return value.int_val
+            case m.Bool():
+                return value.bool_val
+            case m.Double():
+                return value.double_val
+            case m.String():
+                return value.string_val
+            case m.Null():
+                return None
+            case _:
+                return value
+
+    def _tensor(self, index: int, tensor: m.Tensor) -> RunTensor:
+        device = placed(tensor.device, self.home)
+        if tensor.is_constant:
+            if device != self.home:
+                raise RunError(
+                    f"the constant value {index} is said to be on {device}, and constants are loaded on {self.home}",
+                    where=f"method {self.name!r}",
+                    hint="a copy to the device is missing: link the program again",
+                )
+            found = RunTensor(index, tensor, device)
+            found.place(self._constants[index])
+            return found
+        found = RunTensor(index, tensor, device)
+        place = tensor.allocation_info
+        if place is not None:
+            buffer = self._buffer(place.memory_id)
+            if buffer.device != device:
+                raise RunError(
+                    f"{found.describe()} is said to be on {device}, and lies in planned buffer {place.memory_id} on "
+                    f"{buffer.device}",
+                    where=f"method {self.name!r}",
+                    hint="the file contradicts itself: link it again",
+                )
+            found.place(buffer, place.memory_offset)
+        return found
+
+    def _buffer(self, index: int) -> Memory:
+        return self._memories[placed(self._plan.buffer_device(index), self.home), index]
+
+    def _write_initial(self, index: int, tensor: m.Tensor) -> None:
+        found = self._machine.tensor(index)
+        place, memory = tensor.allocation_info, found.memory
+        assert place is not None
+        assert memory is not None
+        assert memory.allocator is not None
+        data = initial_bytes(self._program, index, tensor)
+        try:
+            memory.allocator.copy_host_to_device(found.start, data.view, len(data), memory.device.index)
+        except EtdevError as error:
+            what = f"method {self.name!r} cannot be loaded, the initial value of value {index} is not copied"
+            buffer = place.memory_id
+            raise buffer_error(what, buffer, memory.device, memory.size, self._registry, error) from error
+
+    def _load_delegates(self) -> dict[int, DelegateExecutor]:
+        factories = executors() if self._settings.executors is None else self._settings.executors
+        calls = {call.delegate_index for call in _instructions(self._plan) if isinstance(call, m.DelegateCall)}
+        found: dict[int, DelegateExecutor] = {}
+        for index in sorted(calls):
+            delegate = self._plan.delegates[index]
+            context = DelegateContext(
+                id=delegate.id,
+                data=_delegate_data(self._program, delegate),
+                compile_specs=delegate.compile_specs,
+                device=delegate_device(delegate),
+                registry=self._registry,
+                settings=self._settings,
+            )
+            found[index] = load_executor(context, factories)
+            self._closing.callback(found[index].close)
+        return found
+
+    def _poison(self) -> Poison | None:
+        """What is in use when; None if nobody knows what a delegate writes."""
+        inputs = dict(delegate_inputs(self._plan))
+        for position, call in enumerate(flow_graph(self._plan).instructions):
+            if isinstance(call, m.DelegateCall):
+                inputs[position] = self._delegates[call.delegate_index].input_count
+        try:
+            found = method_memory(self._plan, inputs)
+        except LinkError as error:
+            raise RunError(error.message, where=error.where, hint=error.hint) from error
+        buffers = range(1, len(self._plan.non_const_buffer_sizes))
+        return Poison(found, [None, *(self._buffer(index) for index in buffers)])
+
+
+def _instructions(plan: m.ExecutionPlan) -> tuple[m.Instruction, ...]:
+    return tuple(call for chain in plan.chains for call in chain.instructions)
+
+
+def _delegate_data(program: Program, delegate: m.BackendDelegate) -> Blob:
+    at = delegate.processed
+    if at.location is m.DataLocation.INLINE:
+        return program.backend_delegate_data[at.index]
+    return program.segments[at.index].data

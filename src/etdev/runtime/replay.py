@@ -1,0 +1,146 @@
+"""The interpreter with the calling surface of the stock runtime, for whoever compares the two with eager PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from etdev.devices import Device
+from etdev.errors import EtdevError, ExitCode
+from etdev.program import Program, read
+from etdev.program import model as m
+from etdev.program.effects import operator_name
+from etdev.program.inplace import DEFAULT
+from etdev.runtime.allocator import Registry
+from etdev.runtime.device_map import NO_MAP, DeviceMap, default_registry, registry_for
+from etdev.runtime.interpreter.delegates import ExecutorFactory, executors
+from etdev.runtime.interpreter.kernels import InPlaceTable
+from etdev.runtime.interpreter.machine import Bounds, is_known
+from etdev.runtime.loaded import Method
+from etdev.runtime.method import LoadedProgram, load_program
+from etdev.runtime.stock import ProgramFailureError
+from etdev.runtime.tensors import DeviceTensor
+
+
+class ReplayRuntime:
+    """Runs programs in the planned buffers, with poison. A context manager.
+
+    Devices are those of ``registry``, or what ``device_map`` says. Inputs are given and outputs taken on the host;
+    those that the program has on a device are copied there and back. What is wrong with a program is a
+    :class:`~etdev.runtime.stock.ProgramFailureError`, as with the stock runtime; what this machine lacks stays an
+    :class:`~etdev.errors.EtdevError` with the exit code that says so.
+    """
+
+    def __init__(
+        self,
+        device_map: DeviceMap = NO_MAP,
+        *,
+        registry: Registry | None = None,
+        poison: bool = True,
+        executors: Mapping[str, ExecutorFactory] | None = None,
+        inplace: InPlaceTable = DEFAULT,
+        bounds: Bounds | None = None,
+    ) -> None:
+        self.registry = registry or (registry_for(device_map) if device_map else default_registry())
+        self._poison, self._executors, self._inplace, self._bounds = poison, executors, inplace, bounds
+        self._program: Program | None = None
+        self._shared = False
+        self._loaded: LoadedProgram | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Release everything. A second time does nothing."""
+        if self._loaded is not None:
+            self._loaded.close()
+            self._loaded = None
+
+    def load(self, file: Path | Program, *, shared: bool = False) -> tuple[str, ...]:
+        """Open a program; its methods' names. ``shared`` gives all methods the same memory, not each its own."""
+        self.close()
+        try:
+            self._program, self._shared = file if isinstance(file, Program) else read(file), shared
+            self._loaded = self._open()
+        except EtdevError as error:
+            raise _failure(error) from error
+        return tuple(sorted(self._loaded.methods))
+
+    def call(self, method: str, inputs: Sequence[Any], *, fresh: bool = False) -> tuple[Any, ...]:
+        """Outputs of one call, tensors on the host and plain values; ``fresh`` starts from initial state."""
+        if self._loaded is None:
+            raise ProgramFailureError("no program is loaded")
+        try:
+            if fresh:
+                self._loaded.reset()
+            return self._call(self._loaded.method(method), inputs)
+        except EtdevError as error:
+            raise _failure(error) from error
+
+    def _open(self) -> LoadedProgram:
+        assert self._program is not None
+        return load_program(
+            self._program,
+            registry=self.registry,
+            shared=self._shared,
+            poison=self._poison,
+            executors=self._executors,
+            inplace=self._inplace,
+            bounds=self._bounds,
+        )
+
+    def _call(self, method: Method, inputs: Sequence[Any]) -> tuple[Any, ...]:
+        uploaded: list[DeviceTensor] = []
+        try:
+            given = [self._input(method, position, value, uploaded) for position, value in enumerate(inputs)]
+            return tuple(_on_host(output) for output in method.execute(given))
+        finally:
+            for tensor in uploaded:
+                tensor.close()
+
+    def _input(self, method: Method, position: int, value: Any, uploaded: list[DeviceTensor]) -> Any:
+        declared = method.declared_input(position)
+        if not isinstance(declared, m.Tensor) or declared.device.is_host or not hasattr(value, "data_ptr"):
+            return value
+        device: Device = declared.device
+        uploaded.append(DeviceTensor.upload(value, device, registry=self.registry, dim_order=declared.dim_order))
+        return uploaded[-1]
+
+
+def missing_executors(program: Program) -> tuple[str, ...]:
+    """Backends whose delegates a program calls and nothing here runs."""
+    used = {
+        plan.delegates[call.delegate_index].id
+        for plan in program.execution_plan
+        for chain in plan.chains
+        for call in chain.instructions
+        if isinstance(call, m.DelegateCall)
+    }
+    return tuple(sorted(used - executors().keys()))
+
+
+def missing_kernels(program: Program) -> tuple[str, ...]:
+    """Operators that a program calls and nothing here computes."""
+    used = {
+        plan.operators[call.op_index]
+        for plan in program.execution_plan
+        for chain in plan.chains
+        for call in chain.instructions
+        if isinstance(call, m.KernelCall)
+    }
+    return tuple(sorted(operator_name(operator) for operator in used if not is_known(operator)))
+
+
+def _on_host(output: Any) -> Any:
+    if not isinstance(output, DeviceTensor):
+        return output
+    with output:
+        return output.to_host()
+
+
+def _failure(error: EtdevError) -> Exception:
+    return error if error.exit_code is ExitCode.ENVIRONMENT else ProgramFailureError(str(error))

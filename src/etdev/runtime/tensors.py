@@ -1,0 +1,99 @@
+"""Tensors that are on a device, in the hands of a caller on the host."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self
+
+from etdev.devices import HOST, Device
+from etdev.program import model as m
+from etdev.runtime.allocator import DEFAULT_REGISTRY, DeviceAllocator, Registry
+from etdev.runtime.interpreter.layout import scalar_type_of, strides, torch_dtype
+from etdev.runtime.interpreter.tensors import Memory, RunTensor, dense_in
+from etdev.runtime.memory import DeviceMemoryBuffer
+
+if TYPE_CHECKING:
+    import torch
+
+
+class DeviceTensor:
+    """A tensor on a device: an address, and what it means. The host reads it by a copy.
+
+    One that was uploaded, or that a method gave as an output of the caller's, owns its memory: close it, or use it as a
+    context manager. An output in planned memory is valid until the method runs again.
+    """
+
+    def __init__(
+        self,
+        allocator: DeviceAllocator,
+        device: Device,
+        address: int,
+        scalar_type: m.ScalarType,
+        sizes: tuple[int, ...],
+        dim_order: tuple[int, ...],
+        owned: DeviceMemoryBuffer | None = None,
+    ) -> None:
+        self.device, self.address = device, address
+        self.scalar_type, self.sizes, self.dim_order = scalar_type, sizes, dim_order
+        self._allocator, self._owned = allocator, owned
+
+    @classmethod
+    def upload(
+        cls,
+        tensor: torch.Tensor,
+        device: Device,
+        *,
+        registry: Registry = DEFAULT_REGISTRY,
+        dim_order: tuple[int, ...] | None = None,
+    ) -> Self:
+        """Copy a tensor of the host to new memory on a device."""
+        order = tuple(range(tensor.dim())) if dim_order is None else dim_order
+        dense = dense_in(tensor.detach(), order)
+        nbytes = dense.numel() * dense.element_size()
+        buffer = DeviceMemoryBuffer.create(nbytes, device.type, device.index, registry=registry)
+        allocator = registry.get(device.type)
+        try:
+            if nbytes:
+                allocator.copy_host_to_device(buffer.data(), Memory.of(dense).bytes(HOST), nbytes, device.index)
+        except BaseException:
+            buffer.close()
+            raise
+        scalar_type = scalar_type_of(dense.dtype)
+        return cls(allocator, device, buffer.data(), scalar_type, tuple(dense.shape), order, buffer)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of its elements."""
+        return torch_dtype(self.scalar_type)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that it has."""
+        return self.as_run_tensor().nbytes
+
+    def to_host(self) -> torch.Tensor:
+        """A copy on the host."""
+        import torch
+
+        found = torch.empty_strided(self.sizes, strides(self.sizes, self.dim_order), dtype=self.dtype)
+        if found.numel():
+            host = Memory.of(found).bytes(HOST)
+            self._allocator.copy_device_to_host(host, self.address, host.numel(), self.device.index)
+        return found
+
+    def as_run_tensor(self) -> RunTensor:
+        """What a running method works with."""
+        declared = m.Tensor(self.scalar_type, self.sizes, self.dim_order)
+        found = RunTensor(-1, declared, self.device)
+        found.place(Memory(self.device, self.address, found.nbytes, allocator=self._allocator))
+        return found
+
+    def close(self) -> None:
+        """Free its memory, if it owns any. A second time does nothing."""
+        if self._owned is not None:
+            self._owned.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
