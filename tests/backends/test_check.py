@@ -1,4 +1,4 @@
-"""Partitioners of a config against their backends, with positions (E1)."""
+"""Partitioners of a config against their backends, with positions (E1); devices that a backend serves (B4, B7)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from etdev import backends
 from etdev.backends.check import check_partitioners
+from etdev.backends.devices import placed_specs
 from etdev.config.loader import load_config
 from etdev.errors import ConfigError
 
@@ -21,6 +23,7 @@ backend = "xnnpack"
 {step}
 """
 KEY = "targets.cpu.partitioners[1]"
+OTHER_BACKEND = "leave the device out, or choose a backend that serves it: `etdev doctor` lists their devices"
 
 CASES = {
     "unknown, a near name": (
@@ -36,7 +39,7 @@ CASES = {
         "9:11",
         f"{KEY}.backend",
         "there is no backend 'qnn'",
-        "backends here: portable, xnnpack, openvino",
+        "backends here: portable, xnnpack, openvino, vulkan, cuda, reference",
         "unknown-backend",
     ),
     "misspelled option": (
@@ -95,6 +98,123 @@ CASES = {
         None,
         "compile-spec",
     ),
+    "device that the backend does not serve": (
+        'backend = "xnnpack"\ndevice = "cuda:0"',
+        "10:10",
+        f"{KEY}.device",
+        "the backend 'xnnpack' does not run on cuda:0; it serves cpu",
+        OTHER_BACKEND,
+        "device",
+    ),
+    "the host for a backend of GPUs": (
+        'backend = "cuda"\ndevice = "cpu"',
+        "10:10",
+        f"{KEY}.device",
+        "the backend 'cuda' does not run on cpu; it serves cuda",
+        OTHER_BACKEND,
+        "device",
+    ),
+    "compile spec of a device that the backend does not serve": (
+        'backend = "xnnpack"\ncompile_specs.target_device = "cuda:1"',
+        "10:31",
+        f"{KEY}.compile_specs.target_device",
+        "the backend 'xnnpack' does not run on cuda:1; it serves cpu",
+        OTHER_BACKEND,
+        "device",
+    ),
+    "device against its compile spec": (
+        'backend = "cuda"\ndevice = "cuda:0"\ncompile_specs = { target_device = "cuda:1" }',
+        "11:35",
+        f"{KEY}.compile_specs.target_device",
+        "the compile spec 'target_device' says cuda:1, and the partitioner's `device` says cuda:0",
+        "keep one of the two",
+        "device",
+    ),
+    **{
+        f"compile spec of no device: {text}": (
+            f'backend = "cuda"\ncompile_specs = {{ target_device = {text} }}',
+            "10:35",
+            f"{KEY}.compile_specs.target_device",
+            f"the compile spec 'target_device' is {shown}, no device",
+            "devices are cpu, cuda:0 to cuda:127",
+            "device",
+        )
+        for text, shown in {
+            '"gpu"': "'gpu'",
+            '"cuda:-1"': "'cuda:-1'",
+            '"cuda:128"': "'cuda:128'",
+            "0": "0",
+            '{ base64 = "Y3VkYTp4" }': "b'cuda:x'",
+            '{ base64 = "/w==" }': "b'\\xff'",
+        }.items()
+    },
+    "host as the compile spec of a backend that reads none": (
+        'backend = "xnnpack"\ncompile_specs = { target_device = "cpu" }',
+        "10:35",
+        f"{KEY}.compile_specs.target_device",
+        "the backend 'xnnpack' reads no compile specs, so 'target_device' would have no effect",
+        None,
+        "compile-spec",
+    ),
+    "misspelled compile spec of cuda": (
+        'backend = "cuda"\ncompile_specs = { max_autotun = "ON" }',
+        "10:33",
+        f"{KEY}.compile_specs.max_autotun",
+        "cuda knows no compile spec 'max_autotun' and would pass over it",
+        "did you mean 'max_autotune'?",
+        "compile-spec",
+    ),
+    "unknown compile spec of cuda": (
+        'backend = "cuda"\ncompile_specs = { speed = 3 }',
+        "10:27",
+        f"{KEY}.compile_specs.speed",
+        "cuda knows no compile spec 'speed' and would pass over it",
+        (
+            "it takes: platform, max_autotune, emulate_precision_casts, autotune_at_compile_time, autotune_pointwise, "
+            "triton_kernel_mode, low_memory_mode, shim_library_path"
+        ),
+        "compile-spec",
+    ),
+    "generated compile spec of cuda": (
+        'backend = "cuda"\ncompile_specs = { method_name = "forward" }',
+        "10:33",
+        f"{KEY}.compile_specs.method_name",
+        "the compile spec 'method_name' is written by etdev, for each method",
+        "leave it out",
+        "compile-spec",
+    ),
+    "switch of cuda that is neither": (
+        'backend = "cuda"\ncompile_specs = { low_memory_mode = "true" }',
+        "10:37",
+        f"{KEY}.compile_specs.low_memory_mode",
+        'cuda\'s compile spec \'low_memory_mode\' is "true"; expected "ON" or "OFF"',
+        None,
+        "compile-spec",
+    ),
+    "platform of cuda that is none": (
+        'backend = "cuda"\ncompile_specs = { platform = "window" }',
+        "10:30",
+        f"{KEY}.compile_specs.platform",
+        'cuda\'s compile spec \'platform\' is "window"; expected "linux" or "windows"',
+        'did you mean "windows"?',
+        "compile-spec",
+    ),
+    "library path of cuda on linux": (
+        'backend = "cuda"\ncompile_specs = { shim_library_path = "lib" }',
+        "10:39",
+        f"{KEY}.compile_specs.shim_library_path",
+        "cuda's compile spec 'shim_library_path' is for Windows only",
+        'leave it out, or add platform = "windows"',
+        "compile-spec",
+    ),
+    "wrongly typed option of vulkan": (
+        'backend = "vulkan"\noptions.storage = "image"',
+        "10:19",
+        f"{KEY}.options.storage",
+        f'`{KEY}.options.storage` is "image"; expected one of "buffer", "texture-3d", "texture-2d"',
+        None,
+        "wrong-value",
+    ),
     "dynamic dimensions": (
         'backend = "openvino"',
         "9:11",
@@ -139,3 +259,39 @@ def test_each_mistake_has_its_place(
 )
 def test_what_is_wrong_otherwise_is_left_to_the_models(data: dict[str, object]) -> None:
     assert list(check_partitioners(data)) == []
+
+
+VALID = {
+    "cuda": 'backend = "cuda"',
+    "cuda, the second one": 'backend = "cuda"\ndevice = "CUDA:1"\ncompile_specs = { target_device = "cuda:1" }',
+    "cuda for windows": (
+        'backend = "cuda"\ncompile_specs = { platform = "windows", shim_library_path = "lib", max_autotune = "off" }'
+    ),
+    "xnnpack on the host": 'backend = "xnnpack"\ndevice = "cpu"',
+    "vulkan": 'backend = "vulkan"\noptions = { storage = "texture-3d", buffer_limit = "64MiB" }',
+}
+
+
+@pytest.mark.parametrize("step", VALID.values(), ids=VALID)
+def test_what_is_right_is_taken(tmp_path: Path, step: str) -> None:
+    (tmp_path / "etdev.toml").write_text(CONFIG.format(step=step, size=4, more=""))
+    load_config(environ={}, cwd=tmp_path, checks=(check_partitioners,))
+
+
+@pytest.mark.parametrize(
+    ("name", "device", "specs", "placed"),
+    [
+        ("cuda", None, {}, {"target_device": "cuda:0"}),
+        ("cuda", "cuda:1", {"max_autotune": "ON"}, {"max_autotune": "ON", "target_device": "cuda:1"}),
+        ("cuda", None, {"target_device": b"CUDA"}, {"target_device": "cuda:0"}),
+        ("reference", None, {}, {}),
+        ("reference", "cpu", {"target_device": "cpu"}, {}),
+        ("reference", "cuda:0", {}, {"target_device": "cuda:0"}),
+        ("xnnpack", "cpu", {}, {}),
+    ],
+)
+def test_the_device_becomes_a_compile_spec(
+    name: str, device: str | None, specs: dict[str, str | bytes], placed: dict[str, str]
+) -> None:
+    """B1: by its one name; the host is written nowhere."""
+    assert placed_specs(backends.get(name), device, specs) == placed

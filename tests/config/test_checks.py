@@ -132,7 +132,12 @@ INVALID = {
     "memory of a device that is none": (
         MINIMAL + 'budget.memory = { gpu = "1KiB" }\n',
         "7:19",
-        '`targets.cpu.budget.memory.gpu`: "gpu" is not a valid name; expected "cpu"',
+        '`targets.cpu.budget.memory.gpu`: "gpu" is not a valid name; expected a device (cpu, cuda:0 to cuda:127)',
+    ),
+    "two limits of one device": (
+        MINIMAL + 'budget.memory = { "cuda:0" = "1KiB", CUDA = "2KiB" }\n',
+        "7:45",
+        '`targets.cpu.budget.memory.CUDA` is a second limit of cuda:0, beside "cuda:0"',
     ),
     "gate of nothing": (
         MINIMAL + 'verify.accuracy = { fn = "a:b" }\n',

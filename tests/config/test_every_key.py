@@ -28,7 +28,7 @@ ROOT = grammar_of(Config)
 _TARGET = {
     "quantize": "static",
     "partitioners": [
-        {"backend": "xnnpack", "options": {"per_op_mode": True}, "compile_specs": {}},
+        {"backend": "xnnpack", "device": "cpu", "options": {"per_op_mode": True}, "compile_specs": {}},
         {"backend": "portable"},
     ],
     "lowering": "stock",
@@ -44,7 +44,7 @@ _TARGET = {
     "io": {"forward": {"inputs": "caller", "outputs": {"0": "caller"}}},
     "elide": {"views": False, "slices": False, "cat": False, "write_back": False, "constants": False},
     "inplace": {"ops": ["relu"], "add": ["aten::mm.out"], "remove": ["aten.relu.default"]},
-    "budget": {"file": "1MiB", "memory": {"cpu": "1MiB"}},
+    "budget": {"file": "1MiB", "memory": {"cpu": "1MiB", "cuda:0": "1MiB"}, "copies": "1KiB"},
     "etrecord": True,
     "runtime": {"kernels": ["portable", "optimized"], "backends": ["XnnpackBackend"]},
 }

@@ -41,7 +41,7 @@ finite = st.floats(-1e6, 1e6) | st.integers(-1000, 1000)
 sizes = st.integers(0, 2**40) | st.sampled_from(["64KiB", "1.5 MB", "0B"])
 
 
-owners = st.sampled_from(["host", "caller"])
+owners = st.sampled_from(["host", "device", "caller"])
 operators = identifiers | identifiers.map("aten::{}.out".format) | identifiers.map("aten.{}.default".format)
 
 
@@ -53,7 +53,10 @@ targets = optional(
     partitioners=st.lists(
         st.fixed_dictionaries(
             {"backend": st.just("xnnpack")},
-            optional={"compile_specs": st.dictionaries(identifiers, st.integers(-9, 9) | text, max_size=2)},
+            optional={
+                "device": st.sampled_from(["cpu", "cuda", "cuda:3"]),
+                "compile_specs": st.dictionaries(identifiers, st.integers(-9, 9) | text, max_size=2),
+            },
         ),
         max_size=2,
     ),
@@ -73,7 +76,7 @@ targets = optional(
         add=st.lists(operators, max_size=2),
         remove=st.lists(operators, max_size=2),
     ),
-    budget=optional(file=sizes, memory=optional(cpu=sizes)),
+    budget=optional(file=sizes, copies=sizes, memory=optional(**{"cpu": sizes, "cuda:0": sizes})),
     runtime=optional(kernels=st.lists(st.sampled_from(["portable", "quantized"]))),
 )
 configs = st.fixed_dictionaries(

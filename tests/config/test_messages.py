@@ -83,23 +83,37 @@ CASES = {
             '  hint: did you mean "default"?\n'
         ),
     ),
-    "device of a later version": (
-        MINIMAL + 'io.forward.inputs = "device"\n',
-        'etdev.toml:7:21: `targets.cpu.io.forward.inputs` is "device"; expected one of "host", "caller"\n',
+    "owner that is none": (
+        MINIMAL + 'io.forward.inputs = "devise"\n',
+        (
+            'etdev.toml:7:21: `targets.cpu.io.forward.inputs` is "devise"; expected one of "host", "device", "caller"\n'
+            '  hint: did you mean "device"?\n'
+        ),
     ),
+    **{
+        f"device that is none: {name}": (
+            MINIMAL + f'[[targets.cpu.partitioners]]\nbackend = "cuda"\ndevice = "{name}"\n',
+            (
+                f'etdev.toml:9:10: `targets.cpu.partitioners[0].device` is "{name}"; '
+                "expected a device (cpu, cuda:0 to cuda:127)\n"
+            ),
+        )
+        for name in ("gpu", "cuda:-1", "cuda:128", "cuda:", "cpu:1", "mps", "xpu:0", "")
+    },
     "one size for a table of them": (
         MINIMAL + 'budget.memory = "256KiB"\n',
         (
-            'etdev.toml:7:17: `targets.cpu.budget.memory` is "256KiB"; expected a table from "cpu" to a size such as '
-            '"64KiB" (units: B, kB, MB, GB, KiB, MiB, GiB) or a whole number of bytes\n'
+            'etdev.toml:7:17: `targets.cpu.budget.memory` is "256KiB"; expected a table from a device '
+            '(cpu, cuda:0 to cuda:127) to a size such as "64KiB" (units: B, kB, MB, GB, KiB, MiB, GiB) or a whole number '
+            "of bytes\n"
             '  hint: write a table: { cpu = "256KiB" }\n'
         ),
     ),
     "budget of another device": (
         MINIMAL + 'budget.memory = { cpuu = "256KiB" }\n',
         (
-            'etdev.toml:7:19: `targets.cpu.budget.memory.cpuu`: "cpuu" is not a valid name; expected "cpu"\n'
-            '  hint: did you mean "cpu"?\n'
+            'etdev.toml:7:19: `targets.cpu.budget.memory.cpuu`: "cpuu" is not a valid name; '
+            "expected a device (cpu, cuda:0 to cuda:127)\n"
         ),
     ),
     "size without a unit that exists": (

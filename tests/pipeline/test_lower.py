@@ -144,7 +144,7 @@ class _Recorder(Portable):
     def __init__(self, name: str, asked: list[tuple[str, dict[str, Any]]]) -> None:
         self.name, self._asked = name, asked  # type: ignore[misc]
 
-    def partitioner(self, options: NoOptions, specs: Any) -> Any:
+    def partitioner(self, options: NoOptions, specs: Any, method: str) -> Any:
         from executorch.exir.backend.partitioner import Partitioner, PartitionResult
 
         asked, name = self._asked, self.name

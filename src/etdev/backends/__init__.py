@@ -18,6 +18,9 @@ _BUILT_IN = {
     "portable": "etdev.backends.portable",
     "xnnpack": "etdev.backends.xnnpack",
     "openvino": "etdev.backends.openvino",
+    "vulkan": "etdev.backends.vulkan",
+    "cuda": "etdev.backends.cuda",
+    "reference": "etdev.backends.reference",
 }
 
 

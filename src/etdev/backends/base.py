@@ -57,7 +57,7 @@ class Backend(Protocol):
 
     @property
     def device_types(self) -> tuple[str, ...]:
-        """Device types (``cpu``, ``cuda``) that its delegate can run on."""
+        """Device types (``cpu``, ``cuda``) that its delegate can run on; on the first one, if the config names none."""
 
     @property
     def delegate_ids(self) -> tuple[str, ...]:
@@ -81,10 +81,11 @@ class Backend(Protocol):
     def availability(self) -> Availability:
         """Whether :meth:`partitioner` would work here, found out without importing anything heavy."""
 
-    def partitioner(self, options: Any, specs: Mapping[str, CompileSpecValue]) -> Any | None:
+    def partitioner(self, options: Any, specs: Mapping[str, CompileSpecValue], method: str) -> Any | None:
         """An ``executorch.exir.backend.partitioner.Partitioner``, or None for "leave the ops to the kernels".
 
-        ``options`` is an instance of :attr:`options`.
+        ``options`` is an instance of :attr:`options`. ``specs`` are the config's, with ``target_device`` for the device
+        that was chosen, if that is not the host. Each ``method`` gets a partitioner of its own.
         """
 
 

@@ -7,13 +7,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from etdev import backends
+from etdev.backends.base import Backend
+from etdev.backends.devices import check_device, check_target_device
 from etdev.config.loader import Issue, KeyPath
 from etdev.config.messages import model_issues
+from etdev.config.types import parse_base64_table
+from etdev.devices import TARGET_DEVICE
 from etdev.errors import MissingRequirementError
 
 
 def check_partitioners(data: Mapping[str, Any]) -> Iterable[Issue]:
-    """Issues of every ``[[targets.X.partitioners]]``: unknown backend, wrong options, refused compile specs.
+    """Issues of every ``[[targets.X.partitioners]]``: unknown backend, wrong options, a device that it does not serve,
+    refused compile specs.
 
     ``data`` is the merged raw config, which may be wrong anywhere; what is not of the right shape is passed over,
     since the models report it.
@@ -45,11 +50,31 @@ def _check_step(step: Mapping[str, Any], path: KeyPath, dynamic: Sequence[str]) 
     options = step.get("options", {})
     if isinstance(options, Mapping):
         yield from model_issues(backend.options, options, (*path, "options"))
+    device = step.get("device")
+    for message, hint in check_device(backend, device):
+        yield Issue((*path, "device"), message, "device", hint)
     specs = step.get("compile_specs", {})
     if isinstance(specs, Mapping):
-        for issue in backend.check_compile_specs(specs):
-            key = (*path, "compile_specs", issue.key)
-            yield Issue(key, issue.message, "compile-spec", issue.hint)
+        yield from _check_specs(backend, device, specs, (*path, "compile_specs"))
+
+
+def _check_specs(backend: Backend, device: object, specs: Mapping[str, Any], path: KeyPath) -> Iterable[Issue]:
+    try:
+        specs = {key: parse_base64_table(value) for key, value in specs.items()}
+    except ValueError:
+        return
+    issues = list(check_target_device(backend, device, specs))
+    for issue in issues:
+        yield Issue((*path, issue.key), issue.message, "device", issue.hint)
+    judged = issues or any(name != "cpu" for name in backend.device_types)
+    own = {key: value for key, value in specs.items() if not (judged and key == TARGET_DEVICE)}
+    for issue in backend.check_compile_specs(own):
+        yield Issue((*path, issue.key), issue.message, "compile-spec", issue.hint)
+
+
+def _has_devices(backend: Backend) -> bool:
+    """Whether it serves any but the host, so that its compile specs may name one."""
+    return any(name != "cpu" for name in backend.device_types)
 
 
 def _has_dynamic_dims(method: Mapping[str, Any]) -> bool:

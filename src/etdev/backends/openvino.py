@@ -46,7 +46,7 @@ class OpenVino:
     def availability(self) -> Availability:
         return find_packages("torch", "executorch", "openvino", "nncf", remedy=EXTRA)
 
-    def partitioner(self, options: NoOptions, specs: Mapping[str, CompileSpecValue]) -> Any | None:
+    def partitioner(self, options: NoOptions, specs: Mapping[str, CompileSpecValue], method: str) -> Any | None:
         from executorch.backends.openvino.partitioner import OpenvinoPartitioner
         from executorch.exir.backend.compile_spec_schema import CompileSpec
 

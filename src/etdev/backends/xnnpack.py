@@ -44,7 +44,7 @@ class Xnnpack:
     def availability(self) -> Availability:
         return find_packages("torch", "executorch", remedy=BUILD_EXTRA)
 
-    def partitioner(self, options: XnnpackOptions, specs: Mapping[str, CompileSpecValue]) -> Any | None:
+    def partitioner(self, options: XnnpackOptions, specs: Mapping[str, CompileSpecValue], method: str) -> Any | None:
         from executorch.backends.xnnpack.partition.config.xnnpack_config import ConfigPrecisionType
         from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
 

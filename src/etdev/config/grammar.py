@@ -30,6 +30,8 @@ class Leaf:
     """Completes "expected …"."""
     values: tuple[object, ...] = ()
     """All valid values, if they are listed."""
+    example: str | None = None
+    """One of them, if a message is to show one."""
 
     @property
     def is_free_text(self) -> bool:
@@ -49,9 +51,13 @@ class ListOf:
     """A list."""
 
     item: Node
+    phrase: str = ""
+    """Completes "expected …" where more is asked than of each element."""
 
     @property
     def expected(self) -> str:
+        if self.phrase:
+            return self.phrase
         return "a list" if isinstance(self.item, Anything) else f"a list, each element {self.item.expected}"
 
 
@@ -67,7 +73,7 @@ class MapOf:
     def expected(self) -> str:
         if self.min_entries:
             return f"a table with at least {self.min_entries} entry"
-        names = self.name.expected if self.name.values else "name"
+        names = self.name.expected if self.name.example else "name"
         return f"a table from {names} to {self.value.expected}" if isinstance(self.value, Leaf) else "a table"
 
 
@@ -204,7 +210,8 @@ def _node(annotation: Any, metadata: tuple[Any, ...] = (), tag: object = None) -
         return Leaf(frozenset(kind for value in values for kind in _KINDS[type(value)]), phrase, values)
     arguments = typing.get_args(annotation)
     if origin in (tuple, list, frozenset, set) and arguments:
-        return ListOf(_node(arguments[0]))
+        phrase = next((item.phrase for item in metadata if isinstance(item, Expected)), "")
+        return ListOf(_node(arguments[0]), phrase)
     if origin is dict:
         name = _node(arguments[0])
         least = next((item.min_length for item in metadata if isinstance(item, at.MinLen)), 0)
@@ -231,7 +238,7 @@ def _leaf(annotation: Any, metadata: tuple[Any, ...]) -> Leaf:
     phrase = expected.phrase if expected else _PHRASES[annotation]
     if expected is None or annotation is float:
         phrase += _bounds(metadata)
-    return Leaf(kinds, phrase)
+    return Leaf(kinds, phrase, example=expected.example if expected else None)
 
 
 def _bounds(metadata: tuple[Any, ...]) -> str:

@@ -256,8 +256,8 @@ def _value_hint(node: Node, value: object, path: KeyPath) -> str | None:
         if isinstance(value, Mapping):
             return "write a list of tables: [{ … }]"
         return f"write a list: [{short(value)}]"
-    if isinstance(node, MapOf) and node.name.values and kind(value) in _kinds(node.value):
-        return f"write a table: {literal({str(node.name.values[0]): value})}"
+    if isinstance(node, MapOf) and node.name.example and kind(value) in _kinds(node.value):
+        return f"write a table: {literal({node.name.example: value})}"
     if hint := _choice_hint(node, value):
         return hint
     if not isinstance(node, Leaf) or (node.values and isinstance(value, str)):

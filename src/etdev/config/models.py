@@ -35,8 +35,9 @@ DType = Literal["float32", "float64", "float16", "bfloat16", "int8", "int16", "i
 Rung = Literal["bytes", "plan", "placement", "kernels", "budget", "runtime", "replay", "device", "accuracy"]
 KernelLibrary = Literal["portable", "optimized", "quantized"]
 PlannerName = Literal["naive", "greedy", "best"]
-Owner = Literal["host", "caller"]
-"""Whose memory an input or output lies in: the program's plan, on the host, or that of whoever calls it."""
+Owner = Literal["host", "device", "caller"]
+"""Whose memory an input or output lies in: the program's plan, on the host; that of whoever calls it, on the device
+where it is used or made; that of whoever calls it, on the host."""
 
 
 Size = Annotated[int, Field(ge=1, le=2**31 - 1)]
@@ -156,6 +157,12 @@ class Partitioner(Table):
     """One step of lowering: the backend takes what it can of what the steps before it left."""
 
     backend: Text = Field(description="Name of a backend; `etdev doctor` lists them.")
+    device: DeviceName | None = Field(
+        None,
+        description="Where the backend's delegates run: `cpu`, `cuda:0`, `cuda:1` and so on, one that the backend "
+        "serves. It is written as the compile spec `target_device`; for `cpu` none is written. Default: the backend's "
+        "own, which `etdev doctor` lists first.",
+    )
     options: dict[str, Any] = Field(default_factory=dict, description="The backend's own options, checked by it.")
     compile_specs: dict[Text, CompileSpecValue] = Field(
         default_factory=dict,
@@ -201,7 +208,10 @@ class Budget(Table):
     file: ByteSize | None = Field(None, description="Largest size of the `.pte` file.")
     memory: dict[DeviceName, ByteSize] = Field(
         default_factory=dict,
-        description='Largest planned memory of each device: `{ cpu = "256KiB" }`.',
+        description='Largest planned memory of each device: `{ cpu = "256KiB", "cuda:0" = "64MiB" }`.',
+    )
+    copies: ByteSize | None = Field(
+        None, description="Most bytes that one call of a method copies between devices, both ways together."
     )
 
 
@@ -218,7 +228,9 @@ class Memory(Table):
 
 
 class MethodIo(Table):
-    """Whose memory a method's inputs and outputs lie in: `host`, planned with the rest, or `caller`, not planned."""
+    """Whose memory a method's inputs and outputs lie in. `host`: planned with the rest, on the host. `device`: the
+    caller's, on the device of the delegates that use the input or make the output; not copied, not planned. `caller`:
+    the caller's, on the host; not planned."""
 
     inputs: Owner | dict[Identifier, Owner] = Field(
         "host", description="Of all inputs, or a table from an input's name. Inputs that it leaves out are `host`."

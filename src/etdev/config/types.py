@@ -11,6 +11,8 @@ from typing import Annotated, Literal, TypeVar
 
 from pydantic import AfterValidator, AllowInfNan, BeforeValidator, Field, WithJsonSchema
 
+from etdev.devices import DeviceNameError, DeviceType, parse_device, valid_names
+
 T = TypeVar("T")
 Many = Annotated[tuple[T, ...], Field(strict=False)]
 """A list in the file, a tuple in memory: configs are values."""
@@ -23,6 +25,8 @@ class Expected:
     phrase: str
     also: frozenset[str] = frozenset()
     """Kinds of raw value (:func:`etdev.config.notation.kind`) accepted besides those of the annotated Python type."""
+    example: str | None = None
+    """A value that messages show where one stands for many."""
 
 
 _UNITS = {
@@ -176,5 +180,26 @@ Alignment = Annotated[
 Position = Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,8})$"), Expected('a position such as "0"')]
 """Of one output among those of a method, 0-based. Keys of tables are text in TOML."""
 
-DeviceName = Literal["cpu"]
-"""A device that memory lies on."""
+
+def canonical_device(value: str) -> str:
+    """The device's one name: ``cuda`` and ``CUDA:0`` are ``cuda:0``."""
+    try:
+        return str(parse_device(value))
+    except DeviceNameError as error:
+        raise ValueError(error.message) from error
+
+
+def _device_pattern() -> str:
+    """What :func:`~etdev.devices.parse_device` takes, without spaces, as a regular expression of JSON Schema."""
+    kinds = ["".join(f"[{letter}{letter.lower()}]" for letter in kind.name) for kind in DeviceType if kind]
+    digits = "|".join(["0*[0-9]{1,2}", "0*1[01][0-9]", "0*12[0-7]"])
+    return f"^([Cc][Pp][Uu](:0+)?|({'|'.join(kinds)})(:({digits}))?)$"
+
+
+DeviceName = Annotated[
+    str,
+    AfterValidator(canonical_device),
+    Expected(f"a device ({valid_names()})", example="cpu"),
+    WithJsonSchema({"type": "string", "pattern": _device_pattern()}),
+]
+"""A device that memory lies on, by its one name."""

@@ -14,6 +14,7 @@ from importlib import metadata
 from etdev import __version__, backends
 from etdev.backends.base import BUILD_EXTRA, Backend
 from etdev.backends.openvino import EXTRA as OPENVINO_EXTRA
+from etdev.backends.reference import Reference
 from etdev.config.loader import LoadedConfig
 from etdev.errors import MissingRequirementError
 from etdev.pipeline.requirements import HF_EXTRA, required_packages
@@ -178,7 +179,8 @@ def _target_needs(loaded: LoadedConfig, found: Diagnosis) -> Iterator[Need]:
 def _backend_needs(key: str, state: BackendState) -> Sequence[Need]:
     if not state.available:
         return [Need(key, f"the backend {state.name!r} is not available: {state.reason}", state.remedy)]
-    if state.registered is False:
+    # Of etdev's own delegate no machine has a runtime.
+    if state.registered is False and state.name != Reference.name:
         return [
             Need(
                 key,

@@ -12,6 +12,7 @@ from etdev.linker.io import CallerOwnedError
 from etdev.linker.options import ALL_ELISIONS
 from etdev.pipeline.inplace_ops import InPlaceOps
 from etdev.pipeline.inputs import Signature
+from etdev.pipeline.nested import NestedReport, link_nested
 from etdev.pipeline.objects import ObjectProgram
 from etdev.pipeline.project import Project
 from etdev.pipeline.proof import prove_link
@@ -34,6 +35,8 @@ class LinkedProgram:
     """That it does what the object program does."""
     debug_handles: Mapping[str, Mapping[int, tuple[int, ...]]]
     """Per method, position of an instruction → ExecuTorch's numbers of the ops that it comes from."""
+    nested: tuple[NestedReport, ...] = ()
+    """On the programs in reference delegates."""
 
 
 def link_program(
@@ -51,6 +54,8 @@ def link_program(
     """
     options = replace(_options(project, target, user, objects, signatures), inplace=inplace.table)
     try:
+        program, nested = link_nested(objects.program, options)
+        objects = replace(objects, program=program)
         linked = link(objects.program, options, objects.sidecar)
     except CallerOwnedError as error:
         raise LinkError(
@@ -75,6 +80,7 @@ def link_program(
         {name: notes.delegate_inputs for name, notes in sidecar.methods.items()},
         proof,
         {name: notes.debug_handles for name, notes in sidecar.methods.items()},
+        nested,
     )
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from etdev import backends
 from etdev.backends.base import Backend
+from etdev.backends.devices import placed_specs
 from etdev.backends.portable.rewrite import apply_forms
 from etdev.errors import MissingRequirementError
 from etdev.pipeline.artifacts import ExportedModel, LoweredModel, ReplacedOps
@@ -36,7 +37,7 @@ def lower_model(project: Project, exported: ExportedModel, target: str) -> Lower
     forms = usable_forms(project, target)
     with translated_lowering(project, target, names, programs.values()), ExitStack() as stack:
         partitioners = {
-            name: [part for index in range(len(steps)) if (part := _make(project, target, index)) is not None]
+            name: [part for index in range(len(steps)) if (part := _make(project, target, index, name)) is not None]
             for name in programs
         }
         for program in programs.values():
@@ -75,12 +76,12 @@ def _backend(project: Project, target: str, index: int) -> Backend:
     return backend
 
 
-def _make(project: Project, target: str, index: int) -> Any | None:
+def _make(project: Project, target: str, index: int, method: str) -> Any | None:
     backend = _backend(project, target, index)
     step = project.config.targets[target].partitioners[index]
     options = backend.options.model_validate(dict(step.options))
     try:
-        return backend.partitioner(options, step.compile_specs)
+        return backend.partitioner(options, placed_specs(backend, step.device, step.compile_specs), method)
     except ImportError as error:
         raise MissingRequirementError(
             f"the backend {backend.name!r} is installed but cannot be imported: {error}",

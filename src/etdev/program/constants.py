@@ -75,7 +75,7 @@ def with_constants(program: m.Program, added: Sequence[Blob | Run]) -> m.Program
     for number, item in enumerate(added, start=len(found.offsets)):
         if isinstance(item, Blob):
             offsets[number] = put(item)
-    segments = _moved(program, found.segment_index, Blob.joined(parts))
+    segments = with_segment(program, found.segment_index, Blob.joined(parts))
     return replace(
         program, segments=segments, constant_segment=m.SubsegmentOffsets(found.segment_index, tuple(offsets))
     )
@@ -115,7 +115,7 @@ def _alignment(offsets: Sequence[int]) -> int:
     return max(_ALIGNMENT, together & -together)
 
 
-def _moved(program: m.Program, index: int, data: Blob) -> tuple[m.Segment, ...]:
+def with_segment(program: m.Program, index: int, data: Blob) -> tuple[m.Segment, ...]:
     """The segments with other data for one of them; those behind it keep their alignment."""
     segments = list(program.segments)
     segments[index] = replace(segments[index], data=data)

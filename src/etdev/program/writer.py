@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from io import FileIO
+from io import BytesIO, FileIO
 from pathlib import Path
 
 from etdev.files import atomic_path
@@ -34,13 +34,26 @@ def write_into(program: Program, path: Path) -> None:
 
     Raises :class:`OSError` as it comes.
     """
-    try:
-        head, base = _head(program)
-    except FlawError as flaw:
-        raise flaw.as_error(None) from None
+    head, base = _checked_head(program)
     with open(path, "wb", buffering=0, opener=_open_empty) as file:
         _write_all(memoryview(head), 0, file)
         _write_segments(program, base, len(head), file)
+
+
+def serialize(program: Program) -> bytes:
+    """What :func:`write` writes: for a program that lies inside another one. Raises as that does."""
+    head, base = _checked_head(program)
+    content = BytesIO()
+    _write_all(memoryview(head), 0, content)
+    _write_segments(program, base, len(head), content)
+    return content.getvalue()
+
+
+def _checked_head(program: Program) -> tuple[bytearray, int]:
+    try:
+        return _head(program)
+    except FlawError as flaw:
+        raise flaw.as_error(None) from None
 
 
 def _open_empty(path: str, flags: int) -> int:
@@ -71,7 +84,7 @@ def _head(program: Program) -> tuple[bytearray, int]:
     return content, base
 
 
-def _write_segments(program: Program, base: int, at: int, file: FileIO) -> None:
+def _write_segments(program: Program, base: int, at: int, file: FileIO | BytesIO) -> None:
     """Write from byte ``at`` of the file on. Nothing is sought: the file may be a pipe."""
     if not base:
         return
@@ -86,7 +99,7 @@ def _write_segments(program: Program, base: int, at: int, file: FileIO) -> None:
             at += view.nbytes
 
 
-def _write_all(content: memoryview, at: int, file: FileIO) -> None:
+def _write_all(content: memoryview, at: int, file: FileIO | BytesIO) -> None:
     """Write at byte ``at`` of the file, in pieces that end at multiples of a chunk: that is twice as fast."""
     start = 0
     while start < len(content):

@@ -33,7 +33,7 @@ class Portable:
     def availability(self) -> Availability:
         return find_packages("torch", "executorch", remedy=BUILD_EXTRA)
 
-    def partitioner(self, options: NoOptions, specs: Mapping[str, CompileSpecValue]) -> Any | None:
+    def partitioner(self, options: NoOptions, specs: Mapping[str, CompileSpecValue], method: str) -> Any | None:
         return None
 
 

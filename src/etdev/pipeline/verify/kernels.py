@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from etdev.errors import ConfigError, MissingRequirementError, Problem
+from etdev.backends.kernels import listed_operators
+from etdev.backends.reference import DELEGATE_ID
+from etdev.errors import ConfigError, Problem
 from etdev.pipeline.project import Project
 from etdev.pipeline.result import RungResult
 from etdev.pipeline.verify.file import Requirements
 
-_LISTED_OP = re.compile(r"^- (?:op|func): (?P<name>[\w:.]+)", re.MULTILINE)
 _PRIMITIVE = re.compile(r"^(executorch_prim::|aten::sym_|aten::_local_scalar_dense$)")
 """Operators that are part of the runtime itself, whatever kernels it is linked with."""
 
@@ -71,19 +71,20 @@ def check_kernels(contents: RuntimeContents, required: Requirements) -> RungResu
         problems.append(f"method {method!r} needs operators that {contents.operators_label} lacks: {', '.join(names)}")
     for method, ids in required.delegates.items():
         absent = sorted(set(ids) - contents.backends)
-        if absent and contents.closed:
+        lacking = [name for name in absent if name != DELEGATE_ID]
+        if lacking and contents.closed:
             problems.append(
-                f"method {method!r} needs backends that {contents.backends_label} lacks: {', '.join(absent)}"
+                f"method {method!r} needs backends that {contents.backends_label} lacks: {', '.join(lacking)}"
             )
         unknown.update(absent)
     if problems:
         return RungResult(rung="kernels", status="failed", summary=problems[0], problems=tuple(problems))
     if unknown:
-        return RungResult(
-            rung="kernels",
-            status="not run",
-            summary=f"neither {contents.backends_label} nor {_BACKENDS} knows {', '.join(sorted(unknown))}",
-        )
+        others = ", ".join(sorted(unknown - {DELEGATE_ID}))
+        reason = f"neither {contents.backends_label} nor {_BACKENDS} knows {others}"
+        if not others:
+            reason = f"the backend {DELEGATE_ID} is etdev's own and in no runtime"
+        return RungResult(rung="kernels", status="not run", summary=reason)
     count = len({name for names in required.operators.values() for name in names})
     used = sorted({name for ids in required.delegates.values() for name in ids})
     text = f"{count} operator{'s' * (count != 1)}"
@@ -127,20 +128,7 @@ def library_operators(library: str, wheel_operators: frozenset[str]) -> frozense
     ``optimized`` is the library as ExecuTorch links it, merged with ``portable``; the wheel has no list of it, so it is
     what the wheel's registry has beyond the other two.
     """
-    portable = _listed("portable/functions.yaml", "portable/custom_ops.yaml", "portable/et_copy_ops.yaml")
-    quantized = _listed("quantized/quantized.yaml")
-    if library == "portable":
-        return portable
-    return quantized if library == "quantized" else wheel_operators - quantized
-
-
-def _listed(*names: str) -> frozenset[str]:
-    spec = importlib.util.find_spec("executorch")
-    if spec is None or not spec.submodule_search_locations:
-        raise MissingRequirementError("the lists of kernels are part of the executorch package, which is not installed")
-    kernels = Path(next(iter(spec.submodule_search_locations))) / "kernels"
-    found = [match["name"] for name in names for match in _LISTED_OP.finditer((kernels / name).read_text())]
-    return frozenset(name if "::" in name else f"aten::{name}" for name in found)
+    return wheel_operators - listed_operators("quantized") if library == "optimized" else listed_operators(library)
 
 
 def _has_operator(contents: RuntimeContents, name: str) -> bool:

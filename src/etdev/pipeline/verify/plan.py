@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from etdev.errors import LinkError, ProgramError
+from etdev.pipeline.nested import with_nested_of
 from etdev.pipeline.proof import summarize_proof
 from etdev.pipeline.result import RungResult
 from etdev.planner import Buffer, PlanError, Problem, check_plan
@@ -128,6 +129,7 @@ def _compare(
     except ProgramError as error:
         return error.message
     inputs = {name: notes.delegate_inputs for name, notes in sidecar.methods.items()}
+    before = with_nested_of(before, program)
     found = guess_correspondences(before, program, inputs)
     states = Counter(state.name for notes in sidecar.methods.values() for state in notes.state)
     shared = [name for name, methods in states.items() if methods > 1] if share_state else []

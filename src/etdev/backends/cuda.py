@@ -1,0 +1,99 @@
+"""``cuda``: ExecuTorch's CUDA delegate, compiled ahead of time by AOTInductor for one device.
+
+It needs a machine with CUDA and triton to lower; the compile specs are checked on any. Written against executorch
+1.4.1, not yet run: no machine of the project has had both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from etdev.backends.base import (
+    Availability,
+    CompileSpecValue,
+    NoOptions,
+    SpecIssue,
+    encode_compile_spec,
+    find_packages,
+)
+from etdev.config.keys import nearest
+from etdev.config.notation import literal
+
+REMEDY = 'on Linux with a CUDA device: pip install "etdev[build]" triton'
+GENERATED = "method_name"
+"""Key of the compile spec that tells the compiler the method; etdev writes it."""
+
+_SWITCH = ("ON", "OFF")
+_CHOICES: Mapping[str, Sequence[str]] = {
+    "platform": ("linux", "windows"),
+    "max_autotune": _SWITCH,
+    "emulate_precision_casts": _SWITCH,
+    "autotune_at_compile_time": _SWITCH,
+    "autotune_pointwise": _SWITCH,
+    "triton_kernel_mode": _SWITCH,
+    "low_memory_mode": _SWITCH,
+}
+"""Compile spec → the values that its compiler takes. It passes over keys that it does not know."""
+_PATH = "shim_library_path"
+
+
+class Cuda:
+    """Lowers through ``CudaPartitioner``."""
+
+    name = "cuda"
+    summary = "CUDA delegate: AOTInductor's kernels for NVIDIA GPUs; untried by etdev so far"
+    device_types = ("cuda",)
+    delegate_ids = ("CudaBackend",)
+    options = NoOptions
+    compute_dtype = "float32"
+    dynamic_shapes = True
+
+    def check_compile_specs(self, specs: Mapping[str, CompileSpecValue]) -> Iterable[SpecIssue]:
+        for key, value in specs.items():
+            if key == GENERATED:
+                yield SpecIssue(key, f"the compile spec {key!r} is written by etdev, for each method", "leave it out")
+            elif key in _CHOICES:
+                yield from _check_choice(key, value)
+            elif key == _PATH:
+                yield from _check_path(value, specs.get("platform"))
+            else:
+                known = (*_CHOICES, _PATH)
+                near = nearest(key, known)
+                hint = f"did you mean {near!r}?" if near else f"it takes: {', '.join(known)}"
+                yield SpecIssue(key, f"cuda knows no compile spec {key!r} and would pass over it", hint)
+
+    def availability(self) -> Availability:
+        found = find_packages("torch", "executorch", "triton", remedy=REMEDY)
+        if found.available:
+            return found
+        return replace(found, reason=f"{found.reason}, without which ExecuTorch's CUDA backend cannot be imported")
+
+    def partitioner(self, options: NoOptions, specs: Mapping[str, CompileSpecValue], method: str) -> Any | None:
+        from executorch.backends.cuda.cuda_partitioner import CudaPartitioner
+        from executorch.exir.backend.compile_spec_schema import CompileSpec
+
+        wanted = {GENERATED: method, **specs}
+        return CudaPartitioner([CompileSpec(key, encode_compile_spec(value)) for key, value in wanted.items()])
+
+
+def _check_choice(key: str, value: CompileSpecValue) -> Iterable[SpecIssue]:
+    choices = _CHOICES[key]
+    # Its compiler looks at the letter case of a platform, and not at that of a switch.
+    if isinstance(value, str) and (value.upper() if choices is _SWITCH else value) in choices:
+        return
+    near = nearest(value, choices) if isinstance(value, str) else None
+    message = f"cuda's compile spec {key!r} is {literal(value)}; expected {' or '.join(map(literal, choices))}"
+    yield SpecIssue(key, message, f"did you mean {literal(near)}?" if near else None)
+
+
+def _check_path(value: CompileSpecValue, platform: CompileSpecValue | None) -> Iterable[SpecIssue]:
+    if not isinstance(value, str) or not value:
+        yield SpecIssue(_PATH, f"cuda's compile spec {_PATH!r} is the path of a folder")
+    elif platform != "windows":
+        message = f"cuda's compile spec {_PATH!r} is for Windows only"
+        yield SpecIssue(_PATH, message, 'leave it out, or add platform = "windows"')
+
+
+backend = Cuda()

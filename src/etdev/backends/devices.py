@@ -1,0 +1,85 @@
+"""Which device a partitioner's delegates run on: what the config says in ``device`` or in the compile spec, or what the
+backend does by itself. Every delegate of a partitioner gets one device, fixed when the file is built."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from etdev.backends.base import Backend, CompileSpecValue, SpecIssue
+from etdev.devices import HOST, TARGET_DEVICE, Device, DeviceNameError, DeviceType, parse_device, valid_names
+
+
+def default_device(backend: Backend) -> Device:
+    """Where a backend's delegates run if nobody says: the first of its device types."""
+    kinds = [DeviceType[name.upper()] for name in backend.device_types if name.upper() in DeviceType.__members__]
+    return Device(kinds[0]) if kinds else HOST
+
+
+def placed_specs(
+    backend: Backend, device: str | None, specs: Mapping[str, CompileSpecValue]
+) -> dict[str, CompileSpecValue]:
+    """The compile specs with the device among them, by its one name; without one for the host.
+
+    ``device`` and ``specs`` are the config's, which :func:`check_device` finds nothing wrong with.
+    """
+    given = device if device is not None else _text(specs[TARGET_DEVICE]) if TARGET_DEVICE in specs else None
+    place = default_device(backend) if given is None else parse_device(given)
+    others = {key: value for key, value in specs.items() if key != TARGET_DEVICE}
+    return others if place.is_host else {**others, TARGET_DEVICE: str(place)}
+
+
+def check_device(backend: Backend, device: object) -> Iterable[tuple[str, str]]:
+    """Message and hint on a config's ``device`` that the backend does not serve; a name that is none is not judged."""
+    try:
+        place = parse_device(device) if isinstance(device, str) else None
+    except DeviceNameError:
+        return
+    if place is not None and not _serves(backend, place):
+        yield _not_served(backend, place)
+
+
+def check_target_device(backend: Backend, device: object, specs: Mapping[str, object]) -> Iterable[SpecIssue]:
+    """What is wrong with the compile spec ``target_device``, if the config states one itself."""
+    if TARGET_DEVICE not in specs:
+        return
+    value = specs[TARGET_DEVICE]
+    try:
+        place = parse_device(_text(value))
+    except (DeviceNameError, UnicodeDecodeError, TypeError):
+        yield SpecIssue(
+            TARGET_DEVICE, f"the compile spec {TARGET_DEVICE!r} is {value!r}, no device", f"devices are {valid_names()}"
+        )
+        return
+    if not _serves(backend, place):
+        yield SpecIssue(TARGET_DEVICE, *_not_served(backend, place))
+        return
+    try:
+        beside = parse_device(device) if isinstance(device, str) else place
+    except DeviceNameError:
+        return
+    if beside != place:
+        yield SpecIssue(
+            TARGET_DEVICE,
+            f"the compile spec {TARGET_DEVICE!r} says {place}, and the partitioner's `device` says {beside}",
+            "keep one of the two",
+        )
+
+
+def _serves(backend: Backend, device: Device) -> bool:
+    return device.type.name.lower() in backend.device_types
+
+
+def _not_served(backend: Backend, device: Device) -> tuple[str, str]:
+    served = ", ".join(backend.device_types)
+    return (
+        f"the backend {backend.name!r} does not run on {device}; it serves {served}",
+        "leave the device out, or choose a backend that serves it: `etdev doctor` lists their devices",
+    )
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bytes):
+        return value.decode("ascii")
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no text")
+    return value

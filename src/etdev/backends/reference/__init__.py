@@ -1,0 +1,82 @@
+"""``reference``: delegates of etdev's own, whose blob is a nested ``.pte``: device programs without vendor hardware.
+
+It is also the model of a backend for contributors: this module has what ``validate`` and ``doctor`` ask, and imports
+neither torch nor executorch; :mod:`.partitioner` chooses the ops, :mod:`.nested` makes the blob.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field
+
+from etdev.backends.base import BUILD_EXTRA, Availability, CompileSpecValue, SpecIssue, find_packages, no_compile_specs
+from etdev.config.models import Table
+from etdev.config.types import Expected, Many, OperatorName, Text
+
+DELEGATE_ID = "EtdevReferenceBackend"
+
+
+def refuse_no_range(value: tuple[float, ...]) -> tuple[float, ...]:
+    """The two numbers, if they are a range from 0 to 1."""
+    if len(value) != 2 or not 0 <= value[0] < value[1] <= 1:
+        raise ValueError("not a range from 0 to 1")
+    return value
+
+
+Part = Annotated[
+    Many[float], AfterValidator(refuse_no_range), Expected("two numbers from 0 to 1, the smaller one first")
+]
+
+
+class ReferenceOptions(Table):
+    """Which ops it takes, and what the delegates own."""
+
+    ops: Literal["all"] | Many[OperatorName] = Field(
+        "all", description="Take only these operators, named as in `inplace.add`. Default: all that have a kernel."
+    )
+    modules: Many[Text] = Field(
+        (),
+        description="Take only ops of modules whose path matches one of these patterns: `layers.0`, `layers.*.mlp`. "
+        "What is inside a module that matches is taken too. Default: of all.",
+    )
+    part: Part = Field(
+        (0.0, 1.0),
+        description="Take only ops of this part of each graph in the order in which they run: `[0.0, 0.5]` is the "
+        "first half. Delegates that are there already count as many ops as are in them.",
+    )
+    own_weights: bool = Field(
+        True, description="Weights that only delegates use are in them; otherwise they are arguments of the calls."
+    )
+    own_state: bool = Field(
+        True,
+        description="A buffer that one delegate alone reads and changes lies in it; otherwise it stays in the method, "
+        "where several delegates may use it.",
+    )
+
+
+class Reference:
+    """Lowers through a partitioner of etdev's own."""
+
+    name = "reference"
+    summary = "delegates for any device that `etdev run` and `verify` execute; no ExecuTorch runtime runs them"
+    device_types = ("cpu", "cuda")
+    delegate_ids = (DELEGATE_ID,)
+    options = ReferenceOptions
+    compute_dtype = "float32"
+    dynamic_shapes = True
+
+    def check_compile_specs(self, specs: Mapping[str, CompileSpecValue]) -> Iterable[SpecIssue]:
+        return no_compile_specs(self.name, specs)
+
+    def availability(self) -> Availability:
+        return find_packages("torch", "executorch", remedy=BUILD_EXTRA)
+
+    def partitioner(self, options: ReferenceOptions, specs: Mapping[str, CompileSpecValue], method: str) -> Any | None:
+        from etdev.backends.reference.partitioner import ReferencePartitioner
+
+        return ReferencePartitioner(options, specs)
+
+
+backend = Reference()

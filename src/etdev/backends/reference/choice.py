@@ -1,0 +1,119 @@
+"""Which nodes of a graph the reference backend takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+
+from etdev.backends.kernels import listed_operators
+from etdev.backends.reference import ReferenceOptions
+from etdev.errors import LowerError
+from etdev.program.inplace import nearest_operators, parse_operator
+
+if TYPE_CHECKING:
+    from torch.fx import GraphModule, Node
+
+ONLY_OPTIMIZED = frozenset({"aten::linear.out"})
+"""Kernels that the optimized library has and the portable one has not."""
+
+
+def kernels() -> frozenset[str]:
+    """Kernels that the ops of a nested program may use."""
+    return listed_operators("portable") | ONLY_OPTIMIZED
+
+
+def wanted_kernels(options: ReferenceOptions) -> frozenset[str]:
+    """Kernels of the ops that the config asks for. Raises :class:`~etdev.errors.LowerError` for a name without one."""
+    known = kernels()
+    if options.ops == "all":
+        return known
+    wanted: set[str] = set()
+    for text in options.ops:
+        found = parse_operator(text, known)
+        if not found:
+            near = nearest_operators(text, known)
+            raise LowerError(
+                f"the backend 'reference' has no kernel for the operator {text!r}",
+                hint=f"did you mean {', '.join(near)}?" if near else "it takes operators of the portable library",
+            )
+        wanted.update(found)
+    return frozenset(wanted)
+
+
+def choose_nodes(graph_module: GraphModule, options: ReferenceOptions) -> set[Node]:
+    """The nodes of one graph, without its branches and loop bodies, that may be in a delegate."""
+    wanted = wanted_kernels(options)
+    first, last = options.part
+    total = sum(weight for _, weight in _weights(graph_module))
+    chosen, before = set(), 0
+    for node, weight in _weights(graph_module):
+        # An op belongs to the part in which its middle lies, so that parts that meet share none and leave none out.
+        if first * total <= before + weight / 2 < last * total and _is_wanted(node, wanted, options):
+            chosen.add(node)
+        before += weight
+    return chosen
+
+
+def in_modules(node: Node, patterns: tuple[str, ...]) -> bool:
+    """Whether an op comes from a module that one of the patterns names, or from one inside it; without any, yes."""
+    paths = [str(path) for path, _ in (node.meta.get("nn_module_stack") or {}).values()]
+    return not patterns or any(fnmatchcase(path, pattern) for path in paths for pattern in patterns)
+
+
+def _weights(graph_module: GraphModule) -> Iterator[tuple[Node, int]]:
+    """Every call in order, and how many ops it is: a delegate's are those inside it, a ``getitem`` is none."""
+    from executorch.exir.delegate import executorch_call_delegate
+
+    for node in graph_module.graph.nodes:
+        if node.target is executorch_call_delegate:
+            inside = getattr(graph_module, str(node.args[0].target)).original_module.graph.nodes
+            yield node, sum(1 for each in inside if _kernel(each) is not None)
+        elif _kernel(node) is not None:
+            yield node, 1
+
+
+def _is_wanted(node: Node, wanted: frozenset[str], options: ReferenceOptions) -> bool:
+    return _kernel(node) in wanted and in_modules(node, options.modules) and _is_nestable(node)
+
+
+def _kernel(node: Node) -> str | None:
+    """The kernel that an op of the edge dialect runs on; None for what is no such op, or has none."""
+    from executorch.exir.dialects.edge._ops import EdgeOpOverload
+    from executorch.exir.operator.convert import to_out_variant
+
+    if node.op != "call_function" or not isinstance(node.target, EdgeOpOverload):
+        return None
+    try:
+        name: str = to_out_variant(node.target._op)[0].name()
+    except (AssertionError, RuntimeError):
+        return None
+    return name
+
+
+def _is_nestable(node: Node) -> bool:
+    """Whether a nested program can compute it: of tensors and whole numbers tensors, whose sizes are known before, and
+    the same ones each time."""
+    import torch
+
+    if torch.Tag.nondeterministic_seeded in node.target._op.tags:  # type: ignore[union-attr]
+        return False
+    given = [value for each in node.all_input_nodes for value in _values(each)]
+    made = list(_values(node))
+    return (
+        all(isinstance(value, torch.Tensor | torch.SymInt | int) for value in given)
+        and all(isinstance(value, torch.Tensor) for value in made)
+        and not any(_depends_on_data(value) for value in (*given, *made))
+    )
+
+
+def _values(node: Node) -> tuple[Any, ...]:
+    value = node.meta.get("val")
+    return tuple(value) if isinstance(value, list | tuple) else (value,)
+
+
+def _depends_on_data(value: Any) -> bool:
+    """Whether a number, or a size of a tensor, is read out of a tensor."""
+    from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+
+    return bool(free_unbacked_symbols(value))

@@ -1,0 +1,76 @@
+"""Weights and state that lie in delegates. What is tagged like a part of the graph becomes the delegate's own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+    from torch.fx import Node
+
+
+def own_weights(program: ExportedProgram, key: str) -> None:
+    """Tag every parameter and constant that some delegate uses; ExecuTorch gives each further user a copy.
+
+    What the method changes is no constant: a delegate that owned it would go on with its initial value.
+    """
+    signature = program.graph_signature
+    changed = set(signature.buffers_to_mutate.values())
+    names = {*signature.inputs_to_parameters, *signature.inputs_to_lifted_tensor_constants}
+    names |= {name for name, buffer in signature.inputs_to_buffers.items() if buffer not in changed}
+    for node in _placeholders(program):
+        tags = {user.meta[key] for user in node.users if key in user.meta}
+        if node.name in names and tags:
+            node.meta[key] = min(tags)
+
+
+def own_state(program: ExportedProgram, key: str) -> None:
+    """Tag every buffer that one delegate alone reads and changes.
+
+    Its new content may leave the delegate for nothing else than the buffer, and the delegate has to have an output, or
+    its call would be left out as one without effect.
+    """
+    signature = program.graph_signature
+    results = {buffer: name for name, buffer in signature.buffers_to_mutate.items()}
+    nodes = {node.name: node for node in program.graph.nodes}
+    owned: dict[str, set[str]] = {}
+    for node in _placeholders(program):
+        buffer = signature.inputs_to_buffers.get(node.name)
+        if buffer not in results:
+            continue
+        result = nodes[results[buffer]]
+        tag = result.meta.get(key)
+        inside = {user.meta.get(key) for user in (*node.users, *result.users) if user.op != "output"}
+        if tag is not None and inside <= {tag} and node.users and _leaves_once(program, result):
+            owned.setdefault(tag, set()).add(node.name)
+            node.meta[key] = tag
+    for tag, names in owned.items():
+        if not _has_output(program, key, tag):
+            for name in names:
+                del nodes[name].meta[key]
+
+
+def _placeholders(program: ExportedProgram) -> Iterator[Node]:
+    return (node for node in program.graph.nodes if node.op == "placeholder")
+
+
+def _leaves_once(program: ExportedProgram, result: Node) -> bool:
+    names = [str(spec.arg.name) for spec in program.graph_signature.output_specs]
+    return names.count(result.name) == 1
+
+
+def _has_output(program: ExportedProgram, key: str, tag: str) -> bool:
+    """Whether a delegate makes anything beside the new content of what it owns."""
+    changed = {
+        name
+        for name, buffer in program.graph_signature.buffers_to_mutate.items()
+        for node in _placeholders(program)
+        if program.graph_signature.inputs_to_buffers.get(node.name) == buffer and node.meta.get(key) == tag
+    }
+    return any(
+        user.meta.get(key) != tag
+        for node in program.graph.nodes
+        if node.meta.get(key) == tag and node.op == "call_function" and node.name not in changed
+        for user in node.users
+    )

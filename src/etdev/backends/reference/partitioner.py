@@ -1,0 +1,86 @@
+"""The partitioner of the reference backend: convex parts of each graph, branches and loop bodies included."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from executorch.exir.backend.compile_spec_schema import CompileSpec
+from executorch.exir.backend.partitioner import DelegationSpec, Partitioner, PartitionResult
+from executorch.exir.graph_module import get_control_flow_submodules
+from torch.export import ExportedProgram
+from torch.fx import GraphModule, Node
+from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
+from torch.fx.passes.operator_support import OperatorSupportBase
+
+from etdev.backends.base import CompileSpecValue, encode_compile_spec
+from etdev.backends.reference import ReferenceOptions
+from etdev.backends.reference.choice import choose_nodes, in_modules, wanted_kernels
+from etdev.backends.reference.nested import EtdevReferenceBackend
+from etdev.backends.reference.owned import own_state, own_weights
+
+TAG = "delegation_tag"
+"""Where ExecuTorch looks for the part that a node belongs to, in ``node.meta``."""
+
+
+class ReferencePartitioner(Partitioner):  # type: ignore[misc]
+    """Offers each graph to torch's partitioner, which keeps every part convex, and hands tagged nodes to ExecuTorch."""
+
+    def __init__(self, options: ReferenceOptions, specs: Mapping[str, CompileSpecValue]) -> None:
+        super().__init__()
+        self._options = options
+        wanted_kernels(options)
+        encoded = [CompileSpec(key, encode_compile_spec(value)) for key, value in specs.items()]
+        self._delegation = DelegationSpec(EtdevReferenceBackend.__name__, encoded)
+
+    def partition(self, exported_program: ExportedProgram) -> PartitionResult:
+        tags: dict[str, DelegationSpec] = {}
+        self._tag(exported_program.graph_module, tags)
+        if self._options.own_weights:
+            own_weights(exported_program, TAG)
+        if self._options.own_state:
+            own_state(exported_program, TAG)
+        return PartitionResult(tagged_exported_program=exported_program, partition_tags=tags)
+
+    def ops_to_not_decompose(
+        self, ep: ExportedProgram
+    ) -> tuple[list[torch._ops.OpOverload], Callable[[Node], bool] | None]:
+        """An op that the config names is kept whole (``linear``), where it is sure that it will be taken."""
+        options = self._options
+        if options.ops == "all" or options.part != (0.0, 1.0):
+            return [], None
+        wanted = wanted_kernels(options)
+        found = {node.target for node in ep.graph.nodes if f"{_name(node)}.out" in wanted}
+        return sorted(found, key=str), lambda node: in_modules(node, options.modules)
+
+    def _tag(self, graph_module: GraphModule, tags: dict[str, DelegationSpec]) -> None:
+        support = _Chosen(choose_nodes(graph_module, self._options))
+        partitioner = CapabilityBasedPartitioner(graph_module, support, allows_single_node_partition=True)
+        for partition in partitioner.propose_partitions():
+            tag = f"reference_{len(tags)}"
+            tags[tag] = self._delegation
+            for node in partition.nodes:
+                node.meta[TAG] = tag
+        for _, branch, _ in get_control_flow_submodules(graph_module):
+            self._tag(branch, tags)
+
+
+class _Chosen(OperatorSupportBase):
+    """What torch's partitioner asks of each node."""
+
+    def __init__(self, nodes: set[Node]) -> None:
+        self._nodes = nodes
+
+    def is_node_supported(self, submodules: Mapping[str, torch.nn.Module], node: Node) -> bool:
+        return node in self._nodes
+
+
+def _name(node: Node) -> str | None:
+    """``aten::linear`` of an op that ExecuTorch would decompose."""
+    target: Any = node.target
+    if not isinstance(target, torch._ops.OpOverload):
+        return None
+    name: str = target.name()  # type: ignore[no-untyped-call]
+    composite = torch._C.DispatchKey.CompositeImplicitAutograd
+    return name if torch._C._dispatch_has_kernel_for_dispatch_key(name, composite) else None

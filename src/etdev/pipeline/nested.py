@@ -1,0 +1,139 @@
+"""Programs inside programs: the blobs of reference delegates are linked and proved as the program around them is."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from etdev.backends.reference import DELEGATE_ID
+from etdev.devices import Device
+from etdev.errors import LinkError, ProgramError
+from etdev.linker import LinkOptions, link_foreign
+from etdev.pipeline.proof import compare_link, wrong_link
+from etdev.program import Blob, Program, parse, serialize
+from etdev.program.constants import with_segment
+from etdev.program.devices import delegate_device
+from etdev.program.footprint import planned_memory
+from etdev.program.model import BackendDelegate, BackendDelegateDataReference, DataLocation, ExecutionPlan
+from etdev.units import format_size
+from etdev.validator import guess_correspondences, validate_link
+
+
+@dataclass(frozen=True, slots=True)
+class NestedReport:
+    """What became of the program in one delegate."""
+
+    method: str
+    delegate: int
+    """Index into the method's delegates."""
+    device: Device
+    before: int
+    """Bytes of planned memory, before it was linked."""
+    memory: int
+    """Bytes of planned memory that the delegate allocates on its device, beside what the method plans."""
+
+
+def link_nested(program: Program, options: LinkOptions | None = None) -> tuple[Program, tuple[NestedReport, ...]]:
+    """Link the program in each reference delegate with the same settings; equal blobs stay one.
+
+    Each link is proved. Raises :class:`~etdev.errors.LinkError` for a blob that is no program, or as
+    :func:`etdev.linker.link` does, naming the delegate.
+    """
+    options = replace(options or LinkOptions(), caller={}, keep={}, share_state=False)
+    linked: dict[BackendDelegateDataReference, tuple[Program, Program]] = {}
+    reports = []
+    for plan, index, delegate in reference_delegates(program):
+        where = delegate.processed
+        if where not in linked:
+            before = nested_program(program, plan, index)
+            linked[where] = before, _link(before, options, _place(plan, index))
+        sizes = [sum(planned_memory(each).values()) for each in linked[where]]
+        reports.append(NestedReport(plan.name, index, delegate_device(delegate), *sizes))
+    for where, (_, after) in linked.items():
+        program = _with_blob(program, where, Blob(serialize(after)))
+    return program, tuple(reports)
+
+
+def reference_delegates(program: Program) -> Iterator[tuple[ExecutionPlan, int, BackendDelegate]]:
+    """The delegates whose blob is a program, with the method and their index there."""
+    for plan in program.execution_plan:
+        for index, delegate in enumerate(plan.delegates):
+            if delegate.id == DELEGATE_ID:
+                yield plan, index, delegate
+
+
+def nested_program(program: Program, plan: ExecutionPlan, index: int) -> Program:
+    """The program in a reference delegate. Raises :class:`~etdev.errors.LinkError` if its blob is none."""
+    try:
+        return parse(_blob(program, plan.delegates[index]))
+    except ProgramError as error:
+        raise LinkError(
+            f"the blob of the delegate is no program: {error.message}",
+            where=_place(plan, index),
+            hint="build it again from its model",
+        ) from error
+
+
+def with_nested_of(before: Program, after: Program) -> Program:
+    """``before`` with the nested programs of ``after``, as far as each is proved to do the same.
+
+    For a comparison of the two: what was not proved stays different.
+    """
+    for one, other in zip(before.execution_plan, after.execution_plan, strict=False):
+        for index in range(min(len(one.delegates), len(other.delegates))):
+            mine, theirs = one.delegates[index], other.delegates[index]
+            if mine.id == theirs.id == DELEGATE_ID and _blob(before, mine) != _blob(after, theirs):
+                nested = nested_program(before, one, index), nested_program(after, other, index)
+                if validate_link(*nested, guess_correspondences(*nested, {}), foreign=True).proved:
+                    before = _with_blob(before, mine.processed, _blob(after, theirs))
+    return before
+
+
+def memory_by_device(reports: Sequence[NestedReport]) -> dict[str, int]:
+    """Bytes that delegates allocate for their programs: each has memory of its own."""
+    found: dict[Device, int] = defaultdict(int)
+    for report in reports:
+        found[report.device] += report.memory
+    return {str(device): size for device, size in sorted(found.items())}
+
+
+def describe_nested(reports: Sequence[NestedReport]) -> Iterator[str]:
+    """What to tell somebody who builds a program with reference delegates; nothing about one without."""
+    if reports:
+        sizes = ", ".join(f"{format_size(size)} on {device}" for device, size in memory_by_device(reports).items())
+        calls = f"{len(reports)} delegate{'s' * (len(reports) != 1)}"
+        yield (
+            f"{calls} of the backend 'reference' need {sizes} beside the plan; no ExecuTorch runtime runs them, "
+            "`etdev run` and the rung `replay` do"
+        )
+
+
+def _link(program: Program, options: LinkOptions, where: str) -> Program:
+    try:
+        linked = link_foreign(program, options)
+    except LinkError as error:
+        place = f"{where}, {error.where}" if error.where else where
+        raise LinkError(error.message, where=place, hint=error.hint) from error
+    for violation in compare_link(program, linked, {}, foreign=True).violations:
+        raise wrong_link(violation, where)
+    return linked.program
+
+
+def _place(plan: ExecutionPlan, index: int) -> str:
+    return f"method {plan.name!r}, delegate {index}"
+
+
+def _blob(program: Program, delegate: BackendDelegate) -> Blob:
+    where = delegate.processed
+    if where.location is DataLocation.INLINE:
+        return program.backend_delegate_data[where.index]
+    return program.segments[where.index].data
+
+
+def _with_blob(program: Program, where: BackendDelegateDataReference, blob: Blob) -> Program:
+    if where.location is DataLocation.SEGMENT:
+        return replace(program, segments=with_segment(program, where.index, blob))
+    inline = list(program.backend_delegate_data)
+    inline[where.index] = blob
+    return replace(program, backend_delegate_data=tuple(inline))
