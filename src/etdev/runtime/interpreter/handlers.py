@@ -90,6 +90,21 @@ def _identity(machine: Machine, args: tuple[int, ...]) -> None:
     machine.write(out, content, convert=True)
 
 
+def _as_strided_copy(machine: Machine, args: tuple[int, ...]) -> None:
+    """Offsets count from the tensor's own first element: torch's would count from the start of the buffer."""
+    source, out = machine.tensor(args[0]), machine.tensor(args[-1])
+    sizes, steps = machine.integers(args[1]), machine.integers(args[2])
+    start = machine.values[args[3]] or 0
+    check_overlaps("aten::as_strided_copy.out", [[source]], [out], set())
+    content = machine.read(source)
+    last = start + sum((size - 1) * step for size, step in zip(sizes, steps, strict=True))
+    if prod(sizes) and (start < 0 or min(steps, default=0) < 0 or last >= content.numel()):
+        raise RunError(f"{sizes} with steps {steps} from {start} on reach beyond {source.describe()}")
+    machine.make_room(out, sizes)
+    if prod(sizes):
+        machine.write(out, content.as_strided(sizes, steps, content.storage_offset() + start))
+
+
 def _copy_(machine: Machine, args: tuple[int, ...]) -> None:
     """Source: PyTorch's ``copy_``, which broadcasts and converts."""
     target, source = machine.tensor(args[0]), machine.tensor(args[1])
@@ -165,6 +180,7 @@ def _handlers() -> dict[str, Handler]:
         "aten::sym_size.int": _sym_size,
         "aten::sym_numel": _sym_numel,
         "aten::empty.out": _empty,
+        "aten::as_strided_copy.out": _as_strided_copy,
         "aten::copy_": _copy_,
         "aten::index_put_": _index_put_,
         "aten::_to_copy.out": _identity,

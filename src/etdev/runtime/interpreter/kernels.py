@@ -25,6 +25,8 @@ InPlaceTable = Mapping[str, tuple[Donor, ...]]
 
 _KEPT_SIZES = 4096
 """Results whose sizes are remembered, by method."""
+_ALWAYS_TAKEN = 1 << 26
+"""Bytes of results that are computed whatever the outputs have."""
 
 
 def resolve(operator: m.Operator) -> Kernel | None:
@@ -53,19 +55,13 @@ class KernelRun:
         operands = [machine.tensors_of(index) for index in self._inputs]
         check_overlaps(self._name, operands, outs, self._donors)
         args, keywords = self._arguments(outs)
-        expected = self._expected(args, keywords, outs)
-        if expected is not None:
-            self._fit(outs, expected)
+        self._refuse_huge(args, keywords, outs)
         results = _listed(self._kernel.function(*args, **keywords))
         if len(results) != len(outs):
             raise RunError(f"it gives {len(results)} results for {len(outs)} outputs")
-        self._fit(outs, [tuple(result.shape) for result in results])
         for out, result in zip(outs, results, strict=True):
+            machine.make_room(out, result.shape)
             machine.write(out, result)
-
-    def _fit(self, outs: Sequence[RunTensor], sizes: Sequence[tuple[int, ...]]) -> None:
-        for out, wanted in zip(outs, sizes, strict=True):
-            self._machine.make_room(out, wanted)
 
     def _arguments(self, outs: Sequence[RunTensor]) -> tuple[list[Any], dict[str, Any]]:
         args: list[Any] = []
@@ -92,20 +88,17 @@ class KernelRun:
             return torch_dtype(m.ScalarType(value))
         return value
 
-    def _expected(
-        self, args: Sequence[Any], keywords: Mapping[str, Any], outs: Sequence[RunTensor]
-    ) -> list[tuple[int, ...]] | None:
-        """Sizes of the results, found without computing them; None if only the computation tells.
-
-        A program that asks for a result beyond all measure is refused before anybody allocates it.
-        """
+    def _refuse_huge(self, args: Sequence[Any], keywords: Mapping[str, Any], outs: Sequence[RunTensor]) -> None:
+        """Refuse a result that is beyond all measure before anybody allocates it: found by its sizes alone."""
         known = self._machine.known_sizes
         key = (self._name, _key(args), _key(list(keywords.items())))
         if key not in known:
             if len(known) >= _KEPT_SIZES:
                 known.clear()
-            known[key] = _meta_sizes(self._kernel, args, keywords, len(outs))
-        return known[key]
+            known[key] = _result_bytes(self._kernel, args, keywords)
+        most = max(_ALWAYS_TAKEN, 2 * sum(out.capacity or 0 for out in outs))
+        if known[key] > most:
+            raise RunError(f"its results are {known[key]} bytes, and its outputs have {most // 2} planned at most")
 
 
 def check_overlaps(
@@ -142,15 +135,14 @@ def _key(value: Any) -> Any:
     return type(value), value
 
 
-def _meta_sizes(
-    kernel: Kernel, args: Sequence[Any], keywords: Mapping[str, Any], outs: int
-) -> list[tuple[int, ...]] | None:
+def _result_bytes(kernel: Kernel, args: Sequence[Any], keywords: Mapping[str, Any]) -> int:
+    """Bytes of what a kernel gives, on torch's device that has sizes only; 0 if that depends on data."""
     keywords = {**keywords, **({"device": "meta"} if kernel.needs_device else {})}
     try:
         results = _listed(kernel.function(*[_as_meta(arg) for arg in args], **keywords))
-    except Exception:  # noqa: BLE001 - kernels whose results depend on data fail so; real errors come up again
-        return None
-    return [tuple(result.shape) for result in results] if len(results) == outs else None
+    except Exception:  # noqa: BLE001 - what depends on data fails so; errors of the program come up again
+        return 0
+    return sum(result.numel() * result.element_size() for result in results)
 
 
 def _as_meta(value: Any) -> Any:

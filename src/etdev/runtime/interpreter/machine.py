@@ -55,8 +55,8 @@ class Machine:
     ) -> None:
         self.plan, self.home, self.torch_device = plan, home, torch_device
         self.values: list[Any] = []
-        self.known_sizes: dict[Any, list[tuple[int, ...]] | None] = {}
-        """Of results, by operator and operands."""
+        self.known_sizes: dict[Any, int] = {}
+        """Bytes of results, by operator and operands."""
         self.poison: Poison | None = None
         self._delegates, self._table, self._bounds = delegates, table, bounds
         self._descriptions: list[str] = []
