@@ -53,7 +53,6 @@ class KernelRun:
         machine = self._machine
         outs = machine.tensors_of(self._out)
         operands = [machine.tensors_of(index) for index in self._inputs]
-        check_overlaps(self._name, operands, outs, self._donors)
         args, keywords = self._arguments(outs)
         self._refuse_huge(args, keywords, outs)
         results = _listed(self._kernel.function(*args, **keywords))
@@ -61,6 +60,9 @@ class KernelRun:
             raise RunError(f"it gives {len(results)} results for {len(outs)} outputs")
         for out, result in zip(outs, results, strict=True):
             machine.make_room(out, result.shape)
+        # With the sizes of this call: what an output still has is of the call before.
+        check_overlaps(self._name, operands, outs, self._donors)
+        for out, result in zip(outs, results, strict=True):
             machine.write(out, result)
 
     def _arguments(self, outs: Sequence[RunTensor]) -> tuple[list[Any], dict[str, Any]]:
