@@ -105,7 +105,7 @@ def test_what_cannot_be_verified(run: Run, tmp_path: Path, arguments: tuple[str,
         (("--set", "targets.cpu.verify.min_snr_db=400"), 1, "1 missed a gate (runtime)"),
         (("--set", "targets.cpu.budget.file=100"), 1, "1 missed a gate (budget)"),
         (("--set", 'targets.cpu.runtime.kernels=["quantized"]'), 4, "1 rejected (kernels)"),
-        (("--require", "placement"), 3, "1 without a required check (placement)"),
+        (("--require", "device"), 3, "1 without a required check (device)"),
     ],
 )
 def test_other_demands_on_the_same_file(
@@ -168,7 +168,7 @@ def test_a_changed_weight(run: Run, tmp_path: Path, program: bytes) -> None:
     code, out, _ = run("verify", "-q", "cpu")
 
     assert code == 4
-    assert out.splitlines()[-1] == "tiny: 1 target, 1 rejected (runtime)"
+    assert out.splitlines()[-1] == "tiny: 1 target, 1 rejected (runtime, replay)"
 
 
 def test_after_a_rejected_build_the_hint_says_so(run: Run, tmp_path: Path) -> None:

@@ -83,9 +83,12 @@ def test_a_good_file(run: Run) -> None:
         "chain.pte  896 B (896 bytes)\n"
         "  bytes      passed   1 method, 3 instructions read back\n"
         "  plan       passed   4 tensors of 64 B together, none over another that is in use\n"
+        "  placement  passed   all memory is on the host\n"
         "  kernels    passed   3 operators in the wheel's runtime\n"
-        "  not run    placement, replay, device: not in this version\n"
+        "  replay     passed   1 method on random inputs, the same with and without poison; weak: nothing says what "
+        "the outputs should be\n"
         "  not run    budget, runtime, accuracy: only the config that the file was built from can tell\n"
+        "  not run    device: the program has no memory on devices\n"
         "\n"
         "1 file, 1 good as far as it was checked\n"
     )
@@ -130,7 +133,7 @@ def test_a_malformed_file(run: Run) -> None:
 
     assert (code, err) == (4, "")
     assert "  bytes      failed   the file is malformed: this is not an ExecuTorch program" in out
-    assert "  not run    plan, kernels: the rung `bytes` failed\n" in out
+    assert "  not run    plan, placement, kernels, replay, device: the rung `bytes` failed\n" in out
     assert out.endswith("1 file, 1 rejected (bytes)\n")
 
 

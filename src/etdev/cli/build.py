@@ -8,6 +8,7 @@ import typer
 
 from etdev.cli.common import (
     ConfigOption,
+    DeviceMapOption,
     OutputOption,
     ProfileOption,
     QuietOption,
@@ -36,6 +37,7 @@ def build(
     profile: ProfileOption = None,
     overrides: SetOption = None,
     require: RequireOption = None,
+    device_map: DeviceMapOption = None,
     dry: DryRunOption = False,
     no_verify: NoVerifyOption = False,
     no_cache: NoCacheOption = False,
@@ -51,7 +53,7 @@ def build(
     from etdev.cli.progress import shown_progress
     from etdev.cli.render import render_result
     from etdev.pipeline.api import open_project
-    from etdev.pipeline.options import BuildOptions, check_rungs
+    from etdev.pipeline.options import BuildOptions, check_device_map, check_rungs
 
     project = open_project(config, profile=profile, overrides=overrides or ())
     outputs.refuse(*project.files)
@@ -60,6 +62,7 @@ def build(
         require=check_rungs(require or ()),
         verify=not no_verify,
         cache=not no_cache,
+        device_map=check_device_map(device_map),
         verbose=verbose,
     )
     if dry:

@@ -83,6 +83,15 @@ RequireOption = Annotated[
         show_default=False,
     ),
 ]
+DeviceMapOption = Annotated[
+    str | None,
+    typer.Option(
+        "--device-map",
+        metavar="MAP",
+        help="What here stands for the program's devices: cuda:0=sim simulates one. With commas between several.",
+        show_default=False,
+    ),
+]
 QuietOption = Annotated[bool, typer.Option("-q", "--quiet", help="Say nothing but errors and results.")]
 VerboseOption = Annotated[bool, typer.Option("-v", "--verbose", help="Say more, and show tracebacks.")]
 

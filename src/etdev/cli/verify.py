@@ -10,6 +10,7 @@ import typer
 
 from etdev.cli.common import (
     ConfigOption,
+    DeviceMapOption,
     OutputOption,
     ProfileOption,
     QuietOption,
@@ -40,6 +41,7 @@ def verify(
     profile: ProfileOption = None,
     overrides: SetOption = None,
     require: RequireOption = None,
+    device_map: DeviceMapOption = None,
     output: OutputOption = None,
     quiet: QuietOption = False,
     verbose: VerboseOption = False,
@@ -55,30 +57,35 @@ def verify(
         settings = {"--config": config, "--profile": profile, "--set": overrides}
         _refuse_mixture(files, targets or (), [name for name, value in settings.items() if value])
         outputs.refuse(*files)
-        return _verify_files(files, require or (), outputs)
+        return _verify_files(files, require or (), device_map, outputs)
     if config is None and targets:
         _require_config(targets[0])
     from etdev.cli.progress import shown_progress
     from etdev.cli.render import render_result
     from etdev.pipeline.api import open_project
-    from etdev.pipeline.options import BuildOptions, check_rungs
+    from etdev.pipeline.options import BuildOptions, check_device_map, check_rungs
     from etdev.pipeline.verify.existing import verify_project
 
     project = open_project(config, profile=profile, overrides=overrides or ())
     outputs.refuse(*project.files)
-    options = BuildOptions(targets=targets or (), require=check_rungs(require or ()), verbose=verbose)
+    options = BuildOptions(
+        targets=targets or (),
+        require=check_rungs(require or ()),
+        device_map=check_device_map(device_map),
+        verbose=verbose,
+    )
     with shown_progress(quiet=quiet) as options.progress:
         result = verify_project(project, options)
     outputs.write({"text": lambda: render_result(result), "json": lambda: result.model_dump_json(indent=2)})
     return result.exit_code
 
 
-def _verify_files(files: Sequence[str], require: Sequence[str], outputs: Outputs) -> int:
+def _verify_files(files: Sequence[str], require: Sequence[str], device_map: str | None, outputs: Outputs) -> int:
     from etdev.cli.render import render_files
-    from etdev.pipeline.options import check_rungs
+    from etdev.pipeline.options import check_device_map, check_rungs
     from etdev.pipeline.verify.foreign import verify_files
 
-    result = verify_files(files, require=check_rungs(require))
+    result = verify_files(files, require=check_rungs(require), device_map=check_device_map(device_map))
     outputs.write({"text": lambda: render_files(result), "json": lambda: result.model_dump_json(indent=2)})
     return result.exit_code
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from etdev.backends.opening import open_config
 from etdev.config.models import Rung
-from etdev.pipeline.options import BuildOptions, check_rungs
+from etdev.pipeline.options import BuildOptions, check_device_map, check_rungs
 from etdev.pipeline.progress import Progress, Silent
 from etdev.pipeline.project import Project
 from etdev.pipeline.result import BuildResult
@@ -33,6 +33,7 @@ def build(
     require: Sequence[Rung] = (),
     verify: bool = True,
     cache: bool = True,
+    device_map: str | None = None,
     environ: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> BuildResult:
@@ -40,7 +41,8 @@ def build(
 
     ``targets`` are glob patterns, none meaning all; ``overrides`` are ``key=value`` texts as for ``--set``; ``require``
     names rungs that must have run; ``verify=False`` stops after writing; ``cache=False`` exports and lowers again even
-    if nothing before the link has changed since the last build. Returns what was built and what verification found,
+    if nothing before the link has changed since the last build; ``device_map`` says what here stands for the programs'
+    devices, as for ``--device-map``. Returns what was built and what verification found,
     also when a gate was missed or an artifact rejected: see :attr:`BuildResult.ok`. Raises an
     :class:`~etdev.errors.EtdevError` if the config, the environment or a stage stands in the way.
     """
@@ -48,7 +50,12 @@ def build(
 
     project = open_project(config, profile=profile, overrides=overrides, environ=environ)
     options = BuildOptions(
-        targets=targets, require=check_rungs(require), verify=verify, cache=cache, progress=progress or Silent()
+        targets=targets,
+        require=check_rungs(require),
+        verify=verify,
+        cache=cache,
+        device_map=check_device_map(device_map),
+        progress=progress or Silent(),
     )
     return build_project(project, options)
 
@@ -60,6 +67,7 @@ def verify(
     profile: str | None = None,
     overrides: Sequence[str] = (),
     require: Sequence[Rung] = (),
+    device_map: str | None = None,
     environ: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> BuildResult:
@@ -67,5 +75,10 @@ def verify(
     from etdev.pipeline.verify.existing import verify_project
 
     project = open_project(config, profile=profile, overrides=overrides, environ=environ)
-    options = BuildOptions(targets=targets, require=check_rungs(require), progress=progress or Silent())
+    options = BuildOptions(
+        targets=targets,
+        require=check_rungs(require),
+        device_map=check_device_map(device_map),
+        progress=progress or Silent(),
+    )
     return verify_project(project, options)

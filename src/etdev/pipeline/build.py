@@ -15,6 +15,7 @@ from etdev.pipeline.link import link_program
 from etdev.pipeline.load import register_imports
 from etdev.pipeline.lower import lower_model, require_backends
 from etdev.pipeline.models import Models
+from etdev.pipeline.nested import describe_nested, memory_by_device
 from etdev.pipeline.noise import quiet_libraries
 from etdev.pipeline.objects import ObjectProgram, emit_object, object_place
 from etdev.pipeline.objects.reuse import Record, find_object, origin_of
@@ -81,17 +82,18 @@ def _build_target(
             quantize=compiled.record.scheme,
             methods=with_memory(compiled.record.methods, program),
             memory=planned_memory(program.linked.program),
+            nested_memory=memory_by_device(program.nested),
             planner=program.linked.planner,
             shared_state=program.linked.shared_state,
             required=required_rungs(project, name, options),
-            notes=(*compiled.notes, *(str(tried) for tried in inplace.tried)),
+            notes=(*compiled.notes, *(str(tried) for tried in inplace.tried), *describe_nested(program.nested)),
         )
         if runtime is None or compiled.models is None:
             rungs = tuple(not_run(rung, "verification was turned off") for rung in RUNGS)
         else:
-            candidate = Candidate(written.path, written.size, *compiled.models, program)
+            candidate = Candidate(written.path, written.size, *compiled.models, program, inplace.table)
             with clock.stage("verify"):
-                rungs = verify_program(project, user, name, candidate, runtime)
+                rungs = verify_program(project, user, name, candidate, runtime, options.device_map)
         result = result.model_copy(update={"rungs": rungs, "status": outcome(rungs)})
         record.withdraw()  # At no time is it beside another program.
         place = staged.reject() if result.status == "rejected" else staged.accept()

@@ -11,6 +11,7 @@ from etdev.errors import UsageError
 from etdev.pipeline.progress import Progress, Silent
 from etdev.pipeline.project import Project
 from etdev.pipeline.result import RUNGS
+from etdev.runtime.device_map import NO_MAP, DeviceMap, parse_device_map
 from etdev.runtime.stock import StockRuntime
 
 
@@ -26,6 +27,8 @@ class BuildOptions:
     """False stops after writing; the artifact is put in place unverified, and the report says so."""
     cache: bool = True
     """False exports and lowers again even if nothing has changed since the last build."""
+    device_map: DeviceMap = field(default_factory=lambda: NO_MAP)
+    """What here stands for the programs' devices."""
     verbose: bool = False
     progress: Progress = field(default_factory=Silent)
 
@@ -60,3 +63,13 @@ def check_rungs(names: Iterable[str]) -> tuple[Rung, ...]:
         if name not in known:
             raise UsageError(f"there is no rung {name!r}", hint=f"rungs: {', '.join(RUNGS)}")
     return tuple(known[name] for name in names)
+
+
+def check_device_map(text: str | None) -> DeviceMap:
+    """The map that a caller states, ``cuda:0=sim``. Raises :class:`~etdev.errors.UsageError`."""
+    try:
+        return parse_device_map(text or "")
+    except UsageError as error:
+        forms = "write `DEVICE=sim` or `DEVICE=DEVICE`, with commas between several: `cuda:0=sim,cuda:1=sim`"
+        hint = f"{error.hint}; {forms}" if error.hint else forms
+        raise UsageError(error.message, where="--device-map", hint=hint) from error

@@ -12,6 +12,7 @@ from etdev.errors import ExitCode
 from etdev.linker.options import Elision, InPlace
 from etdev.pipeline.decisions import CopiesOfKind, InPlaceOutputs
 from etdev.pipeline.transfers import Copies
+from etdev.pipeline.verify.allocations import AllocatedBuffer, DeviceMemory
 
 RUNGS: tuple[Rung, ...] = (
     "bytes",
@@ -69,6 +70,12 @@ class RungResult(Part):
     outputs: tuple[OutputError, ...] = ()
     value: float | None = None
     """``accuracy``: the metric."""
+    lacking: bool = False
+    """Whether it was to run by itself and this machine did not let it, so that it counts as required."""
+    allocations: tuple[AllocatedBuffer, ...] = ()
+    """``device``: the planned buffers on devices, and what was done in them."""
+    device_memory: tuple[DeviceMemory, ...] = ()
+    """``device``: memory of the devices before, during and after."""
 
 
 class UndelegatedOps(Part):
@@ -140,6 +147,8 @@ class TargetResult(Part):
     methods: tuple[MethodResult, ...] = ()
     memory: dict[str, int] = {}
     """Planned bytes per device: the sum over buffers of the largest size that any method gives them."""
+    nested_memory: dict[str, int] = {}
+    """Bytes per device that reference delegates allocate for the programs in them; not part of ``memory``."""
     planner: str | None = None
     shared_state: tuple[str, ...] = ()
     """State that several methods share. It needs a loader that gives all methods of a program the same buffers."""
@@ -153,7 +162,7 @@ class TargetResult(Part):
     @property
     def unmet(self) -> tuple[RungResult, ...]:
         """Required rungs that did not run."""
-        return tuple(rung for rung in self.rungs if rung.status == "not run" and rung.rung in self.required)
+        return unmet(self.rungs, self.required)
 
     @property
     def exit_code(self) -> ExitCode:
@@ -199,6 +208,11 @@ class BuildResult(Part):
     def path(self, target: str) -> Path:
         """Path of a target's file: the artifact, or the rejected one."""
         return Path(self.config).parent / self[target].artifact
+
+
+def unmet(rungs: tuple[RungResult, ...], required: tuple[Rung, ...]) -> tuple[RungResult, ...]:
+    """Rungs that had to run and did not."""
+    return tuple(rung for rung in rungs if rung.status == "not run" and (rung.rung in required or rung.lacking))
 
 
 def outcome(rungs: tuple[RungResult, ...]) -> Literal["built", "gate failed", "rejected"]:

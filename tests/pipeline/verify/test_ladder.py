@@ -17,8 +17,6 @@ from etdev.program.footprint import planned_memory
 from etdev.runtime.stock import ProgramFailureError, RuntimeCrashError
 from support.verification import Prepared
 
-LATER = ("placement", "replay", "device")
-
 
 class FakeRuntime:
     """Answers as it was told to, and counts the calls that it answered."""
@@ -104,10 +102,11 @@ def test_what_did_not_run_never_passed(
         assert bool(rung.problems) == (rung.status == "failed")
         assert not rung.gate or rung.status == "failed"
         assert bool(rung.where) == bool(rung.hint) == (rung.status == "failed")
-    assert all(rungs[rung].status == "not run" for rung in LATER)
+    assert rungs["device"].status == "not run"
     if not runtime.answered:
         assert rungs["runtime"].status != "passed"
-        assert rungs["accuracy"].status == "not run"
+        # The metric is computed by the replay only where the stock runtime cannot run the file at all.
+        assert rungs["accuracy"].status == "not run" or rungs["runtime"].status == "not run"
     if rungs["runtime"].status == "passed":
         assert call == "right"
     if not set(needed) <= operators or not set(delegates) <= backends:

@@ -13,7 +13,8 @@ from etdev.pipeline.inputs import check_sample
 from etdev.pipeline.project import Project
 from etdev.pipeline.result import RungResult
 from etdev.pipeline.usercode import UserCode, translated
-from etdev.runtime.stock import ProgramFailureError, StockRuntime
+from etdev.pipeline.verify.subject import Runtime
+from etdev.runtime.stock import ProgramFailureError
 
 _FLOAT_HINT = (
     "check the metric's data and the model's weights; the rung `runtime` tells whether the program is at fault"
@@ -30,7 +31,7 @@ class Run:
     State is the program's initial state at the start and carries over from call to call.
     """
 
-    def __init__(self, runtime: StockRuntime, model: ExportedModel, method: str) -> None:
+    def __init__(self, runtime: Runtime, model: ExportedModel, method: str) -> None:
         self._runtime, self._model, self._method = runtime, model, method
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
@@ -54,7 +55,7 @@ class Run:
 
 
 def check_accuracy(
-    project: Project, user: UserCode, target: str, gate: Accuracy, model: ExportedModel, runtime: StockRuntime
+    project: Project, user: UserCode, target: str, gate: Accuracy, model: ExportedModel, runtime: Runtime
 ) -> RungResult:
     """Call the metric and compare it with the gate.
 

@@ -1,28 +1,35 @@
-"""Rung *budget*: do the file and the memory of each device stay within the config's limits?"""
+"""Rung *budget*: do the file, the memory of each device and what is copied stay within the config's limits?"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from etdev.pipeline.project import Project
 from etdev.pipeline.result import RungResult
+from etdev.pipeline.transfers import copies_per_call
+from etdev.program import Program
+from etdev.program.footprint import planned_memory
 from etdev.units import format_size
 
 
-def check_budget(project: Project, target: str, size: int, memory: Mapping[str, int] | None) -> RungResult:
-    """Compare the file's ``size`` and the planned ``memory`` per device, all in bytes, with the limits.
+def check_budget(project: Project, target: str, size: int, program: Program | None) -> RungResult:
+    """Compare the file's ``size``, the planned memory per device and the bytes copied per call with the limits.
 
-    ``memory`` is None for a file that cannot be read.
+    ``program`` is None for a file that cannot be read.
     """
     budget = project.config.targets[target].budget
     limits: list[tuple[str, tuple[str, ...], int, int]] = []
     if budget.file is not None:
         limits.append(("file", ("file",), budget.file, size))
-    for device, limit in budget.memory.items():
-        if memory is not None:
+    if program is not None:
+        memory = planned_memory(program)
+        for device, limit in budget.memory.items():
             limits.append((f"memory of {device}", ("memory", device), limit, memory.get(device, 0)))
+        if budget.copies is not None:
+            for plan in program.execution_plan:
+                copied = copies_per_call(plan).total
+                limits.append((f"copies in a call of {plan.name!r}", ("copies",), budget.copies, copied))
     if not limits:
-        reason = "the config sets no budget" if not budget.memory else "the rung `bytes` failed"
+        nothing = budget.copies is None and not budget.memory
+        reason = "the config sets no budget" if nothing else "the rung `bytes` failed"
         return RungResult(rung="budget", status="not run", summary=reason)
     problems, places = [], []
     for name, key, limit, found in limits:
@@ -48,5 +55,7 @@ def _hint(project: Project, target: str, key: tuple[str, ...]) -> str:
     settings = project.config.targets[target]
     if key[0] == "file":
         return f"{'' if settings.quantize else 'quantize the model, or '}raise budget.file"
+    if key[0] == "copies":
+        return "let a delegate take the ops between two others, keep inputs and outputs on the device (io), or raise it"
     planner = "" if settings.memory.planner == "best" else 'use memory.planner = "best", '
     return f"{planner}make the largest inputs smaller (the max of dims), or raise budget.memory"

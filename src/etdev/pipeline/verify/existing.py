@@ -9,6 +9,7 @@ from typing import Any
 
 from etdev.config.models import Rung
 from etdev.errors import LoadError
+from etdev.pipeline.inplace_ops import resolve_ops
 from etdev.pipeline.models import Models
 from etdev.pipeline.noise import quiet_libraries
 from etdev.pipeline.options import BuildOptions, choose_targets, required_rungs, runtime_for
@@ -61,8 +62,9 @@ def _verify_target(
     float_model, reference = models.prepare(name, clock)
     with clock.stage("verify"):
         required: tuple[Rung, ...] = required_rungs(project, name, options)
-        candidate = Candidate(path, path.stat().st_size, float_model, reference)
-        rungs = verify_program(project, user, name, candidate, runtime)
+        inplace = resolve_ops(project, name, user)
+        candidate = Candidate(path, path.stat().st_size, float_model, reference, inplace=inplace.table)
+        rungs = verify_program(project, user, name, candidate, runtime, options.device_map)
         digest = _sha256(path)
         change = _change_since_build(path, name, candidate.size, digest)
         if change is not None:

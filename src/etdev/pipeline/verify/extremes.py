@@ -14,8 +14,8 @@ from etdev.pipeline.artifacts import Tensors
 from etdev.pipeline.inputs import Signature, make_inputs
 from etdev.pipeline.verify.compare import Difference, mismatch
 from etdev.pipeline.verify.reference import compute
-from etdev.pipeline.verify.subject import Findings, Problem, Subject
-from etdev.runtime.stock import ProgramFailureError, StockRuntime
+from etdev.pipeline.verify.subject import Findings, Problem, Runtime, Subject
+from etdev.runtime.stock import ProgramFailureError
 
 Shapes = tuple[tuple[int, ...], ...]
 """Of all inputs of one call."""
@@ -29,7 +29,7 @@ def shapes_of(inputs: Tensors) -> Shapes:
 
 
 def check_extremes(
-    subject: Subject, runtime: StockRuntime, method: str, signature: Signature, seen: set[Shapes], findings: Findings
+    subject: Subject, runtime: Runtime, method: str, signature: Signature, seen: set[Shapes], findings: Findings
 ) -> None:
     """Run a method at the smallest and the largest of its sizes, unless the samples (``seen``) did."""
     for name, inputs in _unseen(signature, seen):

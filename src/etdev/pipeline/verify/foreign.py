@@ -12,16 +12,23 @@ from etdev.backends.base import BUILD_EXTRA, find_packages
 from etdev.config.models import Rung
 from etdev.errors import ExitCode, MissingRequirementError, UsageError
 from etdev.files import describe_os_error
-from etdev.pipeline.result import RUNGS, Part, RungResult, outcome
+from etdev.pipeline.result import RUNGS, Part, RungResult, outcome, unmet
+from etdev.pipeline.verify.device import check_device
 from etdev.pipeline.verify.file import Requirements, check_bytes, requirements
 from etdev.pipeline.verify.kernels import RuntimeContents, check_kernels
-from etdev.pipeline.verify.ladder import NOT_IN_THIS_VERSION, not_run
+from etdev.pipeline.verify.ladder import not_run
+from etdev.pipeline.verify.placement import check_placement
 from etdev.pipeline.verify.plan import check_alone
+from etdev.pipeline.verify.unaided import replay_alone
 from etdev.pipeline.versions import versions
+from etdev.program import Program
+from etdev.runtime.device_map import NO_MAP, DeviceMap
 from etdev.runtime.stock import StockRuntime
 
 _NEED_A_CONFIG: tuple[Rung, ...] = ("budget", "runtime", "accuracy")
 """Rungs that compare with a limit, with a model or with data."""
+_ALIGNMENT = 16
+"""Bytes: what allocators give that nobody asks for more."""
 
 
 class FileResult(Part):
@@ -40,7 +47,7 @@ class FileResult(Part):
     @property
     def unmet(self) -> tuple[RungResult, ...]:
         """Required rungs that did not run."""
-        return tuple(rung for rung in self.rungs if rung.status == "not run" and rung.rung in self.required)
+        return unmet(self.rungs, self.required)
 
 
 class FilesResult(Part):
@@ -59,11 +66,13 @@ class FilesResult(Part):
         return ExitCode.ENVIRONMENT if any(file.unmet for file in self.files) else ExitCode.DONE
 
 
-def verify_files(files: Sequence[str | os.PathLike[str]], *, require: Sequence[Rung] = ()) -> FilesResult:
+def verify_files(
+    files: Sequence[str | os.PathLike[str]], *, require: Sequence[Rung] = (), device_map: DeviceMap = NO_MAP
+) -> FilesResult:
     """Answer the rungs that need no config for ``.pte`` files from any toolchain.
 
-    Runs nothing of a file: the stock runtime is asked for what it has, not to load the file. Nothing is written. Raises
-    :class:`~etdev.errors.UsageError` for a file that is not there or cannot be read.
+    The stock runtime is asked for what it has, not to load the file; the interpreter runs it, within bounds. Nothing is
+    written. Raises :class:`~etdev.errors.UsageError` for a file that is not there or cannot be read.
     """
     paths = [Path(file) for file in files]
     for path in paths:
@@ -76,21 +85,17 @@ def verify_files(files: Sequence[str | os.PathLike[str]], *, require: Sequence[R
         except OSError as error:
             raise UsageError(f"cannot read the file: {describe_os_error(error)[0]}", where=str(path)) from error
     with StockRuntime() as runtime:
-        results = tuple(_verify_file(path, tuple(require), runtime) for path in paths)
+        results = tuple(_verify_file(path, tuple(require), runtime, device_map) for path in paths)
     return FilesResult(versions=versions(), files=results)
 
 
-def _verify_file(path: Path, required: tuple[Rung, ...], runtime: StockRuntime) -> FileResult:
-    answers = {rung: not_run(rung, NOT_IN_THIS_VERSION) for rung in RUNGS}
+def _verify_file(path: Path, required: tuple[Rung, ...], runtime: StockRuntime, device_map: DeviceMap) -> FileResult:
+    answers = {rung: not_run(rung, "the rung `bytes` failed") for rung in RUNGS}
     for rung in _NEED_A_CONFIG:
         answers[rung] = not_run(rung, "only the config that the file was built from can tell")
     answers["bytes"], found = check_bytes(path)
-    if found is None:
-        answers["plan"] = not_run("plan", "the rung `bytes` failed")
-        answers["kernels"] = not_run("kernels", "the rung `bytes` failed")
-    else:
-        answers["plan"] = check_alone(found, foreign=True)
-        answers["kernels"] = _check_kernels(requirements(found), runtime)
+    if found is not None:
+        answers |= _ask(found, runtime, device_map)
     rungs = tuple(answers[rung] for rung in RUNGS)
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
@@ -102,6 +107,22 @@ def _verify_file(path: Path, required: tuple[Rung, ...], runtime: StockRuntime) 
         rungs=rungs,
         required=required,
     )
+
+
+def _ask(found: Program, runtime: StockRuntime, device_map: DeviceMap) -> dict[Rung, RungResult]:
+    """What a file that can be read is asked beyond that."""
+    plan, placement = check_alone(found, foreign=True), check_placement(found)
+    sound = "failed" not in (plan.status, placement.status)
+    reason = "a rung before it failed, so nothing is run"
+    replay = replay_alone(found, device_map) if sound else not_run("replay", reason)
+    device = check_device(found, device_map, replay, alignment=_ALIGNMENT) if sound else not_run("device", reason)
+    return {
+        "plan": plan,
+        "placement": placement,
+        "kernels": _check_kernels(requirements(found), runtime),
+        "replay": replay,
+        "device": device,
+    }
 
 
 def _check_kernels(required: Requirements, runtime: StockRuntime) -> RungResult:

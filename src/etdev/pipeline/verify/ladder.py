@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from etdev.config.models import Rung
@@ -14,18 +15,18 @@ from etdev.pipeline.objects import object_place
 from etdev.pipeline.project import Project
 from etdev.pipeline.result import RUNGS, RungResult
 from etdev.pipeline.usercode import UserCode
-from etdev.pipeline.verify.accuracy import check_accuracy
 from etdev.pipeline.verify.budget import check_budget
-from etdev.pipeline.verify.file import Requirements, check_bytes, requirements
+from etdev.pipeline.verify.execution import run_program
+from etdev.pipeline.verify.file import check_bytes, requirements
 from etdev.pipeline.verify.kernels import check_kernels, target_runtime
+from etdev.pipeline.verify.placement import check_placement
 from etdev.pipeline.verify.plan import check_existing, check_linked
 from etdev.pipeline.verify.remedy import explain_kernels
-from etdev.pipeline.verify.runtime import check_runtime
 from etdev.pipeline.verify.subject import Subject
-from etdev.program.footprint import planned_memory
-from etdev.runtime.stock import ProgramFailureError, StockRuntime
-
-NOT_IN_THIS_VERSION = "not in this version"
+from etdev.program import Program
+from etdev.program.inplace import DEFAULT, Donor
+from etdev.runtime.device_map import NO_MAP, DeviceMap
+from etdev.runtime.stock import StockRuntime
 
 
 @dataclass(frozen=True)
@@ -40,50 +41,57 @@ class Candidate:
     """The quantized model before lowering, or ``float_model`` itself."""
     linked: LinkedProgram | None = None
     """What was written; None if that is not known any more."""
+    inplace: Mapping[str, tuple[Donor, ...]] = field(default_factory=lambda: DEFAULT)
+    """The kernels that may write over an operand."""
 
 
 def verify_program(
-    project: Project, user: UserCode, target: str, candidate: Candidate, runtime: StockRuntime
+    project: Project,
+    user: UserCode,
+    target: str,
+    candidate: Candidate,
+    runtime: StockRuntime,
+    device_map: DeviceMap = NO_MAP,
 ) -> tuple[RungResult, ...]:
     """Answer every rung for one file.
 
-    Raises :class:`~etdev.errors.VerifyError` if the user's samples, metric or eager model fail.
+    ``device_map`` says what here stands for the program's devices. Raises :class:`~etdev.errors.VerifyError` if the
+    user's samples, metric or eager model fail.
     """
-    answers = {rung: not_run(rung, NOT_IN_THIS_VERSION) for rung in RUNGS}
-    answers["bytes"], found = check_bytes(candidate.path)
-    memory = None if found is None else planned_memory(found)
-    answers["budget"] = check_budget(project, target, candidate.size, memory)
+    rung, found = check_bytes(candidate.path)
     if found is None:
-        answers["bytes"] = answers["bytes"].model_copy(
+        answers = {name: not_run(name, "the rung `bytes` failed") for name in RUNGS}
+        answers["bytes"] = rung.model_copy(
             update={"where": project.where("targets", target), "hint": f"build it again: `etdev build -t {target}`"}
         )
-        answers["plan"] = not_run("plan", "the rung `bytes` failed")
-        answers["kernels"] = not_run("kernels", "the rung `bytes` failed")
-        obstacle = None
+        answers["budget"] = check_budget(project, target, candidate.size, None)
+        return tuple(answers[name] for name in RUNGS)
+    answers = {"bytes": rung, **_read(project, target, candidate, found)}
+    required = requirements(found)
+    contents = target_runtime(project, target, runtime.operators, runtime.backends)
+    answers["kernels"] = explain_kernels(
+        check_kernels(contents, required), contents, required, project, target, candidate.reference, runtime
+    )
+    subject = _subject(project, user, target, candidate)
+    answers |= run_program(subject, found, required, runtime, device_map, candidate.linked, candidate.inplace)
+    return tuple(answers[name] for name in RUNGS)
+
+
+def _read(project: Project, target: str, candidate: Candidate, found: Program) -> dict[Rung, RungResult]:
+    """What the file says, without anything being run."""
+    settings = project.config.targets[target]
+    linked = candidate.linked
+    if linked is None:
+        objects = object_place(project, target)
+        plan = check_existing(found, objects, share_state=project.config.model.share_state)
     else:
-        linked = candidate.linked
-        if linked is None:
-            objects = object_place(project, target)
-            plan = check_existing(found, objects, share_state=project.config.model.share_state)
-        else:
-            plan = check_linked(found, linked)
-        answers["plan"] = _located(plan, project, target)
-        required = requirements(found)
-        contents = target_runtime(project, target, runtime.operators, runtime.backends)
-        answers["kernels"] = explain_kernels(
-            check_kernels(contents, required), contents, required, project, target, candidate.reference, runtime
-        )
-        obstacle = _cannot_run(required, runtime)
-    if obstacle is None:
-        obstacle = _load(project, target, candidate, runtime, answers)
-    if obstacle is not None:
-        answers["runtime"] = (
-            answers["runtime"] if answers["runtime"].status == "failed" else not_run("runtime", obstacle)
-        )
-        answers["accuracy"] = not_run("accuracy", obstacle)
-    else:
-        _run(project, user, target, candidate, runtime, answers)
-    return tuple(answers[rung] for rung in RUNGS)
+        plan = check_linked(found, linked)
+    placement = check_placement(found, alignment=settings.memory.alignment, capacity=settings.budget.memory)
+    return {
+        "plan": _located(plan, project, target),
+        "placement": _with_remedy(placement, project, target),
+        "budget": check_budget(project, target, candidate.size, found),
+    }
 
 
 def check_functions(project: Project, user: UserCode, target: str) -> None:
@@ -118,64 +126,22 @@ def _located(rung: RungResult, project: Project, target: str) -> RungResult:
     return rung.model_copy(update={"where": project.where("targets", target, "memory"), "hint": hint})
 
 
-def _cannot_run(required: Requirements, runtime: StockRuntime) -> str | None:
-    """Why the wheel's runtime cannot run the file, if it lacks something that the file names."""
-    operators = {name for names in required.operators.values() for name in names} - runtime.operators
-    if operators:
-        return f"the wheel's runtime has no kernel for {', '.join(sorted(operators))}"
-    delegates = {name for names in required.delegates.values() for name in names}
-    if delegates - runtime.backends:
-        return f"the wheel's runtime has no backend {', '.join(sorted(delegates - runtime.backends))}"
-    if delegates - runtime.usable_backends:
-        names = ", ".join(sorted(delegates - runtime.usable_backends))
-        return f"the wheel's runtime finds no library for its backend {names}"
-    return None
-
-
-def _load(
-    project: Project, target: str, candidate: Candidate, runtime: StockRuntime, answers: dict[Rung, RungResult]
-) -> str | None:
-    """Open the file. What stands in the way fails the rung *runtime* and is returned in short."""
-    try:
-        found = runtime.load(candidate.path)
-    except ProgramFailureError as error:
-        problem, obstacle = f"the runtime refuses the file: {error}", "the runtime refuses the file"
+def _with_remedy(rung: RungResult, project: Project, target: str) -> RungResult:
+    """The rung *placement*, with the place and the remedy of a failure."""
+    if rung.status != "failed":
+        return rung
+    if rung.gate:
+        where = project.where("targets", target, "budget", "memory")
+        hint = "move a part of the model to another device, or raise budget.memory"
     else:
-        declared = sorted({*candidate.reference.signatures, *project.config.constants})
-        if sorted(found) == declared:
-            return None
-        problem = f"the file has the methods {', '.join(sorted(found))}, the config declares {', '.join(declared)}"
-        obstacle = "the file has other methods than the config"
-    answers["runtime"] = RungResult(
-        rung="runtime",
-        status="failed",
-        summary=problem,
-        problems=(problem,),
-        where=project.where("targets", target),
-        hint=f"build it again: `etdev build -t {target}`",
-    )
-    return obstacle
+        where = project.where("targets", target, "partitioners")
+        hint = f"build it again (`etdev build -t {target}`); if that does not help, report this with the model"
+    return rung.model_copy(update={"where": where, "hint": hint})
 
 
-def _run(
-    project: Project,
-    user: UserCode,
-    target: str,
-    candidate: Candidate,
-    runtime: StockRuntime,
-    answers: dict[Rung, RungResult],
-) -> None:
+def _subject(project: Project, user: UserCode, target: str, candidate: Candidate) -> Subject:
     samples, weak = _samples(project, user, candidate.reference)
-    subject = Subject(project, user, target, candidate.float_model, candidate.reference, samples, weak, candidate.path)
-    answers["runtime"] = check_runtime(subject, runtime)
-    gate = project.config.targets[target].verify.accuracy
-    if gate is None:
-        answers["accuracy"] = not_run("accuracy", "the config names no metric")
-    elif answers["runtime"].status == "failed" and not answers["runtime"].gate:
-        answers["accuracy"] = not_run("accuracy", "the rung `runtime` failed")
-    else:
-        runtime.load(candidate.path, shared=project.config.model.share_state)
-        answers["accuracy"] = check_accuracy(project, user, target, gate, candidate.reference, runtime)
+    return Subject(project, user, target, candidate.float_model, candidate.reference, samples, weak, candidate.path)
 
 
 def _samples(
@@ -187,11 +153,21 @@ def _samples(
     for name, signature in model.signatures.items():
         declared = project.config.methods.get(name)
         if declared is None or declared.samples is None:
-            samples[name] = random_samples(signature)
+            samples[name] = _Samples(partial(random_samples, signature))
             weak.add(name)
             continue
         key = ("methods", name, "samples")
         where = project.where(*key)
         function = user.get(declared.samples, project.base(*key), where)
-        samples[name] = read_samples(user, function, declared.samples, signature, where)
+        samples[name] = _Samples(partial(read_samples, user, function, declared.samples, signature, where))
     return samples, frozenset(weak)
+
+
+class _Samples:
+    """Samples that are made anew each time that somebody goes through them: none is kept."""
+
+    def __init__(self, make: Callable[[], Iterator[Tensors]]) -> None:
+        self._make = make
+
+    def __iter__(self) -> Iterator[Tensors]:
+        return self._make()

@@ -11,8 +11,8 @@ from etdev.config.models import Verify
 from etdev.pipeline.inputs import Call
 from etdev.pipeline.result import OutputError
 from etdev.pipeline.verify.compare import Difference, required_snr_db, worst_excess
-from etdev.pipeline.verify.subject import Findings, Problem, Subject
-from etdev.runtime.stock import ProgramFailureError, StockRuntime
+from etdev.pipeline.verify.subject import Findings, Problem, Runtime, Subject
+from etdev.runtime.stock import ProgramFailureError
 
 
 @dataclass
@@ -51,7 +51,7 @@ class ComparedOutput:
 class Comparison:
     """Calls of the program, and what their outputs say against the reference's."""
 
-    def __init__(self, subject: Subject, runtime: StockRuntime, findings: Findings) -> None:
+    def __init__(self, subject: Subject, runtime: Runtime, findings: Findings) -> None:
         self._subject, self._runtime, self._findings = subject, runtime, findings
         self._outputs: dict[tuple[str, int], ComparedOutput] = {}
 
@@ -116,7 +116,8 @@ def _judge(subject: Subject, output: ComparedOutput, findings: Findings) -> None
         elif snr < needed:
             text = f"{label} has {snr:.1f} dB against the quantized model before lowering, {needed:.1f} dB is the least"
             findings.broken.append(subject.broken(text))
-    _judge_gates(subject, label, output, float_snr, findings)
+    if subject.effort.limits:
+        _judge_gates(subject, label, output, float_snr, findings)
 
 
 def _judge_gates(

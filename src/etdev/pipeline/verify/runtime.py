@@ -1,18 +1,22 @@
-"""Rung *runtime*: does the stock ExecuTorch runtime compute what eager PyTorch computes, on the config's samples?"""
+"""Rung *runtime*: does the stock ExecuTorch runtime compute what eager PyTorch computes, on the config's samples?
+
+The rung *replay* asks the same of the interpreter.
+"""
 
 from __future__ import annotations
 
+from etdev.config.models import Rung
 from etdev.pipeline.inputs import Call, Signature
 from etdev.pipeline.result import RungResult
 from etdev.pipeline.verify.extremes import EXTREMES, Shapes, check_extremes, shapes_of
 from etdev.pipeline.verify.outputs import Comparison
 from etdev.pipeline.verify.reference import compute
 from etdev.pipeline.verify.sessions import check_sessions
-from etdev.pipeline.verify.subject import Findings, Problem, Subject
-from etdev.runtime.stock import ProgramFailureError, StockRuntime
+from etdev.pipeline.verify.subject import Findings, Problem, Runtime, Subject
+from etdev.runtime.stock import ProgramFailureError
 
 
-def check_runtime(subject: Subject, runtime: StockRuntime) -> RungResult:
+def check_runtime(subject: Subject, runtime: Runtime, *, rung: Rung = "runtime") -> RungResult:
     """Run every method on every sample, each on initial state, then every session, and compare every output.
 
     A crash, a wrong shape or dtype, or an error beyond the default for the dtype makes a broken artifact; an error
@@ -27,11 +31,11 @@ def check_runtime(subject: Subject, runtime: StockRuntime) -> RungResult:
         if not findings.broken:
             check_sessions(subject, runtime, findings)
     except ProgramFailureError as error:
-        findings.broken.append(subject.broken(f"the runtime failed: {error}"))
+        findings.broken.append(subject.broken(f"the {rung} failed: {error}"))
     problems = (*findings.broken, *findings.missed)
     if problems:
         return RungResult(
-            rung="runtime",
+            rung=rung,
             status="failed",
             gate=not findings.broken,
             summary=problems[0].text,
@@ -40,17 +44,16 @@ def check_runtime(subject: Subject, runtime: StockRuntime) -> RungResult:
             hint=problems[0].hint,
             outputs=tuple(findings.outputs),
         )
-    return RungResult(
-        rung="runtime", status="passed", summary=_summary(subject, findings), outputs=tuple(findings.outputs)
-    )
+    return RungResult(rung=rung, status="passed", summary=_summary(subject, findings), outputs=tuple(findings.outputs))
 
 
-def _check_method(
-    subject: Subject, runtime: StockRuntime, method: str, signature: Signature, findings: Findings
-) -> None:
+def _check_method(subject: Subject, runtime: Runtime, method: str, signature: Signature, findings: Findings) -> None:
     comparison = Comparison(subject, runtime, findings)
     seen: set[Shapes] = set()
     for index, inputs in enumerate(subject.samples[method]):
+        if index == subject.effort.samples:
+            findings.cut = True
+            break
         expected = compute(subject.project, subject.user, subject.reference, method, inputs)
         original = (
             compute(subject.project, subject.user, subject.float_model, method, inputs)
@@ -62,10 +65,11 @@ def _check_method(
         seen.add(shapes_of(inputs))
         findings.samples += 1
     comparison.judge()
-    check_extremes(subject, runtime, method, signature, seen, findings)
+    if subject.effort.extremes:
+        check_extremes(subject, runtime, method, signature, seen, findings)
 
 
-def _check_constants(subject: Subject, runtime: StockRuntime, findings: Findings) -> None:
+def _check_constants(subject: Subject, runtime: Runtime, findings: Findings) -> None:
     for name, value in subject.project.config.constants.items():
         found = runtime.call(name, (), fresh=True)
         if list(found) != [value]:
@@ -83,6 +87,8 @@ def _summary(subject: Subject, findings: Findings) -> str:
         ran += f" and the {ends} sizes"
     if findings.sessions:
         ran += f" and {_count(findings.sessions, 'session')} of {_count(findings.session_calls, 'call')}"
+    if findings.cut:
+        ran = f"the first {ran}"
     parts = [f"{ran}, max abs error {worst:.2g}"]
     parts.append(f"SNR {min(ratios):.1f} dB" if ratios else "equal")
     if subject.quantized:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from etdev.pipeline.inputs import Call, read_sessions
 from etdev.pipeline.verify.outputs import Comparison
 from etdev.pipeline.verify.reference import Session
-from etdev.pipeline.verify.subject import Findings, Subject
-from etdev.runtime.stock import StockRuntime
+from etdev.pipeline.verify.subject import Findings, Runtime, Subject
 
 
-def check_sessions(subject: Subject, runtime: StockRuntime, findings: Findings) -> None:
+def check_sessions(subject: Subject, runtime: Runtime, findings: Findings) -> None:
     """Run each session on fresh state, and compare the outputs of every call.
 
     Some loaders give all methods of a program the same memory, some give each its own. State that methods share needs
@@ -27,15 +26,20 @@ def check_sessions(subject: Subject, runtime: StockRuntime, findings: Findings) 
         )
 
 
-def _run_all(subject: Subject, runtime: StockRuntime, findings: Findings, *, shared: bool, note: str) -> None:
+def _run_all(subject: Subject, runtime: Runtime, findings: Findings, *, shared: bool, note: str) -> None:
     project, key, entry = subject.project, ("targets", subject.target, "verify", "sessions"), subject.settings.sessions
     assert entry is not None
     where = project.where(*key)
     function = subject.user.get(entry, project.base(*key), where)
     runtime.load(subject.path, shared=shared)
     comparison = Comparison(subject, runtime, findings)
+    room = subject.effort.session_calls
     sessions = read_sessions(subject.user, function, entry, subject.reference.signatures, where)
-    for number, calls in enumerate(sessions):
+    for number, every in enumerate(sessions):
+        calls = every if room is None else every[: room - findings.session_calls]
+        findings.cut |= len(calls) < len(every)
+        if not calls:
+            break
         if not _run(subject, comparison, calls, number, where, note):
             break
         findings.sessions += 1

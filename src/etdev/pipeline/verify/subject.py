@@ -1,10 +1,11 @@
-"""What the rung *runtime* compares, and what it found so far."""
+"""What the rungs *runtime* and *replay* compare, and what they found so far."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, Protocol
 
 from etdev import backends
 from etdev.config.models import Verify
@@ -15,9 +16,36 @@ from etdev.pipeline.usercode import UserCode
 from etdev.pipeline.verify.compare import RELATIVE_TOLERANCE
 
 
+class Runtime(Protocol):
+    """What loads a program and calls its methods: the stock runtime in its process, or the replay in this one.
+
+    Both raise :class:`~etdev.runtime.stock.ProgramFailureError` for what the program does wrong.
+    """
+
+    def load(self, file: Path, *, shared: bool = False) -> tuple[str, ...]:
+        """Open a program; its methods' names. ``shared`` lays all methods in the same buffers."""
+
+    def call(self, method: str, inputs: Sequence[Any], *, fresh: bool = False) -> tuple[Any, ...]:
+        """Outputs of one call; ``fresh`` starts from initial state."""
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much of what there is to run is run."""
+
+    samples: int | None = None
+    """Most samples of a method; None is all."""
+    session_calls: int | None = None
+    """Most calls in sessions, in all of them together."""
+    extremes: bool = True
+    """Whether the ends of dynamic ranges are run too."""
+    limits: bool = True
+    """Whether the config's own limits are judged, beyond etdev's defaults."""
+
+
 @dataclass(frozen=True)
 class Subject:
-    """What is compared: the program in the runtime, and the models that it came from."""
+    """What is compared: the program in a runtime, and the models that it came from."""
 
     project: Project
     user: UserCode
@@ -30,6 +58,7 @@ class Subject:
     """Methods whose samples are random."""
     path: Path
     """The file."""
+    effort: Effort = Effort()
 
     @property
     def settings(self) -> Verify:
@@ -83,6 +112,8 @@ class Findings:
     """Methods that a session called."""
     extremes: set[str] = field(default_factory=set)
     """Of :data:`~etdev.pipeline.verify.extremes.EXTREMES`, those that were run beyond the samples."""
+    cut: bool = False
+    """Whether there was more than :class:`Effort` allows."""
     untried: list[str] = field(default_factory=list)
     """Extremes at which the model itself does not run on made-up inputs."""
 

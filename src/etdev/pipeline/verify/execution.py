@@ -1,0 +1,133 @@
+"""The rungs that run a program: in the stock runtime, in the replay, on its devices."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from etdev.config.models import Rung
+from etdev.pipeline.result import RungResult
+from etdev.pipeline.verify.accuracy import check_accuracy
+from etdev.pipeline.verify.device import check_device
+from etdev.pipeline.verify.devices import named
+from etdev.pipeline.verify.file import Requirements
+from etdev.pipeline.verify.replay import check_replay, open_replay, replay_obstacle
+from etdev.pipeline.verify.runtime import check_runtime
+from etdev.pipeline.verify.subject import Runtime, Subject
+from etdev.program import Program
+from etdev.program.devices import named_devices
+from etdev.runtime.device_map import DeviceMap
+from etdev.runtime.stock import ProgramFailureError, StockRuntime
+
+if TYPE_CHECKING:
+    from etdev.pipeline.link import LinkedProgram
+    from etdev.runtime.interpreter.kernels import InPlaceTable
+
+
+def run_program(
+    subject: Subject,
+    program: Program,
+    required: Requirements,
+    stock: StockRuntime,
+    device_map: DeviceMap,
+    linked: LinkedProgram | None,
+    inplace: InPlaceTable,
+) -> dict[Rung, RungResult]:
+    """The rungs *runtime*, *replay*, *device* and *accuracy*.
+
+    ``inplace`` is the table of kernels that the program was linked with. The metric is computed in the stock runtime;
+    where that cannot run the program, by the replay if that could.
+    """
+    obstacle = stock_obstacle(program, required, stock)
+    if obstacle is None:
+        runtime = _load(subject, stock, "runtime") or check_runtime(subject, stock)
+    else:
+        runtime = _not_run("runtime", obstacle)
+    accuracy = _accuracy(subject, stock, runtime) if obstacle is None else _not_run("accuracy", obstacle)
+    answers: dict[Rung, RungResult] = {"runtime": runtime, "accuracy": accuracy}
+    reason = replay_obstacle(program, device_map)
+    if reason is not None:
+        answers["replay"] = _not_run("replay", reason)
+    else:
+        with open_replay(device_map, inplace) as replay:
+            answers["replay"] = _load(subject, replay, "replay") or check_replay(
+                subject, program, replay, device_map, alone=obstacle is not None
+            )
+            if obstacle is not None and answers["replay"].status == "passed":
+                answers["accuracy"] = _accuracy(subject, replay, answers["replay"])
+    answers["device"] = _located(
+        subject,
+        check_device(
+            program,
+            device_map,
+            answers["replay"],
+            alignment=subject.project.config.targets[subject.target].memory.alignment,
+            inputs=None if linked is None else linked.delegate_inputs,
+        ),
+    )
+    return answers
+
+
+def stock_obstacle(program: Program, required: Requirements, runtime: StockRuntime) -> str | None:
+    """Why the wheel's runtime cannot run the file: it lacks something that the file names, or would get it wrong."""
+    devices = named_devices(program)
+    if devices:
+        return f"the stock Python runtime ignores devices, and the program names {named(devices)}"
+    operators = {name for names in required.operators.values() for name in names} - runtime.operators
+    if operators:
+        return f"the wheel's runtime has no kernel for {', '.join(sorted(operators))}"
+    delegates = {name for names in required.delegates.values() for name in names}
+    if delegates - runtime.backends:
+        return f"the wheel's runtime has no backend {', '.join(sorted(delegates - runtime.backends))}"
+    if delegates - runtime.usable_backends:
+        names = ", ".join(sorted(delegates - runtime.usable_backends))
+        return f"the wheel's runtime finds no library for its backend {names}"
+    return None
+
+
+def _load(subject: Subject, runtime: Runtime, rung: Rung) -> RungResult | None:
+    """Open the file; the failure of the rung if something stands in the way."""
+    declared = sorted({*subject.reference.signatures, *subject.project.config.constants})
+    try:
+        found = sorted(runtime.load(subject.path))
+    except ProgramFailureError as error:
+        problem = f"the {rung} refuses the file: {error}"
+    else:
+        if found == declared:
+            return None
+        problem = f"the file has the methods {', '.join(found)}, the config declares {', '.join(declared)}"
+    return RungResult(
+        rung=rung,
+        status="failed",
+        summary=problem,
+        problems=(problem,),
+        where=subject.project.where("targets", subject.target),
+        hint=f"build it again: `etdev build -t {subject.target}`",
+    )
+
+
+def _accuracy(subject: Subject, runtime: Runtime, before: RungResult) -> RungResult:
+    """The metric in a runtime, of which ``before`` has found what the program computes there."""
+    gate = subject.settings.accuracy
+    if gate is None:
+        return _not_run("accuracy", "the config names no metric")
+    if before.status == "failed" and not before.gate:
+        return _not_run("accuracy", f"the rung `{before.rung}` failed")
+    project = subject.project
+    runtime.load(subject.path, shared=project.config.model.share_state)
+    rung = check_accuracy(project, subject.user, subject.target, gate, subject.reference, runtime)
+    if before.rung == "replay":
+        return rung.model_copy(update={"summary": f"{rung.summary}, by the replay"})
+    return rung
+
+
+def _located(subject: Subject, rung: RungResult) -> RungResult:
+    """The rung *device*, with the place and the remedy of a failure."""
+    if rung.status != "failed":
+        return rung
+    where = subject.project.where("targets", subject.target, "partitioners")
+    hint = rung.hint or "look whether others use the device (`nvidia-smi`), and whether another device behaves the same"
+    return rung.model_copy(update={"where": where, "hint": hint})
+
+
+def _not_run(rung: Rung, reason: str) -> RungResult:
+    return RungResult(rung=rung, status="not run", summary=reason)

@@ -1,0 +1,63 @@
+"""Inputs for a program of which nothing is known but the file."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from etdev.errors import UsageError
+from etdev.program import model as m
+from etdev.runtime.interpreter.layout import torch_dtype
+
+if TYPE_CHECKING:
+    import torch
+
+_MOST_ELEMENTS = 1 << 28
+"""In one input: a file may state any size."""
+
+
+def random_inputs(plan: m.ExecutionPlan, seed: int) -> tuple[Any, ...]:
+    """Inputs of the types and the largest sizes that the file states, in its order; the same for the same seed.
+
+    Floats are normal numbers, truth values coin tosses; whole numbers are zero, since nobody says what they index, and
+    zero is valid for every table. What is no tensor has the value in the file. Raises
+    :class:`~etdev.errors.UsageError` for an input without a largest size.
+    """
+    import torch
+
+    generator = torch.Generator().manual_seed(seed)
+    return tuple(
+        _random(plan, position, value, generator)
+        for position, value in enumerate(plan.values[index] for index in plan.inputs)
+    )
+
+
+def _random(plan: m.ExecutionPlan, position: int, value: m.Value, generator: torch.Generator) -> Any:
+    import torch
+
+    match value:
+        case m.Tensor():
+            _require_bound(plan, position, value)
+            dtype = torch_dtype(value.scalar_type)
+            if dtype.is_floating_point:
+                return torch.randn(value.sizes, generator=generator).to(dtype)
+            if dtype == torch.bool:
+                return torch.randint(0, 2, value.sizes, generator=generator).bool()
+            return torch.zeros(value.sizes, dtype=dtype)
+        case m.Int():
+            return value.int_val
+        case m.Bool():
+            return value.bool_val
+        case m.Double():
+            return value.double_val
+        case m.String():
+            return value.string_val
+        case _:
+            return None
+
+
+def _require_bound(plan: m.ExecutionPlan, position: int, tensor: m.Tensor) -> None:
+    where = f"input {position} of method {plan.name!r}"
+    if tensor.shape_dynamism is m.TensorShapeDynamism.DYNAMIC_UNBOUND:
+        raise UsageError(f"{where} has no largest size that could be made up", hint="give it: --input")
+    if tensor.nbytes // tensor.scalar_type.itemsize > _MOST_ELEMENTS:
+        raise UsageError(f"{where} has {tensor.sizes} elements, too many to be made up", hint="give it: --input")

@@ -1,0 +1,103 @@
+"""Rung *replay*: does the interpreter, in the planned buffers and with poison in dead bytes, compute what eager does?
+
+The comparison is that of the rung *runtime*, where a program of the host is run on all samples: the replay takes as
+many as cost little. What the stock runtime cannot run is run nowhere else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from etdev.backends.base import BUILD_EXTRA, find_packages
+from etdev.errors import MissingRequirementError
+from etdev.pipeline.result import RungResult
+from etdev.pipeline.verify.devices import absent, named, remedy, simulated
+from etdev.pipeline.verify.runtime import check_runtime
+from etdev.pipeline.verify.subject import Effort, Subject
+from etdev.program import Program
+from etdev.program import model as m
+from etdev.program.devices import named_devices
+from etdev.program.inplace import DEFAULT
+from etdev.runtime.device_map import DeviceMap
+
+if TYPE_CHECKING:
+    from etdev.runtime.interpreter.kernels import InPlaceTable
+    from etdev.runtime.interpreter.machine import Bounds
+    from etdev.runtime.replay import ReplayRuntime
+
+STEPS_BESIDE, STEPS_ALONE = 2_000, 100_000
+"""Instructions of a method that are replayed at most, over all samples, where the stock runtime runs the program too,
+and where it does not. At least one sample is."""
+_CALLS_BESIDE = 4
+"""Calls in sessions that are replayed where the stock runtime runs the program too."""
+
+
+def replay_obstacle(program: Program, device_map: DeviceMap) -> str | None:
+    """Why the program cannot be replayed here; None if it can."""
+    problem = torch_obstacle()
+    if problem is not None:
+        return problem
+    devices = named_devices(program)
+    reason = absent(devices, device_map)
+    if reason is not None:
+        return f"{reason}; {remedy(devices)}"
+    from etdev.runtime.replay import missing_executors, missing_kernels
+
+    delegates = missing_executors(program)
+    if delegates:
+        return f"{', '.join(delegates)} cannot be replayed: nothing here executes its blobs"
+    operators = missing_kernels(program)
+    return f"the replay has no kernel for {', '.join(operators)}" if operators else None
+
+
+def torch_obstacle() -> str | None:
+    """Why there is no torch to compute with; None if there is."""
+    package = find_packages("torch", remedy=BUILD_EXTRA)
+    if not package.available:
+        return f"{package.reason}; `{package.remedy}` brings it"
+    try:
+        import torch  # noqa: F401
+    except ImportError as error:
+        return f"the package 'torch' cannot be imported: {error}"
+    return None
+
+
+def open_replay(
+    device_map: DeviceMap, inplace: InPlaceTable = DEFAULT, *, poison: bool = True, bounds: Bounds | None = None
+) -> ReplayRuntime:
+    """The interpreter. ``inplace`` is the table of kernels that the program was linked with, on top of etdev's own."""
+    from etdev.runtime.replay import ReplayRuntime
+
+    return ReplayRuntime(device_map, inplace={**DEFAULT, **inplace}, poison=poison, bounds=bounds)
+
+
+def check_replay(
+    subject: Subject, program: Program, runtime: ReplayRuntime, device_map: DeviceMap, *, alone: bool
+) -> RungResult:
+    """Run the samples, as many as :func:`effort` allows, and compare the outputs with eager's.
+
+    ``alone``: does nothing else run the program?
+    """
+    subject = replace(subject, effort=effort(program, alone=alone))
+    try:
+        rung = check_runtime(subject, runtime, rung="replay")
+    except MissingRequirementError as error:
+        return RungResult(rung="replay", status="not run", summary=error.message, lacking=True)
+    mapped = simulated(named_devices(program), device_map)
+    if rung.status == "passed" and mapped:
+        return rung.model_copy(update={"summary": f"{rung.summary}; {named(mapped)} simulated"})
+    return rung
+
+
+def effort(program: Program, *, alone: bool) -> Effort:
+    """How much of the samples and sessions is replayed. The config's limits are judged once, where all of them run."""
+    longest = max((_length(plan) for plan in program.execution_plan), default=0)
+    most = max((STEPS_ALONE if alone else STEPS_BESIDE) // max(longest, 1), 1)
+    if alone:
+        return Effort(samples=most, session_calls=most)
+    return Effort(samples=most, session_calls=_CALLS_BESIDE, extremes=False, limits=False)
+
+
+def _length(plan: m.ExecutionPlan) -> int:
+    return sum(len(chain.instructions) for chain in plan.chains)
