@@ -30,7 +30,7 @@ def wanted_kernels(options: ReferenceOptions) -> frozenset[str]:
         return known
     wanted: set[str] = set()
     for text in options.ops:
-        found = parse_operator(text, known)
+        found = parse_operator(text, known) or _kernel_of_overload(text, known)
         if not found:
             near = nearest_operators(text, known)
             raise LowerError(
@@ -39,6 +39,21 @@ def wanted_kernels(options: ReferenceOptions) -> frozenset[str]:
             )
         wanted.update(found)
     return frozenset(wanted)
+
+
+def _kernel_of_overload(text: str, known: frozenset[str]) -> tuple[str, ...]:
+    """The kernel of an op by its name in a graph, where the kernel is called otherwise: ``aten.sum.dim_IntList``."""
+    import torch
+    from executorch.exir.operator.convert import to_out_variant
+
+    found: Any = torch.ops
+    try:
+        for part in text.removeprefix("torch.ops.").replace("::", ".").split("."):
+            found = getattr(found, part)
+        name = to_out_variant(found)[0].name()
+    except (AssertionError, AttributeError, RuntimeError):
+        return ()
+    return (name,) if name in known else ()
 
 
 def choose_nodes(graph_module: GraphModule, options: ReferenceOptions) -> set[Node]:
