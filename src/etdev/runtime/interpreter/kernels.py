@@ -98,9 +98,9 @@ class KernelRun:
             if len(known) >= _KEPT_SIZES:
                 known.clear()
             known[key] = _result_bytes(self._kernel, args, keywords)
-        most = max(_ALWAYS_TAKEN, 2 * sum(out.capacity or 0 for out in outs))
-        if known[key] > most:
-            raise RunError(f"its results are {known[key]} bytes, and its outputs have {most // 2} planned at most")
+        planned = sum(out.capacity or 0 for out in outs)
+        if known[key] > max(_ALWAYS_TAKEN, 2 * planned):
+            raise RunError(f"its results are {known[key]} bytes, and its outputs have {planned} planned")
 
 
 def check_overlaps(
