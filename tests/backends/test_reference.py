@@ -154,7 +154,9 @@ CASES = {
     ),
     "weights as arguments": Case(Layers, ({"own_weights": False},)),
     "several outputs of one op": Case(
-        lambda: Function(lambda x: (*x.split(3, -1), *F.layer_norm(x, (8,)).topk(2))), inputs=(_random(3, 8),)
+        lambda: Function(lambda x: (*x.split(3, -1), *F.layer_norm(x, (8,)).topk(2), F.layer_norm(x, (8,)).sin())),
+        inside=("aten::native_layer_norm.out aten::sin.out aten::split_with_sizes_copy.out aten::topk.values",),
+        inputs=(_random(3, 8),),
     ),
     "nothing but constants": Case(lambda: Function(lambda x: (torch.arange(3), x + 1))),
     "branches": Case(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
@@ -67,7 +68,8 @@ def choose_nodes(graph_module: GraphModule, options: ReferenceOptions) -> set[No
         if first * total <= before + weight / 2 < last * total and _is_wanted(node, wanted, options):
             chosen.add(node)
         before += weight
-    return chosen
+    # What takes an op's outputs apart has to be with it, or lies between it and what comes after it.
+    return chosen | {user for node in chosen for user in node.users if user.target is operator.getitem}
 
 
 def in_modules(node: Node, patterns: tuple[str, ...]) -> bool:
