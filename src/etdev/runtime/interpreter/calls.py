@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from etdev.devices import HOST
-from etdev.errors import UsageError
+from etdev.errors import EtdevError, UsageError
 from etdev.program import model as m
 from etdev.runtime.allocator import Registry
 from etdev.runtime.errors import RunError
@@ -165,8 +165,10 @@ class Outputs:
         device, size = tensor.device, tensor.capacity or 0
         try:
             given[position] = DeviceMemoryBuffer.create(size, device.type, device.index, registry=self._registry)
-        except BaseException:
+        except BaseException as error:
             self.drop(given)
+            if isinstance(error, EtdevError):
+                error.where = f"output {position} of method {self._plan.name!r}"
             raise
         return Memory(device, given[position].data(), size, allocator=given[position].allocator)
 

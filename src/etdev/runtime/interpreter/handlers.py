@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from math import prod
 from typing import TYPE_CHECKING
 
 from etdev.devices import HOST
-from etdev.runtime.errors import RunError
+from etdev.runtime.errors import DeviceCopyError, RunError
 from etdev.runtime.hostmem import host_bytes
 from etdev.runtime.interpreter.kernels import check_overlaps
 from etdev.runtime.interpreter.scalars import FUNCTIONS
@@ -134,7 +135,8 @@ def _h2d_copy(machine: Machine, args: tuple[int, ...]) -> None:
         assert memory is not None
         if memory.allocator is None:
             raise RunError(f"{_where(out)} has no allocator")
-        memory.allocator.copy_host_to_device(out.start, _host_part(source), out.nbytes, out.device.index)
+        with _naming(out):
+            memory.allocator.copy_host_to_device(out.start, _host_part(source), out.nbytes, out.device.index)
 
 
 def _d2h_copy(machine: Machine, args: tuple[int, ...]) -> None:
@@ -146,7 +148,8 @@ def _d2h_copy(machine: Machine, args: tuple[int, ...]) -> None:
         assert memory is not None
         if memory.allocator is None:
             raise RunError(f"{_where(source)} has no allocator")
-        memory.allocator.copy_device_to_host(_host_part(out), source.start, out.nbytes, source.device.index)
+        with _naming(source):
+            memory.allocator.copy_device_to_host(_host_part(out), source.start, out.nbytes, source.device.index)
 
 
 def _copied(machine: Machine, args: tuple[int, ...]) -> tuple[RunTensor, RunTensor]:
@@ -161,6 +164,17 @@ def _copied(machine: Machine, args: tuple[int, ...]) -> tuple[RunTensor, RunTens
         if tensor.memory is not None and tensor.offset + tensor.nbytes > tensor.memory.size:
             raise RunError(f"{_where(tensor)} reaches beyond the end of its memory")
     return source, out
+
+
+@contextmanager
+def _naming(tensor: RunTensor) -> Iterator[None]:
+    """A copy that fails says which tensor of the device it was about, and where that is planned."""
+    try:
+        yield
+    except DeviceCopyError as error:
+        place = tensor.declared.allocation_info
+        planned = f" in planned buffer {place.memory_id}" if place else ""
+        raise DeviceCopyError(f"{error.message}; it is {_where(tensor)}{planned}", hint=error.hint) from error
 
 
 def _host_part(tensor: RunTensor) -> memoryview:
