@@ -15,6 +15,7 @@ from etdev.pipeline.lower import lower_model
 from etdev.pipeline.models import Models
 from etdev.pipeline.noise import quiet_libraries
 from etdev.pipeline.objects import emit_object, object_place
+from etdev.pipeline.options import check_device_map
 from etdev.pipeline.progress import Silent, StageClock
 from etdev.pipeline.result import RungResult
 from etdev.pipeline.usercode import UserCode
@@ -34,9 +35,14 @@ class Prepared:
     target: str
     candidate: Candidate
 
-    def judge(self, *overrides: str, runtime: Any = None, **changes: Any) -> dict[Rung, RungResult]:
-        """Every rung's answer with these ``--set`` texts; ``changes`` replace fields of the candidate, or what its file
-        is said to ask the runtime for (``operators``, ``delegates``)."""
+    def judge(
+        self, *overrides: str, runtime: Any = None, device_map: str = "", **changes: Any
+    ) -> dict[Rung, RungResult]:
+        """Every rung's answer with these ``--set`` texts and this ``--device-map``.
+
+        ``changes`` replace fields of the candidate, or what its file is said to ask the runtime for (``operators``,
+        ``delegates``).
+        """
         project = open_project(self.config, overrides=overrides, environ={})
         required = {key: changes.pop(key) for key in ("operators", "delegates") if key in changes}
         candidate = replace(self.candidate, **changes)
@@ -45,7 +51,8 @@ class Prepared:
             return replace(requirements(found), **required)
 
         with quiet_libraries(), UserCode() as user, patch("etdev.pipeline.verify.ladder.requirements", claimed):
-            rungs = verify_program(project, user, self.target, candidate, runtime or shared_runtime())
+            devices = check_device_map(device_map)
+            rungs = verify_program(project, user, self.target, candidate, runtime or shared_runtime(), devices)
         return {rung.rung: rung for rung in rungs}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from etdev.config.models import Rung
+from etdev.errors import EtdevError, ExitCode
 from etdev.pipeline.result import RungResult
 from etdev.pipeline.verify.accuracy import check_accuracy
 from etdev.pipeline.verify.device import check_device
@@ -44,16 +45,7 @@ def run_program(
         runtime = _not_run("runtime", obstacle)
     accuracy = _accuracy(subject, stock, runtime) if obstacle is None else _not_run("accuracy", obstacle)
     answers: dict[Rung, RungResult] = {"runtime": runtime, "accuracy": accuracy}
-    reason = replay_obstacle(program, device_map)
-    if reason is not None:
-        answers["replay"] = _not_run("replay", reason)
-    else:
-        with open_replay(device_map, inplace) as replay:
-            answers["replay"] = _load(subject, replay, "replay") or check_replay(
-                subject, program, replay, device_map, alone=obstacle is not None
-            )
-            if obstacle is not None and answers["replay"].status == "passed":
-                answers["accuracy"] = _accuracy(subject, replay, answers["replay"])
+    answers |= _replayed(subject, program, device_map, inplace, alone=obstacle is not None)
     answers["device"] = _located(
         subject,
         check_device(
@@ -65,6 +57,27 @@ def run_program(
         ),
     )
     return answers
+
+
+def _replayed(
+    subject: Subject, program: Program, device_map: DeviceMap, inplace: InPlaceTable, *, alone: bool
+) -> dict[Rung, RungResult]:
+    """The rung *replay*, and *accuracy* if it runs the program ``alone`` and is content with it."""
+    reason = replay_obstacle(program, device_map)
+    if reason is not None:
+        return {"replay": _not_run("replay", reason)}
+    try:
+        with open_replay(device_map, inplace) as replay:
+            rung = _load(subject, replay, "replay")
+            rung = rung or check_replay(subject, program, replay, device_map, alone=alone)
+            answers: dict[Rung, RungResult] = {"replay": rung}
+            if alone and rung.status == "passed":
+                answers["accuracy"] = _accuracy(subject, replay, rung)
+            return answers
+    except EtdevError as error:
+        if error.exit_code is not ExitCode.ENVIRONMENT:
+            raise
+        return {"replay": RungResult(rung="replay", status="not run", summary=error.message, lacking=True)}
 
 
 def stock_obstacle(program: Program, required: Requirements, runtime: StockRuntime) -> str | None:

@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from etdev.backends.base import BUILD_EXTRA, find_packages
-from etdev.errors import MissingRequirementError
 from etdev.pipeline.result import RungResult
 from etdev.pipeline.verify.devices import absent, named, remedy, simulated
 from etdev.pipeline.verify.runtime import check_runtime
@@ -79,11 +78,7 @@ def check_replay(
 
     ``alone``: does nothing else run the program?
     """
-    subject = replace(subject, effort=effort(program, alone=alone))
-    try:
-        rung = check_runtime(subject, runtime, rung="replay")
-    except MissingRequirementError as error:
-        return RungResult(rung="replay", status="not run", summary=error.message, lacking=True)
+    rung = check_runtime(replace(subject, effort=effort(program, alone=alone)), runtime, rung="replay")
     mapped = simulated(named_devices(program), device_map)
     if rung.status == "passed" and mapped:
         return rung.model_copy(update={"summary": f"{rung.summary}; {named(mapped)} simulated"})

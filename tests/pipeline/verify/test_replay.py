@@ -1,0 +1,232 @@
+"""The rungs *replay* and *device*, and what devices make of *runtime* and *accuracy* (E4; simulated devices, A9)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from etdev.config.models import Rung
+from etdev.pipeline.result import RungResult, outcome, unmet
+from etdev.pipeline.verify import device
+from etdev.pipeline.verify.device import check_memory
+from etdev.pipeline.verify.replay import effort
+from etdev.program import Program, write
+from etdev.program import model as m
+from etdev.runtime.allocator import Registry
+from etdev.runtime.host import HostAllocator
+from etdev.runtime.simulated import Fault, SimulatedDevice
+from support.files import chain
+from support.on_devices import across, two_devices, two_devices_plan
+from support.verification import Prepared, prepare
+
+SIMULATED = "cuda:0=sim,cuda:1=sim"
+_MODEL = """
+    from torch import nn
+
+    class Sines(nn.Module):
+        def forward(self, x):
+            return x.sin().sin().sin()
+"""
+_DATA = """
+    import torch
+
+    def samples():
+        generator = torch.Generator().manual_seed(0)
+        return [(torch.randn(4, generator=generator),) for _ in range(5)]
+
+    def sum_of_outputs(run):
+        return sum(outputs[0].abs().sum().item() for outputs in run.map(samples()))
+"""
+_CONFIG = """
+    version = 1
+    [project]
+    name = "sines"
+    [model]
+    entry = "model:Sines"
+    [methods.forward]
+    inputs = [{ name = "x", dtype = "float32", shape = [4] }]
+    samples = "data:samples"
+    [targets.gpu]
+"""
+ACCURACY = 'targets.gpu.verify.accuracy={ fn = "data:sum_of_outputs", min = 1 }'
+
+
+@pytest.fixture(scope="module")
+def sines(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
+    """A model for :func:`two_devices`, built for the host."""
+    return prepare(tmp_path_factory.mktemp("sines"), "gpu", _CONFIG, model=_MODEL, data=_DATA)
+
+
+@pytest.fixture
+def judge(sines: Prepared, tmp_path: Path) -> Callable[..., dict[Rung, RungResult]]:
+    """Every rung's answer for a program that is said to be built from that model."""
+
+    def judge(found: Program, *overrides: str, device_map: str = SIMULATED) -> dict[Rung, RungResult]:
+        file = tmp_path / "program.pte"
+        write(found, file)
+        return sines.judge(*overrides, device_map=device_map, path=file, linked=None)
+
+    return judge
+
+
+def changed(index: int, **changes: object) -> Program:
+    """:func:`two_devices` with another value."""
+    plan = two_devices_plan()
+    values = list(plan.values)
+    values[index] = replace(values[index], **changes)  # type: ignore[type-var]
+    return across(replace(plan, values=tuple(values)))
+
+
+def without(position: int) -> Program:
+    """:func:`two_devices` with an instruction less."""
+    plan = two_devices_plan()
+    instructions = plan.chains[0].instructions
+    kept = instructions[:position] + instructions[position + 1 :]
+    return across(replace(plan, chains=(replace(plan.chains[0], instructions=kept),)))
+
+
+def test_a_program_of_the_host_is_replayed_beside_the_stock_runtime(sines: Prepared) -> None:
+    rungs = sines.judge(ACCURACY)
+
+    assert rungs["runtime"].status == "passed"
+    assert (rungs["replay"].status, rungs["replay"].summary) == ("passed", "5 samples, max abs error 0; equal")
+    assert (rungs["device"].status, rungs["device"].summary) == ("not run", "the program has no memory on devices")
+    assert "by the replay" not in rungs["accuracy"].summary
+
+
+def test_on_simulated_devices(judge: Callable[..., dict[Rung, RungResult]]) -> None:
+    rungs = judge(two_devices(), ACCURACY)
+
+    assert (rungs["runtime"].status, rungs["runtime"].summary) == (
+        "not run",
+        "the stock Python runtime ignores devices, and the program names cuda:0 and cuda:1",
+    )
+    assert rungs["replay"].status == "passed"
+    assert rungs["replay"].summary == "5 samples, max abs error 0; equal; cuda:0 and cuda:1 simulated"
+    assert (rungs["device"].status, rungs["device"].summary) == ("not run", "cuda:0 and cuda:1 are simulated")
+    assert rungs["placement"].status == "passed"
+    assert rungs["accuracy"].status == "passed"
+    assert rungs["accuracy"].summary.endswith(", by the replay")
+
+
+def test_without_devices_nothing_is_claimed(
+    judge: Callable[..., dict[Rung, RungResult]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("etdev.pipeline.verify.devices.cuda_is_visible", lambda: False)
+    rungs = judge(two_devices(), ACCURACY, device_map="cuda:1=sim")
+
+    assert {rungs[rung].status for rung in ("runtime", "replay", "device", "accuracy")} == {"not run"}
+    assert rungs["replay"].summary == "no CUDA device; `--device-map cuda:0=sim,cuda:1=sim` simulates them"
+    assert outcome(tuple(rungs.values())) == "built"
+    assert [rung.rung for rung in unmet(tuple(rungs.values()), ("replay", "device"))] == ["replay", "device"]
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (without(2), "is off by"),
+        (without(0), "is off by"),
+        (changed(2, sizes=(3,)), "value 2"),
+        (changed(1, allocation_info=None), "value 1"),
+    ],
+    ids=["a copy back is missing", "a copy to a device is missing", "another size", "no memory"],
+)
+def test_a_program_that_is_wrong_fails(judge: Callable[..., dict[Rung, RungResult]], found: Program, said: str) -> None:
+    rung = judge(found)["replay"]
+
+    assert (rung.status, rung.gate) == ("failed", False)
+    assert said in rung.summary
+    assert rung.where
+    assert rung.hint
+
+
+def test_a_delegate_that_nothing_here_executes(judge: Callable[..., dict[Rung, RungResult]]) -> None:
+    plan = two_devices_plan()
+    other = across(replace(plan, delegates=tuple(replace(item, id="CudaBackend") for item in plan.delegates)))
+    rungs = judge(other, ACCURACY)
+
+    reason = "CudaBackend cannot be replayed: nothing here executes its blobs"
+    assert (rungs["replay"].status, rungs["replay"].summary) == ("not run", reason)
+    assert rungs["accuracy"].status == "not run"
+
+
+def test_an_operator_that_the_replay_lacks(judge: Callable[..., dict[Rung, RungResult]]) -> None:
+    plan = two_devices_plan()
+    operators = (*plan.operators[:2], m.Operator("my::sin", "out"), *plan.operators[3:])
+    rungs = judge(across(replace(plan, operators=operators)))
+
+    assert (rungs["replay"].status, rungs["replay"].summary) == ("not run", "the replay has no kernel for my::sin.out")
+
+
+@pytest.mark.parametrize(("length", "beside", "alone"), [(1, 2000, 100_000), (3000, 1, 33), (200_000, 1, 1)])
+def test_how_many_samples_are_replayed(length: int, beside: int, alone: int) -> None:
+    found = chain(length)
+
+    assert (effort(found, alone=False).samples, effort(found, alone=True).samples) == (beside, alone)
+
+
+def test_what_is_left_out_is_said(sines: Prepared, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("etdev.pipeline.verify.replay.STEPS_BESIDE", 6)
+
+    assert sines.judge()["replay"].summary == "the first 2 samples, max abs error 0; equal"
+
+
+def registry(simulated: SimulatedDevice) -> Registry:
+    found = Registry(HostAllocator())
+    found.register(simulated)
+    return found
+
+
+REPLAYED = RungResult(rung="replay", status="passed", summary="5 samples")
+
+
+def test_the_device_rung_on_a_registry() -> None:
+    rung = check_memory(two_devices(), registry(SimulatedDevice(count=2)), REPLAYED, alignment=16)
+
+    assert rung.status == "passed"
+    assert rung.summary == (
+        "cuda:0 32 B in device (simulated), cuda:1 32 B in device (simulated); 4 extents written and read back, all "
+        "freed; replayed there: 5 samples"
+    )
+    assert [item.size for item in rung.allocations] == [32, 32]
+    assert [item.device for item in rung.device_memory] == ["cuda:0", "cuda:1"]
+
+
+def test_a_device_that_loses_bytes_makes_a_broken_artifact() -> None:
+    simulated = SimulatedDevice(count=2, faults=[Fault("copy_device_to_host", lasting=True)])
+    rung = check_memory(two_devices(), registry(simulated), REPLAYED, alignment=16)
+
+    assert (rung.status, rung.gate) == ("failed", False)
+    assert rung.problems
+
+
+def test_what_failed_in_the_replay_failed_on_the_device() -> None:
+    replay = RungResult(rung="replay", status="failed", summary="x is off", problems=("x is off",), hint="look")
+    rung = check_memory(two_devices(), registry(SimulatedDevice(count=2)), replay, alignment=16)
+
+    assert (rung.status, rung.problems) == ("failed", ("the replay there failed: x is off",))
+
+
+def test_what_was_not_replayed_is_not_passed() -> None:
+    replay = RungResult(rung="replay", status="not run", summary="no kernel")
+    rung = check_memory(two_devices(), registry(SimulatedDevice(count=2)), replay, alignment=16)
+
+    assert (rung.status, rung.summary) == ("not run", "its memory holds, but it was not replayed there: no kernel")
+
+
+def test_too_little_memory_is_not_the_programs_fault(
+    judge: Callable[..., dict[Rung, RungResult]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The artifact stays, and the command ends with exit code 3 although nobody required the rung."""
+    simulated = SimulatedDevice(count=2, capacity=100)
+    monkeypatch.setattr(device, "device_obstacle", lambda *_: None)
+    monkeypatch.setattr(device, "registry_for", lambda _: registry(simulated))
+    rungs = judge(two_devices())
+
+    assert (rungs["device"].status, rungs["device"].lacking) == ("not run", True)
+    assert "100" in rungs["device"].summary
+    assert outcome(tuple(rungs.values())) == "built"
+    assert [rung.rung for rung in unmet(tuple(rungs.values()), ())] == ["device"]
