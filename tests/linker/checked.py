@@ -17,17 +17,17 @@ def linked(method: Method, **options: object) -> Linked:
     """The program that comes out is whole, computes what it did, and does so when it is linked again without notes."""
     found = program(method)
     done = link(found.program, LinkOptions(**options), found.sidecar)  # type: ignore[arg-type]
-    wanted = meaning(found.program, found)
+    wanted = meaning(found.program, found, placed=False)
     for whole in (done.program, link_foreign(done.program).program):
         check_program(whole)
         assert meaning(whole, found) == wanted
     return done
 
 
-def meaning(whole: m.Program, found: Object) -> list[Trace]:
+def meaning(whole: m.Program, found: Object, *, placed: bool = True) -> list[Trace]:
     """What some calls compute, one after the other."""
     calls = [Call(seed=seed, decisions=(seed % 2 == 0,)) for seed in range(4)]
-    return Machine(whole, inputs=found.inputs).run(*calls)
+    return Machine(whole, placed=placed, inputs=found.inputs).run(*calls)
 
 
 def size(done: Linked) -> int:

@@ -14,10 +14,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from etdev.devices import HOST, Device
 from etdev.program import model as m
 from etdev.program.constants import constant_data
+from etdev.program.devices import delegate_device
 
-IDENTITIES = {"aten::view_copy", "aten::alias_copy", "aten::detach_copy", "aten::unsqueeze_copy", "aten::squeeze_copy"}
+TO_DEVICE, TO_HOST = "et_copy::_h2d_copy", "et_copy::_d2h_copy"
+IDENTITIES = {
+    TO_DEVICE,
+    TO_HOST,
+    "aten::view_copy",
+    "aten::alias_copy",
+    "aten::detach_copy",
+    "aten::unsqueeze_copy",
+    "aten::squeeze_copy",
+}
 """Copies: the output has the bytes of the input."""
 ROWS = 4
 """A dynamic tensor has this many rows at most, whatever its sizes: its current ones are so many quarters of them."""
@@ -50,6 +61,7 @@ class _Tensor:
     external: bool = False
     """Does the caller bring its memory?"""
     rows: int = ROWS
+    device: Device = HOST
 
     @property
     def nbytes(self) -> int:
@@ -91,11 +103,13 @@ class Machine:
 
     ``named`` are tensors (method, value index) that have bytes of their own under a name, for the meaning of an object
     program whose methods share state. ``inputs`` says for each method how many arguments of the call of a
-    delegate are inputs.
+    delegate are inputs. ``placed``: every tensor has to lie on the device where it is read and written; in an object
+    program all are on the host.
     """
 
     program: m.Program
     shared: bool = False
+    placed: bool = True
     named: Mapping[tuple[str, int], str] = field(default_factory=dict)
     inputs: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
 
@@ -119,7 +133,10 @@ class Machine:
     def _tensor(self, plan: m.ExecutionPlan, index: int, value: m.Tensor) -> _Tensor:
         unbounded = value.shape_dynamism is m.TensorShapeDynamism.DYNAMIC_UNBOUND
         size = 0 if unbounded else value.nbytes
-        tensor = _Tensor(None, 0, size, value.shape_dynamism is m.TensorShapeDynamism.DYNAMIC_BOUND)
+        dynamic = value.shape_dynamism is m.TensorShapeDynamism.DYNAMIC_BOUND
+        tensor = _Tensor(None, 0, size, dynamic, device=value.device)
+        if value.allocation_info and plan.buffer_device(value.allocation_info.memory_id) != value.device:
+            raise OracleError("a tensor and its buffer are on different devices")
         place = value.allocation_info
         name = self.named.get((plan.name, index))
         if name is not None:
@@ -143,7 +160,9 @@ class Machine:
     def run(self, *calls: Call) -> list[Trace]:
         """Make some calls, one after the other."""
         return [
-            _Run(self.program.method(call.method), self._methods[call.method], call, self.inputs).run()
+            _Run(
+                self.program.method(call.method), self._methods[call.method], call, self.inputs, placed=self.placed
+            ).run()
             for call in calls
         ]
 
@@ -152,9 +171,15 @@ class _Run:
     """One call."""
 
     def __init__(
-        self, plan: m.ExecutionPlan, values: list[Any], call: Call, inputs: Mapping[str, Mapping[int, int]]
+        self,
+        plan: m.ExecutionPlan,
+        values: list[Any],
+        call: Call,
+        inputs: Mapping[str, Mapping[int, int]],
+        *,
+        placed: bool,
     ) -> None:
-        self._plan, self._values, self._call = plan, values, call
+        self._plan, self._values, self._call, self._placed = plan, values, call, placed
         self._inputs = inputs.get(plan.name, {})
         self._trace = Trace()
         self._asked = 0
@@ -189,9 +214,11 @@ class _Run:
         match call:
             case m.KernelCall():
                 operator = self._plan.operators[call.op_index]
+                self._check_devices(operator.name, call.args)
                 self._kernel(operator, call.args)
             case m.DelegateCall():
                 split = self._inputs[call.delegate_index]
+                self._check_delegate(self._plan.delegates[call.delegate_index], call.args, split)
                 self._compute(("delegate", call.delegate_index), call.args[:split], self._tensors(call.args[split:]))
             case m.MoveCall():
                 self._values[call.move_to] = self._values[call.move_from]
@@ -211,6 +238,27 @@ class _Run:
         if self._asked > _MOST_CONDITIONS or not self._call.decisions:
             return True
         return self._call.decisions[self._asked % len(self._call.decisions)]
+
+    def _check_devices(self, name: str, args: tuple[int, ...]) -> None:
+        """A kernel of the host gets nothing else, a copy just one tensor of each side."""
+        places = [tensor.device.is_host for tensor in self._tensors(args[:2])]
+        if name in (TO_DEVICE, TO_HOST):
+            if places != [name == TO_DEVICE, name == TO_HOST]:
+                raise OracleError("a copy does not go from the host to a device, or back")
+        elif name != "aten::sym_size" and not all(tensor.device.is_host for tensor in self._tensors(args)):
+            raise OracleError("a kernel of the host gets a tensor on a device")
+
+    def _check_delegate(self, delegate: m.BackendDelegate, args: tuple[int, ...], inputs: int) -> None:
+        """All that a delegate gets is on its device; outputs over inputs it may get if it says so."""
+        device = delegate_device(delegate) if self._placed else HOST
+        if any(tensor.device != device for tensor in self._tensors(args)):
+            raise OracleError("a delegate gets a tensor that is not on its device")
+        for out in self._tensors(args[inputs:]):
+            for other in self._tensors(args[:inputs]):
+                overlap = other.memory is out.memory and other.memory is not None
+                overlap &= other.start < out.start + out.nbytes and out.start < other.start + other.nbytes
+                if overlap and delegate.id != "EtdevReferenceBackend":
+                    raise OracleError("a delegate writes over what it reads")
 
     # Kernels
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from hypothesis import strategies as st
 
+from etdev.devices import TARGET_DEVICE
 from etdev.program import Blob
 from etdev.program import model as m
 from etdev.program.sidecar import MethodNotes, Sidecar, StateNote
@@ -196,10 +197,14 @@ class Method:
         """Make a value another tensor."""
         self.calls.append(m.MoveCall(origin, to))
 
-    def delegate(self, *args: int, nbytes: Sequence[int] = (32,)) -> list[int]:
-        """A delegate call with new outputs."""
+    def delegate(
+        self, *args: int, nbytes: Sequence[int] = (32,), device: str | None = None, backend: str = "MyBackend"
+    ) -> list[int]:
+        """A delegate call with new outputs, on a device of its own."""
         outs = [self.tensor(size) for size in nbytes]
-        self.delegates.append(m.BackendDelegate("MyBackend", m.BackendDelegateDataReference(m.DataLocation.INLINE, 0)))
+        specs = () if device is None else (m.CompileSpec(TARGET_DEVICE, device.encode()),)
+        data = m.BackendDelegateDataReference(m.DataLocation.INLINE, 0)
+        self.delegates.append(m.BackendDelegate(backend, data, specs))
         self.delegate_inputs[len(self.calls)] = len(args)
         self.calls.append(m.DelegateCall(len(self.delegates) - 1, (*args, *outs)))
         return outs
@@ -323,9 +328,16 @@ class _Drawn:
     """A method drawn statement by statement. Only what is defined on every path is used."""
 
     def __init__(
-        self, draw: st.DrawFn, name: str, names: Sequence[str], *, initial: bool = True, delegates: bool = True
+        self,
+        draw: st.DrawFn,
+        name: str,
+        names: Sequence[str],
+        *,
+        initial: bool = True,
+        delegates: bool = True,
+        devices: Sequence[str] = (),
     ) -> None:
-        self.draw, self.delegates = draw, delegates
+        self.draw, self.delegates, self.devices = draw, delegates, devices
         self.method = method = Method(name)
         self.state: list[int] = []
         self.known: list[int] = []
@@ -362,7 +374,7 @@ class _Drawn:
         kinds += [self.several, self.split, self.cat, self.et_view, self.unknown, self.alias]
         kinds += [self.put_together, self.cut_out, self.cut_up] * 2 + [self.turn]
         if self.delegates:
-            kinds.append(self.delegate)
+            kinds += [self.delegate] * (12 if self.devices else 1)
         if self.state:
             kinds += [self.copy, self.update, self.copy]
         if depth < 3:
@@ -441,7 +453,15 @@ class _Drawn:
             self.unwritable.add(self.known[-1])
 
     def delegate(self) -> None:
-        self.add(*self.method.delegate(self.some(), nbytes=[self.size() for _ in range(self.draw(st.integers(1, 2)))]))
+        self.add(*self.delegated([self.size() for _ in range(self.draw(st.integers(1, 2)))]))
+
+    def delegated(self, nbytes: Sequence[int]) -> list[int]:
+        if not self.devices:
+            return self.method.delegate(self.some(), nbytes=nbytes)
+        args = [self.some() for _ in range(self.draw(st.integers(1, 3)))]
+        device = self.draw(st.sampled_from((*self.devices, *self.devices, None)))
+        backend = self.draw(st.sampled_from(("MyBackend", "EtdevReferenceBackend")))
+        return self.method.delegate(*args, nbytes=nbytes, device=device, backend=backend)
 
     def alias(self) -> None:
         """Of a static tensor that a kernel has written in its own place."""
@@ -464,6 +484,11 @@ class _Drawn:
 
     def copy(self) -> None:
         to = self.draw(st.sampled_from(self.state))
+        if self.devices and self.draw(st.booleans()):
+            (out,) = self.delegated([self.method.at(to).nbytes])
+            self.add(out)
+            self.method.copy(to, out)
+            return
         if self.draw(st.booleans()):
             out = self.method.like(to)
             self.method.kernel(self.draw(st.sampled_from(_OPERATORS)), to, self.some(), out, out)
@@ -543,10 +568,19 @@ class _Drawn:
 
 
 @st.composite
-def objects(draw: st.DrawFn, *, most_methods: int = 1, initial: bool = True, delegates: bool = True) -> Object:
-    """Object programs; ``initial``: state may have initial values."""
-    count = draw(st.integers(1, most_methods))
-    drawn = [_Drawn(draw, f"m{index}", "abc", initial=initial, delegates=delegates) for index in range(count)]
+def objects(
+    draw: st.DrawFn,
+    *,
+    most_methods: int = 1,
+    initial: bool = True,
+    delegates: bool = True,
+    devices: Sequence[str] = (),
+) -> Object:
+    """Object programs; ``initial``: state may have initial values; with ``devices`` most of what they do is there."""
+    drawn = [
+        _Drawn(draw, f"m{index}", "abc", initial=initial, delegates=delegates, devices=devices)
+        for index in range(draw(st.integers(1, most_methods)))
+    ]
     return program(*(item.method for item in drawn))
 
 

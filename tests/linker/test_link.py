@@ -94,17 +94,6 @@ def test_a_method_that_the_sidecar_does_not_have_is_linked_too() -> None:
 # Methods that keep their plan
 
 
-def device_buffer(plan: m.ExecutionPlan) -> m.ExecutionPlan:
-    return replace(plan, non_const_buffer_device=(m.NonConstBufferDevice(1, m.DeviceType.CUDA),))
-
-
-def device_tensor(plan: m.ExecutionPlan) -> m.ExecutionPlan:
-    tensor = plan.values[0]
-    assert isinstance(tensor, m.Tensor)
-    extra = m.ExtraTensorInfo(device_type=m.DeviceType.CUDA)
-    return replace(plan, values=(replace(tensor, extra_tensor_info=extra), *plan.values[1:]))
-
-
 def unknown_delegate(plan: m.ExecutionPlan) -> m.ExecutionPlan:
     """Its only argument is an input: what it writes, the file does not say."""
     delegate = m.BackendDelegate("MyBackend", m.BackendDelegateDataReference(m.DataLocation.INLINE, 0))
@@ -113,10 +102,7 @@ def unknown_delegate(plan: m.ExecutionPlan) -> m.ExecutionPlan:
     return replace(plan, delegates=(delegate,), chains=(replace(chain, instructions=calls),))
 
 
-DEVICES = "it has memory on devices, which this version does not plan"
 KEPT: dict[str, tuple[Callable[[m.ExecutionPlan], m.ExecutionPlan], str, str]] = {
-    "a buffer on a device": (device_buffer, DEVICES, "cuda:0"),
-    "a tensor on a device": (device_tensor, DEVICES, "cpu"),
     "a delegate that cannot be told": (
         unknown_delegate,
         "the file does not say which arguments of instruction 3 (MyBackend) are its outputs",

@@ -25,7 +25,9 @@ def meaning(
     if program is not None:
         check_program(program)
     state = found.named if named else {}
-    return Machine(program or found.program, shared=shared, named=state, inputs=found.inputs).run(*made)
+    placed = program is not None
+    whole = program or found.program
+    return Machine(whole, shared=shared, placed=placed, named=state, inputs=found.inputs).run(*made)
 
 
 def memory(program: m.Program) -> list[int]:

@@ -39,6 +39,38 @@ def with_instructions(
     return replace(plan, chains=tuple(chains)), moved
 
 
+def with_insertions(
+    plan: m.ExecutionPlan, before: Mapping[int, Sequence[m.Instruction]], behind: Mapping[int, Sequence[m.Instruction]]
+) -> tuple[m.ExecutionPlan, dict[int, int]]:
+    """Put instructions between others, by position over all chains; also gives where each is that was there.
+
+    Jumps to an instruction lead to what stands ``before`` it, and past what stands ``behind`` the one in front of it.
+    Behind -1 is the beginning of the method, before their number its end.
+    """
+    chains: list[m.Chain] = []
+    moved: dict[int, int] = {}
+    base = total = 0
+    for index, chain in enumerate(plan.chains):
+        labels: list[int] = []
+        found: list[m.Instruction] = list(behind.get(-1, ())) if not index else []
+        traces: list[tuple[m.Frame, ...]] = [()] * len(found)
+        for number, call in enumerate(chain.instructions):
+            labels.append(len(found))
+            here = before.get(base + number, ())
+            moved[base + number] = total + len(found) + len(here)
+            after = behind.get(base + number, ())
+            found += [*here, call, *after]
+            traces += [*([()] * len(here)), *chain.stacktrace[number : number + 1], *([()] * len(after))]
+        base += len(chain.instructions)
+        labels.append(len(found))
+        if index == len(plan.chains) - 1:
+            found += before.get(base, ())
+        total += len(found)
+        kept = tuple(traces) if chain.stacktrace else ()
+        chains.append(replace(chain, instructions=tuple(_redirected(call, labels) for call in found), stacktrace=kept))
+    return replace(plan, chains=tuple(chains)), moved
+
+
 def _redirected(call: m.Instruction, after: Sequence[int]) -> m.Instruction:
     if isinstance(call, m.JumpFalseCall):
         return replace(call, destination_instruction=after[call.destination_instruction])

@@ -27,8 +27,11 @@ def methods_with_smaller_plans(program: Program, linked: Linked) -> dict[str, st
     A planner may have been lucky, or what a plan lets recover may be too much. Methods one by one, unless there is
     state in a buffer of its own: old and new plans beside each other could lay the temporaries of one method over the
     state of another. Then it is all of them or none, and none if some of the state lay among temporaries: its new
-    place, where no method writes over it, is worth what it takes.
+    place, where no method writes over it, is worth what it takes. A program with memory on devices keeps no plan: its
+    copies and its buffers are derived anew.
     """
+    if any(plan.non_const_buffer_device for plan in (*program.execution_plan, *linked.program.execution_plan)):
+        return {}
     if any(buffer.state for report in linked.methods for buffer in report.buffers):
         more = _total(linked.program) - _total(program)
         if more > 0 and all(map(_state_is_apart, program.execution_plan)):

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from etdev import planner
+from etdev.devices import HOST, Device
 from etdev.errors import LinkError
 from etdev.linker.options import BufferReport, LinkOptions
 from etdev.linker.state import State, state_name
@@ -44,21 +45,75 @@ def lay_out(
     """
     places: list[dict[int, tuple[int, int]]] = [{} for _ in methods]
     plans: list[dict[int, Plan]] = [{} for _ in methods]
-    state_buffer = None if alone else _state_buffer(methods)
-    if state_buffer is not None:
-        _place_state(methods, state, state_buffer, places, options)
+    numbers = _number_buffers(methods, apart=not alone)
+    if not alone:
+        _place_state(methods, state, numbers, places, options)
     for index, method in enumerate(methods):
         arenas: dict[int, list[int]] = defaultdict(list)
         for number, storage in enumerate(method.memory.storages):
             if number not in places[index]:
-                arenas[storage.memory_id].append(number)
-        for memory_id, numbers in sorted(arenas.items()):
-            where = f"method {method.plan.name!r}, buffer {memory_id}"
-            plan = _plan([_buffer(method, number, options) for number in numbers], options, where)
-            plans[index][memory_id] = plan
-            for number, offset in zip(numbers, plan.offsets, strict=True):
-                places[index][number] = memory_id, offset
-    return [_addressed(method, places[index], plans[index]) for index, method in enumerate(methods)]
+                device = method.plan.buffer_device(storage.memory_id)
+                arenas[numbers.temporary.get(device, storage.memory_id)].append(number)
+        for buffer, found in sorted(arenas.items()):
+            where = f"method {method.plan.name!r}, buffer {buffer}"
+            plan = _plan([_buffer(method, number, options) for number in found], options, where)
+            plans[index][buffer] = plan
+            for number, offset in zip(found, plan.offsets, strict=True):
+                places[index][number] = buffer, offset
+    return [_addressed(method, places[index], plans[index], numbers) for index, method in enumerate(methods)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Numbers:
+    """Which buffers there are on devices and for state. Temporaries on the host stay in the buffer where they are."""
+
+    temporary: Mapping[Device, int]
+    """By device other than the host."""
+    state: Mapping[Device, int]
+
+    def devices(self) -> dict[int, Device]:
+        """Buffer → the device that it is on, of those that are not on the host."""
+        found = {buffer: device for device, buffer in (*self.temporary.items(), *self.state.items())}
+        return {buffer: device for buffer, device in sorted(found.items()) if not device.is_host}
+
+
+def _number_buffers(methods: Sequence[Method], *, apart: bool) -> _Numbers:
+    """The same numbers for all methods: first the host, then each device.
+
+    ``apart``: whether state has buffers of its own. On the host that is 2, unless temporaries are there: then it is one
+    behind them all.
+    """
+    temporary: dict[Device, int] = {}
+    state: dict[Device, int] = {}
+    found = {
+        (method.plan.buffer_device(storage.memory_id), storage.persistent and apart)
+        for method in methods
+        for storage in method.memory.storages
+    }
+    last = max(
+        (
+            storage.memory_id
+            for method in methods
+            for storage in method.memory.storages
+            if method.plan.buffer_device(storage.memory_id).is_host and not (storage.persistent and apart)
+        ),
+        default=1,
+    )
+    for device, kept in sorted({*found, *_empty_devices(methods)}):
+        if kept or not device.is_host:
+            last += 1
+            (state if kept else temporary)[device] = last
+    return _Numbers(temporary, state)
+
+
+def _empty_devices(methods: Sequence[Method]) -> Iterable[tuple[Device, bool]]:
+    """Devices on which there are tensors without any bytes, which want an address too."""
+    return {
+        (tensor.device, False)
+        for method in methods
+        for _, tensor in method.plan.tensors()
+        if not tensor.device.is_host and tensor.allocation_info is not None and not tensor.nbytes
+    }
 
 
 def padding(plan: m.ExecutionPlan) -> int:
@@ -66,30 +121,28 @@ def padding(plan: m.ExecutionPlan) -> int:
     return _XNNPACK_PADDING if any(delegate.id == "XnnpackBackend" for delegate in plan.delegates) else 0
 
 
-def _state_buffer(methods: Sequence[Method]) -> int | None:
-    """The buffer that all state goes to: 2, unless temporaries are there, then one behind them all."""
-    if not any(storage.persistent for method in methods for storage in method.memory.storages):
-        return None
-    used = {item.memory_id for method in methods for item in method.memory.storages if not item.persistent}
-    return 2 if max(used, default=1) < 2 else max(used) + 1
-
-
 def _place_state(
     methods: Sequence[Method],
     state: Sequence[State],
-    buffer: int,
+    numbers: _Numbers,
     places: Sequence[dict[int, tuple[int, int]]],
     options: LinkOptions,
 ) -> None:
-    always = [Buffer(item.size, 0, 1, options.alignment, name=item.name) for item in state]
-    # Nothing to be planned: all of it is in use at once, each piece at its own address.
-    plan = planner.make_plan(Problem(tuple(always)), "naive")
-    for item, offset in zip(state, plan.offsets, strict=True):
-        for index, value, inside in item.members:
-            memory = methods[index].memory
-            storage = memory.storages[memory.of[value]]
-            begin = memory.reaching.places[value].start - storage.offset
-            places[index][memory.of[value]] = buffer, offset + inside - begin
+    on: dict[Device, list[State]] = defaultdict(list)
+    for item in state:
+        index, value, _ = item.members[0]
+        method = methods[index]
+        on[method.plan.buffer_device(method.memory.reaching.places[value].buffer)].append(item)
+    for device, kept in on.items():
+        always = [Buffer(item.size, 0, 1, options.alignment, name=item.name) for item in kept]
+        # Nothing to be planned: all of it is in use at once, each piece at its own address.
+        plan = planner.make_plan(Problem(tuple(always)), "naive")
+        for item, offset in zip(kept, plan.offsets, strict=True):
+            for index, value, inside in item.members:
+                memory = methods[index].memory
+                storage = memory.storages[memory.of[value]]
+                begin = memory.reaching.places[value].start - storage.offset
+                places[index][memory.of[value]] = numbers.state[device], offset + inside - begin
 
 
 def _buffer(method: Method, number: int, options: LinkOptions) -> Buffer:
@@ -109,6 +162,7 @@ def _addressed(
     method: Method,
     places: Mapping[int, tuple[int, int]],
     plans: Mapping[int, Plan],
+    numbers: _Numbers,
 ) -> tuple[m.ExecutionPlan, tuple[BufferReport, ...]]:
     """The method with these places, and how large its buffers have to be."""
     ends: dict[int, int] = {buffer: plan.size for buffer, plan in plans.items()}
@@ -127,22 +181,31 @@ def _addressed(
     for value, tensor in method.plan.tensors():
         if tensor.allocation_info is not None and value in used_here and value not in method.memory.of:
             # It takes no bytes, but the runtime wants an address inside a buffer.
-            values[value] = _at(tensor, (1, 0))
-            ends.setdefault(1, 0)
+            buffer = numbers.temporary.get(tensor.device, 1)
+            values[value] = _at(tensor, (buffer, 0))
+            ends.setdefault(buffer, 0)
     kept: dict[int, list[bool]] = defaultdict(list)
     for number, (buffer, _) in places.items():
         kept[buffer].append(method.memory.storages[number].persistent)
-    more = padding(method.plan)
+    devices = numbers.devices()
+    more = {buffer: 0 if buffer in devices else padding(method.plan) for buffer in ends}
     sizes = [0] * (max(ends, default=0) + 1)
     for buffer, end in ends.items():
-        sizes[buffer] = end + more
-    plan = replace(method.plan, values=tuple(values), non_const_buffer_sizes=tuple(sizes), non_const_buffer_device=())
+        sizes[buffer] = end + more[buffer]
+    elsewhere = tuple(
+        m.NonConstBufferDevice(buffer, device.type, device.index)
+        for buffer, device in devices.items()
+        if buffer in ends
+    )
+    plan = replace(
+        method.plan, values=tuple(values), non_const_buffer_sizes=tuple(sizes), non_const_buffer_device=elsewhere
+    )
     reports = tuple(
         BufferReport(
             index=buffer,
-            device="cpu",
+            device=str(devices.get(buffer, HOST)),
             size=sizes[buffer],
-            lower_bound=(plans[buffer].lower_bound if buffer in plans else ends[buffer]) + more,
+            lower_bound=(plans[buffer].lower_bound if buffer in plans else ends[buffer]) + more[buffer],
             tensors=sum(1 for place, _ in places.values() if place == buffer),
             state=all(kept.get(buffer, [False])),
         )

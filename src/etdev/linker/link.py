@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from etdev.linker.devices import device_ends, place_on_devices, without_devices
 from etdev.linker.edit import aliases_first, without_unused
 from etdev.linker.elide.constants import fold_constants
 from etdev.linker.elide.parts import elide_parts
@@ -16,8 +18,9 @@ from etdev.linker.joined import Storages
 from etdev.linker.keep import kept_report, methods_with_smaller_plans
 from etdev.linker.layout import Method, lay_out
 from etdev.linker.lift import lift
-from etdev.linker.options import BufferReport, CallerOwned, Elision, InPlace, Linked, LinkOptions, MethodReport
+from etdev.linker.options import BufferReport, CallerOwned, Elision, Linked, LinkOptions, MethodReport
 from etdev.linker.state import State, kept_by_others, state_by_address, state_by_name
+from etdev.linker.work import Work
 from etdev.program import Program
 from etdev.program import model as m
 from etdev.program.blob import Blob
@@ -25,27 +28,8 @@ from etdev.program.constants import Run, constant_count, constant_data, constant
 from etdev.program.delegates import delegate_inputs, unsplit_call
 from etdev.program.footprint import planned_memory
 from etdev.program.sidecar import MethodNotes, Sidecar
-from etdev.program.storage import MethodMemory, method_memory
+from etdev.program.storage import method_memory
 from etdev.program.used import used_values
-
-
-@dataclass(frozen=True, slots=True)
-class _Work:
-    """A method on its way through the passes."""
-
-    plan: m.ExecutionPlan
-    memory: MethodMemory
-    inputs: Mapping[int, int]
-    """Position of each delegate call → how many of its arguments are inputs."""
-    persistent: frozenset[int]
-    moved: Mapping[int, int]
-    """Positions of the instructions that are left: in the program before the link → by now."""
-    elisions: tuple[Elision, ...] = ()
-    inplace: tuple[InPlace, ...] = ()
-    added: tuple[Blob | Run, ...] = ()
-    """Data of constants that the passes made, whose indices follow those that the program has."""
-    grown: bool = False
-    """Whether any of them is there beside the constant that it was made of."""
 
 
 def link(program: Program, options: LinkOptions | None = None, sidecar: Sidecar | None = None) -> Linked:
@@ -64,12 +48,12 @@ def link(program: Program, options: LinkOptions | None = None, sidecar: Sidecar 
     works = [_start(program.execution_plan[index], sidecar) for index in numbers]
     works, state = _with_state(works, options, sidecar)
     alone = sum(1 for plan in program.execution_plan if any(plan.non_const_buffer_sizes)) < 2
-    candidates: list[tuple[int, int, Program, list[_Work], list[tuple[m.ExecutionPlan, tuple[BufferReport, ...]]]]] = []
-    for finished in _candidates(works, program, options, foreign=sidecar is None):
+    candidates: list[tuple[int, int, Program, list[Work], list[tuple[m.ExecutionPlan, tuple[BufferReport, ...]]]]] = []
+    for finished, placed_state in _candidates(works, state, program, options, foreign=sidecar is None):
         methods = [Method(work.plan, work.memory) for work in finished]
-        laid_out = lay_out(methods, state, options, alone=alone)
+        laid_out = lay_out(methods, placed_state, options, alone=alone)
         plans = {
-            index: without_unused(plan, aliases_first(plan, work.memory) if plan.delegates else None)
+            index: without_unused(plan, _order(plan, work))
             for index, work, (plan, _) in zip(numbers, finished, laid_out, strict=True)
         }
         linked = _with_plans(program, plans, finished)
@@ -112,8 +96,6 @@ def _methods_to_keep(program: Program, sidecar: Sidecar | None) -> dict[str, str
 
 
 def _reason_to_keep(plan: m.ExecutionPlan, sidecar: Sidecar | None) -> str | None:
-    if plan.non_const_buffer_device or any(not tensor.device.is_host for _, tensor in plan.tensors()):
-        return "it has memory on devices, which this version does not plan"
     return unsplit_call(plan, _delegate_inputs(plan, sidecar))
 
 
@@ -126,18 +108,18 @@ def _notes(plan: m.ExecutionPlan, sidecar: Sidecar) -> MethodNotes:
     return sidecar.methods.get(plan.name, MethodNotes())
 
 
-def _start(plan: m.ExecutionPlan, sidecar: Sidecar | None) -> _Work:
+def _start(plan: m.ExecutionPlan, sidecar: Sidecar | None) -> Work:
     inputs = _delegate_inputs(plan, sidecar)
     named = _notes(plan, sidecar).state if sidecar else ()
     persistent = frozenset(note.value for note in named).intersection(used_values(plan))
     memory = method_memory(plan, inputs, persistent)
     moved = {position: position for position in range(len(memory.reaching.flow.instructions))}
-    return _Work(plan, memory, inputs, persistent, moved)
+    return Work(plan, memory, inputs, persistent, moved, ends=device_ends(plan))
 
 
 def _with_state(
-    works: Sequence[_Work], options: LinkOptions, sidecar: Sidecar | None
-) -> tuple[list[_Work], tuple[State, ...]]:
+    works: Sequence[Work], options: LinkOptions, sidecar: Sidecar | None
+) -> tuple[list[Work], tuple[State, ...]]:
     """The methods with all their state known as such, and which of it is shared."""
     if sidecar is None:
         others = kept_by_others([work.memory for work in works])
@@ -154,30 +136,51 @@ def _with_state(
     return [replace(work, persistent=kept) for work, kept in zip(works, found, strict=True)], state
 
 
-def _keeping(work: _Work, kept: set[int]) -> _Work:
+def _keeping(work: Work, kept: set[int]) -> Work:
     persistent = work.persistent | kept
     return replace(work, memory=method_memory(work.plan, work.inputs, persistent), persistent=persistent)
 
 
 def _candidates(
-    works: Sequence[_Work], program: Program, options: LinkOptions, *, foreign: bool
-) -> Iterator[list[_Work]]:
-    """The methods after all passes, in the ways that may take least.
+    works: Sequence[Work], state: Sequence[State], program: Program, options: LinkOptions, *, foreign: bool
+) -> Iterator[tuple[list[Work], Sequence[State]]]:
+    """The methods after all passes, in the ways that may take least, and their state.
 
     A view of what may be one of several tensors keeps all of them in use, and may so cost more than the copy that it
     replaces; a constant that is in the file twice may cost more than the memory that it saves. Where there are any, the
     program is planned without them as well.
     """
-    first = [_run_passes(work, program, options, foreign=foreign, merged=True, grow=True) for work in works]
+
+    def run(*, merged: bool, grow: bool) -> tuple[list[Work], Sequence[State]]:
+        viewed = [_remove_views(work, program, options, foreign=foreign, merged=merged, grow=grow) for work in works]
+        placed, found = place_on_devices(viewed, state, options)
+        return [_share_bytes(work, options) for work in placed], found
+
+    first = run(merged=True, grow=True)
     yield first
-    views = any(elision.action == "view" for work in first for elision in work.elisions)
-    grown = any(work.grown for work in first)
+    views = any(elision.action == "view" for work in first[0] for elision in work.elisions)
+    grown = any(work.grown for work in first[0])
     for merged, grow in ((False, True), (True, False), (False, False)):
         if (merged or views) and (grow or grown):
-            yield [_run_passes(work, program, options, foreign=foreign, merged=merged, grow=grow) for work in works]
+            yield run(merged=merged, grow=grow)
 
 
-def _with_plans(program: Program, plans: Mapping[int, m.ExecutionPlan], works: Sequence[_Work]) -> Program:
+def _order(plan: m.ExecutionPlan, work: Work) -> list[int] | None:
+    """The order of a method's values in which a reader of the file can tell inputs of delegates from outputs."""
+    if not plan.delegates:
+        return None
+    stand_ins: dict[int, list[int]] = defaultdict(list)
+    for replica, value in sorted(work.replicas.items()):
+        stand_ins[value].append(replica)
+    return [
+        found
+        for value in aliases_first(plan, work.memory)
+        if value not in work.replicas
+        for found in (*stand_ins.get(value, ()), value)
+    ]
+
+
+def _with_plans(program: Program, plans: Mapping[int, m.ExecutionPlan], works: Sequence[Work]) -> Program:
     """The program with its methods as they became, and with the constants that they have now."""
     found = list(program.execution_plan)
     added: dict[Blob | Run, int] = {}
@@ -202,12 +205,13 @@ def _size(program: Program) -> int:
     return sum(planned_memory(program).values()) + constants_size(program)
 
 
-def _run_passes(
-    work: _Work, program: Program, options: LinkOptions, *, foreign: bool, merged: bool, grow: bool
-) -> _Work:
-    plan = lift(work.plan, work.memory) if foreign else work.plan
+def _remove_views(
+    work: Work, program: Program, options: LinkOptions, *, foreign: bool, merged: bool, grow: bool
+) -> Work:
+    """The passes that leave a method an object program on the host."""
+    plan = without_devices(lift(work.plan, work.memory)) if foreign else work.plan
     plan = leave_to_caller(plan, work.memory, options.caller.get(plan.name, CallerOwned()))
-    work = _with_plan(work, plan)
+    work = work.with_plan(plan)
     if "constants" in options.elide:
         folded = fold_constants(
             work.plan,
@@ -217,9 +221,12 @@ def _run_passes(
             views="views" in options.elide,
             grow=grow,
         )
-        work = replace(_after(work, folded.plan, folded.moved, folded.elisions), added=folded.added, grown=folded.grown)
-    if "views" in options.elide:
-        work = _after(work, *elide_views(work.plan, work.memory, merged=merged))
+        work = replace(work.after(folded.plan, folded.moved, folded.elisions), added=folded.added, grown=folded.grown)
+    return work.after(*elide_views(work.plan, work.memory, merged=merged)) if "views" in options.elide else work
+
+
+def _share_bytes(work: Work, options: LinkOptions) -> Work:
+    """The passes that lay storages into others."""
     storages = Storages(work.plan, work.memory)
     inplace = work_in_place(storages, options.inplace)
     elisions: tuple[Elision, ...] = ()
@@ -227,26 +234,7 @@ def _run_passes(
         elisions = elide_write_backs(storages, options.inplace)
     inplace = work_in_place(storages, options.inplace, inplace)
     elisions += elide_parts(storages, options.elide)
-    before = {now: start for start, now in work.moved.items()}
-    inplace = tuple(replace(decision, instruction=before[decision.instruction]) for decision in inplace)
-    return replace(_after(work, *storages.carried_out(), elisions), inplace=inplace)
-
-
-def _after(work: _Work, plan: m.ExecutionPlan, moved: Mapping[int, int], elisions: Sequence[Elision]) -> _Work:
-    """After a pass that removes copies."""
-    before = {now: start for start, now in work.moved.items()}
-    found = (*work.elisions, *(replace(item, instruction=before[item.instruction]) for item in elisions))
-    return replace(
-        _with_plan(work, plan, moved), elisions=tuple(sorted(found, key=lambda elision: elision.instruction))
-    )
-
-
-def _with_plan(work: _Work, plan: m.ExecutionPlan, moved: Mapping[int, int] | None = None) -> _Work:
-    """After a pass: with what that made of the method, and of the positions of its instructions."""
-    if plan == work.plan:
-        return work
-    if moved is not None:
-        inputs = {moved[position]: count for position, count in work.inputs.items()}
-        positions = {start: moved[position] for start, position in work.moved.items() if position in moved}
-        work = replace(work, inputs=inputs, moved=positions)
-    return replace(work, plan=plan, memory=method_memory(plan, work.inputs, work.persistent))
+    start = work.starts()
+    # Copies between devices were not there before the link: nobody decides about them.
+    inplace = tuple(replace(decision, instruction=start[decision.instruction]) for decision in inplace)
+    return replace(work.after(*storages.carried_out(), elisions), inplace=inplace)

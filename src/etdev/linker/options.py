@@ -21,6 +21,10 @@ class CallerOwned:
 
     inputs: frozenset[int] = frozenset()
     outputs: frozenset[int] = frozenset()
+    device_inputs: frozenset[int] = frozenset()
+    """Those that it brings on the device where they are read first."""
+    device_outputs: frozenset[int] = frozenset()
+    """Those that it takes from the device where they are computed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -193,6 +193,8 @@ _RULES: Mapping[str, _Rule] = {
     **{f"aten::{name}": _broadcast for name in _POINT_WISE.split()},
     **{f"aten::{name}": _first for name in _LIKE_FIRST.split()},
     "dim_order_ops::_clone_dim_order.out": _first,
+    "et_copy::_d2h_copy.out": _first,
+    "et_copy::_h2d_copy.out": _first,
     "dim_order_ops::_to_dim_order_copy.out": _first,
     "aten::view_copy.out": _view,
     f"{ET_VIEW}.default": _view,

@@ -1,8 +1,11 @@
-"""How many arguments of a delegate call are inputs. The file does not say."""
+"""Delegate calls: how many of their arguments are inputs, which the file does not say, and where they run."""
 
 from __future__ import annotations
 
+from etdev.devices import Device, DeviceNameError
+from etdev.errors import LinkError
 from etdev.program import model as m
+from etdev.program.devices import delegate_device
 from etdev.program.effects import DelegateInputs, tensors
 from etdev.program.flow import flow_graph
 
@@ -57,3 +60,25 @@ def unsplit_call(plan: m.ExecutionPlan, inputs: DelegateInputs) -> str | None:
             name = plan.delegates[call.delegate_index].id
             return f"the file does not say which arguments of instruction {position} ({name}) are its outputs"
     return None
+
+
+ALIAS_SAFE = frozenset({"EtdevReferenceBackend"})
+"""Backends whose delegates read all their inputs before they write an output, so that both may share bytes."""
+
+
+def delegate_devices(plan: m.ExecutionPlan) -> dict[int, Device]:
+    """Position of each delegate call that runs on another device than the host → that device.
+
+    Raises :class:`~etdev.errors.LinkError`, which names the instruction, for a compile spec that names no device.
+    """
+    found: dict[int, Device] = {}
+    for position, call in enumerate(flow_graph(plan).instructions):
+        if isinstance(call, m.DelegateCall):
+            try:
+                device = delegate_device(plan.delegates[call.delegate_index])
+            except DeviceNameError as error:
+                where = f"method {plan.name!r}, instruction {position}"
+                raise LinkError(error.message, where=where, hint=error.hint) from error
+            if not device.is_host:
+                found[position] = device
+    return found

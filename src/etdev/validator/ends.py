@@ -53,7 +53,12 @@ class Ends:
     def _assume_state(self) -> None:
         """What the file says is state is the same at first; that it is again at the end is checked there."""
         before, after = self._run.facts
-        twins = {one: other for other, one in self._run.machine.pairs.items()}
+        # Delegates on devices are given copies of state, which are none.
+        twins = {
+            one: other
+            for other, one in self._run.machine.pairs.items()
+            if isinstance(tensor := after.plan.values[other], m.Tensor) and _is_state(tensor)
+        }
         for value, tensor in before.plan.tensors():
             facts = before.tensors[value]
             twin = after.tensors.get(twins.get(value, -1))

@@ -2,6 +2,7 @@
 
 They are followed where an output is made of a few runs of bytes; where it is not (a real transposition), the operator
 is a function like any other. Source: ``kernels/portable/cpu/op_*_copy.cpp`` of executorch.
+Where the bytes lie, on the host or on a device, makes no difference to what they are.
 """
 
 from __future__ import annotations
@@ -286,6 +287,8 @@ RULES: Mapping[str, Rule] = {
     "aten::view_copy.out": _view,
     "dim_order_ops::_clone_dim_order.out": _clone,
     "dim_order_ops::_to_dim_order_copy.out": _clone,
+    "et_copy::_d2h_copy.out": _clone,
+    "et_copy::_h2d_copy.out": _clone,
 }
 """By operator."""
 VIEWS = frozenset(name for name, rule in RULES.items() if rule is _view)

@@ -126,6 +126,9 @@ Point-wise kernels read and write each element at the same place, and scatter ke
 and the norms read a row before they write it. Contractions, pools, gathers, flips and what is broadcast do not.
 """
 
+READS_FIRST = frozenset({"EtdevReferenceBackend"})
+"""Backends whose delegates read all that they get before they write anything."""
+
 POINTWISE = frozenset(
     {
         *(f"aten::{name}.out" for name in _UNARY.split() if name != "clone"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import TypeAlias
 
+from etdev.program import model as m
 from etdev.validator import operators as ops
 from etdev.validator.facts import Clash, Code, Facts, share
 from etdev.validator.machine import NotFollowedError
@@ -72,6 +73,8 @@ class Overlaps:
 def _is_allowed(code: Code, key: Key, tree: Tree, tried: Collection[tuple[int, int]]) -> bool:
     """May the operator write over the operand, however paths went? ``tried``: ``(argument, output)`` that may, too."""
     argument, item, output = key
+    if isinstance(code.call, m.DelegateCall) and code.name in ops.READS_FIRST and argument >= 0:
+        return not any(isinstance(leaf, Lost) for leaf in leaves(tree))
     known = not output and argument in ops.IN_PLACE.get(code.name, ())
     if item or not (known or (argument, output) in tried):
         return False

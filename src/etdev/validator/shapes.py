@@ -237,6 +237,8 @@ RULES: Mapping[str, Rule] = {
             "aten::select_scatter.out",
             "aten::slice_scatter.out",
             "dim_order_ops::_clone_dim_order.out",
+            "et_copy::_d2h_copy.out",
+            "et_copy::_h2d_copy.out",
             "dim_order_ops::_to_dim_order_copy.out",
             "quantized_decomposed::dequantize_per_channel.out",
             "quantized_decomposed::dequantize_per_tensor.out",

@@ -1,0 +1,69 @@
+"""Where each item was last written, at each point of a method."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from etdev.devices import HOST, Device
+from etdev.linker.devices.transfers import Spot
+from etdev.program.flow import FlowGraph
+
+_State = dict[int, frozenset[Device]]
+"""Item → the devices, or the host, where it may have been written last. One that is not there has no content yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origins:
+    """What was found."""
+
+    _before: Mapping[int, _State]
+    _behind: Mapping[int, _State]
+    apart: Sequence[frozenset[int]]
+    """By position, the items that several devices may have written last; the last entry is the method's end."""
+
+    def at(self, spot: Spot, item: int) -> Device | None:
+        """Where an item was last written; None if that depends on the path, or if it has no content."""
+        state = self._behind.get(spot.position, {}) if spot.after else self._before.get(spot.position, {})
+        found = state.get(item, frozenset())
+        return next(iter(found)) if len(found) == 1 else None
+
+
+def find_origins(flow: FlowGraph, written: Sequence[Mapping[int, Device]], at_entry: Mapping[int, Device]) -> Origins:
+    """Follow a method whose instructions write items on devices, by position.
+
+    ``at_entry`` has the items that have a content when it begins, and where.
+    """
+    end = len(flow.instructions)
+    entry: _State = {item: frozenset({device}) for item, device in at_entry.items()}
+    heads: dict[int, _State] = defaultdict(dict)
+    first = flow.order()[:1]
+    heads[flow.blocks[first[0]].start if first else end] = entry
+    before: dict[int, _State] = {}
+    behind: dict[int, _State] = {-1: entry}
+    changed = True
+    while changed:
+        changed = False
+        for number in flow.order():
+            block = flow.blocks[number]
+            state = heads[block.start]
+            for position in range(block.start, block.end):
+                before[position] = state
+                if written[position]:
+                    state = {**state, **{item: frozenset({device}) for item, device in written[position].items()}}
+                behind[position] = state
+            for successor in block.successors:
+                head = end if successor == flow.exit else flow.blocks[successor].start
+                joined = dict(heads[head])
+                for item, places in state.items():
+                    joined[item] = joined.get(item, frozenset()) | places
+                if joined != heads[head]:
+                    heads[head] = joined
+                    changed = True
+    before[end] = heads[end]
+    apart = [
+        frozenset(item for item, places in before.get(position, {}).items() if len(places - {HOST}) > 1)
+        for position in range(end + 1)
+    ]
+    return Origins(before, behind, apart)

@@ -1,0 +1,93 @@
+"""Tensors on devices that stand for others: what a delegate there is given instead of a tensor on the host."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection
+from dataclasses import replace
+
+from etdev.devices import Device
+from etdev.errors import LinkError
+from etdev.linker.devices.items import Items
+from etdev.program import model as m
+
+_FIRST_BUFFER = 1 << 20
+"""Number of the first buffer on a device, until the linker lays buffers out."""
+_GAP = 64
+"""Bytes between neighbours, which lie apart until then."""
+
+
+def buffer_on(device: Device) -> int:
+    """The buffer that everything on a device is in until the linker lays buffers out."""
+    return _FIRST_BUFFER + 256 * device.type + device.index
+
+
+class Replicas:
+    """The tensors that are added to a method."""
+
+    def __init__(self, plan: m.ExecutionPlan, items: Items) -> None:
+        self._plan, self._items = plan, items
+        self._values: list[m.Value] = []
+        self._offsets: dict[tuple[object, Device], int] = {}
+        self._ends: dict[Device, int] = defaultdict(int)
+        self._known: dict[tuple[object, Device, object], int] = {}
+        self.of: dict[tuple[int, Device], int] = {}
+        """``(value, device)`` → the value that stands for it there."""
+        self.first: dict[int, int] = {}
+        """Value on a device → the first one that it stands for."""
+
+    def get(self, value: int, device: Device, *, planned: bool = True, named: bool = False) -> int:
+        """What stands for a tensor on a device. All of one item shares bytes there, and what is alike is one tensor.
+
+        ``planned`` is false for memory of the caller's; ``named`` is true for state, which keeps its name.
+        """
+        found = self.of.get((value, device))
+        if found is None:
+            tensor = self._plan.values[value]
+            assert isinstance(tensor, m.Tensor)
+            key = self._thing(value), device, (tensor.scalar_type, tensor.sizes, tensor.dim_order)
+            if key not in self._known:
+                self._known[key] = len(self._plan.values) + len(self._values)
+                self.first[self._known[key]] = value
+                self._values.append(self._tensor(value, tensor, device, planned=planned, named=named))
+            found = self.of[value, device] = self._known[key]
+        return found
+
+    def _thing(self, value: int) -> object:
+        """What lies in one place on a device: an item, or a single tensor of one that is on the host at all times."""
+        item = self._items.of[value]
+        return ("value", value) if item in self._items.fixed else ("item", item)
+
+    def values(self) -> tuple[m.Value, ...]:
+        """All values of the method, those that were added at the end."""
+        return *self._plan.values, *self._values
+
+    def buffers(self) -> tuple[m.NonConstBufferDevice, ...]:
+        """The buffers that they are in."""
+        devices: Collection[Device] = sorted({device for _, device in self.of})
+        return tuple(m.NonConstBufferDevice(buffer_on(device), device.type, device.index) for device in devices)
+
+    def _tensor(self, value: int, tensor: m.Tensor, device: Device, *, planned: bool, named: bool) -> m.Tensor:
+        if planned and tensor.shape_dynamism is m.TensorShapeDynamism.DYNAMIC_UNBOUND:
+            raise LinkError(
+                f"value {value} has no largest size, so no memory can be planned for it on {device}",
+                where=f"method {self._plan.name!r}",
+                hint="give each of its dimensions a maximum",
+            )
+        info = tensor.extra_tensor_info
+        name = info.fully_qualified_name if info is not None and named else None
+        return replace(
+            tensor,
+            data_buffer_idx=0,
+            allocation_info=self._allocation(value, tensor, device) if planned else None,
+            extra_tensor_info=m.ExtraTensorInfo(
+                fully_qualified_name=name, device_type=device.type, device_index=device.index
+            ),
+        )
+
+    def _allocation(self, value: int, tensor: m.Tensor, device: Device) -> m.AllocationDetails:
+        key = self._thing(value), device
+        if key not in self._offsets:
+            self._offsets[key] = self._ends[device]
+            self._ends[device] += (tensor.nbytes + 2 * _GAP - 1) // _GAP * _GAP
+        return m.AllocationDetails(buffer_on(device), self._offsets[key])

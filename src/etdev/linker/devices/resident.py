@@ -1,0 +1,142 @@
+"""State on devices: which of it stays there between calls, and new contents that delegates write in its place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from etdev.devices import HOST, Device
+from etdev.linker.devices.items import sort_items
+from etdev.linker.edit import with_instructions
+from etdev.linker.options import Elision
+from etdev.linker.state import State
+from etdev.program import model as m
+from etdev.program.delegates import ALIAS_SAFE
+from etdev.program.effects import operator_name, tensors
+from etdev.program.storage import MethodMemory
+
+_COPY = "aten::copy_"
+
+
+def write_in_state(
+    plan: m.ExecutionPlan, memory: MethodMemory, devices: Mapping[int, Device]
+) -> tuple[m.ExecutionPlan, dict[int, int], tuple[Elision, ...]]:
+    """Let delegates on devices write new contents of state where the state is, instead of copying it there afterwards.
+
+    ``devices`` has the device of each delegate call. Gives the positions of the instructions that are left.
+    """
+    values = list(plan.values)
+    found = []
+    for position, call in enumerate(memory.reaching.flow.instructions):
+        if isinstance(call, m.KernelCall) and operator_name(plan.operators[call.op_index]) == _COPY:
+            state, new = call.args[0], call.args[1]
+            if _may_write(plan, memory, devices, position, state, new):
+                there, moved = memory.reaching.places[state], memory.storages[memory.of[new]]
+                for value in moved.values:
+                    tensor, inside = values[value], memory.reaching.places[value].start - moved.offset
+                    assert isinstance(tensor, m.Tensor)
+                    place = m.AllocationDetails(there.buffer, there.start + inside)
+                    values[value] = replace(tensor, allocation_info=place)
+                found.append(Elision(position, _COPY, "placed", moved.size, kind="write_back"))
+    gone: dict[int, Sequence[m.Instruction]] = {item.instruction: () for item in found}
+    return *with_instructions(replace(plan, values=tuple(values)), gone), tuple(found)
+
+
+def _may_write(
+    plan: m.ExecutionPlan, memory: MethodMemory, devices: Mapping[int, Device], position: int, state: int, new: int
+) -> bool:
+    """Is nothing lost if the delegate that computes the new content writes it over the old one?"""
+    reaching = memory.reaching
+    kept, temporary = (_alone(plan, memory, value) for value in (state, new))
+    if kept is None or temporary is None or state in reaching.references or new in reaching.references:
+        return False
+    one, other = plan.values[state], plan.values[new]
+    assert isinstance(one, m.Tensor)
+    assert isinstance(other, m.Tensor)
+    same = (one.scalar_type, one.sizes, one.dim_order) == (other.scalar_type, other.sizes, other.dim_order)
+    if not same or not memory.storages[kept].persistent or memory.storages[temporary].persistent:
+        return False
+    writes = memory.storages[temporary].writes
+    taken = {*memory.storages[temporary].values} & {*plan.inputs, *plan.outputs}
+    if len(writes) != 1 or memory.storages[kept].writes != (position + 1,) or taken:
+        return False
+    source = writes[0] - 1
+    call = reaching.flow.instructions[source] if source >= 0 else None
+    if source not in devices or not isinstance(call, m.DelegateCall):
+        return False
+    if not any(block.start <= source < position < block.end for block in reaching.flow.blocks):
+        return False
+    first = source + 1 if plan.delegates[call.delegate_index].id in ALIAS_SAFE else source
+    return not any(first <= use.position < position and memory.of[use.place] == kept for use in reaching.uses)
+
+
+def _alone(plan: m.ExecutionPlan, memory: MethodMemory, value: int) -> int | None:
+    """The storage that is all one static tensor's, if this is one."""
+    number = memory.of.get(value)
+    tensor = plan.values[value]
+    if number is None or not isinstance(tensor, m.Tensor) or tensor.nbytes != memory.storages[number].size:
+        return None
+    return number if tensor.shape_dynamism is m.TensorShapeDynamism.STATIC else None
+
+
+@dataclass(frozen=True, slots=True)
+class MethodOnDevices:
+    """A method, and where its delegates run."""
+
+    plan: m.ExecutionPlan
+    memory: MethodMemory
+    devices: Mapping[int, Device]
+    """Position of each delegate call on another device than the host → that device."""
+
+
+def find_homes(methods: Sequence[MethodOnDevices], state: Sequence[State]) -> list[dict[int, Device]]:
+    """Per method, the tensors that stay on a device between calls, since nothing but delegates there touches them.
+
+    State that several methods share has one home. What begins with a content from the file is loaded by the host, and
+    stays there.
+    """
+    homes: list[dict[int, Device]] = [{} for _ in methods]
+    touched = [_touched(method) for method in methods]
+    for item in state:
+        members = [(index, methods[index].memory.of.get(value)) for index, value, _ in item.members]
+        places = set[Device]().union(
+            *(touched[index].get(number, set()) for index, number in members if number is not None)
+        )
+        if len(places) == 1 and HOST not in places and None not in dict(members).values():
+            home = places.pop()
+            for index, number in set(members):
+                assert number is not None
+                homes[index].update(dict.fromkeys(methods[index].memory.storages[number].values, home))
+    return homes
+
+
+def _touched(method: MethodOnDevices) -> dict[int, set[Device]]:
+    """Storage → the devices whose delegates touch it, and the host if anything else does."""
+    plan, memory = method.plan, method.memory
+    items = sort_items(plan, memory)
+    found: dict[int, set[Device]] = {}
+    for number, storage in enumerate(memory.storages):
+        if storage.persistent:
+            tensors_there = [plan.values[value] for value in storage.values]
+            loaded = any(isinstance(tensor, m.Tensor) and tensor.has_initial_value for tensor in tensors_there)
+            hidden = any(
+                items.of[value] in items.fixed or value in memory.reaching.references for value in storage.values
+            )
+            found[number] = {HOST} if loaded or hidden else set()
+    for value, device in _accesses(method):
+        number = memory.of.get(value, -1)
+        if number in found:
+            found[number].add(device)
+    return found
+
+
+def _accesses(method: MethodOnDevices) -> Iterator[tuple[int, Device]]:
+    plan, reaching = method.plan, method.memory.reaching
+    for position, effects in enumerate(reaching.effects):
+        device = method.devices.get(position, HOST)
+        for value in (*effects.reads, *effects.writes, *effects.updates, *effects.fills, *(effects.move or ())):
+            yield value, device
+    for use in reaching.uses:
+        yield use.place, method.devices.get(use.position, HOST)
+    for value in tensors(plan, (*plan.inputs, *plan.outputs)):
+        yield value, HOST

@@ -1,0 +1,81 @@
+"""Taking back what another toolchain did for devices: tags, buffers and copies, which are derived anew."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from etdev.devices import MAX_INDEX, Device, DeviceType
+from etdev.errors import LinkError
+from etdev.linker.edit import with_operator
+from etdev.program import model as m
+from etdev.program.devices import D2H_COPY, H2D_COPY
+
+_GAP = 64
+"""Bytes between what lies in different buffers before."""
+
+
+def device_ends(plan: m.ExecutionPlan) -> tuple[dict[int, Device], dict[int, Device]]:
+    """The inputs and the outputs that are on devices, by position.
+
+    Raises :class:`~etdev.errors.LinkError` for a device that cannot be.
+    """
+    found: tuple[dict[int, Device], dict[int, Device]] = ({}, {})
+    for kind, indices, ends in zip(("input", "output"), (plan.inputs, plan.outputs), found, strict=True):
+        for position, value in enumerate(indices):
+            tensor = plan.values[value]
+            if isinstance(tensor, m.Tensor) and not tensor.device.is_host:
+                if not 0 <= tensor.device.index <= MAX_INDEX:
+                    message = f"{kind} {position} is on {tensor.device}, which is no device"
+                    raise LinkError(message, where=f"method {plan.name!r}", hint="build the file again")
+                ends[position] = tensor.device
+    return found
+
+
+def without_devices(plan: m.ExecutionPlan) -> m.ExecutionPlan:
+    """The same method on the host alone; its copies to and from devices are copies of a tensor like any other.
+
+    Every storage of the method has an address of its own.
+    """
+    elsewhere = [entry.buffer_idx for entry in plan.non_const_buffer_device if entry.device_type]
+    if elsewhere:
+        sizes = list(plan.non_const_buffer_sizes)
+        base: dict[int, int] = {}
+        for buffer in sorted(elsewhere):
+            base[buffer] = (sizes[1] + 2 * _GAP - 1) // _GAP * _GAP
+            sizes[1], sizes[buffer] = base[buffer] + sizes[buffer], 0
+        plan = replace(
+            plan,
+            values=tuple(_on_host(value, base) for value in plan.values),
+            non_const_buffer_sizes=tuple(sizes),
+        )
+    else:
+        plan = replace(plan, values=tuple(_on_host(value, {}) for value in plan.values))
+    return replace(_with_plain_copies(plan), non_const_buffer_device=())
+
+
+def _on_host(value: m.Value, base: dict[int, int]) -> m.Value:
+    if not isinstance(value, m.Tensor):
+        return value
+    place, info = value.allocation_info, value.extra_tensor_info
+    if place is not None and place.memory_id in base:
+        value = replace(value, allocation_info=m.AllocationDetails(1, base[place.memory_id] + place.memory_offset))
+    if info is not None and (info.device_type or info.device_index):
+        info = replace(info, device_type=DeviceType.CPU, device_index=0)
+        value = replace(value, extra_tensor_info=None if info == m.ExtraTensorInfo() else info)
+    return value
+
+
+def _with_plain_copies(plan: m.ExecutionPlan) -> m.ExecutionPlan:
+    """The method with an operator of the host in the place of those between devices."""
+    old = {index for index, operator in enumerate(plan.operators) if operator.name in (H2D_COPY, D2H_COPY)}
+    if not old:
+        return plan
+    plan, plain = with_operator(plan, "aten::alias_copy", "out")
+    chains = []
+    for chain in plan.chains:
+        calls = (
+            replace(call, op_index=plain) if isinstance(call, m.KernelCall) and call.op_index in old else call
+            for call in chain.instructions
+        )
+        chains.append(replace(chain, instructions=tuple(calls)))
+    return replace(plan, chains=tuple(chains))
