@@ -13,6 +13,7 @@ from functools import cached_property
 from struct import calcsize, pack
 from typing import Any, TypeAlias
 
+from etdev.devices import DeviceType
 from etdev.program import model as m
 from etdev.program.flaw import FlawError
 
@@ -191,7 +192,7 @@ EXTRA_TENSOR_INFO = _table(
     Field(0, "mutable_data_segments_idx", _U64),
     Field(1, "fully_qualified_name", _TEXT, OMITTED),
     Field(2, "location", _enum(m.TensorDataLocation)),
-    Field(3, "device_type", _enum(m.DeviceType)),
+    Field(3, "device_type", _enum(DeviceType)),
     Field(4, "device_index", _I8),
 )
 TENSOR = _table(
@@ -269,7 +270,7 @@ CONTAINER_METADATA = _table(m.ContainerMetadata, Field(0, "encoded_inp_str", _TE
 BUFFER_DEVICE = _table(
     m.NonConstBufferDevice,
     Field(0, "buffer_idx", _I32),
-    Field(1, "device_type", _enum(m.DeviceType)),
+    Field(1, "device_type", _enum(DeviceType)),
     Field(2, "device_index", _I8),
 )
 EXECUTION_PLAN = _table(
