@@ -207,6 +207,22 @@ CASES = {
         'leave it out, or add platform = "windows"',
         "compile-spec",
     ),
+    "part that is no range": (
+        'backend = "reference"\noptions.part = [0.5, 0.2]',
+        "10:16",
+        f"{KEY}.options.part",
+        f"`{KEY}.options.part` is a list; expected two numbers from 0 to 1, the smaller one first",
+        None,
+        "wrong-value",
+    ),
+    "compile spec of the reference backend": (
+        'backend = "reference"\ncompile_specs = { target = "cuda:0" }',
+        "10:28",
+        f"{KEY}.compile_specs.target",
+        "the backend 'reference' reads no compile specs but the device's, so 'target' would have no effect",
+        'name the device: device = "cuda:0"',
+        "compile-spec",
+    ),
     "wrongly typed option of vulkan": (
         'backend = "vulkan"\noptions.storage = "image"',
         "10:19",

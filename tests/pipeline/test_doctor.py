@@ -52,6 +52,8 @@ def test_a_complete_machine(machine: pytest.MonkeyPatch, capsys: pytest.CaptureF
     assert _line(text, "xnnpack").startswith("xnnpack yes")
     assert _line(text, "xnnpack").endswith("(devices: cpu); the runtime here has it")
     assert "the package 'openvino' is not installed: pip install" in _line(text, "openvino no")
+    assert _line(text, "cuda no").startswith("cuda no the package 'triton' is not installed, without which ")
+    assert "no ExecuTorch runtime runs them (devices: cpu, cuda)" in _line(text, "reference yes")
 
 
 def test_another_version_is_a_warning(machine: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -83,6 +85,9 @@ def test_a_machine_without_torch(machine: pytest.MonkeyPatch, capsys: pytest.Cap
             ["targets.cpu.partitioners[0].backend"],
             id="backend not in the runtime",
         ),
+        pytest.param(COMPLETE, RUNTIME, "reference", [], id="a backend that no machine has a runtime for"),
+        pytest.param(COMPLETE, RUNTIME, "vulkan", ["targets.cpu.partitioners[0].backend"], id="no runtime with Vulkan"),
+        pytest.param(COMPLETE, RUNTIME, "cuda", ["targets.cpu.partitioners[0].backend"], id="no triton"),
         pytest.param(
             {},
             NO_RUNTIME,

@@ -126,16 +126,24 @@ def _caller_owned(
     settings = project.config.targets[target].io[method]
     names = [item.name for item in signatures[method].inputs]
     outputs = [str(position) for position in range(len(objects.program.method(method).outputs))]
+    inputs = _owners(project, (*key, "inputs"), settings.inputs, names)
+    results = _owners(project, (*key, "outputs"), settings.outputs, outputs)
     return CallerOwned(
-        _chosen(project, (*key, "inputs"), settings.inputs, names),
-        _chosen(project, (*key, "outputs"), settings.outputs, outputs),
+        inputs=_positions_of("caller", inputs),
+        outputs=_positions_of("caller", results),
+        device_inputs=_positions_of("device", inputs),
+        device_outputs=_positions_of("device", results),
     )
 
 
-def _chosen(
+def _positions_of(owner: Owner, owners: Mapping[int, Owner]) -> frozenset[int]:
+    return frozenset(position for position, found in owners.items() if found == owner)
+
+
+def _owners(
     project: Project, key: tuple[str, ...], owners: Owner | Mapping[str, Owner], names: Sequence[str]
-) -> frozenset[int]:
-    """Positions of the names that the config gives to the caller."""
+) -> dict[int, Owner]:
+    """Whose what the config names is, by its position among ``names``."""
     given = dict.fromkeys(names, owners) if isinstance(owners, str) else owners
     for name in given:
         if name not in names:
@@ -144,4 +152,4 @@ def _chosen(
                 where=project.where(*key, name),
                 hint=f"its {key[-1]}: {', '.join(names) or 'none'}",
             )
-    return frozenset(names.index(name) for name, owner in given.items() if owner == "caller")
+    return {names.index(name): owner for name, owner in given.items()}

@@ -102,10 +102,10 @@ def describe_nested(reports: Sequence[NestedReport]) -> Iterator[str]:
     """What to tell somebody who builds a program with reference delegates; nothing about one without."""
     if reports:
         sizes = ", ".join(f"{format_size(size)} on {device}" for device, size in memory_by_device(reports).items())
-        calls = f"{len(reports)} delegate{'s' * (len(reports) != 1)}"
+        calls = f"{len(reports)} delegates" if len(reports) > 1 else "a delegate"
         yield (
-            f"{calls} of the backend 'reference' need {sizes} beside the plan; no ExecuTorch runtime runs them, "
-            "`etdev run` and the rung `replay` do"
+            f"programs in {calls} of the backend 'reference' take {sizes} beside the plan; no ExecuTorch runtime runs "
+            "them, `etdev run` and the rung `replay` do"
         )
 
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
-from etdev.backends.base import BUILD_EXTRA, Availability, CompileSpecValue, SpecIssue, find_packages, no_compile_specs
+from etdev.backends.base import BUILD_EXTRA, Availability, CompileSpecValue, SpecIssue, find_packages
 from etdev.config.models import Table
 from etdev.config.types import Expected, Many, OperatorName, Text
 
@@ -34,7 +34,9 @@ class ReferenceOptions(Table):
     """Which ops it takes, and what the delegates own."""
 
     ops: Literal["all"] | Many[OperatorName] = Field(
-        "all", description="Take only these operators, named as in `inplace.add`. Default: all that have a kernel."
+        "all",
+        description="Take only these operators, named as in `inplace.add`. Default: all that have a kernel. What "
+        "ExecuTorch decomposes (`linear`) is kept whole if this is the target's only partitioner.",
     )
     modules: Many[Text] = Field(
         (),
@@ -68,7 +70,11 @@ class Reference:
     dynamic_shapes = True
 
     def check_compile_specs(self, specs: Mapping[str, CompileSpecValue]) -> Iterable[SpecIssue]:
-        return no_compile_specs(self.name, specs)
+        for key in specs:
+            message = (
+                f"the backend {self.name!r} reads no compile specs but the device's, so {key!r} would have no effect"
+            )
+            yield SpecIssue(key, message, 'name the device: device = "cuda:0"')
 
     def availability(self) -> Availability:
         return find_packages("torch", "executorch", remedy=BUILD_EXTRA)

@@ -1,0 +1,132 @@
+"""Builds with backends of devices: what a partitioner's device becomes, which rungs such a program gets (B1, B7)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+import etdev
+from etdev.errors import MissingRequirementError
+from etdev.pipeline.nested import nested_program, reference_delegates
+from etdev.pipeline.project import Project
+from etdev.pipeline.result import TargetResult
+from etdev.program import read
+from etdev.program.devices import delegate_device, named_devices
+from etdev.program.footprint import planned_memory
+from support.projects import LINEAR, LINEAR_CONFIG
+from support.stages import Failure, check_failure, lower
+
+pytest.importorskip("executorch", reason="needs the extra `build`")
+
+TWO = """
+    [[targets.gpu.partitioners]]
+    backend = "reference"
+    device = "cuda:0"
+    options.ops = ["relu"]
+    [[targets.gpu.partitioners]]
+    backend = "reference"
+    compile_specs.target_device = "CUDA:1"
+"""
+
+
+def _build(made: Project, *overrides: str) -> TargetResult:
+    return etdev.build(made.loaded.path, overrides=overrides)["gpu"]
+
+
+def _rungs(result: TargetResult) -> dict[str, str]:
+    return {rung.rung: rung.status for rung in result.rungs}
+
+
+def test_each_delegate_of_the_file_names_its_device(project: Callable[..., Project], one_runtime: None) -> None:
+    """B1: in its one spelling, in the object program and in the linked one."""
+    made = project(LINEAR_CONFIG + TWO, model=LINEAR)
+    _build(made)
+    for name in ("tiny.object.pte", "tiny.pte"):
+        program = read(made.out / "gpu" / name)
+        specs = {spec.value for _, _, delegate in reference_delegates(program) for spec in delegate.compile_specs}
+        assert specs == {b"cuda:0", b"cuda:1"}
+        assert [str(device) for device in named_devices(program)] == ["cuda:0", "cuda:1"]
+
+
+def test_the_report_counts_what_nested_programs_plan(project: Callable[..., Project], one_runtime: None) -> None:
+    made = project(LINEAR_CONFIG + TWO, model=LINEAR)
+    result = _build(made)
+    program = read(made.out / "gpu" / "tiny.pte")
+    found = {
+        str(delegate_device(delegate)): sum(planned_memory(nested_program(program, plan, index)).values())
+        for plan, index, delegate in reference_delegates(program)
+    }
+    assert result.nested_memory == found
+    assert result.status == "built"
+    (note,) = [note for note in result.notes if "'reference'" in note]
+    assert "no ExecuTorch runtime runs them" in note
+
+
+def test_a_backend_that_no_runtime_has_is_no_broken_artifact(
+    project: Callable[..., Project], one_runtime: None
+) -> None:
+    """Rungs that need a runtime are not run, the others hold; also where the config lists the runtime's backends."""
+    made = project(LINEAR_CONFIG + TWO, model=LINEAR)
+    for overrides in ((), ('targets.gpu.runtime.backends=["XnnpackBackend"]',)):
+        result = _build(made, *overrides)
+        rungs = _rungs(result)
+        assert (rungs["bytes"], rungs["plan"], rungs["kernels"], rungs["runtime"]) == (
+            "passed",
+            "passed",
+            "not run",
+            "not run",
+        )
+        assert result.status == "built"
+
+
+def test_the_file_is_proved_again_after_the_build(project: Callable[..., Project], one_runtime: None) -> None:
+    """``etdev verify TARGET`` compares with the object program, whose nested programs are not linked."""
+    made = project(LINEAR_CONFIG + TWO, model=LINEAR)
+    _build(made, 'targets.gpu.memory.planner="naive"')
+    (plan,) = [rung for rung in etdev.verify(made.loaded.path)["gpu"].rungs if rung.rung == "plan"]
+    assert plan.status == "passed"
+    assert "not compared" not in plan.summary
+
+
+def test_the_same_bytes_each_time(project: Callable[..., Project], one_runtime: None) -> None:
+    made = project(LINEAR_CONFIG + TWO, model=LINEAR)
+    assert _build(made).sha256 == _build(made, "targets.gpu.budget.file='1MiB'").sha256
+
+
+def test_vulkan_lowers_anywhere(project: Callable[..., Project], one_runtime: None) -> None:
+    step = '    [targets.gpu]\n    partitioners = [{ backend = "vulkan", options = { storage = "buffer" } }]\n'
+    made = project(LINEAR_CONFIG + step, model=LINEAR)
+    result = _build(made, "targets.gpu.budget.file='1MiB'")
+    rungs = _rungs(result)
+    assert result.methods[0].delegate_calls == {"VulkanBackend": 1}
+    assert (rungs["plan"], rungs["budget"], rungs["kernels"], rungs["runtime"]) == (
+        "passed",
+        "passed",
+        "not run",
+        "not run",
+    )
+    (reason,) = [rung.summary for rung in result.rungs if rung.rung == "runtime"]
+    assert reason == "the wheel's runtime has no backend VulkanBackend"
+    assert _rungs(_build(made, 'targets.gpu.runtime.backends=["VulkanBackend"]'))["kernels"] == "passed"
+    assert named_devices(read(made.out / "gpu" / "tiny.pte")) == ()
+
+
+def test_cuda_says_what_it_lacks(project: Callable[..., Project]) -> None:
+    try:
+        import triton  # noqa: F401
+    except ImportError:
+        pass
+    else:
+        pytest.skip("triton is installed")
+    made = project(LINEAR_CONFIG + '    [targets.cpu]\n    partitioners = [{ backend = "cuda" }]\n', model=LINEAR)
+    check_failure(
+        lambda: lower(made),
+        Failure(
+            MissingRequirementError,
+            "etdev.toml:9:29 (targets.cpu.partitioners[0].backend)",
+            "the backend 'cuda' is not usable here: the package 'triton' is not installed, without which ExecuTorch's "
+            "CUDA backend cannot be imported",
+            'on Linux with a CUDA device: pip install "etdev[build]" triton',
+        ),
+    )
