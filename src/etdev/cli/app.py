@@ -24,6 +24,7 @@ class Commands(LazyGroup):
         "validate": Entry("Check a config without running any of its code.", "etdev.cli.validate:validate"),
         "build": Entry("Build the config's targets and verify them.", "etdev.cli.build:build"),
         "verify": Entry("Verify built targets, or any .pte, again.", "etdev.cli.verify:verify"),
+        "run": Entry("Call a method of a .pte, and say what comes out.", "etdev.cli.run:run"),
         "inspect": Entry("Say what a .pte holds: methods, memory, operators, delegates.", "etdev.cli.inspect:inspect"),
         "diff": Entry("Compare two .pte files.", "etdev.cli.diff:diff"),
         "relink": Entry("Plan the memory of any .pte anew.", "etdev.cli.relink:relink"),
