@@ -103,7 +103,7 @@ def run_file(file: Path, options: RunOptions) -> RunResult:
     plan = program.method(options.method)
     problem = torch_obstacle()
     if problem is not None:
-        raise MissingRequirementError(f"programs are run with torch: {problem}", hint=BUILD_EXTRA)
+        raise MissingRequirementError(f"programs are run with torch: {problem}")
     if options.random and options.inputs:
         raise UsageError("inputs are given and made up at once", where="--random", hint="leave one out")
     if options.random:

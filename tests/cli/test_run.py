@@ -1,0 +1,298 @@
+"""``etdev run``: inputs from files, the choice of the runtime, what is said and what is written (E4, B8)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from etdev.cli import app
+from etdev.errors import MissingRequirementError
+from etdev.pipeline import run as run_module
+from etdev.program import model as m
+from etdev.program import write
+from program.hand import tensor
+from support.files import ADD, chain, method, program
+from support.on_devices import across, delegate, on, two_devices
+
+SIMULATED = ("--device-map", "cuda:0=sim,cuda:1=sim")
+Run = Callable[..., tuple[int, str, str]]
+
+
+def scaled(*, bound: bool = False) -> object:
+    """``x + n * y`` of a tensor ``x``, a tensor ``y`` and a number ``n``; with ``bound``, of at most four elements."""
+    dynamism = m.TensorShapeDynamism.DYNAMIC_BOUND if bound else m.TensorShapeDynamism.STATIC
+    values = [tensor(4, at=16 * index, shape_dynamism=dynamism) for index in range(3)] + [m.Int(1)]
+    calls = [m.KernelCall(0, (0, 1, 3, 2, 2))]
+    return program(method(values, calls, inputs=(0, 1, 3), outputs=(2,), operators=(ADD,)))
+
+
+def counter() -> object:
+    """Adds its input to state, and answers that."""
+    values = [tensor(4, at=0), tensor(4, at=16), tensor(4, at=32), m.Int(1)]
+    calls = [m.KernelCall(0, (1, 0, 3, 2, 2)), m.KernelCall(1, (1, 2, 1))]
+    return program(method(values, calls, outputs=(2,), operators=(ADD, m.Operator("aten::copy_"))))
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
+    """Run a command line beside the files, without the stock runtime: exit code, stdout, stderr."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(run_module, "_stock_obstacle", lambda *_: "it is not here")
+    for name, made in {
+        "chain": chain(1),
+        "scaled": scaled(),
+        "bound": scaled(bound=True),
+        "counter": counter(),
+        "two": two_devices(),
+        "resident": resident(),
+    }.items():
+        write(made, f"{name}.pte")  # type: ignore[arg-type]
+    np.save("x.npy", np.arange(4, dtype=np.float32))
+    np.save("y.npy", np.full(4, 10, dtype=np.float32))
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        capfd.readouterr()
+        code = app.run(["run", *arguments])
+        return code, *capfd.readouterr()
+
+    return run
+
+
+def resident() -> object:
+    """Takes and gives a tensor on a device, which the caller owns."""
+    plan = method(
+        [on("cuda:0", 4), on("cuda:0", 4)], [m.DelegateCall(0, (0, 1))], delegates=(delegate(b"cuda:0"),), operators=()
+    )
+    return across(plan)
+
+
+def answers(out: str) -> list[list[dict[str, Any]]]:
+    return [call["outputs"] for call in json.loads(out)["calls"]]
+
+
+X, Y, N = ("--input", "0=x.npy"), ("--input", "1=y.npy"), ("--input", "2=3")
+
+
+def test_the_text(run: Run) -> None:
+    code, out, err = run("scaled.pte", *X, *Y, *N)
+
+    assert (code, err) == (0, "")
+    heading, why, outputs, time = out.splitlines()
+    assert heading == "scaled.pte  forward, by etdev's interpreter"
+    assert why == "  why        it is not here"
+    digest = hashlib.sha256(np.arange(30, 34, dtype=np.float32).tobytes()).hexdigest()
+    assert outputs == f"  outputs    0  float32 [4]  min 30, max 33, mean 31.5  sha256 {digest[:16]}"
+    assert time.startswith("  time       ")
+
+
+def test_outputs_are_written_and_told_apart(run: Run) -> None:
+    run("scaled.pte", *X, *Y, *N, "--save", "out")
+    (first,), *_ = answers(run("scaled.pte", *X, *Y, *N, "--output", "json")[1])
+    (other,), *_ = answers(run("scaled.pte", *X, *Y, "--input", "2=4", "--output", "json")[1])
+
+    assert np.load("out/output-0.npy").tolist() == [30, 31, 32, 33]
+    assert first["digest"] != other["digest"]
+
+
+def test_an_input_that_is_given_again_begins_the_next_call_on_the_same_state(run: Run) -> None:
+    code, out, _ = run("counter.pte", *X, "--input", "0=y.npy", *X, "--output", "json", "--save", "out")
+
+    assert code == 0
+    assert [call[0]["largest"] for call in answers(out)] == [3, 13, 16]
+    assert [call[0]["saved"] for call in answers(out)] == [f"out/call-{number}.output-0.npy" for number in range(3)]
+    assert np.load("out/call-1.output-0.npy").tolist() == [10, 11, 12, 13]
+
+
+def test_repeated_calls_go_on_with_the_state(run: Run) -> None:
+    _, out, _ = run("counter.pte", *X, "--repeat", "3", "--output", "json")
+
+    assert [call[0]["largest"] for call in answers(out)] == [3, 6, 9]
+
+
+def test_made_up_inputs_depend_on_the_seed_alone(run: Run) -> None:
+    digests = [
+        answers(run("chain.pte", "--random", "--seed", seed, "--output", "json")[1])[0][0]["digest"] for seed in "001"
+    ]
+
+    assert digests[0] == digests[1] != digests[2]
+
+
+def test_names_stand_in_the_report_beside_the_file(run: Run) -> None:
+    described = {"name": "forward", "inputs": ["left: float32 [4]", "right: float32 [4]", "n: int64 []"]}
+    report = {"targets": [{"artifact": "build/cpu/scaled.pte", "methods": [described]}]}
+    Path("report.json").write_text(json.dumps(report))
+
+    code, _, _ = run("scaled.pte", "--input", "right=y.npy", "--input", "n=3", "--input", "left=x.npy")
+    assert code == 0
+    _, _, err = run("scaled.pte", "--input", "lefft=x.npy")
+    assert "method 'forward' has no input 'lefft'\nhint: did you mean 'left'? it takes left: float32 [4], right:" in err
+
+
+@pytest.mark.parametrize("name", ["values.npz", "values.safetensors"])
+def test_files_of_several_inputs(run: Run, name: str) -> None:
+    x, y = np.arange(4, dtype=np.float32), np.full(4, 10, dtype=np.float32)
+    if name.endswith("npz"):
+        np.savez(name, **{"0": x, "1": y})
+    else:
+        pytest.importorskip("safetensors.torch").save_file({"0": torch.tensor(x), "1": torch.tensor(y)}, name)
+    code, out, _ = run("scaled.pte", "--input", name, *N, "--output", "json")
+
+    assert (code, answers(out)[0][0]["largest"]) == (0, 33)
+    assert run("scaled.pte", "--input", f"0={name}", "--input", f"1={name}", *N)[0] == 0
+
+
+@pytest.mark.parametrize("text", ["0 1 2 3", "0,1\n2,3\n", "0, 1, 2, 3"])
+def test_numbers_in_a_text(run: Run, text: str) -> None:
+    Path("x.txt").write_text(text)
+
+    assert answers(run("scaled.pte", "--input", "0=x.txt", *Y, *N, "--output", "json")[1])[0][0]["largest"] == 33
+
+
+def test_sizes_below_the_largest(run: Run) -> None:
+    np.save("x.npy", np.arange(3, dtype=np.float32))
+    np.save("y.npy", np.arange(3, dtype=np.float32))
+
+    assert answers(run("bound.pte", *X, *Y, *N, "--output", "json")[1])[0][0]["shape"] == [3]
+
+
+def test_other_byte_orders(run: Run) -> None:
+    np.save("x.npy", np.arange(4, dtype=">f4"))
+
+    assert answers(run("scaled.pte", *X, *Y, *N, "--output", "json")[1])[0][0]["largest"] == 33
+
+
+def test_on_simulated_devices(run: Run) -> None:
+    code, out, _ = run("two.pte", *X, *SIMULATED, "--output", "json")
+
+    expected = torch.arange(4.0).sin().sin().sin()
+    assert code == 0
+    assert answers(out)[0][0]["largest"] == pytest.approx(expected.max().item())
+
+
+def test_tensors_that_the_caller_owns_on_a_device_are_brought_there_and_back(run: Run) -> None:
+    code, out, _ = run("resident.pte", *X, "--device-map", "cuda:0=sim", "--output", "json")
+
+    assert code == 0
+    assert answers(out)[0][0]["largest"] == pytest.approx(torch.arange(4.0).sin().max().item())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["nowhere.pte", "--random"], 2, "nowhere.pte"),
+        (
+            ["chain.pte"],
+            2,
+            "nothing is given for the input '0'\nhint: method 'forward' takes 0: float32 [4]; `--random`",
+        ),
+        (["scaled.pte", *X, *Y, *N, *X], 2, "nothing is given for the inputs '1', '2' in call 1"),
+        (["scaled.pte", *X, "--random"], 2, "--random: inputs are given and made up at once"),
+        (["scaled.pte", "--input", "3=x.npy"], 2, "method 'forward' has no input '3'"),
+        (["scaled.pte", "--input", "x.npy"], 2, "'x.npy' does not say which input it is\nhint: write `NAME=x.npy`"),
+        (["scaled.pte", "--input", "0=y.npz"], 2, "cannot read y.npz: "),
+        (["scaled.pte", "--input", "0=long.npy"], 2, "input '0' is float32 [4], and float32 [5] is given: axis 0 is 5"),
+        (["bound.pte", "--input", "0=long.npy"], 2, "input '0' is float32 [4] at most, and float32 [5] is given"),
+        (
+            ["scaled.pte", "--input", "0=whole.npy"],
+            2,
+            "input '0' is float32 [4], and int64 [4] is given\nhint: convert",
+        ),
+        (["scaled.pte", "--input", "0=deep.npy"], 2, "input '0' is float32 [4], and float32 [1, 4] is given"),
+        (["scaled.pte", "--input", "0=few.txt"], 2, "input '0' is float32 [4], and few.txt holds 3 numbers"),
+        (["scaled.pte", "--input", "0=words.txt"], 2, "words.txt, for input '0': could not convert string to float"),
+        (["scaled.pte", "--input", "0=model.onnx"], 2, "'model.onnx' is no kind of file that inputs are read from"),
+        (["scaled.pte", "--input", "0=objects.npy"], 2, "objects.npy is malformed, or holds no plain arrays"),
+        (["scaled.pte", "--input", "0=broken.npz"], 2, "broken.npz is malformed, or holds no plain arrays"),
+        (["scaled.pte", "--input", "2=many"], 2, "input '2' is no tensor but one int, not 'many'"),
+        (["scaled.pte", "--input", "0=two.npz"], 2, "two.npz holds 'a', 'b', and none is named '0'"),
+        (["scaled.pte", "--random", "--method", "backward"], 2, "the program has no method 'backward'"),
+        (["scaled.pte", "--random", "--runtime", "fast"], 2, "there is no runtime 'fast'\nhint: one of: stock, replay"),
+        (["scaled.pte", "--random", "--runtime", "stock"], 3, "it is not here\nhint: leave out `--runtime stock`"),
+        (
+            ["scaled.pte", "--random", "--device-map", "gpu=sim"],
+            2,
+            "--device-map: 'gpu' is no device\nhint: devices are",
+        ),
+        (["scaled.pte", "--random", "--device-map", "cuda:0"], 2, "--device-map: 'cuda:0' maps no device\nhint: write"),
+        (["scaled.pte", "--random", "--output", "json=scaled.pte"], 2, "is a file that the command itself reads"),
+    ],
+)
+def test_wrong_usage(run: Run, arguments: list[str], code: int, said: str) -> None:
+    np.save("long.npy", np.zeros(5, dtype=np.float32))
+    np.save("deep.npy", np.zeros((1, 4), dtype=np.float32))
+    np.save("whole.npy", np.zeros(4, dtype=np.int64))
+    np.save("objects.npy", np.array([{}], dtype=object))
+    np.savez("two.npz", a=np.zeros(4), b=np.zeros(4))
+    Path("few.txt").write_text("1 2 3")
+    Path("words.txt").write_text("one two")
+    Path("broken.npz").write_bytes(b"PK\3\4 and no more")
+    found, out, err = run(*arguments)
+
+    assert (found, out) == (code, "")
+    assert said in err
+
+
+@pytest.mark.parametrize("suffix", ["pt", "pth", "pkl", "bin"])
+def test_nothing_is_unpickled(run: Run, suffix: str) -> None:
+    class Trap:
+        def __reduce__(self) -> tuple[Any, ...]:
+            return Path("sprung").touch, ()
+
+    Path(f"x.{suffix}").write_bytes(pickle.dumps(Trap()))
+    code, _, err = run("scaled.pte", "--input", f"0=x.{suffix}")
+
+    assert (code, Path("sprung").exists()) == (2, False)
+    assert "may run code when they are read" in err
+
+
+def test_a_program_that_fails(run: Run) -> None:
+    plan = method(
+        [tensor(4, at=0), tensor(4, at=16)], [m.KernelCall(0, (0, 1, 1))], operators=(m.Operator("aten::mm", "out"),)
+    )
+    write(program(plan), "failing.pte")
+    code, out, err = run("failing.pte", "--random")
+
+    assert (code, out) == (4, "")
+    assert err.startswith("error: failing.pte: the program failed: ")
+
+
+def test_without_a_device_it_says_how_to_simulate_it(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("etdev.pipeline.verify.devices.cuda_is_visible", lambda: False)
+    code, _, err = run("two.pte", *X)
+
+    assert code == 3
+    assert "no CUDA device; `--device-map cuda:0=sim,cuda:1=sim` simulates them" in err
+
+
+def test_the_stock_runtime_runs_what_it_can(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("executorch", reason="executorch brings the stock runtime")
+    monkeypatch.chdir(tmp_path)
+    write(chain(2), "chain.pte")
+    found = {}
+    for runtime in ("stock", "replay"):
+        assert app.run(["run", "chain.pte", "--random", "--runtime", runtime, "--output", "json"]) == 0
+        found[runtime] = json.loads(capfd.readouterr().out)
+
+    assert [result["runtime"] for result in found.values()] == ["stock", "replay"]
+    assert found["stock"]["calls"][0]["outputs"][0]["mean"] == pytest.approx(
+        found["replay"]["calls"][0]["outputs"][0]["mean"]
+    )
+
+
+def test_a_stock_runtime_that_does_not_start_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    class NoRuntime:
+        @property
+        def operators(self) -> frozenset[str]:
+            raise MissingRequirementError("no such library")
+
+    assert "no such library" in str(run_module._stock_obstacle(chain(1), NoRuntime()))  # type: ignore[arg-type]
