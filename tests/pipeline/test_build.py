@@ -264,7 +264,14 @@ def test_without_verification_nothing_passed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("require", "code"),
-    [(["runtime"], 0), (["device"], 3), (["accuracy"], 3), (["runtime", "plan"], 0), (["plan", "replay"], 3)],
+    [
+        (["runtime"], 0),
+        (["device"], 3),
+        (["accuracy"], 3),
+        (["runtime", "plan"], 0),
+        (["plan", "replay"], 0),
+        (["plan", "device"], 3),
+    ],
 )
 def test_a_required_rung_must_run(tmp_path: Path, one_runtime: None, require: list[str], code: int) -> None:
     for place, settings in (("", {"require": require}), (f"verify.require = {require}", {})):
