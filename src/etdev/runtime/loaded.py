@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
@@ -29,7 +29,7 @@ from etdev.runtime.interpreter.delegates import (
 )
 from etdev.runtime.interpreter.kernels import InPlaceTable
 from etdev.runtime.interpreter.machine import Bounds, Machine
-from etdev.runtime.interpreter.poison import Poison
+from etdev.runtime.interpreter.poison import Poison, State
 from etdev.runtime.interpreter.tensors import Memory, RunTensor
 from etdev.runtime.meta import MethodMeta
 from etdev.runtime.planned import BufferKey, PlannedMemory, buffer_error, placed
@@ -139,6 +139,15 @@ class Method:
         for index, tensor in self._plan.tensors():
             if tensor.has_initial_value:
                 self._write_initial(index, tensor)
+
+    def state(self) -> list[State]:
+        """What it keeps from call to call; nothing, without poison."""
+        return self._machine.poison.state() if self._machine.poison else []
+
+    def spare(self, state: Iterable[State]) -> None:
+        """Never poison these bytes: another method in the same memory keeps something there."""
+        if self._machine.poison:
+            self._machine.poison.spare(state)
 
     def own(self, memory: PlannedMemory) -> None:
         """Take over the planned buffers that it was loaded into: they end with it, and :meth:`reset` clears them."""

@@ -85,6 +85,10 @@ class LoadedProgram:
             self.methods[plan.name] = Method(
                 self.program, plan, planned.memories, registry=self.registry, settings=settings
             )
+        names = [plan.name for plan in plans]
+        state = [found for name in names for found in self.methods[name].state()]
+        for name in names:
+            self.methods[name].spare(state)
 
     def method(self, name: str) -> Method:
         """A method. Raises :class:`~etdev.errors.UsageError`, which lists those there are."""

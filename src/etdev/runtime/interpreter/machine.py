@@ -16,7 +16,7 @@ from etdev.runtime.errors import RunError
 from etdev.runtime.interpreter.delegates import DelegateExecutor
 from etdev.runtime.interpreter.handlers import HANDLERS
 from etdev.runtime.interpreter.kernels import InPlaceTable, KernelRun, resolve
-from etdev.runtime.interpreter.poison import Poison, fill
+from etdev.runtime.interpreter.poison import Poison
 from etdev.runtime.interpreter.tensors import ForeignMemoryError, RunTensor, scratch
 
 if TYPE_CHECKING:
@@ -158,9 +158,8 @@ class Machine:
             if not isinstance(out, RunTensor):
                 raise RunError("an output of the delegate is no tensor")
             self._writable(out)
-            kept = self.poison is None or self.poison.keeps(out.value)
-            if out.memory and not kept and not any(out.overlaps(tensor) for tensor in inputs):
-                fill(out.memory, out.offset, out.offset + out.nbytes)
+            if self.poison and out.memory and not any(out.overlaps(tensor) for tensor in inputs):
+                self.poison.overwrite(out.memory, out.offset, out.offset + out.nbytes)
         executor.execute(arguments)
 
     def _truth(self, index: int) -> bool:
@@ -267,11 +266,11 @@ class Machine:
             raise RunError(f"{tensor.describe()} is a constant, and would be written")
 
     def _poison_rest(self, tensor: RunTensor) -> None:
-        if self.poison is None or tensor.static or tensor.memory is None or self.poison.keeps(tensor.value):
+        if self.poison is None or tensor.static or tensor.memory is None:
             return
         end = min(tensor.offset + (tensor.capacity or 0), tensor.memory.size)
         if tensor.offset + tensor.nbytes < end:
-            fill(tensor.memory, tensor.offset + tensor.nbytes, end)
+            self.poison.overwrite(tensor.memory, tensor.offset + tensor.nbytes, end)
 
     def _foreign(self, tensor: RunTensor, verb: str) -> RunError:
         return ForeignMemoryError(

@@ -5,7 +5,7 @@ The pattern is a NaN in every type of float, a number beyond all sizes in the wi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from etdev.program.storage import MethodMemory, Storage
@@ -20,6 +20,8 @@ _LOW, _HIGH = 0xFF, 0x7F
 
 Range = tuple[int, int, int]
 """Buffer, first byte, first byte behind."""
+State = tuple["Memory", int, int]
+"""Memory, first byte, first byte behind."""
 
 
 def fill(memory: Memory, start: int, end: int) -> None:
@@ -35,18 +37,37 @@ def _fill(target: torch.Tensor, *, odd: bool) -> None:
 class Poison:
     """What to overwrite, and when: what was in use before an instruction, and is not any more.
 
-    ``memories`` are the buffers by number. State is in use at all times.
+    ``memories`` are the buffers by number. State is in use at all times, also that of other methods in the same memory.
     """
 
     def __init__(self, found: MethodMemory, memories: Sequence[Memory | None]) -> None:
         self._storages = found.storages
         self._memories = memories
         self._known: dict[tuple[int | None, int], tuple[Range, ...]] = {}
-        self._kept = frozenset(value for value, number in found.of.items() if found.storages[number].persistent)
+        self._kept: dict[int, list[tuple[int, int]]] = {}
+        """By the identity of a memory: what is state there, in order."""
+        self.spare(self.state())
 
-    def keeps(self, value: int) -> bool:
-        """Is a value's place state?"""
-        return value in self._kept
+    def state(self) -> list[State]:
+        """What the method keeps from call to call."""
+        found = []
+        for storage in self._storages:
+            memory = self._memories[storage.memory_id]
+            if storage.persistent and memory is not None:
+                found.append((memory, storage.offset, storage.offset + storage.size))
+        return found
+
+    def spare(self, state: Iterable[State]) -> None:
+        """Leave these bytes alone."""
+        for memory, start, end in state:
+            self._kept.setdefault(id(memory), []).append((start, end))
+        for spans in self._kept.values():
+            spans.sort()
+
+    def overwrite(self, memory: Memory, start: int, end: int) -> None:
+        """Overwrite a part of a memory, but for state."""
+        for low, high in _without((start, end), self._kept.get(id(memory), [])):
+            fill(memory, low, high)
 
     def between(self, before: int | None, instant: int) -> None:
         """Overwrite what was in use at ``before`` (None: anything) and is not at ``instant``."""
@@ -56,7 +77,7 @@ class Poison:
         for buffer, start, end in self._known[key]:
             memory = self._memories[buffer]
             assert memory is not None
-            fill(memory, start, end)
+            self.overwrite(memory, start, end)
 
     def _ranges(self, before: int | None, instant: int) -> list[Range]:
         found: list[Range] = []
