@@ -167,7 +167,14 @@ CASES = {
     ),
     "a dynamic size": Case(lambda: nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8)), dynamic=True),
     "a size as an argument": Case(
-        lambda: Function(lambda x: (x.sin()[:, :4].reshape(x.shape[0] * 2, 2), x.new_ones(x.shape[0], 3))), dynamic=True
+        lambda: Function(lambda x: (x.sin()[:, :4].reshape(x.shape[0] * 2, 2), x.new_ones(x.shape[0], 3))),
+        ({"ops": ("view_copy", "full")},),
+        dynamic=True,
+    ),
+    "sizes of an argument are no arguments": Case(
+        lambda: Function(lambda x: x.sin().reshape(x.shape[0] * 2, 4).flatten(0).cos()),
+        inside=("aten::cos.out aten::sin.out aten::sym_size.int aten::view_copy.out executorch_prim::mul.Scalar",),
+        dynamic=True,
     ),
     "half of an op between cuts": Case(Layers, ({"part": (0.3, 0.6)}, {"part": (0.7, 0.8)})),
     "state of its own": Case(lambda: Counter(_counted, 7.0), calls=3),

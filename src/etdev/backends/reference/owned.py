@@ -1,4 +1,4 @@
-"""Weights and state that lie in delegates. What is tagged like a part of the graph becomes the delegate's own."""
+"""What delegates own beside ops: sizes, weights, state. What is tagged like a part of the graph becomes its own."""
 
 from __future__ import annotations
 
@@ -7,7 +7,31 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
-    from torch.fx import Node
+    from torch.fx import GraphModule, Node
+
+
+def own_sizes(graph_module: GraphModule, key: str) -> None:
+    """Tag what only one delegate needs of sizes, if it has the tensor anyway: it need not be asked for outside.
+
+    What is between a tensor and a delegate that takes it leads into no other: parts stay convex.
+    """
+    import torch
+
+    for node in reversed(graph_module.graph.nodes):
+        if node.op != "call_function" or key in node.meta or not isinstance(node.meta.get("val"), torch.SymInt):
+            continue
+        tags = {user.meta.get(key) for user in node.users}
+        tag = next(iter(tags), None)
+        if len(tags) == 1 and tag is not None and all(_has(each, tag, key) for each in node.all_input_nodes):
+            node.meta[key] = tag
+
+
+def _has(node: Node, tag: str, key: str) -> bool:
+    """Whether a part makes something, or is given it. Numbers that it has to be given are no loss."""
+    import torch
+
+    users = (node, *node.users)
+    return isinstance(node.meta.get("val"), torch.SymInt) or any(user.meta.get(key) == tag for user in users)
 
 
 def own_weights(program: ExportedProgram, key: str) -> None:

@@ -18,7 +18,7 @@ from etdev.backends.base import CompileSpecValue, encode_compile_spec
 from etdev.backends.reference import ReferenceOptions
 from etdev.backends.reference.choice import choose_nodes, in_modules, wanted_kernels
 from etdev.backends.reference.nested import EtdevReferenceBackend
-from etdev.backends.reference.owned import own_state, own_weights
+from etdev.backends.reference.owned import own_sizes, own_state, own_weights
 
 TAG = "delegation_tag"
 """Where ExecuTorch looks for the part that a node belongs to, in ``node.meta``."""
@@ -62,6 +62,7 @@ class ReferencePartitioner(Partitioner):  # type: ignore[misc]
             tags[tag] = self._delegation
             for node in partition.nodes:
                 node.meta[TAG] = tag
+        own_sizes(graph_module, TAG)
         for _, branch, _ in get_control_flow_submodules(graph_module):
             self._tag(branch, tags)
 
