@@ -17,6 +17,7 @@ from etdev.runtime.interpreter.delegates import DelegateExecutor
 from etdev.runtime.interpreter.handlers import HANDLERS
 from etdev.runtime.interpreter.kernels import InPlaceTable, KernelRun, resolve
 from etdev.runtime.interpreter.poison import Poison
+from etdev.runtime.interpreter.precision import full_precision
 from etdev.runtime.interpreter.tensors import ForeignMemoryError, RunTensor, scratch
 
 if TYPE_CHECKING:
@@ -72,6 +73,10 @@ class Machine:
 
     def run(self) -> None:
         """Run all instructions."""
+        with full_precision(self.torch_device):
+            self._run()
+
+    def _run(self) -> None:
         at, steps, before = 0, 0, 0
         if self.poison:
             self.poison.between(None, 0)

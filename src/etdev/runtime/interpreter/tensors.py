@@ -158,7 +158,8 @@ class RunTensor:
             return
         target = self.raw(at)
         if self.offset % self.declared.scalar_type.itemsize:
-            dense = torch.empty_strided(self.sizes, strides(self.sizes, self.dim_order), dtype=self.dtype)
+            steps = strides(self.sizes, self.dim_order)
+            dense = torch.empty_strided(self.sizes, steps, dtype=self.dtype, device=target.device)
             dense.copy_(content)
             target.copy_(dense.as_strided((dense.numel(),), (1,)).view(torch.uint8))
             return
