@@ -6,8 +6,8 @@ from torch import Tensor, nn
 class Digits(nn.Module):
     """(batch, 1, 8, 8) float32 in 0..1 -> (batch, 10) logits.
 
-    ``stem`` is lowered for one device and ``head`` for the other; both look at the images. What is between them stays on
-    the host.
+    ``stem`` is lowered for one device and ``head`` for the other; both look at the images. What is between them stays
+    on the host.
     """
 
     def __init__(self, width: int) -> None:
