@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 
 from etdev.devices import Device, DeviceType
 from etdev.errors import EtdevError, UsageError
-from etdev.program import Blob, Program
+from etdev.program import Blob, Program, write
 from etdev.program import model as m
 from etdev.runtime.allocator import Registry
 from etdev.runtime.device_map import parse_device_map
@@ -23,7 +25,7 @@ from etdev.runtime.simulated import Fault, Operation, SimulatedDevice
 from etdev.runtime.stock import ProgramFailureError
 from etdev.runtime.tensors import DeviceTensor
 from program.hand import tensor
-from support.files import ADD, SIN, method
+from support.files import ADD, SIN, method, program
 from support.on_devices import D2H, H2D, across, delegate, entries, on, two_devices
 
 X = torch.linspace(-2, 2, 4)
@@ -212,6 +214,38 @@ def test_state_on_a_device_stays_there() -> None:
         torch.testing.assert_close(second[0], X.sin().sin().sin())
         assert device.counters.host_to_device_bytes - at_load == 2 * 16
         torch.testing.assert_close(runtime.call("forward", (X,), fresh=True)[0], first[0])
+
+
+def doubled(inputs: bool, outputs: bool) -> bytes:
+    """A delegate that gives ``x + n * x`` of a tensor and an integer; its input and output planned or not."""
+    values = [tensor(4, at=0 if inputs else None), tensor(4, at=16 if outputs else None), m.Int(2)]
+    found = program(method(values, [m.KernelCall(0, (0, 0, 2, 1, 1))], inputs=(0, 2), outputs=(1,), sizes=(32,)))
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "nested.pte"
+        write(found, file)
+        return file.read_bytes()
+
+
+@pytest.mark.parametrize("outputs", [True, False])
+@pytest.mark.parametrize("inputs", [True, False])
+def test_a_delegate_takes_integers_and_writes_over_its_own_input(inputs: bool, outputs: bool) -> None:
+    values = [tensor(4, at=0), on("cuda:0", 4, at=0), m.Int(3), on("cuda:0", 4, at=0), tensor(4, at=16)]
+    calls = [m.KernelCall(0, (0, 1, 1)), m.DelegateCall(0, (1, 2, 3)), m.KernelCall(1, (3, 4, 4))]
+    plan = method(
+        values,
+        calls,
+        inputs=(0, 2),
+        outputs=(4,),
+        operators=(H2D, D2H),
+        delegates=(delegate(b"cuda:0"),),
+        non_const_buffer_device=entries("cuda:0"),
+    )
+    made = program(plan, segments=(m.Segment(0, Blob()), m.Segment(128, Blob(doubled(inputs, outputs)))))
+    device, registry = simulated()
+    with load_method(made, registry=registry) as loaded:
+        for factor in (3, 5):
+            torch.testing.assert_close(loaded.execute((X, factor)), ((1 + factor) * X,))
+    assert device.counters.live_allocations == 0
 
 
 PROGRAMS: dict[str, Callable[[], Program]] = {"two devices": two_devices, "state": stateful, "caller's": resident}
