@@ -61,9 +61,11 @@ class Constants:
             self._copy(data, home, registry)
         except EtdevError as error:
             self.close()
-            raise DeviceCopyError(
+            failure = DeviceCopyError(
                 f"the constants of method {plan.name!r} do not get to {home}: {error.message}", hint=error.hint
-            ) from error
+            )
+            failure.exit_code = error.exit_code
+            raise failure from error
 
     def _copy(self, data: Mapping[int, Blob], home: Device, registry: Registry) -> None:
         starts: dict[int, int] = {}

@@ -94,7 +94,7 @@ class Method:
                 bounds=settings.bounds,
             )
             self._machine.poison = self._poison() if settings.poison else None
-            self._inputs = Inputs(self._machine, registry)
+            self._inputs = Inputs(self._machine)
             self._outputs = Outputs(self._machine, registry)
             self.start()
             unwinding.pop_all()

@@ -25,9 +25,8 @@ Given = dict[int, DeviceMemoryBuffer]
 class Inputs:
     """The inputs of a method."""
 
-    def __init__(self, machine: Machine, registry: Registry) -> None:
-        self._machine, self._registry = machine, registry
-        self._plan = machine.plan
+    def __init__(self, machine: Machine) -> None:
+        self._machine, self._plan = machine, machine.plan
         self._own: list[Any] = []
 
     def begin(self) -> None:

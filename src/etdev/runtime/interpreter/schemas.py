@@ -64,7 +64,6 @@ def find_kernel(name: str) -> Kernel | None:
         return None
     _, function, more = best
     keyword = {argument.name for argument in function._schema.arguments if argument.kwarg_only}
-    # After a parameter that is left out, all have to be given by name.
     parameters = tuple(
         Parameter(
             argument.name,

@@ -165,11 +165,11 @@ class RunTensor:
             return
         target.view(self.dtype).as_strided(self.sizes, strides(self.sizes, self.dim_order)).copy_(content)
 
-    def raw(self, at: Device, size: int | None = None) -> torch.Tensor:
-        """Its bytes, or the first ``size`` bytes at its place."""
+    def raw(self, at: Device) -> torch.Tensor:
+        """Its bytes, for code that runs at ``at``."""
         if self.memory is None:
             raise RunError(f"{self.describe()} has no memory: nobody gave it any")
-        end = self.offset + (self.nbytes if size is None else size)
+        end = self.offset + self.nbytes
         if end > self.memory.size:
             raise RunError(f"{self.describe()} reaches beyond the end of its memory")
         return self.memory.bytes(at)[self.offset : end]
