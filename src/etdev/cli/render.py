@@ -209,8 +209,8 @@ def _kind(target: TargetResult) -> str:
     if target.status == "built" and target.unmet:
         return f"without a required check ({_names(target.unmet)})"
     failed = _names(rung for rung in target.rungs if rung.status == "failed")
-    ran = any(rung.rung == "runtime" and rung.status == "passed" for rung in target.rungs)
-    built = "good" if ran else "built but not run"
+    ran = [rung.rung for rung in target.rungs if rung.status == "passed"]
+    built = "good" if "runtime" in ran else "good in the replay" if "replay" in ran else "built but not run"
     return {"built": built, "gate failed": f"missed a gate ({failed})", "rejected": f"rejected ({failed})"}[
         target.status
     ]

@@ -230,3 +230,21 @@ def test_too_little_memory_is_not_the_programs_fault(
     assert "100" in rungs["device"].summary
     assert outcome(tuple(rungs.values())) == "built"
     assert [rung.rung for rung in unmet(tuple(rungs.values()), ())] == ["device"]
+
+
+@pytest.mark.parametrize(("limit", "status"), [(64, "passed"), (63, "failed")])
+def test_copies_have_a_budget(judge: Callable[..., dict[Rung, RungResult]], limit: int, status: str) -> None:
+    rung = judge(two_devices(), f"targets.gpu.budget.copies={limit}")["budget"]
+
+    assert (rung.status, rung.gate) == (status, status == "failed")
+    if status == "failed":
+        assert rung.problems == ("copies in a call of 'forward': 64 bytes, 1 more than budget.copies (63)",)
+        assert str(rung.where).endswith("(targets.gpu.budget.copies)")
+
+
+def test_a_devices_memory_has_a_budget_in_two_rungs(judge: Callable[..., dict[Rung, RungResult]]) -> None:
+    """What a device has is a limit of the config's own, so that the artifact stays."""
+    rungs = judge(two_devices(), 'targets.gpu.budget.memory={ "cuda:1" = 31 }')
+
+    assert [(rungs[rung].status, rungs[rung].gate) for rung in ("placement", "budget")] == [("failed", True)] * 2
+    assert outcome(tuple(rungs.values())) == "gate failed"

@@ -11,7 +11,6 @@ from etdev.pipeline.result import RungResult
 from etdev.pipeline.verify.allocations import Allocations, DelegateInputs, check_allocations
 from etdev.pipeline.verify.devices import absent, named, simulated
 from etdev.program import Program
-from etdev.program import model as m
 from etdev.program.devices import named_devices
 from etdev.runtime.allocator import Registry
 from etdev.runtime.device_map import DeviceMap, registry_for
@@ -21,7 +20,7 @@ from etdev.units import format_size
 def device_obstacle(program: Program, device_map: DeviceMap) -> str | None:
     """Why there are no devices to ask; None if there are."""
     devices = named_devices(program)
-    if not any(not plan.buffer_device(i).is_host for plan in program.execution_plan for i in _buffers(plan)):
+    if not devices:
         return "the program has no memory on devices"
     mapped = simulated(devices, device_map)
     if mapped:
@@ -78,11 +77,9 @@ def check_memory(
     return rung
 
 
-def _buffers(plan: m.ExecutionPlan) -> range:
-    return range(1, len(plan.non_const_buffer_sizes))
-
-
 def _summary(found: Allocations, replay: RungResult) -> str:
+    if not found.buffers:
+        return f"no buffers of its own are planned there; replayed there: {replay.summary}"
     buffers = ", ".join(f"{item.device} {format_size(item.size)} in {item.memory}" for item in found.buffers)
     extents = sum(item.extents for item in found.buffers)
     return f"{buffers}; {extents:,} extents written and read back, all freed; replayed there: {replay.summary}"
