@@ -11,7 +11,7 @@ JOBS ?= 2
 INSTALLED := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all lint format bench docs clean
+.PHONY: help demo test test-all lint format bench hardware docs clean
 
 help:  ## Show the commands.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,6 +41,10 @@ format: $(INSTALLED)  ## Put the code into its form.
 
 bench: $(INSTALLED)  ## Measure every figure that the docs state.
 	set -e; for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script; done
+
+hardware: $(INSTALLED)  ## Verify memory on a CUDA device, with programs built here.
+	$(BIN)/python tests/hardware/make_files.py build/hardware
+	$(BIN)/python tests/hardware/check.py build/hardware
 
 docs: $(INSTALLED)  ## Write the config reference anew from the models.
 	$(BIN)/python -m etdev.config.reference
