@@ -9,8 +9,12 @@ from hypothesis import strategies as st
 from etdev.linker import LinkOptions, link, link_foreign
 from etdev.linker.options import ALL_ELISIONS
 from etdev.program import model as m
-from linker.oracle import Machine
-from linker.programs import calls, objects
+from etdev.program.delegates import delegate_inputs, unsplit_call
+from etdev.program.devices import D2H_COPY, H2D_COPY
+from etdev.program.effects import effects
+from etdev.program.storage import method_memory
+from linker.oracle import Call, Machine, OracleError
+from linker.programs import Method, Object, calls, objects, program
 from linker.test_meaning import meaning
 
 DEVICES = ("cuda:0", "cuda:1")
@@ -55,15 +59,51 @@ def test_linked_again(data: st.DataObject) -> None:
     assert meaning(found, made, again) == meaning(found, made)
 
 
+@given(found=objects(devices=DEVICES))
+def test_no_copy_is_made_twice_and_none_for_nobody(found: Object) -> None:
+    """Where no path branches, a tensor crosses once after each write, and only if it is read on the other side."""
+    # Passes after it may take away who reads a copy.
+    options = LinkOptions(elide=frozenset({"views", "constants"}))
+    plan = link(found.program, options, found.sidecar).program.execution_plan[0]
+    calls = plan.chains[0].instructions
+    if any(isinstance(call, m.JumpFalseCall | m.MoveCall) for call in calls) or _shares_bytes(plan):
+        return
+    unread: dict[int, int] = {}
+    """Target of a copy that nobody has read yet → its source."""
+    copied: set[tuple[int, int]] = set()
+    """Copies after which neither side was written."""
+    for position, call in enumerate(calls):
+        assert isinstance(call, m.KernelCall | m.DelegateCall)
+        split = found.inputs["m0"][call.delegate_index] if isinstance(call, m.DelegateCall) else None
+        done = effects(plan, call, split)
+        for value in (*done.reads, *done.updates):
+            unread.pop(value, None)
+        written = {*done.writes, *done.updates, *done.fills}
+        assert not written & unread.keys(), f"instruction {position} writes over a copy that nobody has read"
+        if isinstance(call, m.KernelCall) and plan.operators[call.op_index].name in (H2D_COPY, D2H_COPY):
+            pair = call.args[0], call.args[1]
+            assert not {pair, pair[::-1]} & copied, f"instruction {position} copies what is there already"
+            copied = {known for known in copied if not {*known} & written} | {pair}
+            unread[pair[1]] = pair[0]
+        else:
+            copied = {known for known in copied if not {*known} & written}
+    kept = {
+        value for value, tensor in plan.tensors() if (info := tensor.extra_tensor_info) and info.fully_qualified_name
+    }
+    assert unread.keys() <= {*plan.outputs, *kept}
+
+
+def _shares_bytes(plan: m.ExecutionPlan) -> bool:
+    """Do tensors stand for each other, so that values do not tell who reads what?"""
+    storages = method_memory(plan, delegate_inputs(plan)).storages
+    return any(len(storage.values) > 1 for storage in storages) or unsplit_call(plan, delegate_inputs(plan)) is not None
+
+
 def test_the_oracle_sees_a_missing_copy() -> None:
     """A delegate that gets a tensor of the host is refused."""
-    from linker.oracle import Call, OracleError
-    from linker.programs import Method, program
-
     method = Method()
     (out,) = method.delegate(method.input(32), device="cuda:0")
     method.outputs = [out]
     found = program(method)
     with pytest.raises(OracleError, match="not on its device"):
         Machine(found.program, inputs=found.inputs).run(Call())
-    assert isinstance(found.program, m.Program)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -101,26 +102,29 @@ def without_unused(plan: m.ExecutionPlan, order: Iterable[int] | None = None) ->
     return renumbered(plan, values, value_index.__getitem__, operator_index.__getitem__)
 
 
-def aliases_first(plan: m.ExecutionPlan, memory: MethodMemory) -> list[int]:
+def aliases_first(plan: m.ExecutionPlan, memory: MethodMemory, replicas: Mapping[int, int] | None = None) -> list[int]:
     """The values, each tensor that nobody writes before the first one that is written to the same bytes.
 
     Whoever reads the file takes a tensor that a delegate call is the first to have, with a number above all before it,
-    for one of the call's outputs.
+    for one of the call's outputs. ``replicas`` stand in front of the values that they stand for.
     """
-    found = memory.reaching
-    written = {*plan.inputs, *(write.place for write in found.writes)}
+    stand_ins: dict[int, list[int]] = defaultdict(list)
+    for replica, value in sorted((replicas or {}).items()):
+        stand_ins[value].append(replica)
+    added = {replica for found in stand_ins.values() for replica in found}
+    order = [
+        found for value in range(len(plan.values)) if value not in added for found in (*stand_ins.get(value, ()), value)
+    ]
+    rank = {value: number for number, value in enumerate(order)}
+    written = {*plan.inputs, *(write.place for write in memory.reaching.writes)}
     before: dict[int, list[int]] = {}
     for storage in memory.storages:
-        first = min((value for value in storage.values if value in written), default=None)
+        first = min((value for value in storage.values if value in written), key=rank.__getitem__, default=None)
         if first is not None:
-            before[first] = [value for value in storage.values if value not in written and value > first]
+            found = (value for value in storage.values if value not in written and rank[value] > rank[first])
+            before[first] = sorted(found, key=rank.__getitem__)
     moved = {value for aliases in before.values() for value in aliases}
-    return [
-        value
-        for number in range(len(plan.values))
-        if number not in moved
-        for value in (*sorted(before.get(number, ())), number)
-    ]
+    return [found for value in order if value not in moved for found in (*before.get(value, ()), value)]
 
 
 def renumbered(

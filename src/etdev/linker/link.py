@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -53,7 +52,7 @@ def link(program: Program, options: LinkOptions | None = None, sidecar: Sidecar 
         methods = [Method(work.plan, work.memory) for work in finished]
         laid_out = lay_out(methods, placed_state, options, alone=alone)
         plans = {
-            index: without_unused(plan, _order(plan, work))
+            index: without_unused(plan, aliases_first(plan, work.memory, work.replicas) if plan.delegates else None)
             for index, work, (plan, _) in zip(numbers, finished, laid_out, strict=True)
         }
         linked = _with_plans(program, plans, finished)
@@ -163,21 +162,6 @@ def _candidates(
     for merged, grow in ((False, True), (True, False), (False, False)):
         if (merged or views) and (grow or grown):
             yield run(merged=merged, grow=grow)
-
-
-def _order(plan: m.ExecutionPlan, work: Work) -> list[int] | None:
-    """The order of a method's values in which a reader of the file can tell inputs of delegates from outputs."""
-    if not plan.delegates:
-        return None
-    stand_ins: dict[int, list[int]] = defaultdict(list)
-    for replica, value in sorted(work.replicas.items()):
-        stand_ins[value].append(replica)
-    return [
-        found
-        for value in aliases_first(plan, work.memory)
-        if value not in work.replicas
-        for found in (*stand_ins.get(value, ()), value)
-    ]
 
 
 def _with_plans(program: Program, plans: Mapping[int, m.ExecutionPlan], works: Sequence[Work]) -> Program:

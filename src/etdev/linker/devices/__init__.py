@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from etdev.devices import Device
 from etdev.linker.devices.ends import left_on_devices
+from etdev.linker.devices.merges import join_merged
 from etdev.linker.devices.place import Wanted, place_tensors
 from etdev.linker.devices.resident import MethodOnDevices, find_homes, write_in_state
 from etdev.linker.devices.strip import device_ends, without_devices
@@ -26,10 +27,7 @@ def place_on_devices(
     Methods without such delegates, on the host alone, stay as they are. Raises :class:`~etdev.errors.LinkError` for a
     delegate whose device cannot be told, and for an input or output that cannot be left on a device.
     """
-    devices = [delegate_devices(work.plan) for work in works]
-    works = [
-        _writing_in_state(work, found, options) if found else work for work, found in zip(works, devices, strict=True)
-    ]
+    works = [_prepared(work, options) for work in works]
     devices = [delegate_devices(work.plan) for work in works]
     homes = find_homes(
         [MethodOnDevices(work.plan, work.memory, found) for work, found in zip(works, devices, strict=True)], state
@@ -42,7 +40,12 @@ def place_on_devices(
     return placed, [_renamed(item, renamed) for item in state]
 
 
-def _writing_in_state(work: Work, devices: Mapping[int, Device], options: LinkOptions) -> Work:
+def _prepared(work: Work, options: LinkOptions) -> Work:
+    """A method with as little to be copied as there can be."""
+    devices = delegate_devices(work.plan)
+    if not devices:
+        return work
+    work = work.with_plan(join_merged(work.plan, work.memory, devices))
     return work.after(*write_in_state(work.plan, work.memory, devices)) if "write_back" in options.elide else work
 
 

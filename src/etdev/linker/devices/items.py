@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from etdev.program import model as m
@@ -17,20 +17,30 @@ class Items:
     """The tensors of a method, sorted by what they stand for.
 
     Static tensors in the same bytes are one item, and so are constants with the same data; any other tensor is one by
-    itself.
+    itself. So is each of those that are ``fixed`` to the host.
     """
 
     of: Mapping[int, int]
     """Value → number of its item."""
     names: tuple[tuple[int, ...], ...]
-    """Values of each item, in order."""
-    fixed: frozenset[int]
-    """Items whose content is on the host at all times, and copied for each call of a delegate: they share some of
-    their bytes with others, or which tensor they are is known at run time only."""
+    """Values of each item, the one that stands for it first."""
+    fixed: Mapping[int, frozenset[int]]
+    """Items whose content is on the host at all times, each with those that may change when it does: they share some
+    of their bytes, or which tensor they are is known at run time only."""
 
     def name(self, item: int) -> int:
         """The value that stands for an item."""
         return self.names[item][0]
+
+    def changing(self, item: int) -> frozenset[int]:
+        """The items that may change when one is written."""
+        return self.fixed.get(item, frozenset({item}))
+
+    def with_fixed(self, item: int) -> Items:
+        """The same with one more item fixed to the host."""
+        bonds = [(value, self.name(other)) for other, group in self.fixed.items() for value in map(self.name, group)]
+        bonds += [(value, self.name(item)) for value in self.names[item]]
+        return _sorted(self.names, bonds)
 
 
 def sort_items(plan: m.ExecutionPlan, memory: MethodMemory) -> Items:
@@ -42,20 +52,53 @@ def sort_items(plan: m.ExecutionPlan, memory: MethodMemory) -> Items:
         tensor = plan.values[value]
         if isinstance(tensor, m.Tensor):
             members[_key(value, tensor, places, targets)].append(value)
-    # A value that is one of others by reference stands behind those that have a place.
-    names = [tuple(sorted(values, key=lambda value: (value not in places, value))) for values in members.values()]
+
+    def rank(value: int) -> tuple[bool, bool, int]:
+        """A value that is others by reference stands behind those that are themselves."""
+        return value in targets, value not in places, value
+
+    names = tuple(tuple(sorted(values, key=rank)) for values in members.values())
     of = {value: number for number, values in enumerate(names) for value in values}
-    fixed = {of[write.place] for write in memory.reaching.writes if not write.certain}
+    bonds = [bond for bond in _bonds(memory, targets) if of[bond[0]] != of[bond[1]] or bond[0] == bond[1]]
+    return _sorted(names, [*bonds, *_overlapping(places, of)])
+
+
+def _sorted(names: Sequence[tuple[int, ...]], bonds: Iterable[tuple[int, int]]) -> Items:
+    """Items with these names, where values between which there is a bond change together."""
+    group: dict[int, set[int]] = {}
+    for one, other in bonds:
+        joined = group.get(one, {one}) | group.get(other, {other})
+        for value in joined:
+            group[value] = joined
+    # All names of an item change together.
+    for values in names:
+        bound = [value for value in values if value in group]
+        joined = set(values).union(*(group[value] for value in bound)) if bound else set()
+        for value in joined:
+            group[value] = joined
+    apart = [each for values in names for each in ([(value,) for value in values] if values[0] in group else [values])]
+    of = {value: number for number, values in enumerate(apart) for value in values}
+    fixed = {of[value]: frozenset(of[other] for other in others) for value, others in group.items()}
+    return Items(of, tuple(apart), fixed)
+
+
+def _bonds(memory: MethodMemory, targets: Mapping[int, set[int]]) -> Iterator[tuple[int, int]]:
+    """Values of which one may be another by reference."""
+    places = memory.reaching.places
+    for write in memory.reaching.writes:
+        if (
+            not write.certain
+            and len({places[other] for found in targets.values() if write.place in found for other in found}) > 1
+        ):
+            yield write.place, write.place
     for found in memory.reaching.effects:
         if found.view:
-            fixed |= {of[value] for value in found.view}
-        if found.move and of[found.move[0]] != of[found.move[1]]:
-            fixed |= {of[value] for value in found.move}
+            yield found.view
+        if found.move:
+            yield found.move
     for value, others in targets.items():
         if len({places[target] for target in others}) > 1:
-            fixed |= {of[value], *(of[target] for target in others)}
-    fixed.update(_overlapping(places, of))
-    return Items(of, tuple(names), frozenset(fixed))
+            yield from ((value, target) for target in others)
 
 
 def _targets(memory: MethodMemory) -> dict[int, set[int]]:
@@ -78,18 +121,16 @@ def _key(value: int, tensor: m.Tensor, places: Mapping[int, Place], targets: Map
     return places.get(value, value) if value not in targets else value
 
 
-def _overlapping(places: Mapping[int, Place], of: Mapping[int, int]) -> Iterable[int]:
-    """Items that share bytes with others."""
-    found: set[int] = set()
-    furthest: tuple[Place, int] | None = None
+def _overlapping(places: Mapping[int, Place], of: Mapping[int, int]) -> Iterator[tuple[int, int]]:
+    """Values of different items that share bytes."""
+    furthest: int | None = None
     for value in sorted(places, key=lambda value: (places[value].buffer, places[value].start, of[value])):
-        place, item = places[value], of[value]
+        place = places[value]
         if furthest is not None:
-            before, other = furthest
+            before = places[furthest]
             if before.buffer == place.buffer and place.start < before.end:
-                if item != other:
-                    found |= {item, other}
+                if of[value] != of[furthest]:
+                    yield furthest, value
                 if place.end <= before.end:
                     continue
-        furthest = place, item
-    return found
+        furthest = value

@@ -9,7 +9,7 @@ through the host so.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from etdev.devices import HOST, Device
@@ -71,7 +71,7 @@ def place_tensors(
         try:
             return _Placement(plan, memory, inputs, devices, wanted, items).run()
         except _UnclearError as unclear:
-            items = replace(items, fixed=items.fixed | {unclear.item})
+            items = items.with_fixed(unclear.item)
 
 
 class _Placement:
@@ -129,7 +129,7 @@ class _Placement:
     def _copy_to_devices(self) -> tuple[m.ExecutionPlan, dict[int, int]]:
         """Copies to devices, and what lies there."""
         facts = _Facts(len(self._memory.reaching.effects))
-        bits = {pair: facts.new() for pair in sorted(self._pairs()) if pair[0] not in self._items.fixed}
+        bits = {pair: facts.new() for pair in sorted(self._pairs())}
         on = _by_item(bits)
         names: dict[tuple[int, Device], int] = {}
         """The first name under which a delegate reads an item."""
@@ -139,17 +139,25 @@ class _Placement:
                 pair = self._items.of[value], device
                 facts.needed[position] |= bits.get(pair, 0)
                 names.setdefault(pair, value)
-            for value in (*found.writes, *found.updates, *found.fills):
-                for other, bit in on[self._items.of[value]]:
-                    (facts.made if other == device else facts.ended)[position] |= bit
+            for value in (*found.writes, *found.updates, *found.fills, *self._referring(found)):
+                for item in self._items.changing(self._items.of[value]):
+                    for other, bit in on[item]:
+                        facts.ended[position] |= bit
+                        if other == device and item == self._items.of[value]:
+                            facts.made[position] |= bit
         self._enter_ends(facts, bits)
-        before, behind = self._fixed_copies()
+        before: _Insertions = defaultdict(list)
+        behind = self._fixed_copies()
         for spot, found_bits in find_spots(self._memory.reaching.flow, facts.needs()).items():
             where = behind if spot.after else before
             for (item, device), bit in bits.items():
                 if bit & found_bits:
                     where[spot.position] += self._to_device(names.get((item, device), self._items.name(item)), device)
         return with_insertions(*self._with_operators(self._with_arguments(), before, behind))
+
+    def _referring(self, found: Effects) -> Iterable[int]:
+        """Fixed values that are another tensor from now on."""
+        return (value for value in (found.move or found.view or ())[1:] if self._items.of[value] in self._items.fixed)
 
     def _pairs(self) -> set[tuple[int, Device]]:
         """Each item with each device that has anything to do with it."""
@@ -168,26 +176,23 @@ class _Placement:
         """What is on devices when the method begins, and what has to be there when it ends."""
         for (item, device), bit in bits.items():
             resident = self._state.get(item) == device
-            if resident or self._given.get(item) == device or item not in self._set:
+            undefined = item not in self._set and item not in self._items.fixed
+            if resident or self._given.get(item) == device or undefined:
                 facts.at_entry |= bit
             if resident:
                 facts.needed[-1] |= bit
         for position, device in self._wanted.outputs.items():
             facts.needed[-1] |= bits[self._items.of[self._plan.outputs[position]], device]
 
-    def _fixed_copies(self) -> tuple[_Insertions, _Insertions]:
-        """Copies around each call, of what is on the host at all times."""
-        before: _Insertions = defaultdict(list)
+    def _fixed_copies(self) -> _Insertions:
+        """Copies behind each call, of what is on the host at all times."""
         behind: _Insertions = defaultdict(list)
         for position, device in self._devices.items():
             found = self._memory.reaching.effects[position]
-            for value in dict.fromkeys((*found.reads, *found.updates)):
-                if self._items.of[value] in self._items.fixed:
-                    before[position] += self._to_device(value, device)
             for value in dict.fromkeys((*found.writes, *found.updates)):
                 if self._items.of[value] in self._items.fixed:
                     behind[position] += self._to_host(value, device)
-        return before, behind
+        return behind
 
     def _with_arguments(self) -> m.ExecutionPlan:
         """The method with its calls, inputs and outputs on devices."""
@@ -218,7 +223,7 @@ class _Placement:
         """Copies to the host, of what it or a copy to a device reads there."""
         whole = replace(plan, values=self._replicas.values())
         flow = flow_graph(whole)
-        tracked = sorted({self._items.of[value] for value, _ in self._replicas.of} - self._items.fixed)
+        tracked = sorted({self._items.of[value] for value, _ in self._replicas.of} - self._items.fixed.keys())
         facts = _Facts(len(flow.instructions))
         bits = {item: facts.new() for item in tracked}
         devices = {moved[position]: device for position, device in self._devices.items()}
@@ -250,17 +255,13 @@ class _Placement:
         """Copies from where each item was written last."""
         before: _Insertions = defaultdict(list)
         behind: _Insertions = defaultdict(list)
-        on: dict[int, list[tuple[int, Device]]] = defaultdict(list)
-        for value, device in self._replicas.of:
-            on[self._items.of[value]].append((value, device))
         for spot, found_bits in spots.items():
             for item, bit in bits.items():
                 if bit & found_bits:
                     source = origins.at(spot, item)
                     if source is None or source == HOST:
                         raise _UnclearError(item)
-                    name = next(value for value, device in on[item] if device == source)
-                    (behind if spot.after else before)[spot.position] += self._to_host(name, source)
+                    (behind if spot.after else before)[spot.position] += self._to_host(self._items.name(item), source)
         return before, behind
 
     def _read_by_caller(self, plan: m.ExecutionPlan) -> set[int]:

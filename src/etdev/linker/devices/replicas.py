@@ -28,9 +28,9 @@ class Replicas:
     def __init__(self, plan: m.ExecutionPlan, items: Items) -> None:
         self._plan, self._items = plan, items
         self._values: list[m.Value] = []
-        self._offsets: dict[tuple[object, Device], int] = {}
+        self._offsets: dict[tuple[int, Device], int] = {}
         self._ends: dict[Device, int] = defaultdict(int)
-        self._known: dict[tuple[object, Device, object], int] = {}
+        self._known: dict[tuple[int, Device, object], int] = {}
         self.of: dict[tuple[int, Device], int] = {}
         """``(value, device)`` → the value that stands for it there."""
         self.first: dict[int, int] = {}
@@ -45,18 +45,13 @@ class Replicas:
         if found is None:
             tensor = self._plan.values[value]
             assert isinstance(tensor, m.Tensor)
-            key = self._thing(value), device, (tensor.scalar_type, tensor.sizes, tensor.dim_order)
+            key = self._items.of[value], device, (tensor.scalar_type, tensor.sizes, tensor.dim_order)
             if key not in self._known:
                 self._known[key] = len(self._plan.values) + len(self._values)
                 self.first[self._known[key]] = value
                 self._values.append(self._tensor(value, tensor, device, planned=planned, named=named))
             found = self.of[value, device] = self._known[key]
         return found
-
-    def _thing(self, value: int) -> object:
-        """What lies in one place on a device: an item, or a single tensor of one that is on the host at all times."""
-        item = self._items.of[value]
-        return ("value", value) if item in self._items.fixed else ("item", item)
 
     def values(self) -> tuple[m.Value, ...]:
         """All values of the method, those that were added at the end."""
@@ -86,7 +81,7 @@ class Replicas:
         )
 
     def _allocation(self, value: int, tensor: m.Tensor, device: Device) -> m.AllocationDetails:
-        key = self._thing(value), device
+        key = self._items.of[value], device
         if key not in self._offsets:
             self._offsets[key] = self._ends[device]
             self._ends[device] += (tensor.nbytes + 2 * _GAP - 1) // _GAP * _GAP

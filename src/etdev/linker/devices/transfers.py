@@ -187,7 +187,7 @@ class _Motion:
         return found
 
     def _latest(self, earliest: Mapping[tuple[int, int], int]) -> dict[Spot, int]:
-        """Copies as late as they may stand."""
+        """Copies as late as they may stand, but not behind a branch all of whose ways need them."""
         later_in = dict.fromkeys(self._nodes, self._all)
         later: dict[tuple[int, int], int] = {}
         changed = True
@@ -197,7 +197,7 @@ class _Motion:
                 facts = self._all & ~self._ambiguous[node]
                 for before in self._predecessors[node]:
                     later[before, node] = earliest[before, node]
-                    if before != _ENTRY:
+                    if len(self._successors[before]) == 1 and before != _ENTRY:
                         later[before, node] |= later_in[before] & ~self._needed[before]
                     facts &= later[before, node]
                 changed |= facts != later_in[node]
@@ -207,8 +207,10 @@ class _Motion:
             if facts & ~later_in[after]:
                 spots[self._spot(node, after)] |= facts & ~later_in[after]
         for node in self._nodes:
-            if later_in[node] & self._needed[node]:
-                spots[Spot(node, after=False)] |= later_in[node] & self._needed[node]
+            # What is needed on all ways from here is not copied on each of them.
+            here = later_in[node] & (self._needed[node] if len(self._successors[node]) < 2 else self._all)
+            if here:
+                spots[Spot(node, after=False)] |= here
         return dict(spots)
 
     def _spot(self, node: int, after: int) -> Spot:
