@@ -8,12 +8,14 @@ through the host so.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from etdev.devices import HOST, Device
 from etdev.linker.devices.items import Items, sort_items
+from etdev.linker.devices.names import Names
 from etdev.linker.devices.origins import Origins, find_origins
 from etdev.linker.devices.replicas import Replicas
 from etdev.linker.devices.transfers import Needs, Spot, find_spots
@@ -87,6 +89,7 @@ class _Placement:
         self._plan, self._memory, self._inputs = plan, memory, inputs
         self._devices, self._wanted, self._items = devices, wanted, items
         self._replicas = Replicas(plan, items)
+        self._names = Names(memory, items)
         self._state = {items.of[value]: device for value, device in wanted.state.items()}
         self._given = {items.of[plan.inputs[position]]: device for position, device in wanted.inputs.items()}
         kept = {items.of[value] for number in memory.storages if number.persistent for value in number.values}
@@ -130,21 +133,7 @@ class _Placement:
         """Copies to devices, and what lies there."""
         facts = _Facts(len(self._memory.reaching.effects))
         bits = {pair: facts.new() for pair in sorted(self._pairs())}
-        on = _by_item(bits)
-        names: dict[tuple[int, Device], int] = {}
-        """The first name under which a delegate reads an item."""
-        for position, found in enumerate(self._memory.reaching.effects):
-            device = self._devices.get(position, HOST)
-            for value in found.reads:
-                pair = self._items.of[value], device
-                facts.needed[position] |= bits.get(pair, 0)
-                names.setdefault(pair, value)
-            for value in (*found.writes, *found.updates, *found.fills, *self._referring(found)):
-                for item in self._items.changing(self._items.of[value]):
-                    for other, bit in on[item]:
-                        facts.ended[position] |= bit
-                        if other == device and item == self._items.of[value]:
-                            facts.made[position] |= bit
+        self._enter_instructions(facts, bits)
         self._enter_ends(facts, bits)
         before: _Insertions = defaultdict(list)
         behind = self._fixed_copies()
@@ -152,8 +141,25 @@ class _Placement:
             where = behind if spot.after else before
             for (item, device), bit in bits.items():
                 if bit & found_bits:
-                    where[spot.position] += self._to_device(names.get((item, device), self._items.name(item)), device)
+                    name = self._names.read_at(spot, item)
+                    if name is None:
+                        raise _UnclearError(item)
+                    where[spot.position] += self._to_device(name, device)
         return with_insertions(*self._with_operators(self._with_arguments(), before, behind))
+
+    def _enter_instructions(self, facts: _Facts, bits: Mapping[tuple[int, Device], int]) -> None:
+        """What each instruction needs on devices, and what it leaves there."""
+        on = _by_item(bits)
+        for position, found in enumerate(self._memory.reaching.effects):
+            device = self._devices.get(position, HOST)
+            for value in found.reads:
+                facts.needed[position] |= bits.get((self._items.of[value], device), 0)
+            for value in (*found.writes, *found.updates, *found.fills, *self._referring(found)):
+                for item in self._items.changing(self._items.of[value]):
+                    for other, bit in on[item]:
+                        facts.ended[position] |= bit
+                        if other == device and item == self._items.of[value]:
+                            facts.made[position] |= bit
 
     def _referring(self, found: Effects) -> Iterable[int]:
         """Fixed values that are another tensor from now on."""
@@ -247,12 +253,13 @@ class _Placement:
             facts.needed[-1] |= bits[item]
         origins = find_origins(flow, written, at_entry)
         spots = find_spots(flow, facts.needs(), [sum(bits[item] for item in apart) for apart in origins.apart])
-        return with_insertions(*self._with_operators(plan, *self._from_devices(spots, bits, origins)))
+        return with_insertions(*self._with_operators(plan, *self._from_devices(spots, bits, origins, moved)))
 
     def _from_devices(
-        self, spots: Mapping[Spot, int], bits: Mapping[int, int], origins: Origins
+        self, spots: Mapping[Spot, int], bits: Mapping[int, int], origins: Origins, moved: Mapping[int, int]
     ) -> tuple[_Insertions, _Insertions]:
         """Copies from where each item was written last."""
+        positions = sorted(moved.values())
         before: _Insertions = defaultdict(list)
         behind: _Insertions = defaultdict(list)
         for spot, found_bits in spots.items():
@@ -261,7 +268,13 @@ class _Placement:
                     source = origins.at(spot, item)
                     if source is None or source == HOST:
                         raise _UnclearError(item)
-                    (behind if spot.after else before)[spot.position] += self._to_host(self._items.name(item), source)
+                    at = (
+                        bisect_right(positions, spot.position) - 1
+                        if spot.after
+                        else bisect_left(positions, spot.position)
+                    )
+                    name = self._names.write_at(Spot(at, spot.after), item)
+                    (behind if spot.after else before)[spot.position] += self._to_host(name, source)
         return before, behind
 
     def _read_by_caller(self, plan: m.ExecutionPlan) -> set[int]:

@@ -1,0 +1,94 @@
+"""Which of the values in the same bytes may be read for what these hold, at each point of a method."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from etdev.linker.devices.items import Items
+from etdev.linker.devices.transfers import Spot
+from etdev.program.effects import Effects
+from etdev.program.storage import MethodMemory
+
+_State = dict[int, frozenset[int]]
+"""Item → values that hold what was written last. One that is not there has not been written."""
+
+
+class Names:
+    """A value that an instruction writes holds that until another one of the item is written.
+
+    One that is never written is an alias, and holds whatever is there; one that a move sets holds it from there on.
+    """
+
+    def __init__(self, memory: MethodMemory, items: Items) -> None:
+        self._items, self._reaching = items, memory.reaching
+        self._written = {value for found in self._reaching.effects for value in _writes(found)}
+        self._set = memory.reaching.references
+        self._before: dict[int, _State] = {}
+        self._behind: dict[int, _State] = {-1: {}}
+        self._follow()
+
+    def read_at(self, spot: Spot, item: int) -> int | None:
+        """A value under which an item can be read; None if it has another one on each path."""
+        names = self._items.names[item]
+        aliases = [value for value in names if value not in self._written and value not in self._set]
+        known = (self._behind if spot.after else self._before).get(spot.position, {}).get(item)
+        if known is None:
+            return aliases[0] if aliases else names[0]
+        return next((value for value in (*aliases, *names) if value in aliases or value in known), None)
+
+    def write_at(self, spot: Spot, item: int) -> int:
+        """A value under which an item can be written: one that stands for its own bytes."""
+        names = [value for value in self._items.names[item] if value not in self._set] or self._items.names[item]
+        known = (self._behind if spot.after else self._before).get(spot.position, {}).get(item, frozenset())
+        return next((value for value in names if value in known), names[0])
+
+    def _follow(self) -> None:
+        flow = self._reaching.flow
+        end = len(flow.instructions)
+        heads: dict[int, _State | None] = defaultdict(lambda: None)
+        order = flow.order()
+        heads[flow.blocks[order[0]].start if order else end] = {}
+        changed = True
+        while changed:
+            changed = False
+            for number in order:
+                block = flow.blocks[number]
+                state = heads[block.start]
+                if state is None:
+                    continue
+                for position in range(block.start, block.end):
+                    self._before[position] = state
+                    state = self._after(state, self._reaching.effects[position])
+                    self._behind[position] = state
+                for successor in block.successors:
+                    head = end if successor == flow.exit else flow.blocks[successor].start
+                    joined = _join(heads[head], state)
+                    if joined != heads[head]:
+                        heads[head], changed = joined, True
+        self._before[end] = heads[end] or {}
+
+    def _after(self, state: _State, found: Effects) -> _State:
+        of = self._items.of
+        new = {of[value]: frozenset({value}) for value in _writes(found)}
+        if found.move:
+            origin, to = found.move
+            known = state.get(of[origin])
+            if of[origin] == of[to] and known is not None:
+                new[of[to]] = known | {to} if origin in known else known - {to}
+            elif of[origin] == of[to]:
+                new[of[to]] = frozenset({origin, to})
+        return {**state, **new} if new else state
+
+
+def _writes(found: Effects) -> Iterable[int]:
+    return (*found.writes, *found.updates, *found.fills)
+
+
+def _join(one: _State | None, other: _State) -> _State:
+    if one is None:
+        return other
+    found = dict(one)
+    for item, names in other.items():
+        found[item] = found[item] & names if item in found else names
+    return found
