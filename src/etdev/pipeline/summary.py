@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 
+from etdev.devices import Device
 from etdev.linker.options import MethodReport
 from etdev.pipeline.artifacts import ExportedModel, LoweredModel
 from etdev.pipeline.decisions import count_copies, count_inplace
@@ -13,6 +16,7 @@ from etdev.pipeline.result import BufferResult, BuildResult, MethodResult, Targe
 from etdev.pipeline.transfers import copies_per_call
 from etdev.pipeline.verify.kernels import needed_libraries
 from etdev.pipeline.versions import versions
+from etdev.program import Program
 from etdev.program.effects import operator_name
 
 
@@ -81,6 +85,22 @@ def _with_memory(method: MethodResult, report: MethodReport, program: LinkedProg
             "inplace_decisions": report.inplace,
         }
     )
+
+
+def describe_state(program: Program) -> Iterator[str]:
+    """What a runtime has to do for state that stays on devices."""
+    found: dict[Device, dict[str, None]] = defaultdict(dict)
+    for plan in program.execution_plan:
+        for _, tensor in plan.tensors():
+            info = tensor.extra_tensor_info
+            if info is not None and info.fully_qualified_name and tensor.allocation_info and not tensor.device.is_host:
+                found[tensor.device][info.fully_qualified_name] = None
+    for device, names in sorted(found.items()):
+        shown = ", ".join(list(names)[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+        yield (
+            f"state stays on {device} ({shown}): the runtime has to zero that memory when it loads the program; "
+            "etdev's does, ExecuTorch 1.4.1 promises nothing"
+        )
 
 
 def display_path(project: Project, path: Path) -> str:
