@@ -185,6 +185,14 @@ def test_a_required_rung_that_cannot_run(run: Run) -> None:
         (["chain.pte", "--set", "a=1"], "error: --set: 'chain.pte' is a file"),
         (["chain.pte", "-p", "ci"], "error: --profile: 'chain.pte' is a file"),
         (["chain.pte", "--require", "x"], "error: there is no rung 'x'"),
+        (
+            ["chain.pte", "--device-map", "gpu=sim"],
+            "error: --device-map: 'gpu' is no device\nhint: devices are cpu, cuda:0",
+        ),
+        (
+            ["chain.pte", "--device-map", "cuda:0=gpu"],
+            "error: --device-map: cuda:0 cannot be mapped to 'gpu'\nhint: `sim`",
+        ),
     ],
 )
 def test_wrong_usage(run: Run, arguments: list[str], said: str) -> None:
