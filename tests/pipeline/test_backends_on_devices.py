@@ -94,6 +94,31 @@ def test_the_same_bytes_each_time(project: Callable[..., Project], one_runtime: 
     assert _build(made).sha256 == _build(made, "targets.gpu.budget.file='1MiB'").sha256
 
 
+KEPT = """
+    import torch
+
+    class Linear(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("table", torch.full((32,), 2.0), persistent=False)
+            self.register_buffer("count", torch.ones(32), persistent=False)
+
+        def forward(self, x):
+            self.count.add_(1)
+            return x * self.table + self.count
+"""
+
+
+def test_what_one_target_gives_to_delegates_is_there_for_the_next(
+    project: Callable[..., Project], one_runtime: None
+) -> None:
+    """Both lower one export, of which ExecuTorch would take the buffers away."""
+    made = project(LINEAR_CONFIG + TWO + TWO.replace("targets.gpu", "targets.again"), model=KEPT)
+    result = etdev.build(made.loaded.path, device_map="cuda:0=sim,cuda:1=sim")
+    assert [target.status for target in result.targets] == ["built", "built"]
+    assert result["gpu"].sha256 == result["again"].sha256
+
+
 def test_vulkan_lowers_anywhere(project: Callable[..., Project], one_runtime: None) -> None:
     step = '    [targets.gpu]\n    partitioners = [{ backend = "vulkan", options = { storage = "buffer" } }]\n'
     made = project(LINEAR_CONFIG + step, model=LINEAR)

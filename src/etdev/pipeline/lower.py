@@ -42,6 +42,7 @@ def lower_model(project: Project, exported: ExportedModel, target: str) -> Lower
         }
         for program in programs.values():
             stack.enter_context(fixed_ranges(program))
+            stack.enter_context(_kept_tables(program))
         manager = to_edge_transform_and_lower(
             programs,
             partitioner=partitioners,
@@ -88,6 +89,18 @@ def _make(project: Project, target: str, index: int, method: str) -> Any | None:
             where=project.where("targets", target, "partitioners", index, "backend"),
             hint=f"reinstall what it needs: {backend.availability().reason}",
         ) from error
+
+
+@contextmanager
+def _kept_tables(program: ExportedProgram) -> Iterator[None]:
+    """Let lowering work on tables of its own: ExecuTorch 1.4.1 takes buffers that delegates own out of those of the
+    export, which the next target lowers again."""
+    tables: Any = program._state_dict, program._constants
+    program._state_dict, program._constants = map(dict, tables)
+    try:
+        yield
+    finally:
+        program._state_dict, program._constants = tables
 
 
 @contextmanager
