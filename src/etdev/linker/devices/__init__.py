@@ -11,6 +11,7 @@ from etdev.linker.devices.merges import join_merged
 from etdev.linker.devices.place import Wanted, place_tensors
 from etdev.linker.devices.resident import MethodOnDevices, find_homes, write_in_state
 from etdev.linker.devices.strip import device_ends, without_devices
+from etdev.linker.lift import lift
 from etdev.linker.options import CallerOwned, LinkOptions
 from etdev.linker.state import State
 from etdev.linker.work import Work
@@ -62,7 +63,9 @@ def _placed(work: Work, devices: Mapping[int, Device], wanted: Wanted) -> tuple[
     found = place_tensors(work.plan, work.memory, work.inputs, devices, wanted)
     kept = work.persistent - found.state.keys() | set(found.state.values())
     work = replace(work, persistent=frozenset(kept), replicas=found.replicas)
-    return work.with_plan(found.plan, found.moved), found.state
+    work = work.with_plan(found.plan, found.moved)
+    # The sides of a branch lie in the same bytes only to be one thing here.
+    return work.with_plan(lift(work.plan, work.memory)), found.state
 
 
 def _renamed(state: State, names: Sequence[Mapping[int, int]]) -> State:

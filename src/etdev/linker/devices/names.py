@@ -20,12 +20,14 @@ class Names:
     One that is never written is an alias, and holds whatever is there; one that a move sets holds it from there on.
     """
 
-    def __init__(self, memory: MethodMemory, items: Items) -> None:
+    def __init__(self, inputs: Iterable[int], memory: MethodMemory, items: Items) -> None:
+        """``inputs``: the tensors that the caller writes."""
         self._items, self._reaching = items, memory.reaching
-        self._written = {value for found in self._reaching.effects for value in _writes(found)}
+        self._entry = {items.of[value]: frozenset({value}) for value in inputs}
+        self._written = {*inputs, *(value for found in self._reaching.effects for value in _writes(found))}
         self._set = memory.reaching.references
         self._before: dict[int, _State] = {}
-        self._behind: dict[int, _State] = {-1: {}}
+        self._behind: dict[int, _State] = {-1: self._entry}
         self._follow()
 
     def read_at(self, spot: Spot, item: int) -> int | None:
@@ -35,7 +37,7 @@ class Names:
         known = (self._behind if spot.after else self._before).get(spot.position, {}).get(item)
         if known is None:
             return aliases[0] if aliases else names[0]
-        return next((value for value in (*aliases, *names) if value in aliases or value in known), None)
+        return next((value for value in (*filter(known.__contains__, names), *aliases)), None)
 
     def write_at(self, spot: Spot, item: int) -> int:
         """A value under which an item can be written: one that stands for its own bytes."""
@@ -48,7 +50,7 @@ class Names:
         end = len(flow.instructions)
         heads: dict[int, _State | None] = defaultdict(lambda: None)
         order = flow.order()
-        heads[flow.blocks[order[0]].start if order else end] = {}
+        heads[flow.blocks[order[0]].start if order else end] = self._entry
         changed = True
         while changed:
             changed = False

@@ -89,7 +89,7 @@ class _Placement:
         self._plan, self._memory, self._inputs = plan, memory, inputs
         self._devices, self._wanted, self._items = devices, wanted, items
         self._replicas = Replicas(plan, items)
-        self._names = Names(memory, items)
+        self._names = Names(tensors(plan, plan.inputs), memory, items)
         self._state = {items.of[value]: device for value, device in wanted.state.items()}
         self._given = {items.of[plan.inputs[position]]: device for position, device in wanted.inputs.items()}
         kept = {items.of[value] for number in memory.storages if number.persistent for value in number.values}
