@@ -106,23 +106,32 @@ def aliases_first(plan: m.ExecutionPlan, memory: MethodMemory, replicas: Mapping
     """The values, each tensor that nobody writes before the first one that is written to the same bytes.
 
     Whoever reads the file takes a tensor that a delegate call is the first to have, with a number above all before it,
-    for one of the call's outputs. ``replicas`` stand in front of the values that they stand for.
+    for one of the outputs of the call. ``replicas`` stand next to what they stand for: what is copied comes before
+    its copy.
     """
-    stand_ins: dict[int, list[int]] = defaultdict(list)
+    first = {*plan.inputs}
+    first |= {
+        value
+        for call, effects in zip(memory.reaching.flow.instructions, memory.reaching.effects, strict=True)
+        if isinstance(call, m.DelegateCall)
+        for value in effects.writes
+    }
+    stand_ins: dict[int, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
     for replica, value in sorted((replicas or {}).items()):
-        stand_ins[value].append(replica)
-    added = {replica for found in stand_ins.values() for replica in found}
-    order = [
-        found for value in range(len(plan.values)) if value not in added for found in (*stand_ins.get(value, ()), value)
-    ]
+        stand_ins[value][replica not in first].append(replica)
+    order: list[int] = []
+    for value in range(len(plan.values)):
+        if value not in (replicas or {}):
+            before_it, behind_it = stand_ins[value]
+            order += [*before_it, value, *behind_it]
     rank = {value: number for number, value in enumerate(order)}
     written = {*plan.inputs, *(write.place for write in memory.reaching.writes)}
     before: dict[int, list[int]] = {}
     for storage in memory.storages:
-        first = min((value for value in storage.values if value in written), key=rank.__getitem__, default=None)
-        if first is not None:
-            found = (value for value in storage.values if value not in written and rank[value] > rank[first])
-            before[first] = sorted(found, key=rank.__getitem__)
+        head = min((value for value in storage.values if value in written), key=rank.__getitem__, default=None)
+        if head is not None:
+            found = (value for value in storage.values if value not in written and rank[value] > rank[head])
+            before[head] = sorted(found, key=rank.__getitem__)
     moved = {value for aliases in before.values() for value in aliases}
     return [found for value in order if value not in moved for found in (*before.get(value, ()), value)]
 
