@@ -123,6 +123,9 @@ CASES = {
     "an op that ExecuTorch would decompose": Case(
         lambda: nn.Linear(8, 4), ({"ops": ("linear",)},), ("aten::linear.out",)
     ),
+    "an op whose name numbers have too": Case(
+        lambda: Function(lambda x: x.pow(3)), inside=("aten::pow.Tensor_Scalar_out",)
+    ),
     "a module": Case(
         Layers,
         ({"modules": ("layers.1",)},),

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from fnmatch import fnmatchcase
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from etdev.backends.kernels import listed_operators
 from etdev.backends.reference import ReferenceOptions
+from etdev.backends.reference.weights import computed_weights
 from etdev.errors import LowerError
 from etdev.program.inplace import nearest_operators, parse_operator
 
@@ -45,29 +47,48 @@ def wanted_kernels(options: ReferenceOptions) -> frozenset[str]:
 def _kernel_of_overload(text: str, known: frozenset[str]) -> tuple[str, ...]:
     """The kernel of an op by its name in a graph, where the kernel is called otherwise: ``aten.sum.dim_IntList``."""
     import torch
-    from executorch.exir.operator.convert import to_out_variant
 
     found: Any = torch.ops
     try:
         for part in text.removeprefix("torch.ops.").replace("::", ".").split("."):
             found = getattr(found, part)
-        name = to_out_variant(found)[0].name()
-    except (AssertionError, AttributeError, RuntimeError):
+        name = _out_variant(found)
+    except AttributeError:
         return ()
     return (name,) if name in known else ()
 
 
-def choose_nodes(graph_module: GraphModule, options: ReferenceOptions) -> set[Node]:
-    """The nodes of one graph, without its branches and loop bodies, that may be in a delegate."""
+@cache
+def _out_variant(op: Any) -> str | None:
+    """Name of the kernel that writes the result of an ATen op to memory that it is given."""
+    from executorch.exir.dialects.edge.op.api import to_variant
+    from torchgen.model import SchemaKind
+
+    try:
+        name: str = to_variant(op, SchemaKind.out).name()
+    except (AssertionError, RuntimeError):
+        return None
+    return name
+
+
+def choose_nodes(graph_module: GraphModule, options: ReferenceOptions, computed: Set[Node] = frozenset()) -> set[Node]:
+    """The nodes of one graph, without its branches and loop bodies, that may be in a delegate.
+
+    Those that are ``computed`` of weights alone are in no part of it: lowering moves them. Where delegates own their
+    weights, they are of whoever uses them.
+    """
     wanted = wanted_kernels(options)
     first, last = options.part
-    total = sum(weight for _, weight in _weights(graph_module))
+    found = list(_weights(graph_module, computed))
+    total = sum(weight for _, weight in found)
     chosen, before = set(), 0
-    for node, weight in _weights(graph_module):
+    for node, weight in found:
         # An op belongs to the part in which its middle lies, so that parts that meet share none and leave none out.
         if first * total <= before + weight / 2 < last * total and _is_wanted(node, wanted, options):
             chosen.add(node)
         before += weight
+    if not options.own_weights:
+        chosen |= {node for node in computed if _is_wanted(node, wanted, options)}
     # What takes an op's outputs apart has to be with it, or lies between it and what comes after it.
     return chosen | {user for node in chosen for user in node.users if user.target is operator.getitem}
 
@@ -78,15 +99,22 @@ def in_modules(node: Node, patterns: tuple[str, ...]) -> bool:
     return not patterns or any(fnmatchcase(path, pattern) for path in paths for pattern in patterns)
 
 
-def _weights(graph_module: GraphModule) -> Iterator[tuple[Node, int]]:
-    """Every call in order, and how many ops it is: a delegate's are those inside it, a ``getitem`` is none."""
+def has_kernel(node: Node) -> bool:
+    """Whether a nested program can compute a node."""
+    return _kernel(node) in kernels() and _is_nestable(node)
+
+
+def _weights(graph_module: GraphModule, computed: Set[Node]) -> Iterator[tuple[Node, int]]:
+    """Every call in order but the ``computed``, and how many ops it is: a delegate's are those inside it, a ``getitem``
+    is none."""
     from executorch.exir.delegate import executorch_call_delegate
 
     for node in graph_module.graph.nodes:
         if node.target is executorch_call_delegate:
-            inside = getattr(graph_module, str(node.args[0].target)).original_module.graph.nodes
-            yield node, sum(1 for each in inside if _kernel(each) is not None)
-        elif _kernel(node) is not None:
+            inside = getattr(graph_module, str(node.args[0].target)).original_module
+            own = set(computed_weights(inside))
+            yield node, sum(1 for each in inside.graph.nodes if _kernel(each) is not None and each not in own)
+        elif node not in computed and _kernel(node) is not None:
             yield node, 1
 
 
@@ -97,15 +125,10 @@ def _is_wanted(node: Node, wanted: frozenset[str], options: ReferenceOptions) ->
 def _kernel(node: Node) -> str | None:
     """The kernel that an op of the edge dialect runs on; None for what is no such op, or has none."""
     from executorch.exir.dialects.edge._ops import EdgeOpOverload
-    from executorch.exir.operator.convert import to_out_variant
 
     if node.op != "call_function" or not isinstance(node.target, EdgeOpOverload):
         return None
-    try:
-        name: str = to_out_variant(node.target._op)[0].name()
-    except (AssertionError, RuntimeError):
-        return None
-    return name
+    return _out_variant(node.target._op)
 
 
 def _is_nestable(node: Node) -> bool:

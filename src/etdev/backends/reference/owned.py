@@ -1,4 +1,4 @@
-"""What delegates own beside ops: sizes, weights, state. What is tagged like a part of the graph becomes its own."""
+"""What delegates own beside ops and weights: sizes, state. What is tagged like a part of the graph becomes its own."""
 
 from __future__ import annotations
 
@@ -32,21 +32,6 @@ def _has(node: Node, tag: str, key: str) -> bool:
 
     users = (node, *node.users)
     return isinstance(node.meta.get("val"), torch.SymInt) or any(user.meta.get(key) == tag for user in users)
-
-
-def own_weights(program: ExportedProgram, key: str) -> None:
-    """Tag every parameter and constant that some delegate uses; ExecuTorch gives each further user a copy.
-
-    What the method changes is no constant: a delegate that owned it would go on with its initial value.
-    """
-    signature = program.graph_signature
-    changed = set(signature.buffers_to_mutate.values())
-    names = {*signature.inputs_to_parameters, *signature.inputs_to_lifted_tensor_constants}
-    names |= {name for name, buffer in signature.inputs_to_buffers.items() if buffer not in changed}
-    for node in _placeholders(program):
-        tags = {user.meta[key] for user in node.users if key in user.meta}
-        if node.name in names and tags:
-            node.meta[key] = min(tags)
 
 
 def own_state(program: ExportedProgram, key: str) -> None:

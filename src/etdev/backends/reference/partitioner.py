@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -16,9 +16,10 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 
 from etdev.backends.base import CompileSpecValue, encode_compile_spec
 from etdev.backends.reference import ReferenceOptions
-from etdev.backends.reference.choice import choose_nodes, in_modules, wanted_kernels
+from etdev.backends.reference.choice import choose_nodes, has_kernel, in_modules, wanted_kernels
 from etdev.backends.reference.nested import EtdevReferenceBackend
-from etdev.backends.reference.owned import own_sizes, own_state, own_weights
+from etdev.backends.reference.owned import own_sizes, own_state
+from etdev.backends.reference.weights import computed_weights, own_computed_weights, own_weights
 
 TAG = "delegation_tag"
 """Where ExecuTorch looks for the part that a node belongs to, in ``node.meta``."""
@@ -36,8 +37,10 @@ class ReferencePartitioner(Partitioner):  # type: ignore[misc]
 
     def partition(self, exported_program: ExportedProgram) -> PartitionResult:
         tags: dict[str, DelegationSpec] = {}
-        self._tag(exported_program.graph_module, tags)
+        computed = computed_weights(exported_program)
+        self._tag(exported_program.graph_module, tags, computed)
         if self._options.own_weights:
+            own_computed_weights(exported_program, filter(has_kernel, computed), TAG)
             own_weights(exported_program, TAG)
         if self._options.own_state:
             own_state(exported_program, TAG)
@@ -54,8 +57,8 @@ class ReferencePartitioner(Partitioner):  # type: ignore[misc]
         found = {node.target for node in ep.graph.nodes if f"{_name(node)}.out" in wanted}
         return sorted(found, key=str), lambda node: in_modules(node, options.modules)
 
-    def _tag(self, graph_module: GraphModule, tags: dict[str, DelegationSpec]) -> None:
-        support = _Chosen(choose_nodes(graph_module, self._options))
+    def _tag(self, graph_module: GraphModule, tags: dict[str, DelegationSpec], computed: Sequence[Node] = ()) -> None:
+        support = _Chosen(choose_nodes(graph_module, self._options, frozenset(computed)))
         partitioner = CapabilityBasedPartitioner(graph_module, support, allows_single_node_partition=True)
         for partition in partitioner.propose_partitions():
             tag = f"reference_{len(tags)}"
