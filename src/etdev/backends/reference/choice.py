@@ -99,9 +99,9 @@ def in_modules(node: Node, patterns: tuple[str, ...]) -> bool:
     return not patterns or any(fnmatchcase(path, pattern) for path in paths for pattern in patterns)
 
 
-def has_kernel(node: Node) -> bool:
-    """Whether a nested program can compute a node."""
-    return _kernel(node) in kernels() and _is_nestable(node)
+def is_taken(node: Node, options: ReferenceOptions) -> bool:
+    """Whether a node may be in a delegate, wherever it stands."""
+    return _kernel(node) in wanted_kernels(options) and _is_nestable(node)
 
 
 def _weights(graph_module: GraphModule, computed: Set[Node]) -> Iterator[tuple[Node, int]]:

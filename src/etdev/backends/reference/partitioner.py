@@ -16,7 +16,7 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 
 from etdev.backends.base import CompileSpecValue, encode_compile_spec
 from etdev.backends.reference import ReferenceOptions
-from etdev.backends.reference.choice import choose_nodes, has_kernel, in_modules, wanted_kernels
+from etdev.backends.reference.choice import choose_nodes, in_modules, is_taken, wanted_kernels
 from etdev.backends.reference.nested import EtdevReferenceBackend
 from etdev.backends.reference.owned import own_sizes, own_state
 from etdev.backends.reference.weights import computed_weights, own_computed_weights, own_weights
@@ -40,7 +40,8 @@ class ReferencePartitioner(Partitioner):  # type: ignore[misc]
         computed = computed_weights(exported_program)
         self._tag(exported_program.graph_module, tags, computed)
         if self._options.own_weights:
-            own_computed_weights(exported_program, filter(has_kernel, computed), TAG)
+            taken = [node for node in computed if is_taken(node, self._options)]
+            own_computed_weights(exported_program, taken, TAG)
             own_weights(exported_program, TAG)
         if self._options.own_state:
             own_state(exported_program, TAG)

@@ -1,0 +1,61 @@
+"""Weights: what delegates own of them, and what is computed of them alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+    from torch.fx import Node
+
+
+def own_weights(program: ExportedProgram, key: str) -> None:
+    """Tag every parameter and constant that some delegate uses; ExecuTorch gives each further user a copy."""
+    for node in _weights(program):
+        tags = {user.meta[key] for user in node.users if key in user.meta}
+        if tags:
+            node.meta[key] = min(tags)
+
+
+def computed_weights(program: ExportedProgram) -> list[Node]:
+    """Ops that have nothing but parameters and constants to compute with, as for a weight that is transposed first."""
+    import torch
+    from executorch.exir.dialects.edge._ops import EdgeOpOverload
+
+    known, found = set(_weights(program)), []
+    for node in program.graph.nodes:
+        if (
+            isinstance(node.target, EdgeOpOverload)
+            and isinstance(node.meta.get("val"), torch.Tensor)
+            and known.issuperset(node.all_input_nodes)
+        ):
+            known.add(node)
+            found.append(node)
+    return found
+
+
+def own_computed_weights(program: ExportedProgram, nodes: Sequence[Node], key: str) -> None:
+    """Give each delegate that uses what these ops compute an op of its own: an argument is copied in each call.
+
+    ``nodes`` are of :func:`computed_weights`, in its order.
+    """
+    for node in reversed(nodes):
+        for tag in sorted({user.meta[key] for user in node.users if key in user.meta}):
+            with program.graph.inserting_after(node):
+                own = program.graph.node_copy(node)
+            own.meta[key] = tag
+            for user in list(node.users):
+                if user.meta.get(key) == tag:
+                    user.replace_input_with(node, own)
+        if not node.users:
+            program.graph.erase_node(node)
+
+
+def _weights(program: ExportedProgram) -> Iterator[Node]:
+    """What the method changes is no constant: a delegate that owned it would go on with its initial value."""
+    signature = program.graph_signature
+    changed = set(signature.buffers_to_mutate.values())
+    names = {*signature.inputs_to_parameters, *signature.inputs_to_lifted_tensor_constants}
+    names |= {name for name, buffer in signature.inputs_to_buffers.items() if buffer not in changed}
+    return (node for node in program.graph.nodes if node.op == "placeholder" and node.name in names)
