@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -209,3 +210,24 @@ def test_a_choice_of_quantization_parameters_has_two_outputs(tmp_path: Path) -> 
     operator = "quantized_decomposed::choose_qparams.Tensor_out"
     outs = torch.empty(1, dtype=torch.float64), torch.empty(1, dtype=torch.int64)
     check(tmp_path, operator, (X, -128, 127, 1e-5, torch.int8), *outs)
+
+
+@pytest.mark.parametrize(
+    ("operator", "arguments"),
+    [
+        ("aten::copy.out", (n(9, 3), n(9, 3), False)),
+        ("aten::slice_scatter.out", (n(9, 3, 4), n(9, 3, 1), 1, 0, 2, 2)),
+        ("aten::select_scatter.out", (n(9, 3, 4), n(9, 3), 1, 2)),
+    ],
+)
+def test_what_else_is_in_a_buffer_does_not_matter(operator: str, arguments: Sequence[Any]) -> None:
+    """Torch computes these on all the memory that a tensor lies in, whose size is no multiple of an element's here."""
+    case = OneKernel(operator, arguments)
+    made = case.program()
+    (plan,) = made.execution_plan
+    sizes = tuple(size + 4 if size else 0 for size in plan.non_const_buffer_sizes)
+    namespace, _, rest = operator.partition("::")
+    function = getattr(getattr(torch.ops, namespace), rest.partition(".")[0])
+    with load_method(replace(made, execution_plan=(replace(plan, non_const_buffer_sizes=sizes),))) as method:
+        (found,) = method.execute(case.inputs)
+    torch.testing.assert_close(found, function(*arguments))

@@ -25,6 +25,12 @@ InPlaceTable = Mapping[str, tuple[Donor, ...]]
 
 _KEPT_SIZES = 4096
 """Results whose sizes are remembered, by method."""
+_ON_STORAGE = frozenset(
+    f"aten::{name}.out"
+    for name in ("copy", "slice_scatter", "select_scatter", "diagonal_scatter", "as_strided_scatter")
+)
+"""Kernels whose function in torch copies all memory that the first operand lies in, the other tensors of a planned
+buffer too, and counts offsets from there."""
 _ALWAYS_TAKEN = 1 << 26
 """Bytes of results that are computed whatever the outputs have."""
 
@@ -78,6 +84,8 @@ class KernelRun:
                 keywords[parameter.name] = value
             else:
                 args.append(value)
+        if self._name in _ON_STORAGE:
+            args[0] = args[0].clone()
         if self._kernel.needs_dtype:
             keywords["dtype"] = outs[0].dtype
         if self._kernel.needs_device:
