@@ -38,6 +38,18 @@ class Layers(nn.Module):
         return self.layers[2](x.cos() * self.scale), x
 
 
+class Tied(nn.Module):
+    """One weight, transposed by each of two layers, and once more outside of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = (nn.Linear(8, 8, bias=False) for _ in range(2))
+        self.second.weight = self.first.weight
+
+    def forward(self, x: Any) -> Any:
+        return self.second(self.first(x).sin()) + self.first.weight.t()[:2]
+
+
 class Counter(nn.Module):
     """State that begins with something else than zero, and an output of it."""
 
@@ -154,6 +166,18 @@ CASES = {
         ({"modules": ("layers.0",)}, {"ops": ("mul",)}),
         None,
         "aten::addmm.out aten::cos.out aten::permute_copy.out aten::relu.out aten::sin.out",
+    ),
+    "weights that are transposed first": Case(
+        lambda: nn.Sequential(*(nn.Linear(8, 8) for _ in range(4))),
+        ({"part": (0.0, 0.5)}, {"part": (0.5, 1.0)}),
+        ("aten::addmm.out aten::permute_copy.out",) * 2,
+        "",
+    ),
+    "a transposed weight of two delegates and of the host": Case(
+        Tied,
+        ({"modules": ("first",)}, {"modules": ("second",)}),
+        ("aten::mm.out aten::permute_copy.out",) * 2,
+        "aten::add.out aten::permute_copy.out aten::sin.out aten::slice_copy.Tensor_out",
     ),
     "weights as arguments": Case(Layers, ({"own_weights": False},)),
     "several outputs of one op": Case(
