@@ -8,15 +8,13 @@ from dataclasses import replace
 import pytest
 import torch
 
-from etdev.devices import HOST, DeviceType
+from etdev.devices import HOST
 from etdev.errors import EtdevError, MissingRequirementError, UsageError
 from etdev.program import Blob, Program
 from etdev.program import model as m
 from etdev.runtime.errors import RunError
 from etdev.runtime.interpreter.machine import Bounds
-from etdev.runtime.interpreter.schemas import find_kernel
 from etdev.runtime.method import Method, load_method, load_program
-from etdev.runtime.simulated import SimulatedDevice
 from program.hand import loop, tensor
 from support.files import ADD, SIN, branches, chain, copies, cos, counters, delegated, method, program, sin
 
@@ -276,17 +274,3 @@ def test_a_tensor_at_an_odd_place_is_read_and_written_all_the_same() -> None:
     values = [tensor(4, at=1), tensor(4, at=18)]
     (found,) = run(program(method(values, [sin(0, 1)], sizes=(40,))), X)
     torch.testing.assert_close(found, X.sin())
-
-
-@pytest.mark.parametrize("nbytes", range(32, 40))
-def test_the_size_of_a_buffer_does_not_matter_to_what_is_in_it(nbytes: int) -> None:
-    """torch's ``copy`` clones all memory around its first operand, and asks for whole elements there."""
-    allocator = SimulatedDevice(DeviceType.CUDA, capacity=64)
-    address = allocator.allocate(nbytes, 0)
-    content = allocator.device_tensor(address, nbytes)[16:32].view(torch.int64)
-    content.fill_(7)
-    kernel = find_kernel("aten::copy.out")
-    assert kernel is not None
-    found = kernel.function(content, torch.tensor([1, 2], dtype=torch.int32))
-    torch.testing.assert_close(found, torch.tensor([1, 2]))
-    torch.testing.assert_close(content, torch.tensor([7, 7]))

@@ -11,8 +11,6 @@ _DTYPES = frozenset({"dtype", "out_dtype", "output_dtype"})
 """Names of parameters that are element types; files have their numbers."""
 _IGNORED = frozenset({"memory_format", "layout", "device", "pin_memory", "non_blocking"})
 """Names of parameters that say how a result lies in memory, which the program's outputs decide."""
-_CLONES = frozenset({"as_strided_scatter", "copy", "diagonal_scatter", "select_scatter", "slice_scatter"})
-"""Functions that clone all memory which their first operand is a part of. For a planned tensor that is its buffer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,18 +73,7 @@ def find_kernel(name: str) -> Kernel | None:
         )
         for argument in given
     )
-    called = _on_a_copy(function) if base in _CLONES else function
-    return Kernel(called, parameters, needs_dtype="dtype" in more, needs_device="device" in more)
-
-
-def _on_a_copy(function: Callable[..., Any]) -> Callable[..., Any]:
-    """With a first operand that has memory of its own: torch refuses memory of a size that is no multiple of the
-    element's."""
-
-    def call(first: Any, *rest: Any, **keywords: Any) -> Any:
-        return function(first.clone(), *rest, **keywords)
-
-    return call
+    return Kernel(function, parameters, needs_dtype="dtype" in more, needs_device="device" in more)
 
 
 def _extra(schema: Any, wanted: list[tuple[str, str]]) -> list[str] | None:
