@@ -85,6 +85,19 @@ class Branches(nn.Module):
         return y + 1
 
 
+class Shared(nn.Module):
+    """Two modules that use one weight in one form."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(8, 8))
+        self.one, self.two = Function(torch.mm), Function(torch.mm)
+
+    def forward(self, x: Any) -> Any:
+        weight = self.weight.t()
+        return self.two(self.one(x, weight).sin(), weight)
+
+
 class Function(nn.Module):
     """A function of the inputs."""
 
@@ -178,6 +191,15 @@ CASES = {
         ({"modules": ("first",)}, {"modules": ("second",)}),
         ("aten::mm.out aten::permute_copy.out",) * 2,
         "aten::add.out aten::permute_copy.out aten::sin.out aten::slice_copy.Tensor_out",
+    ),
+    "what is computed of a weight goes with the delegate that uses it": Case(
+        lambda: nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8)),
+        ({"part": (0.0, 0.4)}, {"part": (0.6, 1.0)}),
+        ("aten::addmm.out aten::permute_copy.out",) * 2,
+        "aten::relu.out",
+    ),
+    "what is computed of a weight for two delegates stays outside": Case(
+        Shared, ({"modules": ("one",)}, {"modules": ("two",)}), None, "aten::permute_copy.out aten::sin.out"
     ),
     "weights as arguments": Case(Layers, ({"own_weights": False},)),
     "several outputs of one op": Case(

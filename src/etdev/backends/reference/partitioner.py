@@ -41,7 +41,7 @@ class ReferencePartitioner(Partitioner):  # type: ignore[misc]
         self._tag(exported_program.graph_module, tags, computed)
         if self._options.own_weights:
             taken = [node for node in computed if is_taken(node, self._options)]
-            own_computed_weights(exported_program, taken, TAG)
+            own_computed_weights(taken, TAG)
             own_weights(exported_program, TAG)
         if self._options.own_state:
             own_state(exported_program, TAG)

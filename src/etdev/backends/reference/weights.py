@@ -35,21 +35,16 @@ def computed_weights(program: ExportedProgram) -> list[Node]:
     return found
 
 
-def own_computed_weights(program: ExportedProgram, nodes: Sequence[Node], key: str) -> None:
-    """Give each delegate that uses what these ops compute an op of its own: an argument is copied in each call.
+def own_computed_weights(nodes: Sequence[Node], key: str) -> None:
+    """Tag what only one delegate uses of these ops: as an argument it would be copied in each call.
 
-    ``nodes`` are of :func:`computed_weights`, in its order.
+    ``nodes`` are of :func:`computed_weights`, in its order. What several use stays where it is: ExecuTorch refuses a
+    partitioner that gives each an op of its own.
     """
     for node in reversed(nodes):
-        for tag in sorted({user.meta[key] for user in node.users if key in user.meta}):
-            with program.graph.inserting_after(node):
-                own = program.graph.node_copy(node)
-            own.meta[key] = tag
-            for user in list(node.users):
-                if user.meta.get(key) == tag:
-                    user.replace_input_with(node, own)
-        if not node.users:
-            program.graph.erase_node(node)
+        tags = {user.meta.get(key) for user in node.users}
+        if len(tags) == 1 and None not in tags:
+            node.meta[key] = tags.pop()
 
 
 def _weights(program: ExportedProgram) -> Iterator[Node]:
