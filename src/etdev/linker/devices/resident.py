@@ -13,6 +13,7 @@ from etdev.linker.state import State
 from etdev.program import model as m
 from etdev.program.delegates import ALIAS_SAFE
 from etdev.program.effects import operator_name, tensors
+from etdev.program.flow import FlowGraph
 from etdev.program.storage import MethodMemory
 
 _COPY = "aten::copy_"
@@ -64,10 +65,23 @@ def _may_write(
     call = reaching.flow.instructions[source] if source >= 0 else None
     if source not in devices or not isinstance(call, m.DelegateCall):
         return False
-    if not any(block.start <= source < position < block.end for block in reaching.flow.blocks):
+    if not _always_follows(reaching.flow, source, position):
         return False
     first = source + 1 if plan.delegates[call.delegate_index].id in ALIAS_SAFE else source
     return not any(first <= use.position < position and memory.of[use.place] == kept for use in reaching.uses)
+
+
+def _always_follows(flow: FlowGraph, first: int, second: int) -> bool:
+    """Does each run of the first instruction lead to one of the second, with no other way there?
+
+    It does if no way leads past one of them alone: branches between them, or around both, do no harm.
+    """
+    starts = [block.start for block in flow.blocks] + [len(flow.instructions)]
+    return first < second and all(
+        (first <= block.end - 1 < second) == (first < starts[after] <= second)
+        for block in flow.blocks
+        for after in block.successors
+    )
 
 
 def _alone(plan: m.ExecutionPlan, memory: MethodMemory, value: int) -> int | None:
@@ -138,5 +152,10 @@ def _accesses(method: MethodOnDevices) -> Iterator[tuple[int, Device]]:
             yield value, device
     for use in reaching.uses:
         yield use.place, method.devices.get(use.position, HOST)
+    for call in reaching.flow.instructions:
+        # Who only asks for sizes, or frees, does so on the host.
+        if isinstance(call, m.KernelCall | m.FreeCall):
+            found = (call.value_index,) if isinstance(call, m.FreeCall) else call.args
+            yield from ((value, HOST) for value in tensors(plan, found))
     for value in tensors(plan, (*plan.inputs, *plan.outputs)):
         yield value, HOST
