@@ -12,16 +12,14 @@ interrupted run goes on where it was. Ends with 1 if a criterion fails.
 from __future__ import annotations
 
 import argparse
-import hashlib
-import json
 import os
 import platform
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import Sequence
 from pathlib import Path
 
+from zoo_parts.key import model_facts, result_key, versions
 from zoo_parts.latency import PAIRS
 from zoo_parts.result import BACKENDS, FORMAT, Backend, Result, read_result, result_file
 from zoo_parts.table import print_tables
@@ -30,7 +28,6 @@ BENCHMARKS = Path(__file__).resolve().parent
 RESULTS = BENCHMARKS.parent / "build" / "zoo"
 LIMIT = 3600
 """Seconds for one model on one backend."""
-PACKAGES = ("executorch", "torch", "transformers", "diffusers")
 
 
 def main() -> int:
@@ -90,22 +87,7 @@ def _measure(name: str, backend: Backend, results: Path, arguments: argparse.Nam
 
 def _key(name: str, pairs: int) -> str:
     """Digest of what a result depends on."""
-    from architectures import BY_NAME
-
-    import etdev
-
-    source = hashlib.sha256()
-    for path in sorted(Path(etdev.__file__).parent.rglob("*.py")):
-        source.update(path.read_bytes())
-    model = asdict(BY_NAME[name]) | {"fixed": sorted(BY_NAME[name].fixed)}
-    content = [FORMAT, model, pairs, sorted(_versions()), source.hexdigest()]
-    return hashlib.sha256(json.dumps(content).encode()).hexdigest()
-
-
-def _versions() -> Iterator[str]:
-    from importlib.metadata import version
-
-    return (f"{name} {version(name)}" for name in PACKAGES)
+    return result_key(FORMAT, model_facts(name), pairs)
 
 
 def by_hand(name: str, backend: Backend, path: Path) -> None:
@@ -117,9 +99,7 @@ def by_hand(name: str, backend: Backend, path: Path) -> None:
 
 def _report(results: Sequence[Result], wanted: int, pairs: int) -> bool:
     """Print tables and criteria; whether all of them hold."""
-    print(
-        f"{platform.platform()}, {os.cpu_count()} cores, Python {platform.python_version()}, {', '.join(_versions())}"
-    )
+    print(f"{platform.platform()}, {os.cpu_count()} cores, Python {platform.python_version()}, {', '.join(versions())}")
     print(f"{len(results)} of {wanted} measured, latency in one thread.")
     old = {result.model for result in results if result.key != _key(result.model, pairs)}
     if old:

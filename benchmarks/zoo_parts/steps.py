@@ -79,16 +79,20 @@ def build_step(name: str, backend: str, settings: Sequence[str], folder: Path) -
     """
     import etdev
 
-    overrides = [
-        f"project.out={json.dumps(str(folder))}",
-        f"model.kwargs={{ name = {json.dumps(name)} }}",
-        f"methods.forward.inputs=[{', '.join(map(_declaration, BY_NAME[name].inputs))}]",
-        *(text.replace("TARGET", backend) for text in settings),
-    ]
+    overrides = [*declarations(name, folder), *(text.replace("TARGET", backend) for text in settings)]
     result = etdev.build(PROJECT / "etdev.toml", targets=[backend], verify=False, overrides=overrides, environ={})
     path = result.path(backend)
     bound = sum(buffer.lower_bound for method in result[backend].methods for buffer in method.buffers)
     return Built(path, path.with_suffix(".object.pte"), bound)
+
+
+def declarations(name: str, folder: Path) -> list[str]:
+    """Overrides that choose a model, and where its files go."""
+    return [
+        f"project.out={json.dumps(str(folder))}",
+        f"model.kwargs={{ name = {json.dumps(name)} }}",
+        f"methods.forward.inputs=[{', '.join(map(_declaration, BY_NAME[name].inputs))}]",
+    ]
 
 
 def _declaration(item: Input) -> str:

@@ -1,0 +1,230 @@
+"""Runs a model on two simulated devices: ``python -m zoo_parts.on_devices MODEL KEY FILE [CUT ...]`` writes the result.
+
+Each cut of the model is a target of its own. A process for each model, which gives all memory back.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from zoo_parts import PROJECT
+from zoo_parts.outputs import CALLS, Outputs, eager_outputs, relative_error
+from zoo_parts.result import Part
+
+if TYPE_CHECKING:
+    from etdev.pipeline.result import BuildResult
+
+FORMAT = 1
+"""Of the files."""
+DEVICE_MAP = "cuda:0=sim,cuda:1=sim"
+TOLERANCE = 1e-4
+"""Of an output's largest magnitude."""
+
+
+def _parts(*parts: tuple[str, str]) -> str:
+    """A list of partitioners in TOML: device, options."""
+    items = (
+        f'{{ backend = "reference", device = "{device}", options = {{ {options} }} }}' for device, options in parts
+    )
+    return f"[{', '.join(items)}]"
+
+
+_PRODUCTS = 'ops = ["linear", "mm", "bmm", "addmm", "convolution"], own_weights = false'
+CUTS: Mapping[str, str] = {
+    "ends": _parts(("cuda:0", "part = [0.0, 0.4]"), ("cuda:1", "part = [0.6, 1.0]")),
+    "layers": _parts(
+        ("cuda:0", 'modules = ["*.[02468]"], own_state = false'),
+        ("cuda:1", 'modules = ["*.[13579]"], own_state = false'),
+    ),
+    "products": _parts(("cuda:0", f"{_PRODUCTS}, part = [0.0, 0.5]"), ("cuda:1", f"{_PRODUCTS}, part = [0.5, 1.0]")),
+    "whole": _parts(("cuda:0", "own_state = false")),
+}
+"""Where models are cut: the first and the last ops, with the host between them; modules of even and of odd numbers,
+with state outside of delegates; products of matrices and convolutions alone, with weights as arguments; all on one
+device."""
+
+
+class Cut(Part):
+    """What came of one cut."""
+
+    name: str
+    instructions: int = 0
+    delegates: int = 0
+    copies: int = 0
+    """Instructions."""
+    h2d_bytes: int = 0
+    """Per call."""
+    d2h_bytes: int = 0
+    memory: Mapping[str, int] = {}
+    """Device → planned bytes, those of nested programs among them."""
+    error: float | None = None
+    """Largest difference from eager PyTorch over the largest magnitude of the output; None if there was no result."""
+    seconds: float = 0.0
+    """Of all calls together."""
+    trouble: str = ""
+
+    @property
+    def good(self) -> bool:
+        """Whether it computes what eager PyTorch does."""
+        return not self.trouble and self.error is not None and self.error <= TOLERANCE
+
+
+class OnDevices(Part):
+    """What came of one model."""
+
+    key: str
+    model: str
+    seconds: float = 0.0
+    """With its builds."""
+    cuts: tuple[Cut, ...] = ()
+    trouble: str = ""
+
+    @property
+    def good(self) -> bool:
+        """Whether all cuts are."""
+        return not self.trouble and bool(self.cuts) and all(cut.good for cut in self.cuts)
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A project with a target for each cut, and what eager PyTorch computes."""
+
+    build: Callable[[Sequence[str]], BuildResult]
+    """Of targets."""
+    targets: Sequence[str]
+    inputs: Sequence[tuple[Any, ...]]
+    """Of :data:`~zoo_parts.outputs.CALLS` calls on one state."""
+    expected: Callable[[], Outputs]
+
+
+EXAMPLE = "examples/gpu"
+"""Stands among the models for the project of that folder."""
+
+
+def _of_zoo(name: str, folder: Path, cuts: Sequence[str]) -> Subject:
+    from architectures import BY_NAME, random_inputs
+
+    import etdev
+    from zoo_parts.steps import declarations
+
+    overrides = [*declarations(name, folder), *(f"targets.{cut}.partitioners={CUTS[cut]}" for cut in cuts)]
+
+    def build(targets: Sequence[str]) -> BuildResult:
+        return etdev.build(PROJECT / "etdev.toml", targets=targets, verify=False, overrides=overrides, environ={})
+
+    inputs = [random_inputs(BY_NAME[name], call) for call in range(CALLS)]
+    return Subject(build, cuts, inputs, lambda: eager_outputs(name))
+
+
+def _of_example(folder: Path) -> Subject:
+    import etdev
+
+    place = PROJECT.parents[1] / EXAMPLE
+    sys.path.insert(0, str(place))
+    from data import test_samples
+
+    inputs = list(test_samples())[:CALLS]
+
+    def build(targets: Sequence[str]) -> BuildResult:
+        overrides = [f"project.out={json.dumps(str(folder))}"]
+        return etdev.build(place / "etdev.toml", targets=targets, verify=False, overrides=overrides, environ={})
+
+    def expected() -> Outputs:
+        import torch
+        from safetensors.torch import load_file
+
+        from model import make
+
+        model = make().eval()
+        model.load_state_dict(load_file(place / "weights.safetensors"))
+        with torch.no_grad():
+            return [model(*each) for each in inputs]
+
+    return Subject(build, ["two-devices", "resident"], inputs, expected)
+
+
+def measure(name: str, key: str, cuts: Sequence[str]) -> OnDevices:
+    """Build and run some cuts; what fails is a trouble."""
+    begin = monotonic()
+    with tempfile.TemporaryDirectory() as place:
+        subject = _of_example(Path(place)) if name == EXAMPLE else _of_zoo(name, Path(place), cuts)
+        expected = subject.expected()
+        built = _build(subject)
+        found = tuple(_cut(target, built, subject, expected) for target in subject.targets)
+    return OnDevices(key=key, model=name, cuts=found, seconds=round(monotonic() - begin, 1))
+
+
+def _build(subject: Subject) -> BuildResult | None:
+    """All targets, which share one export; None if one of them cannot be built."""
+    from etdev.errors import EtdevError
+
+    try:
+        return subject.build(subject.targets)
+    except EtdevError:
+        return None
+
+
+def _cut(target: str, built: BuildResult | None, subject: Subject, expected: Outputs) -> Cut:
+    try:
+        return _run(target, built or subject.build([target]), subject, expected)
+    except Exception as error:  # noqa: BLE001 - it is the result
+        return Cut(name=target, trouble=" ".join(f"{type(error).__name__}: {error}".split()))
+
+
+def _run(target: str, built: BuildResult, subject: Subject, expected: Outputs) -> Cut:
+    from etdev.pipeline.transfers import copies_per_call
+    from etdev.pipeline.verify.placement import check_placement
+    from etdev.program import model as m
+    from etdev.program import read
+    from etdev.program.devices import D2H_COPY, H2D_COPY
+    from etdev.program.footprint import planned_memory
+    from etdev.runtime.device_map import parse_device_map
+    from etdev.runtime.replay import ReplayRuntime
+
+    program = read(built.path(target))
+    (plan,) = program.execution_plan
+    calls = [call for chain in plan.chains for call in chain.instructions]
+    names = [plan.operators[call.op_index].name for call in calls if isinstance(call, m.KernelCall)]
+    moved = copies_per_call(plan)
+    placement = check_placement(program)
+    begin = monotonic()
+    with ReplayRuntime(parse_device_map(DEVICE_MAP)) as runtime:
+        runtime.load(program)
+        found = [value for inputs in subject.inputs for value in runtime.call("forward", inputs)]
+    return Cut(
+        name=target,
+        instructions=len(calls),
+        delegates=sum(isinstance(call, m.DelegateCall) for call in calls),
+        copies=sum(name in (H2D_COPY, D2H_COPY) for name in names),
+        h2d_bytes=moved.h2d_bytes,
+        d2h_bytes=moved.d2h_bytes,
+        memory=dict(Counter(planned_memory(program)) + Counter(built[target].nested_memory)),
+        error=relative_error(found, expected),
+        seconds=round(monotonic() - begin, 2),
+        trouble="" if placement.status == "passed" else f"placement: {placement.summary}",
+    )
+
+
+def main() -> None:
+    """Measure, in one thread, and write the result."""
+    import torch
+
+    from etdev.pipeline.noise import quiet_libraries
+
+    name, key, file, *cuts = sys.argv[1:]
+    torch.set_num_threads(1)
+    with quiet_libraries():
+        result = measure(name, key, cuts or list(CUTS))
+    Path(file).write_text(result.model_dump_json(indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
