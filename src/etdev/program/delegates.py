@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from etdev.devices import Device, DeviceNameError
+from etdev.devices import TARGET_DEVICE, Device, DeviceNameError
 from etdev.errors import LinkError
 from etdev.program import model as m
 from etdev.program.devices import delegate_device
@@ -16,9 +16,11 @@ def delegate_inputs(plan: m.ExecutionPlan) -> DelegateInputs:
     Emission numbers a call's outputs when it meets the call: they are the arguments at the end that no instruction
     before has, with numbers above all that came before them. What else is new at a call is state, with a number below
     that of any input. A call without such an output is left out, and so is one among whose inputs something would fit
-    as an output too, or before which nothing has a number.
+    as an output too, or before which nothing has a number. So is one on a device that has a tensor twice: there a
+    delegate may write an output over an input.
     """
     found: dict[int, int] = {}
+    devices = {index for index, delegate in enumerate(plan.delegates) if not _is_on_host(delegate)}
     seen = set(tensors(plan, plan.inputs))
     highest = max(plan.inputs, default=-1)
     for position, call in enumerate(flow_graph(plan).instructions):
@@ -28,12 +30,18 @@ def delegate_inputs(plan: m.ExecutionPlan) -> DelegateInputs:
             while inputs and _is_new(plan, used[inputs - 1], seen, highest):
                 inputs -= 1
             doubtful = any(_is_new(plan, value, seen, highest) for value in used[:inputs])
+            if call.delegate_index in devices:
+                doubtful |= len(set(used)) < len(used)
             if inputs < len(used) and not doubtful and highest >= 0:
                 found[position] = inputs
         values = tensors(plan, used)
         seen.update(values)
         highest = max((highest, *values))
     return found
+
+
+def _is_on_host(delegate: m.BackendDelegate) -> bool:
+    return all(spec.key != TARGET_DEVICE for spec in delegate.compile_specs)
 
 
 def _is_new(plan: m.ExecutionPlan, value: int, seen: set[int], highest: int) -> bool:

@@ -58,7 +58,7 @@ def _wanted(work: Work, devices: Mapping[int, Device], homes: Mapping[int, Devic
 
 def _placed(work: Work, devices: Mapping[int, Device], wanted: Wanted) -> tuple[Work, Mapping[int, int]]:
     """A method with its tensors where they are needed; and the names of its state on devices."""
-    if not devices and not wanted.inputs and not wanted.outputs:
+    if not devices and not wanted.inputs and not wanted.outputs and not wanted.state:
         return work, {}
     found = place_tensors(work.plan, work.memory, work.inputs, devices, wanted)
     kept = work.persistent - found.state.keys() | set(found.state.values())

@@ -59,7 +59,12 @@ def sort_items(plan: m.ExecutionPlan, memory: MethodMemory) -> Items:
 
     names = tuple(tuple(sorted(values, key=rank)) for values in members.values())
     of = {value: number for number, values in enumerate(names) for value in values}
-    bonds = [bond for bond in _bonds(memory, targets) if of[bond[0]] != of[bond[1]] or bond[0] == bond[1]]
+    bonds = []
+    for one, other in _bonds(memory, targets):
+        # A move may lead from a number to a tensor: nobody knows what that is then.
+        known = [value for value in (one, other) if value in of]
+        if known and (one == other or of.get(one) != of.get(other)):
+            bonds.append((known[0], known[-1]))
     return _sorted(names, [*bonds, *_overlapping(places, of)])
 
 

@@ -40,7 +40,7 @@ def _webs(plan: m.ExecutionPlan, memory: MethodMemory) -> Iterable[dict[int, m.T
         return value
 
     for found in memory.reaching.effects:
-        if found.move:
+        if found.move and all(isinstance(plan.values[value], m.Tensor) for value in found.move):
             one, other = sorted(map(root, found.move))
             parent[other] = one
     webs: dict[int, dict[int, m.Tensor]] = defaultdict(dict)

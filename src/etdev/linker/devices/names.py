@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from etdev.linker.devices.items import Items
 from etdev.linker.devices.transfers import Spot
+from etdev.program import model as m
 from etdev.program.effects import Effects
 from etdev.program.storage import MethodMemory
 
@@ -38,6 +39,15 @@ class Names:
         if known is None:
             return aliases[0] if aliases else names[0]
         return next((value for value in (*filter(known.__contains__, names), *aliases)), None)
+
+    def standing_for(self, value: int, spot: Spot, item: int, plan: m.ExecutionPlan) -> int:
+        """A tensor of the same form that holds the item: that one itself, unless another was written over it."""
+        known = (self._behind if spot.after else self._before).get(spot.position, {}).get(item)
+        if known is None or value in known:
+            return value
+        form = _form(plan.values[value])
+        like = (name for name in self._items.names[item] if name in known and _form(plan.values[name]) == form)
+        return next(like, value)
 
     def write_at(self, spot: Spot, item: int) -> int:
         """A value under which an item can be written: one that stands for its own bytes."""
@@ -71,8 +81,9 @@ class Names:
         self._before[end] = heads[end] or {}
 
     def _after(self, state: _State, found: Effects) -> _State:
-        of = self._items.of
-        new = {of[value]: frozenset({value}) for value in _writes(found)}
+        of, names = self._items.of, self._items.names
+        # One that has a single name is not followed: it has no other.
+        new = {of[value]: frozenset({value}) for value in _writes(found) if len(names[of[value]]) > 1}
         if found.move:
             origin, to = found.move
             known = state.get(of[origin])
@@ -81,6 +92,11 @@ class Names:
             elif of[origin] == of[to]:
                 new[of[to]] = frozenset({origin, to})
         return {**state, **new} if new else state
+
+
+def _form(value: m.Value) -> object:
+    assert isinstance(value, m.Tensor)
+    return value.scalar_type, value.sizes, value.dim_order
 
 
 def _writes(found: Effects) -> Iterable[int]:

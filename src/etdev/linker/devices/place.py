@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from etdev.devices import HOST, Device
+from etdev.errors import LinkError
 from etdev.linker.devices.items import Items, sort_items
 from etdev.linker.devices.names import Names
 from etdev.linker.devices.origins import Origins, find_origins
@@ -69,6 +70,7 @@ def place_tensors(
 ) -> Placed:
     """Give each delegate call of ``devices`` tensors on its device, and put in the copies that this takes."""
     items = sort_items(plan, memory)
+    plan = _with_host_memory(plan, wanted)
     while True:
         try:
             return _Placement(plan, memory, inputs, devices, wanted, items).run()
@@ -88,7 +90,7 @@ class _Placement:
     ) -> None:
         self._plan, self._memory, self._inputs = plan, memory, inputs
         self._devices, self._wanted, self._items = devices, wanted, items
-        self._replicas = Replicas(plan, items)
+        self._replicas = Replicas(plan, items, self._written_over_state())
         self._names = Names(tensors(plan, plan.inputs), memory, items)
         self._state = {items.of[value]: device for value, device in wanted.state.items()}
         self._given = {items.of[plan.inputs[position]]: device for position, device in wanted.inputs.items()}
@@ -110,6 +112,12 @@ class _Placement:
             dict(self._replicas.first),
             {value: self._replicas.of[value, device] for value, device in self._wanted.state.items()},
         )
+
+    def _written_over_state(self) -> set[int]:
+        """What delegates write in the place of state that has another name."""
+        kept = {value for item in self._memory.storages if item.persistent for value in item.values}
+        written = {value for position in self._devices for value in self._memory.reaching.effects[position].writes}
+        return {value for value in kept & written if not self._has_name(value)}
 
     def _bring_ends(self) -> None:
         """Replicas that the caller owns, and those of state."""
@@ -200,28 +208,52 @@ class _Placement:
                     behind[position] += self._to_host(value, device)
         return behind
 
+    def _argument(self, position: int, number: int, value: int, device: Device) -> int:
+        """What a call is given on a device instead of a value."""
+        found = self._plan.values[value]
+        if isinstance(found, m.TensorList | m.OptionalTensorList):
+            raise LinkError(
+                f"a delegate takes a list of tensors, value {value}, on {device}",
+                where=f"method {self._plan.name!r}, instruction {position}",
+                hint="runtimes hand on tensors one by one: lower the model again",
+            )
+        if not isinstance(found, m.Tensor):
+            return value
+        if number < self._inputs[position]:
+            at = Spot(position, after=False)
+            value = self._names.standing_for(value, at, self._items.of[value], self._plan)
+        return self._replicas.get(value, device)
+
     def _with_arguments(self) -> m.ExecutionPlan:
         """The method with its calls, inputs and outputs on devices."""
-
-        def there(device: Device) -> Callable[[int], int]:
-            return lambda value: (
-                self._replicas.get(value, device) if isinstance(self._plan.values[value], m.Tensor) else value
-            )
-
         chains, base = [], 0
         for chain in self._plan.chains:
             calls = list(chain.instructions)
             for number, call in enumerate(calls):
                 device = self._devices.get(base + number)
                 if isinstance(call, m.DelegateCall) and device is not None:
-                    calls[number] = replace(call, args=tuple(map(there(device), call.args)))
-            chains.append(replace(chain, instructions=tuple(calls)))
+                    args = (
+                        self._argument(base + number, index, value, device) for index, value in enumerate(call.args)
+                    )
+                    calls[number] = replace(call, args=tuple(args))
+            ends = [
+                tuple(positions.get(value, value) for value in found)
+                for found, positions in (
+                    (chain.inputs, self._at_ends(self._wanted.inputs, self._plan.inputs)),
+                    (chain.outputs, self._at_ends(self._wanted.outputs, self._plan.outputs)),
+                )
+            ]
+            chains.append(replace(chain, instructions=tuple(calls), inputs=ends[0], outputs=ends[1]))
             base += len(calls)
         inputs, outputs = list(self._plan.inputs), list(self._plan.outputs)
         for indices, positions in ((inputs, self._wanted.inputs), (outputs, self._wanted.outputs)):
             for position, device in positions.items():
                 indices[position] = self._replicas.of[indices[position], device]
         return replace(self._plan, chains=tuple(chains), inputs=tuple(inputs), outputs=tuple(outputs))
+
+    def _at_ends(self, positions: Mapping[int, Device], indices: Sequence[int]) -> dict[int, int]:
+        values = {indices[position]: device for position, device in positions.items()}
+        return {value: self._replicas.of[value, device] for value, device in values.items()}
 
     # To the host
 
@@ -273,8 +305,12 @@ class _Placement:
                         if spot.after
                         else bisect_left(positions, spot.position)
                     )
-                    name = self._names.write_at(Spot(at, spot.after), item)
-                    (behind if spot.after else before)[spot.position] += self._to_host(name, source)
+                    at_spot = Spot(at, spot.after)
+                    name = self._names.write_at(at_spot, item)
+                    held = self._names.standing_for(name, at_spot, item, self._plan)
+                    (behind if spot.after else before)[spot.position] += self._copy(
+                        D2H_COPY, self._replicas.get(held, source), name
+                    )
         return before, behind
 
     def _read_by_caller(self, plan: m.ExecutionPlan) -> set[int]:
@@ -326,6 +362,8 @@ class _Placement:
         return plan, calls(before), calls(behind)
 
 
+_GAP = 64
+"""Bytes between what was not planned before and its neighbours."""
 _Insertions = defaultdict[int, list[tuple[str, int, int]]]
 """Position → operator, source and target of each copy there."""
 
@@ -347,6 +385,25 @@ class _Facts:
 
     def needs(self) -> Needs:
         return Needs(self.needed, self.made, self.ended, self.at_entry)
+
+
+def _with_host_memory(plan: m.ExecutionPlan, wanted: Wanted) -> m.ExecutionPlan:
+    """Inputs and outputs on devices have memory on the host too, for those who read them there."""
+    values = list(plan.values)
+    ends = [
+        tensor.allocation_info.memory_offset + tensor.nbytes
+        for _, tensor in plan.tensors()
+        if tensor.allocation_info is not None and tensor.allocation_info.memory_id == 1
+    ]
+    end = max(ends, default=0)
+    for value in (*map(plan.inputs.__getitem__, wanted.inputs), *map(plan.outputs.__getitem__, wanted.outputs)):
+        tensor = values[value]
+        assert isinstance(tensor, m.Tensor)
+        if tensor.allocation_info is None and tensor.shape_dynamism is not m.TensorShapeDynamism.DYNAMIC_UNBOUND:
+            end = (end + 2 * _GAP - 1) // _GAP * _GAP
+            values[value] = replace(tensor, allocation_info=m.AllocationDetails(1, end))
+            end += tensor.nbytes
+    return replace(plan, values=tuple(values))
 
 
 def _by_item(bits: Mapping[tuple[int, Device], int]) -> Mapping[int, Sequence[tuple[Device, int]]]:

@@ -25,8 +25,9 @@ def buffer_on(device: Device) -> int:
 class Replicas:
     """The tensors that are added to a method."""
 
-    def __init__(self, plan: m.ExecutionPlan, items: Items) -> None:
-        self._plan, self._items = plan, items
+    def __init__(self, plan: m.ExecutionPlan, items: Items, apart: Collection[int] = ()) -> None:
+        """``apart``: values that are tensors of their own, so that readers of the file can tell them for outputs."""
+        self._plan, self._items, self._apart = plan, items, apart
         self._values: list[m.Value] = []
         self._offsets: dict[tuple[int, Device], int] = {}
         self._ends: dict[Device, int] = defaultdict(int)
@@ -45,7 +46,8 @@ class Replicas:
         if found is None:
             tensor = self._plan.values[value]
             assert isinstance(tensor, m.Tensor)
-            key = self._items.of[value], device, (tensor.scalar_type, tensor.sizes, tensor.dim_order)
+            form = tensor.scalar_type, tensor.sizes, tensor.dim_order, value if value in self._apart else None
+            key = self._items.of[value], device, form
             if key not in self._known:
                 self._known[key] = len(self._plan.values) + len(self._values)
                 self.first[self._known[key]] = value
