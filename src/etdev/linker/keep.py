@@ -27,11 +27,11 @@ def methods_with_smaller_plans(program: Program, linked: Linked) -> dict[str, st
     A planner may have been lucky, or what a plan lets recover may be too much. Methods one by one, unless there is
     state in a buffer of its own: old and new plans beside each other could lay the temporaries of one method over the
     state of another. Then it is all of them or none, and none if some of the state lay among temporaries: its new
-    place, where no method writes over it, is worth what it takes. A program with memory on devices keeps no plan: its
-    copies and its buffers are derived anew.
+    place, where no method writes over it, is worth what it takes. A program with memory on devices keeps its plans
+    if the new ones need no less memory and more instructions: what had been copied had to be copied again then.
     """
-    if any(plan.non_const_buffer_device for plan in (*program.execution_plan, *linked.program.execution_plan)):
-        return {}
+    if any(plan.non_const_buffer_device for plan in program.execution_plan):
+        return _on_devices(program, linked)
     if any(buffer.state for report in linked.methods for buffer in report.buffers):
         more = _total(linked.program) - _total(program)
         if more > 0 and all(map(_state_is_apart, program.execution_plan)):
@@ -45,6 +45,18 @@ def methods_with_smaller_plans(program: Program, linked: Linked) -> dict[str, st
         if more > 0 and report.kept is None:
             found[report.name] = _reason(more)
     return found
+
+
+def _on_devices(program: Program, linked: Linked) -> dict[str, str]:
+    more = _instructions(linked.program) - _instructions(program)
+    if more <= 0 or _total(linked.program) < _total(program):
+        return {}
+    reason = f"a new plan would need {more:,} instructions more, and no less memory"
+    return {report.name: reason for report in linked.methods if report.kept is None}
+
+
+def _instructions(program: Program) -> int:
+    return sum(len(chain.instructions) for plan in program.execution_plan for chain in plan.chains)
 
 
 def _reason(more: int) -> str:

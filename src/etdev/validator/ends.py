@@ -21,7 +21,7 @@ class Ends:
     def check_outside(self) -> None:
         """What does not depend on any path: extents, and the types of inputs and outputs."""
         before, after = self._run.facts
-        for violation in self._run.explain.extents():
+        for violation in (*self._run.explain.extents(), *self._run.explain.written_constants()):
             self._run.report(violation)
         for kind, mine, theirs in (
             ("input", before.plan.inputs, after.plan.inputs),

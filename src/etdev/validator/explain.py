@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from etdev.program import model as m
 from etdev.validator.agree import Assumed, Difference
 from etdev.validator.facts import CONSTANT, Code, Facts, TensorFacts
 from etdev.validator.machine import Machine
@@ -223,6 +224,21 @@ class Explainer:
         """The caller's memory is not used."""
         message = f"output {number} (value {value}) is not where the caller brings memory for it"
         return self._violation("caller's memory", message, value=value)
+
+    def written_constants(self) -> Iterator[Violation]:
+        """Instructions that write over a constant, as no instruction of the program before the link does."""
+        before = {name for name, _ in self._writes_of_constants(self._facts[0])}
+        for name, (code, value) in self._writes_of_constants(self._facts[1]):
+            if name not in before:
+                message = f"{self._instruction(code)} writes value {value}, which is a constant"
+                yield self._violation("content", message, other=code, value=value)
+
+    def _writes_of_constants(self, facts: Facts) -> Iterator[tuple[str, tuple[Code, int]]]:
+        for code in facts.code:
+            for value in code.writes:
+                tensor = facts.plan.values[value]
+                if isinstance(tensor, m.Tensor) and tensor.is_constant:
+                    yield code.name, (code, value)
 
     # A single file
 

@@ -84,7 +84,7 @@ class Names:
         of, names = self._items.of, self._items.names
         # One that has a single name is not followed: it has no other.
         new = {of[value]: frozenset({value}) for value in _writes(found) if len(names[of[value]]) > 1}
-        if found.move:
+        if found.move and found.move[0] in of and found.move[1] in of:
             origin, to = found.move
             known = state.get(of[origin])
             if of[origin] == of[to] and known is not None:

@@ -171,7 +171,8 @@ class _Placement:
 
     def _referring(self, found: Effects) -> Iterable[int]:
         """Fixed values that are another tensor from now on."""
-        return (value for value in (found.move or found.view or ())[1:] if self._items.of[value] in self._items.fixed)
+        to = (found.move or found.view or ())[1:]
+        return (value for value in to if self._items.of.get(value) in self._items.fixed)
 
     def _pairs(self) -> set[tuple[int, Device]]:
         """Each item with each device that has anything to do with it."""
