@@ -23,7 +23,14 @@ from etdev.pipeline.options import BuildOptions, choose_targets, required_rungs,
 from etdev.pipeline.progress import StageClock
 from etdev.pipeline.project import Project
 from etdev.pipeline.result import RUNGS, BuildResult, TargetResult, outcome
-from etdev.pipeline.summary import describe_methods, describe_state, display_path, start_result, with_memory
+from etdev.pipeline.summary import (
+    describe_methods,
+    describe_state,
+    describe_unused,
+    display_path,
+    start_result,
+    with_memory,
+)
 from etdev.pipeline.usercode import UserCode
 from etdev.pipeline.verify.kernels import check_runtime_settings
 from etdev.pipeline.verify.ladder import Candidate, check_functions, not_run, verify_program
@@ -91,6 +98,7 @@ def _build_target(
                 *(str(tried) for tried in inplace.tried),
                 *describe_nested(program.nested),
                 *describe_state(program.linked.program),
+                *describe_unused(project, name, program.linked.program),
             ),
         )
         if runtime is None or compiled.models is None:

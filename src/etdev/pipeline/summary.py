@@ -6,7 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-from etdev.devices import Device
+from etdev import backends
+from etdev.devices import Device, parse_device
 from etdev.linker.options import MethodReport
 from etdev.pipeline.artifacts import ExportedModel, LoweredModel
 from etdev.pipeline.decisions import count_copies, count_inplace
@@ -17,6 +18,7 @@ from etdev.pipeline.transfers import copies_per_call
 from etdev.pipeline.verify.kernels import needed_libraries
 from etdev.pipeline.versions import versions
 from etdev.program import Program
+from etdev.program.devices import delegate_device, named_devices
 from etdev.program.effects import operator_name
 
 
@@ -101,6 +103,26 @@ def describe_state(program: Program) -> Iterator[str]:
             f"state stays on {device} ({shown}): the runtime has to zero that memory when it loads the program; "
             "etdev's does, ExecuTorch 1.4.1 promises nothing"
         )
+
+
+def describe_unused(project: Project, target: str, program: Program) -> Iterator[str]:
+    """Partitioners that took nothing, and limits of devices on which there is nothing: a name may be misspelled."""
+    settings = project.config.targets[target]
+    found = {(item.id, delegate_device(item)) for plan in program.execution_plan for item in plan.delegates}
+    for index, step in enumerate(settings.partitioners):
+        backend = backends.get(step.backend)
+        device = Device() if step.device is None else parse_device(step.device)
+        if backend.delegate_ids and not any(
+            name in backend.delegate_ids and (step.device is None or place == device) for name, place in found
+        ):
+            there = f" on {device}" if step.device is not None else ""
+            where = project.where("targets", target, "partitioners", index)
+            yield f"the partitioner {step.backend!r}{there} took no op, at {where}: its options may name what is not there"
+    devices = {str(device) for device in (Device(), *named_devices(program))}
+    for name in settings.budget.memory:
+        if name not in devices:
+            where = project.where("targets", target, "budget", "memory", name)
+            yield f"the program has nothing on {name}, whose memory is limited at {where}"
 
 
 def display_path(project: Project, path: Path) -> str:
