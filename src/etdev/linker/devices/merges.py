@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from etdev.devices import Device
 from etdev.program import model as m
@@ -20,11 +20,12 @@ def join_merged(plan: m.ExecutionPlan, memory: MethodMemory, devices: Mapping[in
     """
     effects = memory.reaching.effects
     touched = {value for position in devices for value in (*effects[position].reads, *effects[position].writes)}
+    webs = [web for web in _webs(plan, memory) if touched & web.keys()]
     values = list(plan.values)
-    live = _Live(memory.reaching.flow, effects, tensors(plan, plan.outputs))
-    for web in _webs(plan, memory):
-        if touched & web.keys() and not live.clash(web):
-            place = next(tensor.allocation_info for value, tensor in sorted(web.items()))
+    clashing = _clashing(webs, memory.reaching.flow, effects, tensors(plan, plan.outputs)) if webs else set()
+    for number, web in enumerate(webs):
+        if number not in clashing:
+            place = next(tensor.allocation_info for _, tensor in sorted(web.items(), key=lambda item: item[0]))
             for value, tensor in web.items():
                 values[value] = replace(tensor, allocation_info=place)
     return replace(plan, values=tuple(values))
@@ -62,56 +63,63 @@ def _is_alone(plan: m.ExecutionPlan, memory: MethodMemory, value: int, tensor: m
     return not storage.persistent and storage.values == (value,)
 
 
-@dataclass(slots=True)
-class _Live:
-    """Which values are read, as that value, before they are set again; values are bits of integers."""
+def _clashing(
+    webs: Sequence[Collection[int]], flow: FlowGraph, effects: Sequence[Effects], outputs: Iterable[int]
+) -> set[int]:
+    """Webs of which the content of one value is needed while another one is set, or when the method begins.
 
-    flow: FlowGraph
-    effects: Sequence[Effects]
-    outputs: Collection[int]
+    A value is needed where it is read, as that value, before it is set again. Values are bits of integers here.
+    """
+    members = [(value, number) for number, web in enumerate(webs) for value in web]
+    bits = {value: 1 << index for index, (value, _) in enumerate(members)}
+    web_of = [number for _, number in members]
+    masks = [sum(bits[value] for value in web) for web in webs]
 
-    def clash(self, web: Collection[int]) -> bool:
-        """Is the content of one of these values needed while another one is set, or when the method begins?"""
-        bits = {value: 1 << number for number, value in enumerate(web)}
-        targets = {found.move[1] for found in self.effects if found.move}
+    def of(values: Iterable[int]) -> int:
+        return sum(bits[value] for value in set(values) if value in bits)
 
-        def of(values: Iterable[int]) -> int:
-            return sum(bits[value] for value in set(values) if value in bits)
+    read = [of((*found.reads, *found.updates, *found.fills, *(found.move or ())[:1])) for found in effects]
+    written = [of((*found.writes, *found.updates, *found.fills)) for found in effects]
+    moved = [of((found.move or ())[1:]) for found in effects]
+    targets = of(found.move[1] for found in effects if found.move)
+    done = [one | other for one, other in zip(written, moved, strict=True)]
+    at_entry, behind = _needed_behind(flow, read, done, of(outputs))
+    clashes = {web_of[index] for index in _bits(at_entry)}
+    for position, (here, to) in enumerate(zip(written, moved, strict=True)):
+        for index in _bits(here):
+            others = masks[web_of[index]] & ~(1 << index)
+            if others & (behind[position] | read[position] | here) or targets >> index & 1:
+                clashes.add(web_of[index])
+        for index in _bits(to):
+            if masks[web_of[index]] & behind[position] & ~(1 << index):
+                clashes.add(web_of[index])
+    return clashes
 
-        read = [of((*found.reads, *found.updates, *found.fills, *(found.move or ())[:1])) for found in self.effects]
-        done = [of((*found.writes, *found.updates, *found.fills)) for found in self.effects]
-        if any(written & of(targets) for written in done):
-            return True
-        moved = [of((found.move or ())[1:]) for found in self.effects]
-        behind = self._behind(read, [one | other for one, other in zip(done, moved, strict=True)], of(self.outputs))
-        if behind[-1]:
-            return True
-        for position, written in enumerate(done):
-            others = behind[position] | read[position]
-            if written.bit_count() > 1 or (written and others & ~written):
-                return True
-            if moved[position] and behind[position] & ~moved[position]:
-                return True
-        return False
 
-    def _behind(self, read: Sequence[int], done: Sequence[int], at_exit: int) -> list[int]:
-        """What is live behind each instruction; the last entry is what is live when the method begins."""
-        behind = [0] * (len(self.effects) + 1)
-        heads: dict[int, int] = defaultdict(int)
-        heads[self.flow.exit] = at_exit
-        changed = True
-        while changed:
-            changed = False
-            for number in reversed(self.flow.order()):
-                block = self.flow.blocks[number]
-                live = 0
-                for successor in block.successors:
-                    live |= heads[successor]
-                for position in reversed(range(block.start, block.end)):
-                    behind[position] = live
-                    live = read[position] | (live & ~done[position])
-                changed |= heads[number] != live
-                heads[number] = live
-        first = self.flow.order()[:1]
-        behind[-1] = heads[first[0]] if first else 0
-        return behind
+def _needed_behind(flow: FlowGraph, read: Sequence[int], done: Sequence[int], at_exit: int) -> tuple[int, list[int]]:
+    """What is needed when the method begins, and behind each instruction."""
+    behind = [0] * len(read)
+    heads: dict[int, int] = defaultdict(int)
+    heads[flow.exit] = at_exit
+    order = flow.order()
+    changed = True
+    while changed:
+        changed = False
+        for number in reversed(order):
+            block = flow.blocks[number]
+            needed = 0
+            for successor in block.successors:
+                needed |= heads[successor]
+            for position in reversed(range(block.start, block.end)):
+                behind[position] = needed
+                needed = read[position] | (needed & ~done[position])
+            changed |= heads[number] != needed
+            heads[number] = needed
+    return heads[order[0]] if order else at_exit, behind
+
+
+def _bits(facts: int) -> Iterator[int]:
+    while facts:
+        lowest = facts & -facts
+        yield lowest.bit_length() - 1
+        facts ^= lowest
