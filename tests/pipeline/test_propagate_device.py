@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
 
 from etdev.devices import parse_device
+from etdev.linker import link_foreign
 from etdev.pipeline.inplace_ops import resolve_ops
 from etdev.pipeline.link import link_program
 from etdev.pipeline.lower import lower_model
@@ -299,3 +300,37 @@ def check_answers(built: Built, count: int) -> None:
             wanted = built.eager(*inputs)
             wanted = wanted if isinstance(wanted, tuple) else (wanted,)
             torch.testing.assert_close(runtime.call("forward", inputs), wanted)
+
+
+IN_A_BRANCH = """
+version = 1
+model.entry = "model:Net"
+[methods.forward]
+inputs = [{ name = "a", dtype = "float32", shape = [2, 2] }, { name = "b", dtype = "float32", shape = [2, 2] }]
+[[targets.t.partitioners]]
+backend = "reference"
+device = "cuda:1"
+options.ops = ["mul"]
+"""
+
+
+def arguments(plan: m.ExecutionPlan) -> list[set[str]]:
+    """Devices of what each delegate call is given, in order."""
+    calls = [call for chain in plan.chains for call in chain.instructions if isinstance(call, m.DelegateCall)]
+    tensors = dict(plan.tensors())
+    return [{str(tensors[value].device) for value in call.args} for call in calls]
+
+
+def test_a_delegate_in_a_branch_gets_tensors_on_its_device(project: Callable[..., Project]) -> None:
+    """ExecuTorch's pass does not look into branches; a file of its own is put right by a relink."""
+    body = "return torch.cond(a.sum() > 0, lambda t: t * t, lambda t: t.cos(), (b,))"
+    built = build(project(IN_A_BRANCH, model=MODEL.format(inputs="a, b", body=body)))
+    with quiet_libraries():
+        theirs = parse(Blob(bytes(built.theirs.to_executorch().buffer)))
+
+    assert arguments(theirs.method("forward")) == [{"cpu"}]
+    assert arguments(built.ours.method("forward")) == [{"cuda:1"}]
+    again = link_foreign(theirs).program
+    assert arguments(again.method("forward")) == [{"cuda:1"}]
+    for program in (built.ours, again):
+        check_answers(replace(built, ours=program), 2)

@@ -181,7 +181,7 @@ def test_nothing_but_a_plan(tmp_path: Path) -> None:
     ("found", "reason"),
     [
         (delegated(ambiguous=True), "the file does not say which arguments of instruction 0 (XnnpackBackend)"),
-        (everything(), "it has memory on devices"),
+        (everything(), "the file does not say which arguments of instruction 1 (InSegment)"),
     ],
 )
 def test_a_method_that_cannot_be_planned_keeps_its_plan(found: Program, reason: str, tmp_path: Path) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from etdev.linker.options import BufferReport, Linked, MethodReport
 from etdev.program import Program
 from etdev.program import model as m
-from etdev.program.delegates import delegate_inputs
+from etdev.program.delegates import delegate_devices, delegate_inputs
+from etdev.program.flow import flow_graph
 from etdev.program.footprint import planned_memory
 from etdev.program.storage import method_memory
 
@@ -28,8 +29,11 @@ def methods_with_smaller_plans(program: Program, linked: Linked) -> dict[str, st
     state in a buffer of its own: old and new plans beside each other could lay the temporaries of one method over the
     state of another. Then it is all of them or none, and none if some of the state lay among temporaries: its new
     place, where no method writes over it, is worth what it takes. A program with memory on devices keeps its plans
-    if the new ones need no less memory and more instructions: what had been copied had to be copied again then.
+    if the new ones need no less memory and more instructions: what had been copied had to be copied again then. One
+    whose delegates are given memory of another device than theirs keeps none: it lacks copies.
     """
+    if not all(map(_is_placed, program.execution_plan)):
+        return {}
     if any(plan.non_const_buffer_device for plan in program.execution_plan):
         return _on_devices(program, linked)
     if any(buffer.state for report in linked.methods for buffer in report.buffers):
@@ -53,6 +57,18 @@ def _on_devices(program: Program, linked: Linked) -> dict[str, str]:
         return {}
     reason = f"a new plan would need {more:,} instructions more, and no less memory"
     return {report.name: reason for report in linked.methods if report.kept is None}
+
+
+def _is_placed(plan: m.ExecutionPlan) -> bool:
+    """Are the arguments of all delegates on devices there? ExecuTorch 1.4.1 leaves them on the host inside branches."""
+    devices, calls = delegate_devices(plan), flow_graph(plan).instructions
+    return all(
+        tensor.device == device
+        for position, device in devices.items()
+        if isinstance(call := calls[position], m.DelegateCall)
+        for value in call.args
+        if isinstance(tensor := plan.values[value], m.Tensor)
+    )
 
 
 def _instructions(program: Program) -> int:
