@@ -117,7 +117,8 @@ def describe_unused(project: Project, target: str, program: Program) -> Iterator
         ):
             there = f" on {device}" if step.device is not None else ""
             where = project.where("targets", target, "partitioners", index)
-            yield f"the partitioner {step.backend!r}{there} took no op, at {where}: its options may name what is not there"
+            what = f"the partitioner {step.backend!r}{there} took no op"
+            yield f"{what}: its options may name what the model does not have, at {where}"
     devices = {str(device) for device in (Device(), *named_devices(program))}
     for name in settings.budget.memory:
         if name not in devices:
