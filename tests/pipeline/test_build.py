@@ -28,7 +28,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> BuildResult:
     return etdev.build(write_project(tmp_path_factory.mktemp("built"), FOUR_TARGETS, model=LINEAR, data=SAMPLES))
 
 
-RUN = ("runtime", "plan")
+RUN = ("runtime", "plan", "replay")
 """Rungs that a plain target has answers for, whatever its config says."""
 
 
