@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
 
 import pytest
@@ -191,6 +192,14 @@ CASES = {
         None,
         "compile-spec",
     ),
+    "mode of cuda's kernels that is neither": (
+        'backend = "cuda"\ncompile_specs = { triton_kernel_mode = "auto" }',
+        "10:40",
+        f"{KEY}.compile_specs.triton_kernel_mode",
+        'cuda\'s compile spec \'triton_kernel_mode\' is "auto"; expected "ON" or "OFF"',
+        None,
+        "compile-spec",
+    ),
     "platform of cuda that is none": (
         'backend = "cuda"\ncompile_specs = { platform = "window" }',
         "10:30",
@@ -261,6 +270,29 @@ def test_each_mistake_has_its_place(
     )
 
 
+OPERATORS = {
+    "near another": ('["mul", "addmmm"]', "10:23", 1, "addmmm", "did you mean 'aten::addmm.out'?"),
+    "near none": ('["zzz::qqq"]', "10:16", 0, "zzz::qqq", "it takes operators of ExecuTorch's portable library"),
+}
+
+
+@pytest.mark.parametrize(("ops", "place", "number", "name", "hint"), OPERATORS.values(), ids=OPERATORS)
+def test_an_operator_that_there_is_not_is_told_before_anything_is_built(
+    tmp_path: Path, ops: str, place: str, number: int, name: str, hint: str
+) -> None:
+    if importlib.util.find_spec("executorch") is None:
+        pytest.skip("the lists of kernels are part of executorch")
+    step = f'backend = "reference"\noptions.ops = {ops}'
+    (tmp_path / "etdev.toml").write_text(CONFIG.format(step=step, size=4, more=""))
+    with pytest.raises(ConfigError) as caught:
+        load_config(environ={}, cwd=tmp_path, checks=(check_partitioners,))
+
+    (problem,) = caught.value.problems
+    assert (problem.where, problem.key) == (f"etdev.toml:{place}", f"{KEY}.options.ops[{number}]")
+    assert problem.message == f"the backend 'reference' has no kernel for the operator {name!r}"
+    assert problem.hint == hint
+
+
 @pytest.mark.parametrize(
     "data",
     [
@@ -284,6 +316,8 @@ VALID = {
         'backend = "cuda"\ncompile_specs = { platform = "windows", shim_library_path = "lib", max_autotune = "off" }'
     ),
     "xnnpack on the host": 'backend = "xnnpack"\ndevice = "cpu"',
+    "small letters": 'backend = "cuda"\ncompile_specs = { triton_kernel_mode = "on", low_memory_mode = "Off" }',
+    "reference, by overload": 'backend = "reference"\noptions.ops = ["aten.sum.dim_IntList", "add_", "linear"]',
     "vulkan": 'backend = "vulkan"\noptions = { storage = "texture-3d", buffer_limit = "64MiB" }',
 }
 

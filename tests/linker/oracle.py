@@ -10,7 +10,7 @@ Sources: ``runtime/executor/method.cpp``, ``kernels/prim_ops`` of executorch.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -62,10 +62,15 @@ class _Tensor:
     """Does the caller bring its memory?"""
     rows: int = ROWS
     device: Device = HOST
+    sizes: tuple[int, ...] = ()
+    """The largest ones."""
 
     @property
     def nbytes(self) -> int:
         return self.capacity * self.rows // ROWS if self.dynamic else self.capacity
+
+    def size(self, dim: int) -> int:
+        return self.rows if self.dynamic and not dim else self.sizes[dim]
 
     def read(self) -> tuple[int, ...]:
         if not self.nbytes:
@@ -104,7 +109,7 @@ class Machine:
     ``named`` are tensors (method, value index) that have bytes of their own under a name, for the meaning of an object
     program whose methods share state. ``inputs`` says for each method how many arguments of the call of a
     delegate are inputs. ``placed``: every tensor has to lie on the device where it is read and written; in an object
-    program all are on the host.
+    program all are on the host. ``lent`` has by method the positions of outputs for which the caller brings memory.
     """
 
     program: m.Program
@@ -112,6 +117,7 @@ class Machine:
     placed: bool = True
     named: Mapping[tuple[str, int], str] = field(default_factory=dict)
     inputs: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    lent: Mapping[str, Collection[int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._buffers: dict[Any, list[int]] = {}
@@ -134,7 +140,7 @@ class Machine:
         unbounded = value.shape_dynamism is m.TensorShapeDynamism.DYNAMIC_UNBOUND
         size = 0 if unbounded else value.nbytes
         dynamic = value.shape_dynamism is m.TensorShapeDynamism.DYNAMIC_BOUND
-        tensor = _Tensor(None, 0, size, dynamic, device=value.device)
+        tensor = _Tensor(None, 0, size, dynamic, device=value.device, sizes=value.sizes)
         if value.allocation_info and plan.buffer_device(value.allocation_info.memory_id) != value.device:
             raise OracleError("a tensor and its buffer are on different devices")
         place = value.allocation_info
@@ -161,7 +167,12 @@ class Machine:
         """Make some calls, one after the other."""
         return [
             _Run(
-                self.program.method(call.method), self._methods[call.method], call, self.inputs, placed=self.placed
+                self.program.method(call.method),
+                self._methods[call.method],
+                call,
+                self.inputs.get(call.method, {}),
+                self.lent.get(call.method, ()),
+                placed=self.placed,
             ).run()
             for call in calls
         ]
@@ -175,14 +186,16 @@ class _Run:
         plan: m.ExecutionPlan,
         values: list[Any],
         call: Call,
-        inputs: Mapping[str, Mapping[int, int]],
+        inputs: Mapping[int, int],
+        lent: Collection[int],
         *,
         placed: bool,
     ) -> None:
         self._plan, self._values, self._call, self._placed = plan, values, call, placed
-        self._inputs = inputs.get(plan.name, {})
+        self._inputs, self._lent = inputs, {plan.outputs[position]: [0] for position in lent}
         self._trace = Trace()
         self._asked = 0
+        self._freed: list[tuple[_Tensor, list[int] | None, int]] = []
 
     def run(self) -> Trace:
         self._set_inputs()
@@ -193,13 +206,16 @@ class _Run:
         self._trace.outputs = [
             self._values[index].read() for index in self._plan.outputs if isinstance(self._values[index], _Tensor)
         ]
+        self._check_ends()
+        for tensor, memory, start in reversed(self._freed):  # Who is called again has it again.
+            tensor.memory, tensor.start = memory, start
         return self._trace
 
     def _set_inputs(self) -> None:
         for position, index in enumerate(self._plan.inputs):
             tensor = self._values[index]
             if isinstance(tensor, _Tensor):
-                tensor.rows = 1 + _number(self._call.seed, "rows") % ROWS if tensor.dynamic else ROWS
+                tensor.rows = _number(self._call.seed, "rows") % (ROWS + 1) if tensor.dynamic else ROWS
                 if tensor.external:
                     tensor.memory, tensor.start = [0] * tensor.capacity, 0
                 tensor.write([_number(self._call.seed, position, byte) for byte in range(tensor.nbytes)])
@@ -209,6 +225,17 @@ class _Run:
             unplanned = isinstance(declared, m.Tensor) and declared.allocation_info is None and not declared.is_constant
             if isinstance(tensor, _Tensor) and unplanned and index not in self._plan.inputs:
                 tensor.memory, tensor.start = [0] * tensor.capacity, 0
+                if index in self._lent:
+                    self._lent[index] = tensor.memory
+
+    def _check_ends(self) -> None:
+        """What the caller takes is where the file says, and in the memory that it brought."""
+        for index in self._plan.outputs:
+            tensor, declared = self._values[index], self._plan.values[index]
+            if isinstance(declared, m.Tensor) and isinstance(tensor, _Tensor) and tensor.device != declared.device:
+                raise OracleError("an output is not on its device")
+            if index in self._lent and tensor.memory is not self._lent[index]:
+                raise OracleError("an output is not in the memory of the caller")
 
     def _step(self, call: m.Instruction, at: int) -> int:
         match call:
@@ -226,7 +253,9 @@ class _Run:
                 if not self._condition(call.cond_value_index):
                     return call.destination_instruction
             case m.FreeCall():
-                pass
+                freed = self._values[call.value_index]
+                self._freed.append((freed, freed.memory, freed.start))
+                freed.memory = None
         return at + 1
 
     def _condition(self, index: int) -> bool:
@@ -271,7 +300,7 @@ class _Run:
             case "executorch_prim::add" | "executorch_prim::sub" | "executorch_prim::eq" | "executorch_prim::ge":
                 self._arithmetic(operator.name.partition("::")[2], *args)
             case "aten::sym_size":
-                self._values[args[2]] = self._values[args[0]].rows
+                self._values[args[2]] = self._values[args[0]].size(self._values[args[1]])
             case "aten::index_put_" | "my::update":
                 self._update(operator, args)
             case "aten::empty":

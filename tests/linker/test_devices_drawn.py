@@ -2,22 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from etdev.linker import LinkOptions, link, link_foreign
+from etdev.linker import CallerOwned, LinkOptions, link_foreign
 from etdev.linker.options import ALL_ELISIONS
 from etdev.program import model as m
+from etdev.program.check import check_program
 from etdev.program.delegates import delegate_inputs, unsplit_call
 from etdev.program.devices import D2H_COPY, H2D_COPY
-from etdev.program.effects import ET_VIEW, effects
+from etdev.program.effects import ET_VIEW, Effects, effects
+from etdev.program.flow import flow_graph
 from etdev.program.storage import method_memory
-from linker.oracle import Call, Machine, OracleError
-from linker.programs import Method, Object, calls, objects, program
-from linker.test_meaning import meaning
+from linker.ends import asked, check_ends, lent, linked_with
+from linker.oracle import Call, Machine, OracleError, Trace
+from linker.programs import Method, Object, program
+from linker.programs_drawn import calls, objects
+from linker.test_meaning import meaning as meaning_on_the_host
+from validator.test_proofs import carries, check_link
 
 DEVICES = ("cuda:0", "cuda:1")
+
+
+def meaning(
+    found: Object, made: list[Call], program: m.Program, owned: Mapping[str, CallerOwned], *, shared: bool = False
+) -> list[Trace]:
+    """What a program that was linked computes, for a caller that owns some of its inputs and outputs."""
+    check_program(program)
+    check_ends(program, owned)
+    return Machine(program, shared=shared, inputs=found.inputs, lent=lent(owned)).run(*made)
 
 
 @pytest.mark.parametrize("planner", ["best", "naive"])
@@ -27,49 +43,61 @@ def test_linked(planner: str, elide: bool, data: st.DataObject) -> None:
     found = data.draw(objects(devices=DEVICES))
     made = data.draw(calls(["m0"]))
     options = LinkOptions(planner=planner, elide=ALL_ELISIONS if elide else frozenset())
-    linked = link(found.program, options, found.sidecar).program
-    assert meaning(found, made, linked) == meaning(found, made)
+    done, owned = linked_with(found, options, data.draw(asked(found)))
+    assert meaning(found, made, done.program, owned) == meaning_on_the_host(found, made)
 
 
+@settings(max_examples=60)
 @given(data=st.data())
 def test_private_state(data: st.DataObject) -> None:
     found = data.draw(objects(most_methods=3, devices=DEVICES))
     made = data.draw(calls([plan.name for plan in found.program.execution_plan]))
-    linked = link(found.program, LinkOptions(), found.sidecar).program
-    wanted = meaning(found, made)
-    assert meaning(found, made, linked) == wanted
-    assert meaning(found, made, linked, shared=True) == wanted
+    done, owned = linked_with(found, LinkOptions(), data.draw(asked(found)))
+    wanted = meaning_on_the_host(found, made)
+    assert meaning(found, made, done.program, owned) == wanted
+    assert meaning(found, made, done.program, owned, shared=True) == wanted
 
 
+@settings(max_examples=60)
 @given(data=st.data())
 def test_shared_state(data: st.DataObject) -> None:
     found = data.draw(objects(most_methods=3, initial=False, devices=DEVICES))
     made = data.draw(calls([plan.name for plan in found.program.execution_plan]))
-    linked = link(found.program, LinkOptions(share_state=True), found.sidecar).program
-    assert meaning(found, made, linked, shared=True) == meaning(found, made, named=True)
+    done, owned = linked_with(found, LinkOptions(share_state=True), data.draw(asked(found)))
+    assert meaning(found, made, done.program, owned, shared=True) == meaning_on_the_host(found, made, named=True)
 
 
 @given(data=st.data())
 def test_linked_again(data: st.DataObject) -> None:
-    """What another link did for devices is taken back and derived anew."""
+    """What another link did for devices is taken back and derived anew; inputs and outputs stay where they are."""
     found = data.draw(objects(devices=DEVICES))
     made = data.draw(calls(["m0"]))
-    once = link(found.program, LinkOptions(), found.sidecar).program
-    again = link_foreign(once).program
-    assert meaning(found, made, again) == meaning(found, made)
+    once, owned = linked_with(found, LinkOptions(), data.draw(asked(found)))
+    again = link_foreign(once.program).program
+    assert meaning(found, made, again, owned) == meaning_on_the_host(found, made)
 
 
-@given(found=objects(devices=DEVICES))
-def test_no_copy_is_made_twice_and_none_for_nobody(found: Object) -> None:
+@settings(max_examples=40)
+@given(data=st.data())
+def test_links_are_proved(data: st.DataObject) -> None:
+    found = data.draw(objects(most_methods=2, devices=DEVICES))
+    _, owned = linked_with(found, LinkOptions(), data.draw(asked(found)))
+    if not carries(found):
+        check_link(found, LinkOptions(caller=owned))
+
+
+@given(data=st.data())
+def test_no_copy_is_made_twice_and_none_for_nobody(data: st.DataObject) -> None:
     """Where no path branches, a tensor crosses once after each write, and only if it is read on the other side."""
     # Passes after it may take away who reads a copy.
     options = LinkOptions(elide=frozenset({"views", "constants"}))
-    plan = link(found.program, options, found.sidecar).program.execution_plan[0]
-    calls = plan.chains[0].instructions
+    found = data.draw(objects(devices=DEVICES))
+    plan = linked_with(found, options, data.draw(asked(found)))[0].program.execution_plan[0]
+    calls = flow_graph(plan).instructions
     whole = found.program.execution_plan[0]
     storages = method_memory(whole, found.sidecar.methods["m0"].delegate_inputs).storages
     # What is another tensor, or a part of one, on some path is on the host at all times.
-    doubtful = any(operator.name == ET_VIEW for operator in whole.operators)
+    doubtful = any(operator.name == ET_VIEW for operator in (*whole.operators, *plan.operators))
     doubtful |= any(len(storage.values) > 1 for storage in storages)
     doubtful |= any(isinstance(call, m.JumpFalseCall | m.MoveCall) for call in calls)
     if doubtful or _shares_bytes(plan):
@@ -79,10 +107,13 @@ def test_no_copy_is_made_twice_and_none_for_nobody(found: Object) -> None:
     copied: set[tuple[int, int]] = set()
     """Copies after which neither side was written."""
     for position, call in enumerate(calls):
+        if isinstance(call, m.FreeCall):
+            continue
         assert isinstance(call, m.KernelCall | m.DelegateCall)
         split = found.inputs["m0"][call.delegate_index] if isinstance(call, m.DelegateCall) else None
         done = effects(plan, call, split)
-        for value in (*done.reads, *done.updates):
+        # Who reads nothing and writes nothing asks for sizes.
+        for value in call.args if done == Effects() else (*done.reads, *done.updates):
             unread.pop(value, None)
         written = {*done.writes, *done.updates, *done.fills}
         assert not written & unread.keys(), f"instruction {position} writes over a copy that nobody has read"

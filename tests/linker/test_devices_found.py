@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
 from etdev.errors import LinkError
 from etdev.linker import LinkOptions, link, link_foreign
-from etdev.linker.options import CallerOwned
+from etdev.linker.options import ALL_ELISIONS, CallerOwned
 from etdev.program import model as m
 from etdev.program.check import check_program
 from linker.checked import linked, meaning
@@ -28,6 +29,44 @@ def test_state_that_a_delegate_with_two_outputs_writes_in_place(state_first: boo
     method.copy(state, new)
     method.outputs = [method.op(out), method.op(state)]
     linked(method)
+
+
+def state_renewed_in_a_loop() -> Method:
+    method = Method()
+    data, state, rows = method.input(16), method.buffer(128, "cache", initial=1), method.tensor(64)
+    with method.loop(4) as counter:
+        method.copy(state, *method.delegate(data, state, nbytes=[128], device="cuda:0", backend=SAFE))
+        method.kernel("executorch_prim::et_copy_index.tensor", rows, method.op(data, nbytes=16), counter)
+    method.outputs = [rows]
+    return method
+
+
+def state_renewed_on_one_side() -> Method:
+    method = Method()
+    data, state = method.input(16), method.buffer(128, "cache", initial=1)
+
+    def side() -> list[int]:
+        method.copy(state, *method.delegate(data, state, nbytes=[128], device="cuda:0", backend=SAFE))
+        return [method.op(data)]
+
+    method.outputs = method.cond(data, side, lambda: [method.op(data, data)])
+    method.outputs += method.delegate(data, state, device="cuda:0")
+    return method
+
+
+def state_viewed_on_the_host() -> Method:
+    method = Method()
+    state = method.buffer(128, "cache")
+    method.copy(state, method.op(*method.delegate(method.input(16), state, device="cuda:0"), nbytes=128))
+    method.outputs = [*method.delegate(state, device="cuda:0"), method.op(method.flat(state))]
+    return method
+
+
+@pytest.mark.parametrize("make", [state_renewed_in_a_loop, state_renewed_on_one_side, state_viewed_on_the_host])
+def test_state_of_the_host_that_a_device_reads_under_another_name_than_it_was_written(
+    make: Callable[[], Method],
+) -> None:
+    linked(make())
 
 
 @pytest.mark.parametrize("frees", [True, False])
@@ -59,6 +98,33 @@ def test_state_whose_sizes_the_host_asks_for_is_there_once() -> None:
     assert [info.fully_qualified_name for info in infos if info and info.fully_qualified_name] == ["cache"]
 
 
+def test_state_of_which_the_new_content_is_freed_is_not_written_under_its_name() -> None:
+    method = Method()
+    (new,) = method.delegate(method.input(16), device="cuda:0")
+    method.copy(method.buffer(32, "cache"), new)
+    method.free(new)
+    linked(method)
+
+
+def test_a_constant_that_an_unknown_operator_gets_too_and_of_which_there_is_a_view() -> None:
+    method = Method()
+    weight = method.constant(64)
+    method.outputs = method.delegate(weight, device="cuda:0")
+    method.outputs += [method.op(weight, name="my::fused.out"), method.op(method.flat(weight))]
+    method.outputs += method.delegate(weight, device="cuda:0")
+    linked(method)
+
+
+def test_what_a_branch_gives_anew_and_of_which_there_is_a_view() -> None:
+    method = Method()
+    data = method.input(32)
+    (old,) = method.delegate(data, device="cuda:0")
+    view = method.et_view(old)
+    (merged,) = method.cond(data, lambda: method.delegate(data, device="cuda:0"), lambda: [old])
+    method.outputs = [method.op(merged, view)]
+    linked(method)
+
+
 def input_for_two_devices() -> tuple[Method, CallerOwned]:
     method = Method()
     data = method.input(64)
@@ -73,6 +139,14 @@ def output_for_the_host() -> tuple[Method, CallerOwned]:
     return method, CallerOwned(device_outputs=frozenset({0}))
 
 
+def output_that_the_host_changes() -> tuple[Method, CallerOwned]:
+    method = Method()
+    (out,) = method.delegate(method.input(64), device="cuda:0")
+    method.update(out, method.inputs[0])
+    method.outputs = [out]
+    return method, CallerOwned(device_outputs=frozenset({0}))
+
+
 def input_without_memory() -> tuple[Method, CallerOwned]:
     method = Method()
     data = method.input(64, planned=False)
@@ -80,7 +154,10 @@ def input_without_memory() -> tuple[Method, CallerOwned]:
     return method, CallerOwned(device_inputs=frozenset({0}))
 
 
-@pytest.mark.parametrize("make", [input_for_two_devices, output_for_the_host, input_without_memory])
+ENDS = [input_for_two_devices, output_for_the_host, output_that_the_host_changes, input_without_memory]
+
+
+@pytest.mark.parametrize("make", ENDS)
 def test_ends_on_devices_that_are_read_elsewhere_too(make: object) -> None:
     """They have memory there, also in a file whose ends are on devices already."""
     method, owned = make()  # type: ignore[operator]
@@ -89,6 +166,34 @@ def test_ends_on_devices_that_are_read_elsewhere_too(make: object) -> None:
     wanted = meaning(found.program, found, placed=False)
     assert meaning(done, found) == wanted
     assert meaning(link_foreign(done).program, found) == wanted
+
+
+@pytest.mark.parametrize("elide", [True, False])
+def test_an_input_on_a_device_of_which_the_host_has_a_view(elide: bool) -> None:
+    method = Method()
+    data = method.input(64)
+    method.outputs = [*method.delegate(data, device="cuda:0"), method.op(method.flat(data)), method.view(data)]
+    found = program(method)
+    caller = {"forward": CallerOwned(device_inputs=frozenset({0}))}
+    options = LinkOptions(caller=caller, elide=ALL_ELISIONS if elide else frozenset())
+    done = link(found.program, options, found.sidecar).program
+    wanted = meaning(found.program, found, placed=False)
+    assert meaning(done, found) == wanted
+    assert meaning(link_foreign(done).program, found) == wanted
+
+
+def test_an_output_on_a_device_of_which_a_branch_gives_a_view() -> None:
+    method = Method()
+    data = method.input(64)
+    (out,) = method.delegate(data, device="cuda:0")
+    method.outputs = [out, *method.cond(data, lambda: [method.view(out)], lambda: [method.op(data)])]
+    found = program(method)
+    wanted = meaning(found.program, found, placed=False)
+    for elide in (frozenset[str](), ALL_ELISIONS):
+        options = LinkOptions(caller={"forward": CallerOwned(device_outputs=frozenset({0}))}, elide=elide)  # type: ignore[arg-type]
+        done = link(found.program, options, found.sidecar).program
+        assert meaning(done, found) == wanted
+        assert meaning(link_foreign(done).program, found) == wanted
 
 
 def test_ends_of_a_chain_are_those_of_the_method() -> None:

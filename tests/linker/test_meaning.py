@@ -12,7 +12,8 @@ from etdev.program import model as m
 from etdev.program.check import check_program
 from etdev.program.footprint import planned_memory
 from linker.oracle import Call, Machine, Trace
-from linker.programs import Object, calls, objects
+from linker.programs import Object
+from linker.programs_drawn import calls, objects
 
 PLANNERS = ("best", "greedy", "naive")
 METHODS = ("m0", "m1", "m2")

@@ -49,6 +49,17 @@ def test_a_new_plan_is_never_larger_unless_state_gets_bytes_of_its_own(found: Pr
     assert read(tmp_path / "b.pte") == written
 
 
+@pytest.mark.parametrize("unused", [0, 1])
+def test_a_buffer_that_needs_no_bytes_is_gone_at_once(unused: int, tmp_path: Path) -> None:
+    """A chain names a tensor as its output that the method does not have as one; nothing names the next."""
+    plan = method([tensor(4, at=0)] * (1 + unused), [], inputs=(), outputs=())
+    found = program(replace(plan, chains=(m.Chain((), outputs=(0,)),)))
+    _, written = relinked(found, tmp_path)
+    assert written.execution_plan[0].non_const_buffer_sizes == (0,)
+    etdev.relink(tmp_path / "b.pte", tmp_path / "b.pte")
+    assert read(tmp_path / "b.pte") == written
+
+
 @pytest.mark.parametrize(
     ("found", "arguments", "sizes"),
     [

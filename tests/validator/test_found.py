@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from etdev.linker import LinkOptions
+from etdev.linker import LinkOptions, link
 from etdev.program import model as m
+from etdev.validator import validate_file
 from linker.programs import Method, program
 from validator.test_proofs import check_link
 
@@ -209,3 +210,18 @@ def a_change_of_a_dynamic_tensor_on_one_path_in_a_loop() -> Method:
         method.op(merged, nbytes=16, name="my::fused.out")
     method.outputs = [x]
     return method
+
+
+@pytest.mark.parametrize("dynamic", [True, False])
+def test_sizes_are_asked_of_what_was_written_over(dynamic: bool) -> None:
+    """They are not in its bytes."""
+    method = Method()
+    data = method.input(64, dynamic=dynamic)
+    found = method.op(method.op(data, nbytes=64), nbytes=64)
+    method.outputs = [method.op(found, method.size(data))]
+    whole = program(method)
+    options = LinkOptions(inplace={})
+    check_link(whole, options)
+    linked = link(whole.program, options, whole.sidecar).program
+    assert linked.execution_plan[0].non_const_buffer_sizes == (0, 128)
+    assert validate_file(linked, {"forward": {}}).violations == ()

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from etdev.linker import LinkOptions, link
 from etdev.program import model as m
 from etdev.validator import Correspondence, Violation, validate_link
-from linker.programs import Object, objects
+from linker.programs import Object
+from linker.programs_drawn import objects
 from validator.cases import CASES
 from validator.pairs import BOOL, Half, only, program, validate
 

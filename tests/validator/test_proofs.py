@@ -12,8 +12,10 @@ from etdev.linker import Linked, LinkOptions, link
 from etdev.program import Program
 from etdev.program import model as m
 from etdev.program.delegates import delegate_inputs, unsplit_call
+from etdev.program.flow import flow_graph
 from etdev.validator import Correspondence, ValidationReport, validate_file, validate_link
-from linker.programs import Object, objects
+from linker.programs import Object
+from linker.programs_drawn import objects
 
 MANY = 2000
 """Programs under ``--slow``."""
@@ -57,14 +59,16 @@ def check_link(found: Object, options: LinkOptions) -> None:
     )
 
 
-def _carries(found: Object) -> bool:
+def carries(found: Object) -> bool:
     """Does it hand on tensors, not bytes, from round to round of a loop?"""
     for plan in found.program.execution_plan:
-        calls = plan.chains[0].instructions
+        flow = flow_graph(plan)
+        calls = flow.instructions
         loops = [
-            (call.destination_instruction, position)
-            for position, call in enumerate(calls)
-            if isinstance(call, m.JumpFalseCall) and call.destination_instruction <= position
+            (flow.blocks[way].start, block.end - 1)
+            for number, block in enumerate(flow.blocks)
+            for way in block.successors
+            if way <= number
         ]
         moves = [(position, call.move_to) for position, call in enumerate(calls) if isinstance(call, m.MoveCall)]
         for start, end in loops:
@@ -78,7 +82,7 @@ def _carries(found: Object) -> bool:
 @settings(max_examples=40)
 @given(found=objects())
 def test_links_are_proved(planner: str, found: Object) -> None:
-    if not _carries(found):
+    if not carries(found):
         check_link(found, LinkOptions(planner=planner))
 
 
@@ -87,7 +91,7 @@ def test_links_are_proved(planner: str, found: Object) -> None:
 @given(data=st.data())
 def test_links_with_state_are_proved(share: bool, data: st.DataObject) -> None:
     found = data.draw(objects(most_methods=3, initial=not share, delegates=False))
-    if not _carries(found):
+    if not carries(found):
         check_link(found, LinkOptions(share_state=share))
 
 
@@ -95,7 +99,7 @@ def test_links_with_state_are_proved(share: bool, data: st.DataObject) -> None:
 @settings(max_examples=MANY)
 @given(found=objects())
 def test_many_links_are_proved(found: Object) -> None:
-    if not _carries(found):
+    if not carries(found):
         check_link(found, LinkOptions())
 
 
@@ -103,7 +107,7 @@ def test_many_links_are_proved(found: Object) -> None:
 @settings(max_examples=MANY // 4)
 @given(found=objects(most_methods=3))
 def test_many_links_with_state_are_proved(found: Object) -> None:
-    if not _carries(found):
+    if not carries(found):
         check_link(found, LinkOptions())
 
 
@@ -112,6 +116,6 @@ def test_many_links_with_state_are_proved(found: Object) -> None:
 def test_what_is_linked_clobbers_nothing(found: Object) -> None:
     """The validator of single files says so too, of the program before the link and of the one after it."""
     linked = link(found.program, LinkOptions(), found.sidecar).program
-    for program in () if _carries(found) else (found.program, linked):
+    for program in () if carries(found) else (found.program, linked):
         report = validate_file(program, {plan.name: delegate_inputs(plan) for plan in program.execution_plan})
         assert report.violations == ()

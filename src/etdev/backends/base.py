@@ -13,6 +13,7 @@ from importlib import metadata
 from typing import Any, Protocol, runtime_checkable
 
 from etdev.config.models import Table
+from etdev.errors import LowerError
 
 CompileSpecValue = int | str | bytes
 BUILD_EXTRA = 'pip install "etdev[build]"'
@@ -40,6 +41,32 @@ class SpecIssue:
     key: str
     message: str
     hint: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OptionIssue:
+    """An option that is of the right type and says what cannot be."""
+
+    path: tuple[str | int, ...]
+    """From the backend's ``options`` on: ``("ops", 0)``."""
+    message: str
+    hint: str | None = None
+
+
+class OptionError(LowerError):
+    """An :class:`OptionIssue` that shows only when a model is lowered."""
+
+    def __init__(self, issue: OptionIssue) -> None:
+        super().__init__(issue.message, hint=issue.hint)
+        self.path = issue.path
+
+
+@runtime_checkable
+class ChecksOptions(Protocol):
+    """A backend that has more to say about its options than their types do."""
+
+    def check_options(self, options: Any) -> Iterable[OptionIssue]:
+        """What is wrong with an instance of its ``options``, found out without importing anything heavy."""
 
 
 @runtime_checkable

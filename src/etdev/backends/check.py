@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from etdev import backends
-from etdev.backends.base import Backend
+from etdev.backends.base import Backend, ChecksOptions
 from etdev.backends.devices import check_device, check_target_device
 from etdev.config.loader import Issue, KeyPath
 from etdev.config.messages import model_issues
@@ -49,13 +49,20 @@ def _check_step(step: Mapping[str, Any], path: KeyPath, dynamic: Sequence[str]) 
         yield Issue((*path, "backend"), text, "dynamic-shapes", f"write numbers in the shapes of {', '.join(dynamic)}")
     options = step.get("options", {})
     if isinstance(options, Mapping):
-        yield from model_issues(backend.options, options, (*path, "options"))
+        issues = model_issues(backend.options, options, (*path, "options"))
+        yield from issues or _check_options(backend, options, (*path, "options"))
     device = step.get("device")
     for message, hint in check_device(backend, device):
         yield Issue((*path, "device"), message, "device", hint)
     specs = step.get("compile_specs", {})
     if isinstance(specs, Mapping):
         yield from _check_specs(backend, device, specs, (*path, "compile_specs"))
+
+
+def _check_options(backend: Backend, options: Mapping[str, Any], path: KeyPath) -> Iterable[Issue]:
+    if isinstance(backend, ChecksOptions):
+        for issue in backend.check_options(backend.options.model_validate(dict(options))):
+            yield Issue((*path, *issue.path), issue.message, "option", issue.hint)
 
 
 def _check_specs(backend: Backend, device: object, specs: Mapping[str, Any], path: KeyPath) -> Iterable[Issue]:

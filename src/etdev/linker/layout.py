@@ -184,6 +184,13 @@ def _addressed(
             buffer = numbers.temporary.get(tensor.device, 1)
             values[value] = _at(tensor, (buffer, 0))
             ends.setdefault(buffer, 0)
+    # A buffer that no tensor of the file names is none: another link would not make it either.
+    named = {
+        value.allocation_info.memory_id
+        for number, value in enumerate(values)
+        if number in used_here and isinstance(value, m.Tensor) and value.allocation_info is not None
+    }
+    ends = {buffer: end for buffer, end in ends.items() if buffer in named}
     kept: dict[int, list[bool]] = defaultdict(list)
     for number, (buffer, _) in places.items():
         kept[buffer].append(method.memory.storages[number].persistent)

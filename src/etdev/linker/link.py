@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from etdev.linker.devices import device_ends, place_on_devices, without_devices
+from etdev.linker.devices import device_ends, place_on_devices, with_host_memory, without_devices
 from etdev.linker.edit import aliases_first, without_unused
 from etdev.linker.elide.constants import fold_constants
 from etdev.linker.elide.parts import elide_parts
@@ -194,7 +194,8 @@ def _remove_views(
 ) -> Work:
     """The passes that leave a method an object program on the host."""
     plan = without_devices(lift(work.plan, work.memory)) if foreign else work.plan
-    plan = leave_to_caller(plan, work.memory, options.caller.get(plan.name, CallerOwned()))
+    owned = options.caller.get(plan.name, CallerOwned())
+    plan, ends = with_host_memory(leave_to_caller(plan, work.memory, owned), owned, work.ends)
     work = work.with_plan(plan)
     if "constants" in options.elide:
         folded = fold_constants(
@@ -206,7 +207,9 @@ def _remove_views(
             grow=grow,
         )
         work = replace(work.after(folded.plan, folded.moved, folded.elisions), added=folded.added, grown=folded.grown)
-    return work.after(*elide_views(work.plan, work.memory, merged=merged)) if "views" in options.elide else work
+    if "views" not in options.elide:
+        return work
+    return work.after(*elide_views(work.plan, work.memory, merged=merged, apart=ends))
 
 
 def _share_bytes(work: Work, options: LinkOptions) -> Work:

@@ -24,6 +24,6 @@ class FlawError(Exception):
         """``execution_plan[0].values[17].tensor.sizes``."""
         return "".join(part if part[0] == "[" else f".{part}" for part in reversed(self._parts)).removeprefix(".")
 
-    def as_error(self, where: str | None) -> ProgramError:
+    def as_error(self, where: str | None, hint: str | None = None) -> ProgramError:
         """What the caller of this package sees."""
-        return ProgramError(self.message, path=self.path, where=where)
+        return ProgramError(self.message, path=self.path, where=where, hint=hint)

@@ -22,6 +22,7 @@ _MOST_ALIGNMENT = 16 << 10
 """Largest alignment that is taken to be meant: the largest page of a processor that runs such programs."""
 _DEFAULT_SEGMENT_ALIGNMENT = 128
 _DEFAULT_INLINE_ALIGNMENT = 16
+_REMEDY = "it is no .pte, or one that was cut short or damaged: copy it again, or build it again"
 
 
 def read(path: str | os.PathLike[str]) -> Program:
@@ -39,7 +40,7 @@ def parse(content: Blob, *, where: str | None = None) -> Program:
         program = _parse(content)
         check_program(program)
     except FlawError as flaw:
-        raise flaw.as_error(where) from None
+        raise flaw.as_error(where, _REMEDY if where is not None else None) from None
     return program
 
 

@@ -13,6 +13,7 @@ from etdev.validator.facts import CONSTANT, Facts, Place
 from etdev.validator.memory import Cell, Content, Memory, Run, Valid, joined, overlaid, size
 from etdev.validator.merge import Guards, Merges
 from etdev.validator.numbers import Dims, Number
+from etdev.validator.operators import Act
 from etdev.validator.state import (
     DIMS,
     MEMORY,
@@ -72,6 +73,13 @@ class _Tensor:
 
 
 @dataclass(frozen=True, slots=True)
+class _Sizes:
+    """A tensor of which nobody looks at the content."""
+
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
 class _Variable:
     """A number that instructions set."""
 
@@ -85,7 +93,7 @@ class _Items:
     items: tuple[_Reader, ...]
 
 
-_Reader: TypeAlias = _Known | _Fixed | _Tensor | _Variable | _Items
+_Reader: TypeAlias = _Known | _Fixed | _Tensor | _Sizes | _Variable | _Items
 """How to read an operand."""
 
 
@@ -130,7 +138,9 @@ class Machine:
         plan = self._plans[side].get(position)
         if plan is None:
             code = self.facts[side].code[position]
-            plan = self._plans[side][position] = [self._planned(side, value) for value in code.reads]
+            sizes = self.facts[side].tensors if code.act is Act.SIZE else ()
+            plan = [_Sizes(value) if value in sizes else self._planned(side, value) for value in code.reads]
+            self._plans[side][position] = plan
         return [self._read(side, item) for item in plan]
 
     def value(self, side: int, value: int) -> Part:
@@ -178,6 +188,9 @@ class Machine:
                 return item.kind, item.sizes, self._read_fixed(side, item)
             case _Tensor():
                 return self.tensor(side, item.value)
+            case _Sizes():
+                kind, dims, _ = self._part(side, item.value, sizes_only=True)
+                return kind, dims, ()
             case _Variable():
                 return self.number(side, item.value)
             case _Items():
@@ -207,7 +220,11 @@ class Machine:
 
     def tensor(self, side: int, value: int) -> Part:
         """What a tensor is, wherever it lies."""
-        return self.state.shadows[side].get(value) or self._gather(side, self.located(side, value), ())
+        return self._part(side, value)
+
+    def _part(self, side: int, value: int, *, sizes_only: bool = False) -> tuple[Kind, Dims, Content]:
+        found = self.state.shadows[side].get(value)
+        return found or self._gather(side, self.located(side, value), (), sizes_only=sizes_only)
 
     def held(self, side: int, value: int) -> Part:
         """What lies where a tensor is, of its largest size, whoever wrote it."""

@@ -128,6 +128,10 @@ class _File:
         return None
 
 
+_NO_BYTES = (Act.VIEW, Act.SIZE)
+"""What looks at no content."""
+
+
 class _FileSteps(Steps):
     """Every write is something of its own: who has written what is read?"""
 
@@ -147,7 +151,7 @@ class _FileSteps(Steps):
     def run(self, step: Step) -> None:
         """Execute an instruction."""
         machine, code = self._run.machine, self._facts.code[step.before]
-        for value in dict.fromkeys(self._facts.list_tensors(code.reads)) if code.act is not Act.VIEW else ():
+        for value in dict.fromkeys(self._facts.list_tensors(code.reads)) if code.act not in _NO_BYTES else ():
             self.read(code, value)
         if code.act is Act.VIEW:
             run_view(machine, 0, code)

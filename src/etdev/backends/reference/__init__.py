@@ -11,7 +11,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
-from etdev.backends.base import BUILD_EXTRA, Availability, CompileSpecValue, SpecIssue, find_packages
+from etdev.backends.base import (
+    BUILD_EXTRA,
+    Availability,
+    CompileSpecValue,
+    OptionIssue,
+    SpecIssue,
+    find_packages,
+)
 from etdev.config.models import Table
 from etdev.config.types import Expected, Many, OperatorName, Text
 
@@ -75,6 +82,11 @@ class Reference:
                 f"the backend {self.name!r} reads no compile specs but the device's, so {key!r} would have no effect"
             )
             yield SpecIssue(key, message, 'name the device: device = "cuda:0"')
+
+    def check_options(self, options: ReferenceOptions) -> Iterable[OptionIssue]:
+        from etdev.backends.reference.names import unknown_names
+
+        return () if options.ops == "all" else unknown_names(options.ops)
 
     def availability(self) -> Availability:
         return find_packages("torch", "executorch", remedy=BUILD_EXTRA)

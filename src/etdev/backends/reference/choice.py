@@ -8,38 +8,29 @@ from fnmatch import fnmatchcase
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from etdev.backends.kernels import listed_operators
+from etdev.backends.base import OptionError
 from etdev.backends.reference import ReferenceOptions
+from etdev.backends.reference.names import kernels, unknown_name
 from etdev.backends.reference.weights import computed_weights
-from etdev.errors import LowerError
-from etdev.program.inplace import nearest_operators, parse_operator
+from etdev.program.inplace import parse_operator
 
 if TYPE_CHECKING:
     from torch.fx import GraphModule, Node
 
-ONLY_OPTIMIZED = frozenset({"aten::linear.out"})
-"""Kernels that the optimized library has and the portable one has not."""
-
-
-def kernels() -> frozenset[str]:
-    """Kernels that the ops of a nested program may use."""
-    return listed_operators("portable") | ONLY_OPTIMIZED
-
 
 def wanted_kernels(options: ReferenceOptions) -> frozenset[str]:
-    """Kernels of the ops that the config asks for. Raises :class:`~etdev.errors.LowerError` for a name without one."""
+    """Kernels of the ops that the config asks for.
+
+    Raises :class:`~etdev.backends.base.OptionError` for a name without one.
+    """
     known = kernels()
     if options.ops == "all":
         return known
     wanted: set[str] = set()
-    for text in options.ops:
+    for number, text in enumerate(options.ops):
         found = parse_operator(text, known) or _kernel_of_overload(text, known)
         if not found:
-            near = nearest_operators(text, known)
-            raise LowerError(
-                f"the backend 'reference' has no kernel for the operator {text!r}",
-                hint=f"did you mean {', '.join(near)}?" if near else "it takes operators of the portable library",
-            )
+            raise OptionError(unknown_name(text, number, known))
         wanted.update(found)
     return frozenset(wanted)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeAlias
 
 from etdev.devices import Device
 from etdev.linker.devices.items import Items, sort_items
@@ -11,13 +13,46 @@ from etdev.linker.options import CallerOwned
 from etdev.program import model as m
 from etdev.program.storage import MethodMemory
 
+Ends: TypeAlias = tuple[Mapping[int, Device], Mapping[int, Device]]
+"""Inputs and outputs on devices, by position."""
+_GAP = 64
+"""Bytes between what was not planned before and its neighbours."""
+
+
+def positions_on_devices(owned: CallerOwned, before: Ends) -> tuple[frozenset[int], frozenset[int]]:
+    """The inputs and the outputs that are to be on devices: as they were ``before``, and as the caller wants it."""
+    return owned.device_inputs | before[0].keys(), owned.device_outputs | before[1].keys()
+
+
+def with_host_memory(plan: m.ExecutionPlan, owned: CallerOwned, before: Ends) -> tuple[m.ExecutionPlan, frozenset[int]]:
+    """Inputs and outputs on devices have memory on the host too, for those who read them there; also gives these."""
+    values = list(plan.values)
+    ends = [
+        tensor.allocation_info.memory_offset + tensor.nbytes
+        for _, tensor in plan.tensors()
+        if tensor.allocation_info is not None and tensor.allocation_info.memory_id == 1
+    ]
+    end = max(ends, default=0)
+    found = set()
+    for positions, indices in zip(positions_on_devices(owned, before), (plan.inputs, plan.outputs), strict=True):
+        for value in (indices[position] for position in sorted(positions) if 0 <= position < len(indices)):
+            tensor = values[value]
+            if not isinstance(tensor, m.Tensor) or tensor.is_constant:
+                continue
+            found.add(value)
+            if tensor.allocation_info is None and tensor.shape_dynamism is not m.TensorShapeDynamism.DYNAMIC_UNBOUND:
+                end = (end + 2 * _GAP - 1) // _GAP * _GAP
+                values[value] = replace(tensor, allocation_info=m.AllocationDetails(1, end))
+                end += tensor.nbytes
+    return replace(plan, values=tuple(values)), frozenset(found)
+
 
 def left_on_devices(
     plan: m.ExecutionPlan,
     memory: MethodMemory,
     devices: Mapping[int, Device],
     owned: CallerOwned,
-    before: tuple[Mapping[int, Device], Mapping[int, Device]],
+    before: Ends,
 ) -> tuple[dict[int, Device], dict[int, Device]]:
     """The device of each input and output that stays on one, by position.
 
@@ -25,11 +60,17 @@ def left_on_devices(
     what is there ``before`` the link stays where it is. Raises :class:`~etdev.linker.io.CallerOwnedError` for one that
     cannot.
     """
-    positions = owned.device_inputs | before[0].keys(), owned.device_outputs | before[1].keys()
+    positions = positions_on_devices(owned, before)
     found: tuple[dict[int, Device], dict[int, Device]] = ({}, {})
     if not any(positions):
         return found
     items = sort_items(plan, memory)
+    there = {
+        indices[position]
+        for indices, wanted in zip((plan.inputs, plan.outputs), positions, strict=True)
+        for position in wanted
+        if 0 <= position < len(indices)
+    }
     for kind, indices, wanted, known, places in zip(
         ("input", "output"), (plan.inputs, plan.outputs), positions, before, found, strict=True
     ):
@@ -37,7 +78,7 @@ def left_on_devices(
             where = f"{kind} {position} of method {plan.name!r}"
             if not 0 <= position < len(indices):
                 raise CallerOwnedError(f"there is no {where}", plan.name, f"it has {len(indices)} {kind}s")
-            reason = _why_not(plan, memory, items, indices[position])
+            reason = _why_not(plan, memory, items, indices[position], there)
             device = known.get(position) or _touched_by(memory, items, devices, indices[position], kind)
             if reason is None and device is None:
                 reason = f"no delegate on a device {'reads' if kind == 'input' else 'computes'} it"
@@ -48,7 +89,9 @@ def left_on_devices(
     return found
 
 
-def _why_not(plan: m.ExecutionPlan, memory: MethodMemory, items: Items, value: int) -> str | None:
+def _why_not(
+    plan: m.ExecutionPlan, memory: MethodMemory, items: Items, value: int, there: Collection[int]
+) -> str | None:
     tensor = plan.values[value]
     if not isinstance(tensor, m.Tensor):
         return f"it is no tensor but a value of type {type(tensor).__name__}"
@@ -61,9 +104,19 @@ def _why_not(plan: m.ExecutionPlan, memory: MethodMemory, items: Items, value: i
         return "it shares its bytes with other values, or is one of several"
     if value in memory.of and memory.storages[memory.of[value]].persistent:
         return "it is state, which is kept between calls"
-    if len(items.names[item]) > 1:
-        return f"it shares its bytes with other values ({', '.join(map(str, items.names[item]))})"
+    others = [other for other in items.names[item] if other != value and not _may_stand_for(plan, value, other, there)]
+    if others:
+        return f"it shares its bytes with other values ({', '.join(map(str, others))})"
     return None
+
+
+def _may_stand_for(plan: m.ExecutionPlan, value: int, other: int, there: Collection[int]) -> bool:
+    """May another value in the bytes of an input or output be one tensor with it ``there``, on a device?"""
+    one, two = plan.values[value], plan.values[other]
+    assert isinstance(one, m.Tensor)
+    assert isinstance(two, m.Tensor)
+    same = (one.scalar_type, one.sizes, one.dim_order) == (two.scalar_type, two.sizes, two.dim_order)
+    return same and other not in there
 
 
 def _touched_by(

@@ -49,9 +49,15 @@ def _webs(plan: m.ExecutionPlan, memory: MethodMemory) -> Iterable[dict[int, m.T
         tensor = plan.values[value]
         assert isinstance(tensor, m.Tensor)
         webs[root(value)][value] = tensor
+    # Who reads a view reads what is in the bytes of another value, under another name.
+    viewed = {value for found in memory.reaching.effects for value in found.view or ()}
     for web in webs.values():
         forms = {(tensor.scalar_type, tensor.sizes, tensor.dim_order) for tensor in web.values()}
-        if len(forms) == 1 and all(_is_alone(plan, memory, value, tensor) for value, tensor in web.items()):
+        if (
+            len(forms) == 1
+            and not viewed & web.keys()
+            and all(_is_alone(plan, memory, value, tensor) for value, tensor in web.items())
+        ):
             yield web
 
 

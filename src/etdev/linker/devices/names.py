@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from etdev.linker.devices.items import Items
 from etdev.linker.devices.transfers import Spot
@@ -21,24 +21,37 @@ class Names:
     One that is never written is an alias, and holds whatever is there; one that a move sets holds it from there on.
     """
 
-    def __init__(self, inputs: Iterable[int], memory: MethodMemory, items: Items) -> None:
-        """``inputs``: the tensors that the caller writes."""
+    def __init__(self, inputs: Iterable[int], filled: Collection[int], memory: MethodMemory, items: Items) -> None:
+        """``inputs``: the tensors that the caller writes. ``filled``: other tensors that are known to hold something
+        before: constants, and what is kept under its own name."""
         self._items, self._reaching = items, memory.reaching
-        self._entry = {items.of[value]: frozenset({value}) for value in inputs}
         self._written = {*inputs, *(value for found in self._reaching.effects for value in _writes(found))}
         self._set = memory.reaching.references
+        kept = {items.of[value] for storage in memory.storages if storage.persistent for value in storage.values}
+        kept |= {items.of[value] for value in filled}
+        found = {item: frozenset({*self._aliases(item), *filled}.intersection(items.names[item])) for item in kept}
+        self._entry = {item: names for item, names in found.items() if names}
+        self._entry |= {items.of[value]: frozenset({value}) for value in inputs}
         self._before: dict[int, _State] = {}
         self._behind: dict[int, _State] = {-1: self._entry}
         self._follow()
 
     def read_at(self, spot: Spot, item: int) -> int | None:
         """A value under which an item can be read; None if it has another one on each path."""
-        names = self._items.names[item]
-        aliases = [value for value in names if value not in self._written and value not in self._set]
+        names, aliases = self._items.names[item], self._aliases(item)
         known = (self._behind if spot.after else self._before).get(spot.position, {}).get(item)
         if known is None:
             return aliases[0] if aliases else names[0]
         return next((value for value in (*filter(known.__contains__, names), *aliases)), None)
+
+    def is_one_of_several(self, spot: Spot, item: int) -> bool:
+        """Was an item written under another name on each path?"""
+        known = (self._behind if spot.after else self._before).get(spot.position, {}).get(item)
+        return known is not None and not known
+
+    def is_alias(self, value: int) -> bool:
+        """Does a value hold whatever is in its bytes?"""
+        return value not in self._written and value not in self._set
 
     def standing_for(self, value: int, spot: Spot, item: int, plan: m.ExecutionPlan) -> int:
         """A tensor of the same form that holds the item: that one itself, unless another was written over it."""
@@ -54,6 +67,9 @@ class Names:
         names = [value for value in self._items.names[item] if value not in self._set] or self._items.names[item]
         known = (self._behind if spot.after else self._before).get(spot.position, {}).get(item, frozenset())
         return next((value for value in names if value in known), names[0])
+
+    def _aliases(self, item: int) -> list[int]:
+        return [value for value in self._items.names[item] if self.is_alias(value)]
 
     def _follow(self) -> None:
         flow = self._reaching.flow

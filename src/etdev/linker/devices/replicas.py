@@ -55,6 +55,20 @@ class Replicas:
             found = self.of[value, device] = self._known[key]
         return found
 
+    def alias(self, value: int, device: Device) -> int:
+        """A tensor in the bytes of what stands for another one on a device that nobody writes under that name.
+
+        It holds what was written there last, under whatever name that was.
+        """
+        tensor = self._plan.values[value]
+        assert isinstance(tensor, m.Tensor)
+        key = self._items.of[value], device, (tensor.scalar_type, tensor.sizes, tensor.dim_order, "alias")
+        if key not in self._known:
+            self._known[key] = len(self._plan.values) + len(self._values)
+            self.first[self._known[key]] = value
+            self._values.append(self._tensor(value, tensor, device, planned=True, named=False))
+        return self._known[key]
+
     def values(self) -> tuple[m.Value, ...]:
         """All values of the method, those that were added at the end."""
         return *self._plan.values, *self._values

@@ -51,6 +51,8 @@ def _may_write(
     kept, temporary = (_alone(plan, memory, value) for value in (state, new))
     if kept is None or temporary is None or state in reaching.references or new in reaching.references:
         return False
+    if any(isinstance(call, m.FreeCall) and call.value_index in (state, new) for call in reaching.flow.instructions):
+        return False
     one, other = plan.values[state], plan.values[new]
     assert isinstance(one, m.Tensor)
     assert isinstance(other, m.Tensor)

@@ -32,6 +32,26 @@ class Needs:
     """Facts that hold when the method begins."""
 
 
+class Facts:
+    """Facts of a method as they are found."""
+
+    def __init__(self, count: int) -> None:
+        """``count``: of its instructions."""
+        self.needed = [0] * (count + 1)
+        self.made, self.ended = [0] * count, [0] * count
+        self.at_entry = 0
+        self._count = 0
+
+    def new(self) -> int:
+        """The bit of one more fact."""
+        self._count += 1
+        return 1 << (self._count - 1)
+
+    def needs(self) -> Needs:
+        """All of them."""
+        return Needs(self.needed, self.made, self.ended, self.at_entry)
+
+
 @dataclass(frozen=True, slots=True)
 class Spot:
     """A place between two instructions."""

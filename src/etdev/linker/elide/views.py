@@ -29,18 +29,20 @@ _NEW_SHAPE = frozenset(
     {"aten::view_copy.out", "aten::unsqueeze_copy.out", "aten::squeeze_copy.dim_out", "aten::squeeze_copy.dims_out"}
 )
 _VIEW_COPY = "aten::view_copy.out"
+_LEFT = "the caller has it on a device"
 _KEEPS_SHAPE = _SAME_SHAPE | CLONES.keys()
 
 
 def elide_views(
-    plan: m.ExecutionPlan, memory: MethodMemory, *, merged: bool = True
+    plan: m.ExecutionPlan, memory: MethodMemory, *, merged: bool = True, apart: Collection[int] = ()
 ) -> tuple[m.ExecutionPlan, dict[int, int], tuple[Elision, ...]]:
     """Remove the views of a method, with the positions of the instructions that are left and what was decided.
 
     The method has to be an object program's, where only aliases share bytes. ``merged``: also of what is one of several
-    tensors after a branch, all of which are then in use for longer.
+    tensors after a branch, all of which are then in use for longer. ``apart``: tensors that the caller leaves on
+    devices, in whose bytes there cannot be a tensor of another shape.
     """
-    work = _Work(plan, memory, merged)
+    work = _Work(plan, memory, merged, frozenset(apart))
     numbers = Numbers(plan)
     for position, call in enumerate(memory.reaching.flow.instructions):
         if isinstance(call, m.KernelCall):
@@ -91,6 +93,7 @@ class _Work:
     plan: m.ExecutionPlan
     memory: MethodMemory
     merged: bool
+    apart: frozenset[int]
     decisions: list[Elision] = field(default_factory=list)
     _groups: list[_Group] = field(init=False)
     _group: dict[int, list[int]] = field(init=False)
@@ -113,6 +116,8 @@ class _Work:
     """Positions from the target of a jump back to behind the jump."""
     _freed: set[int] = field(init=False)
     """Values whose memory an instruction gives back."""
+    _origins: set[int] = field(init=False)
+    """Values that moves and views make others refer to."""
     _writers: dict[int, list[int]] = field(init=False)
     """Value → positions that write it or set where it lies."""
 
@@ -135,6 +140,7 @@ class _Work:
             if successor <= number
         ]
         self._freed = {call.value_index for call in flow.instructions if isinstance(call, m.FreeCall)}
+        self._origins = {pair[0] for effect in found.effects for pair in (effect.view, effect.move) if pair}
         self._writers = {}
         for position, effect in enumerate(found.effects):
             ends = [pair[1] for pair in (effect.view, effect.move) if pair]
@@ -212,12 +218,27 @@ class _Work:
             for value in {of, *moving}:
                 yield from self._writers.get(value, ())
 
+    def _apart_around(self, of: int, out: int) -> frozenset[int]:
+        """What the caller leaves on devices among all that lies in the bytes of these two."""
+        groups = {*self._lies_in(of), *self._lies_in(out)}
+        return self.apart & {of, out}.union(*(self._members[index] for index in groups))
+
+    def _require_same_shape(self, of: int, out: int) -> None:
+        """What the caller has on a device has no memory there in which another form, or another end, could lie."""
+        ends = self._apart_around(of, out)
+        source, target = self._tensor(of), self._tensor(out)
+        same = (source.sizes, source.dim_order) == (target.sizes, target.dim_order)
+        pointed_to = self._origins.intersection((out, *self._aliases(out)))
+        if len(ends) > 1 or (ends and (not same or pointed_to)):
+            raise Refused(_LEFT)
+
     # The ways, best first
 
     def _elide(self, position: int, call: m.KernelCall, name: str, of: int, out: int) -> Action:
         source, target = self._tensor(of), self._tensor(out)
         if source.scalar_type is not target.scalar_type:
             raise Refused("its output has another element type")
+        self._require_same_shape(of, out)
         plain = _is_plain(source) and _is_plain(target)
         if not plain and (source.sizes, source.dim_order) != (target.sizes, target.dim_order):
             raise Refused("its dimensions lie in another order in memory")
@@ -272,6 +293,8 @@ class _Work:
 
     def _as_view(self, position: int, call: m.KernelCall, name: str, of: int, out: int, *, static: bool) -> Action:
         self._require_no_aliases(out)
+        if self._apart_around(of, out):
+            raise Refused(_LEFT)
         if name == _VIEW_COPY:
             sizes = call.args[1]
         elif static:

@@ -1,0 +1,40 @@
+"""Copies between host and devices, as instructions of a method."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from etdev.linker.edit import with_operator
+from etdev.program import model as m
+
+Insertions = defaultdict[int, list[tuple[str, int, int]]]
+"""Position → operator, source and target of each copy there."""
+
+
+def copied(plan: m.ExecutionPlan, operator: str, source: int, target: int) -> list[tuple[str, int, int]]:
+    """A copy between a tensor of the method ``plan`` and one that was added to it; nothing, of a tensor of no bytes."""
+    tensor = plan.values[min(source, target)]  # The one that was there before.
+    assert isinstance(tensor, m.Tensor)
+    return [(operator, source, target)] if tensor.nbytes or is_dynamic(tensor) else []
+
+
+def is_dynamic(value: m.Value) -> bool:
+    """Is it a tensor whose sizes change?"""
+    return isinstance(value, m.Tensor) and value.shape_dynamism is not m.TensorShapeDynamism.STATIC
+
+
+def with_copies(
+    plan: m.ExecutionPlan, before: Insertions, behind: Insertions
+) -> tuple[m.ExecutionPlan, dict[int, list[m.Instruction]], dict[int, list[m.Instruction]]]:
+    """The method with the operators of some copies, and these as its instructions."""
+    indices = {}
+    for name in sorted({name for copies in (*before.values(), *behind.values()) for name, _, _ in copies}):
+        plan, indices[name] = with_operator(plan, name, "out")
+
+    def calls(insertions: Insertions) -> dict[int, list[m.Instruction]]:
+        return {
+            position: [m.KernelCall(indices[name], (source, target, target)) for name, source, target in copies]
+            for position, copies in insertions.items()
+        }
+
+    return plan, calls(before), calls(behind)
