@@ -48,6 +48,17 @@ class EtdevError(Exception):
         remedy = f"\n  hint: {self.hint}" if self.hint else ""
         return f"{place}{self.message}{remedy}"
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Errors go from process to process as they are, whatever their constructors take."""
+        return _rebuild, (type(self), self.args, self.__dict__)
+
+
+def _rebuild(kind: type[EtdevError], args: tuple[object, ...], state: dict[str, object]) -> EtdevError:
+    error = kind.__new__(kind)
+    error.args = args
+    error.__dict__.update(state)
+    return error
+
 
 class UsageError(EtdevError):
     """A command was called with arguments that do not fit."""

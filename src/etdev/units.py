@@ -16,6 +16,18 @@ def format_size(size: int) -> str:
     return f"{value:.{decimals}f} {unit}"
 
 
+def format_duration(seconds: float) -> str:
+    """A measured time with three figures: ``38.2 µs``, ``2.51 ms``, ``2.51 s``, ``12 min 5 s``."""
+    if seconds >= 99.95:
+        return format_seconds(seconds)
+    value, unit = next(
+        ((seconds * factor, unit) for factor, unit in ((1, "s"), (1e3, "ms")) if seconds * factor >= 0.9995),
+        (seconds * 1e6, "µs"),
+    )
+    decimals = 0 if value >= 99.95 else 1 if value >= 9.995 else 2
+    return f"{value:.{decimals}f} {unit}"
+
+
 def format_seconds(seconds: float) -> str:
     """``0.4 s``, ``12 s``, ``2 min 5 s``."""
     if seconds < 9.95:

@@ -150,12 +150,18 @@ def test_what_this_version_does_not_know_is_warned_of(run: Run) -> None:
     assert "hint: what is said of it may be incomplete" in err
 
 
+DAMAGED = "hint: it is no .pte, or one that was cut short or damaged: copy it again, or build it again\n"
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [
         (None, "error: no.pte: cannot read the program: there is no such file\n"),
-        (b"", "error: no.pte: the file has 0 bytes, too few for a program\n"),
-        (b"not a program at all", "error: no.pte: this is not an ExecuTorch program (no ET12 at byte 4)\n"),
+        (b"", f"error: no.pte: the file has 0 bytes, too few for a program\n{DAMAGED}"),
+        (
+            b"not a program at all",
+            f"error: no.pte: this is not an ExecuTorch program (no ET12 at byte 4)\n{DAMAGED}",
+        ),
     ],
 )
 def test_what_cannot_be_read(run: Run, content: bytes | None, said: str) -> None:

@@ -91,6 +91,13 @@ def test_as_json_and_text(run: Run) -> None:
     assert sum(read("new/b.pte").execution_plan[0].non_const_buffer_sizes) == 16
 
 
+@pytest.mark.parametrize(("command", "options"), [("relink", 2), ("run", 2), ("build", 1), ("inspect", 1)])
+def test_what_writes_says_that_it_makes_folders(command: str, options: int, capfd: pytest.CaptureFixture[str]) -> None:
+    app.run([command, "--help"])
+
+    assert " ".join(capfd.readouterr().out.split()).count("Missing folders are made.") == options
+
+
 def test_decisions_in_words() -> None:
     """Reasons of one kind are one line, the rare ones together; ``-v`` has all of them."""
     view = "aten::view_copy.out"

@@ -188,6 +188,7 @@ RESULT = BuildResult(
             shared_state=("cache",),
         ),
     ),
+    notes=("`--device-map cuda:0=sim` simulates cuda:0",),
 )
 
 

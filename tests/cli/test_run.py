@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import pickle
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,65 +12,14 @@ import numpy as np
 import pytest
 import torch
 
+from cli.running import SIMULATED, Run
 from etdev.cli import app
 from etdev.errors import MissingRequirementError
 from etdev.pipeline import run as run_module
 from etdev.program import model as m
 from etdev.program import write
 from program.hand import tensor
-from support.files import ADD, chain, method, program
-from support.on_devices import across, delegate, on, two_devices
-
-SIMULATED = ("--device-map", "cuda:0=sim,cuda:1=sim")
-Run = Callable[..., tuple[int, str, str]]
-
-
-def scaled(*, bound: bool = False) -> object:
-    """``x + n * y`` of a tensor ``x``, a tensor ``y`` and a number ``n``; with ``bound``, of at most four elements."""
-    dynamism = m.TensorShapeDynamism.DYNAMIC_BOUND if bound else m.TensorShapeDynamism.STATIC
-    values = [tensor(4, at=16 * index, shape_dynamism=dynamism) for index in range(3)] + [m.Int(1)]
-    calls = [m.KernelCall(0, (0, 1, 3, 2, 2))]
-    return program(method(values, calls, inputs=(0, 1, 3), outputs=(2,), operators=(ADD,)))
-
-
-def counter() -> object:
-    """Adds its input to state, and answers that."""
-    values = [tensor(4, at=0), tensor(4, at=16), tensor(4, at=32), m.Int(1)]
-    calls = [m.KernelCall(0, (1, 0, 3, 2, 2)), m.KernelCall(1, (1, 2, 1))]
-    return program(method(values, calls, outputs=(2,), operators=(ADD, m.Operator("aten::copy_"))))
-
-
-@pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
-    """Run a command line beside the files, without the stock runtime: exit code, stdout, stderr."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(run_module, "_stock_obstacle", lambda *_: "it is not here")
-    for name, made in {
-        "chain": chain(1),
-        "scaled": scaled(),
-        "bound": scaled(bound=True),
-        "counter": counter(),
-        "two": two_devices(),
-        "resident": resident(),
-    }.items():
-        write(made, f"{name}.pte")  # type: ignore[arg-type]
-    np.save("x.npy", np.arange(4, dtype=np.float32))
-    np.save("y.npy", np.full(4, 10, dtype=np.float32))
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        capfd.readouterr()
-        code = app.run(["run", *arguments])
-        return code, *capfd.readouterr()
-
-    return run
-
-
-def resident() -> object:
-    """Takes and gives a tensor on a device, which the caller owns."""
-    plan = method(
-        [on("cuda:0", 4), on("cuda:0", 4)], [m.DelegateCall(0, (0, 1))], delegates=(delegate(b"cuda:0"),), operators=()
-    )
-    return across(plan)
+from support.files import chain, method, program
 
 
 def answers(out: str) -> list[list[dict[str, Any]]]:
@@ -91,6 +39,29 @@ def test_the_text(run: Run) -> None:
     digest = hashlib.sha256(np.arange(30, 34, dtype=np.float32).tobytes()).hexdigest()
     assert outputs == f"  outputs    0  float32 [4]  min 30, max 33, mean 31.5  sha256 {digest[:16]}"
     assert time.startswith("  time       ")
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ([np.nan] * 4, "all 4 elements NaN or infinite"),
+        ([1, 2, np.inf, 3], "min 31, max 33, mean 32, 1 element NaN or infinite"),
+    ],
+)
+def test_what_is_no_number_is_said(run: Run, values: list[float], said: str) -> None:
+    np.save("x.npy", np.array(values, dtype=np.float32))
+    code, out, _ = run("scaled.pte", *X, *Y, *N)
+
+    assert code == 0
+    assert f"  outputs    0  float32 [4]  {said}  sha256 " in out
+
+
+def test_times_have_a_unit_that_fits(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([0, 0, 2.51, 10, 10.0015, 20, 20.0025, 21])
+    monkeypatch.setattr(run_module.time, "perf_counter", lambda: next(clock))
+    _, out, _ = run("counter.pte", *X, "--repeat", "3")
+
+    assert out.endswith("  time       2.51 s for the first call; 2.00 ms for those after it (median of 2)\n")
 
 
 def test_outputs_are_written_and_told_apart(run: Run) -> None:
@@ -129,10 +100,15 @@ def test_names_stand_in_the_report_beside_the_file(run: Run) -> None:
     described = {"name": "forward", "inputs": ["left: float32 [4]", "right: float32 [4]", "n: int64 []"]}
     report = {"targets": [{"artifact": "build/cpu/scaled.pte", "methods": [described]}]}
     Path("report.json").write_text(json.dumps(report))
+    np.save("shape.npy", np.zeros(2))
 
     code, _, _ = run("scaled.pte", "--input", "right=y.npy", "--input", "n=3", "--input", "left=x.npy")
     assert code == 0
     _, _, err = run("scaled.pte", "--input", "lefft=x.npy")
+    _, _, other = run("scaled.pte", "--input", "0=y.npy", "--input", "right=shape.npy")
+    assert "input 'right' is float32 [4], and float64 [2] is given" in other
+    _, _, other = run("scaled.pte", "--input", "0=y.npy")
+    assert "nothing is given for inputs 'right' and 'n'\n" in other
     assert "method 'forward' has no input 'lefft'\nhint: did you mean 'left'? it takes left: float32 [4], right:" in err
 
 
@@ -191,28 +167,37 @@ def test_tensors_that_the_caller_owns_on_a_device_are_brought_there_and_back(run
         (
             ["chain.pte"],
             2,
-            "nothing is given for the input '0'\nhint: method 'forward' takes 0: float32 [4]; `--random`",
+            "nothing is given for input 0\nhint: method 'forward' takes input 0: float32 [4]; `--random`",
         ),
-        (["scaled.pte", *X, *Y, *N, *X], 2, "nothing is given for the inputs '1', '2' in call 1"),
+        (["scaled.pte", *X, *Y, *N, *X], 2, "nothing is given for inputs 1 and 2 in call 1"),
         (["scaled.pte", *X, "--random"], 2, "--random: inputs are given and made up at once"),
         (["scaled.pte", "--input", "3=x.npy"], 2, "method 'forward' has no input '3'"),
         (["scaled.pte", "--input", "x.npy"], 2, "'x.npy' does not say which input it is\nhint: write `NAME=x.npy`"),
-        (["scaled.pte", "--input", "0=y.npz"], 2, "cannot read y.npz: "),
-        (["scaled.pte", "--input", "0=long.npy"], 2, "input '0' is float32 [4], and float32 [5] is given: axis 0 is 5"),
-        (["bound.pte", "--input", "0=long.npy"], 2, "input '0' is float32 [4] at most, and float32 [5] is given"),
+        (["scaled.pte", "--input", "0=y.npz"], 2, "cannot read input 0: y.npz: No such file"),
+        (["scaled.pte", "--input", "0=long.npy"], 2, "input 0 is float32 [4], and float32 [5] is given: axis 0 is 5"),
+        (["bound.pte", "--input", "0=long.npy"], 2, "input 0 is float32 [4] at most, and float32 [5] is given"),
         (
             ["scaled.pte", "--input", "0=whole.npy"],
             2,
-            "input '0' is float32 [4], and int64 [4] is given\nhint: convert",
+            "input 0 is float32 [4], and int64 [4] is given\nhint: convert",
         ),
-        (["scaled.pte", "--input", "0=deep.npy"], 2, "input '0' is float32 [4], and float32 [1, 4] is given"),
-        (["scaled.pte", "--input", "0=few.txt"], 2, "input '0' is float32 [4], and few.txt holds 3 numbers"),
-        (["scaled.pte", "--input", "0=words.txt"], 2, "words.txt, for input '0': could not convert string to float"),
-        (["scaled.pte", "--input", "0=model.onnx"], 2, "'model.onnx' is no kind of file that inputs are read from"),
-        (["scaled.pte", "--input", "0=objects.npy"], 2, "objects.npy is malformed, or holds no plain arrays"),
-        (["scaled.pte", "--input", "0=broken.npz"], 2, "broken.npz is malformed, or holds no plain arrays"),
-        (["scaled.pte", "--input", "2=many"], 2, "input '2' is no tensor but one int, not 'many'"),
-        (["scaled.pte", "--input", "0=two.npz"], 2, "two.npz holds 'a', 'b', and none is named '0'"),
+        (["scaled.pte", "--input", "0=deep.npy"], 2, "input 0 is float32 [4], and float32 [1, 1, 4] is given"),
+        (["scaled.pte", "--input", "0=few.txt"], 2, "input 0 is float32 [4], and few.txt holds 3 numbers"),
+        (["scaled.pte", "--input", "0=words.txt"], 2, "input 0: words.txt holds more than numbers\nhint: write"),
+        (["scaled.pte", "--input", "0=model.onnx"], 2, "input 0: model.onnx is no kind of file that inputs are read"),
+        (
+            ["scaled.pte", "--input", "0=objects.npy"],
+            2,
+            "input 0: objects.npy holds Python objects, which may run code",
+        ),
+        (["scaled.pte", "--input", "0=broken.npz"], 2, "input 0: broken.npz is damaged or cut short\nhint: write it"),
+        (["scaled.pte", "--input", "0=short.npy"], 2, "input 0: short.npy is damaged or cut short\nhint: write it"),
+        (["scaled.pte", "--input", "0=header.npy"], 2, "input 0: header.npy is damaged or cut short\nhint: write it"),
+        (["scaled.pte", "--input", "0=empty.npy"], 2, "input 0: empty.npy is no .npy file\nhint: write it again"),
+        (["scaled.pte", "--input", "text.npz"], 2, "text.npz is no .npz file\nhint: write it again: `numpy.savez"),
+        (["scaled.pte", "--input", "b.safetensors"], 2, "b.safetensors is damaged or cut short\nhint: write it again"),
+        (["scaled.pte", "--input", "2=many"], 2, "input 2 is no tensor but a single int, and 'many' is none"),
+        (["scaled.pte", "--input", "0=two.npz"], 2, "two.npz holds 'a', 'b', and none is named like input 0"),
         (["scaled.pte", "--random", "--method", "backward"], 2, "the program has no method 'backward'"),
         (["scaled.pte", "--random", "--runtime", "fast"], 2, "there is no runtime 'fast'\nhint: one of: stock, replay"),
         (["scaled.pte", "--random", "--runtime", "stock"], 3, "it is not here\nhint: leave out `--runtime stock`"),
@@ -227,17 +212,24 @@ def test_tensors_that_the_caller_owns_on_a_device_are_brought_there_and_back(run
 )
 def test_wrong_usage(run: Run, arguments: list[str], code: int, said: str) -> None:
     np.save("long.npy", np.zeros(5, dtype=np.float32))
-    np.save("deep.npy", np.zeros((1, 4), dtype=np.float32))
+    np.save("deep.npy", np.zeros((1, 1, 4), dtype=np.float32))
     np.save("whole.npy", np.zeros(4, dtype=np.int64))
     np.save("objects.npy", np.array([{}], dtype=object))
     np.savez("two.npz", a=np.zeros(4), b=np.zeros(4))
     Path("few.txt").write_text("1 2 3")
     Path("words.txt").write_text("one two")
     Path("broken.npz").write_bytes(b"PK\3\4 and no more")
+    whole = Path("x.npy").read_bytes()
+    Path("short.npy").write_bytes(whole[:-3])
+    Path("header.npy").write_bytes(whole[:20] + b"{((" + whole[23:])
+    Path("empty.npy").touch()
+    Path("text.npz").write_text("no archive")
+    Path("b.safetensors").write_bytes(bytes(40))
     found, out, err = run(*arguments)
 
     assert (found, out) == (code, "")
     assert said in err
+    assert "pickle" not in err
 
 
 @pytest.mark.parametrize("suffix", ["pt", "pth", "pkl", "bin"])
@@ -269,7 +261,36 @@ def test_without_a_device_it_says_how_to_simulate_it(run: Run, monkeypatch: pyte
     code, _, err = run("two.pte", *X)
 
     assert code == 3
-    assert "no CUDA device; `--device-map cuda:0=sim,cuda:1=sim` simulates them" in err
+    assert "no CUDA device\nhint: `--device-map cuda:0=sim,cuda:1=sim` simulates cuda:0 and cuda:1\n" in err
+
+
+@pytest.mark.parametrize(
+    ("device_map", "said"),
+    [
+        ("cuda:0=sim", "nothing stands for cuda:1 of the program: the device map has cuda:0"),
+        ("cuda:0=sim,cuda:5=sim", "nothing stands for cuda:1 of the program: the device map has cuda:0 and cuda:5"),
+        ("", "the device map is empty"),
+        (",", "the device map is empty"),
+        ("cuda:0=sim,", "a comma of the device map 'cuda:0=sim,' has nothing beside it"),
+        ("cuda:0=", "'cuda:0=' maps no device"),
+    ],
+)
+def test_a_device_map_that_does_not_do(run: Run, device_map: str, said: str) -> None:
+    code, out, err = run("two.pte", *X, "--device-map", device_map)
+
+    first, hint = err.splitlines()
+    assert (code, out, first) == (2, "", f"error: --device-map: {said}")
+    assert hint.startswith("hint: ")
+    assert hint.count("cuda:0=sim,cuda:1=sim") == 1
+
+
+def test_a_device_that_the_program_does_not_have_is_said(run: Run) -> None:
+    code, out, _ = run("two.pte", *X, "--device-map", "cuda:0=sim,cuda:1=sim,cuda:5=sim")
+
+    assert code == 0
+    assert "  note       nothing uses cuda:5 of the device map; in use: cuda:0 and cuda:1\n" in out
+    assert "in use: none" in run("chain.pte", "--random", *SIMULATED)[1]
+    assert "note" not in run("two.pte", *X, *SIMULATED)[1]
 
 
 def test_the_stock_runtime_runs_what_it_can(
@@ -296,3 +317,37 @@ def test_a_stock_runtime_that_does_not_start_is_not_used(monkeypatch: pytest.Mon
             raise MissingRequirementError("no such library")
 
     assert "no such library" in str(run_module._stock_obstacle(chain(1), NoRuntime()))  # type: ignore[arg-type]
+
+
+CONFIG = """
+version = 1
+[project]
+name = "tiny"
+[model]
+entry = "model:make"
+[methods.forward]
+inputs = [{ name = "x", dtype = "float32", shape = [4] }]
+[targets.portable]
+"""
+
+
+def test_a_target_is_the_file_that_was_built_for_it(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "etdev.toml").write_text(CONFIG)
+    code, _, err = run("portable", *X)
+    assert code == 2
+    assert "the target 'portable' was not built" in err
+    assert "run `etdev build -t portable`" in err
+    built = tmp_path / "build" / "portable" / "tiny.pte"
+    built.parent.mkdir(parents=True)
+    write(chain(1), str(built))
+    assert run("portable", *X)[0] == 0
+    assert run("portable", *X, "-c", "etdev.toml")[0] == 0
+    code, _, err = run("portabel", *X)
+    assert code == 2
+    assert "there is no target 'portabel'\nhint: did you mean 'portable'?" in err
+
+
+def test_what_is_neither_a_file_nor_a_target(run: Run) -> None:
+    code, _, err = run("portable", *X)
+    assert code == 2
+    assert "'portable' is no file, and there is no config here whose target it could be" in err

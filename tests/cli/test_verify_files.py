@@ -14,17 +14,29 @@ from etdev.backends.base import Availability
 from etdev.cli import app
 from etdev.errors import MissingRequirementError
 from etdev.pipeline.verify import foreign
+from etdev.program import model as m
 from etdev.program import write
 from program.hand import everything, loop
-from support.files import branches, chain, counters, delegated, overwriting
+from support.files import branches, chain, counters, delegated, method, overwriting
+from support.on_devices import across, delegate, on, two_devices
 
 Run = Callable[..., tuple[int, str, str]]
+
+
+def on_one_device() -> m.ExecutionPlan:
+    """Takes and gives a tensor on ``cuda:0``."""
+    values = [on("cuda:0", 4), on("cuda:0", 4)]
+    return method(values, [m.DelegateCall(0, (0, 1))], delegates=(delegate(b"cuda:0"),), operators=())
+
+
 FILES = {
     "branches.pte": branches,
     "chain.pte": lambda: chain(3),
     "counters.pte": counters,
     "everything.pte": everything,
     "loop.pte": loop,
+    "resident.pte": lambda: across(on_one_device()),
+    "two.pte": two_devices,
     "overwriting.pte": overwriting,
     "unsplit.pte": lambda: delegated(ambiguous=True),
     "unknown.pte": lambda: delegated(backend="Other"),
@@ -133,6 +145,7 @@ def test_a_malformed_file(run: Run) -> None:
 
     assert (code, err) == (4, "")
     assert "  bytes      failed   the file is malformed: this is not an ExecuTorch program" in out
+    assert "             hint: it is no .pte, or one that was cut short or damaged: copy it again, or build it" in out
     assert "  not run    plan, placement, kernels, replay, device: the rung `bytes` failed\n" in out
     assert out.endswith("1 file, 1 rejected (bytes)\n")
 
@@ -142,6 +155,23 @@ def test_several_files(run: Run) -> None:
 
     assert code == 4
     assert out.endswith("3 files, 2 good as far as it was checked, 1 rejected (plan)\n")
+
+
+def test_what_would_simulate_the_devices_is_said_once(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("etdev.pipeline.verify.devices.cuda_is_visible", lambda: False)
+    _, out, _ = run("resident.pte", "two.pte", "chain.pte")
+
+    assert out.count("--device-map") == 1
+    assert "\nnote: `--device-map cuda:0=sim,cuda:1=sim` simulates cuda:0 and cuda:1\n" in out
+    assert out.count("  not run    replay, device: no CUDA device\n") == 2
+    assert "note: " not in run("chain.pte")[1]
+
+
+def test_a_device_that_no_file_has_is_said(run: Run) -> None:
+    _, out, _ = run("resident.pte", "two.pte", "--device-map", "cuda:0=sim,cuda:1=sim,cuda:5=sim")
+
+    assert "\nnote: nothing uses cuda:5 of the device map; in use: cuda:0 and cuda:1\n" in out
+    assert "note: " not in run("resident.pte", "two.pte", "--device-map", "cuda:0=sim,cuda:1=sim")[1]
 
 
 @pytest.mark.parametrize(
@@ -182,6 +212,7 @@ def test_a_required_rung_that_cannot_run(run: Run) -> None:
         ),
         (["chain.pte", "cpu"], "error: 'chain.pte' is a file, 'cpu' is none\nhint: verify files and targets one after"),
         (["chain.pte", "-c", "a.toml"], "error: --config: 'chain.pte' is a file, which is verified without a config\n"),
+        (["chain.pte", "-j", "2"], "error: --jobs: 'chain.pte' is a file, which is verified without a config\n"),
         (["chain.pte", "--set", "a=1"], "error: --set: 'chain.pte' is a file"),
         (["chain.pte", "-p", "ci"], "error: --profile: 'chain.pte' is a file"),
         (["chain.pte", "--require", "x"], "error: there is no rung 'x'"),

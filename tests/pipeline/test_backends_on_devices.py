@@ -8,9 +8,9 @@ import pytest
 
 import etdev
 from etdev.errors import MissingRequirementError
-from etdev.pipeline.nested import nested_program, reference_delegates
+from etdev.pipeline.nested import device_memory, nested_program, reference_delegates
 from etdev.pipeline.project import Project
-from etdev.pipeline.result import TargetResult
+from etdev.pipeline.result import RungResult, TargetResult
 from etdev.program import read
 from etdev.program.devices import delegate_device, named_devices
 from etdev.program.footprint import planned_memory
@@ -27,6 +27,12 @@ TWO = """
     [[targets.gpu.partitioners]]
     backend = "reference"
     compile_specs.target_device = "CUDA:1"
+"""
+
+ONE = """
+    [[targets.gpu.partitioners]]
+    backend = "reference"
+    device = "cuda:0"
 """
 
 
@@ -61,6 +67,25 @@ def test_the_report_counts_what_nested_programs_plan(project: Callable[..., Proj
     assert result.status == "built"
     (note,) = [note for note in result.notes if "'reference'" in note]
     assert "no ExecuTorch runtime runs them" in note
+
+
+def test_the_budget_of_a_device_counts_what_nested_programs_plan(
+    project: Callable[..., Project], one_runtime: None
+) -> None:
+    made = project(LINEAR_CONFIG + ONE, model=LINEAR)
+
+    def limited(limit: int) -> tuple[TargetResult, RungResult]:
+        result = _build(made, f'targets.gpu.budget.memory={{ "cuda:0" = {limit} }}')
+        return result, next(rung for rung in result.rungs if rung.rung == "budget")
+
+    result, budget = limited(1 << 20)
+    planned, nested = device_memory(read(made.out / "gpu" / "tiny.pte"))["cuda:0"]
+    assert nested == result.nested_memory["cuda:0"] > 0
+    assert budget.status == "passed"
+    assert "of it in delegates" in budget.summary
+    _, budget = limited(planned + nested - 1)
+    assert budget.status == "failed"
+    assert f"{planned + nested:,} bytes, 1 more than budget.memory.cuda:0" in budget.summary
 
 
 def test_a_backend_that_no_runtime_has_is_no_broken_artifact(
@@ -117,6 +142,22 @@ def test_what_one_target_gives_to_delegates_is_there_for_the_next(
     result = etdev.build(made.loaded.path, device_map="cuda:0=sim,cuda:1=sim")
     assert [target.status for target in result.targets] == ["built", "built"]
     assert result["gpu"].sha256 == result["again"].sha256
+
+
+def test_what_all_targets_need_of_a_device_map_is_said_once(
+    project: Callable[..., Project], one_runtime: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("etdev.pipeline.verify.devices.cuda_is_visible", lambda: False)
+    made = project(LINEAR_CONFIG + TWO + ONE.replace("targets.gpu", "targets.one"), model=LINEAR)
+    simulates = "`--device-map cuda:0=sim,cuda:1=sim` simulates cuda:0 and cuda:1"
+
+    assert etdev.build(made.loaded.path).notes == (simulates,)
+    assert etdev.verify(made.loaded.path, device_map="cuda:1=sim,cuda:5=sim").notes == (
+        simulates,
+        "nothing uses cuda:5 of the device map; in use: cuda:0 and cuda:1",
+    )
+    assert etdev.verify(made.loaded.path, device_map="cuda:0=sim,cuda:1=sim").notes == ()
+    assert etdev.build(made.loaded.path, verify=False).notes == ()
 
 
 def test_vulkan_lowers_anywhere(project: Callable[..., Project], one_runtime: None) -> None:

@@ -442,3 +442,15 @@ def test_without_torch(project: Callable[..., Project], monkeypatch: pytest.Monk
             'pip install "etdev[build]"',
         ),
     )
+
+
+def test_an_overload_that_there_is_not_is_told_with_its_place(project: Callable[..., Project]) -> None:
+    config = _config("reference").replace(
+        '{ backend = "reference" }', '{ backend = "reference", options.ops = ["add", "aten.add.Nothing"] }'
+    )
+    with pytest.raises(LowerError) as caught:
+        stage._make(project(config), "cpu", 0, "forward")
+
+    place = "targets.cpu.partitioners[0].options.ops[1]"
+    assert caught.value.where == f"etdev.toml:8:64 ({place})"
+    assert caught.value.hint == "did you mean 'aten::add.Scalar_out'?"

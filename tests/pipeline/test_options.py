@@ -20,7 +20,7 @@ from etdev.pipeline.progress import Silent, StageClock
 from etdev.pipeline.project import Project
 from etdev.pipeline.summary import display_path
 from etdev.pipeline.versions import versions
-from etdev.units import format_seconds, format_size
+from etdev.units import format_duration, format_seconds, format_size
 from support.projects import LINEAR_CONFIG, make_project
 
 
@@ -186,3 +186,23 @@ def test_sizes(size: int, text: str) -> None:
 )
 def test_seconds(seconds: float, text: str) -> None:
     assert format_seconds(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0.00 µs"),
+        (3.82e-5, "38.2 µs"),
+        (9.9951e-4, "1.00 ms"),
+        (0.0025, "2.50 ms"),
+        (0.25, "250 ms"),
+        (0.9994, "999 ms"),
+        (0.9996, "1.00 s"),
+        (2.51, "2.51 s"),
+        (99.9, "99.9 s"),
+        (99.96, "1 min 40 s"),
+        (725, "12 min 5 s"),
+    ],
+)
+def test_durations(seconds: float, text: str) -> None:
+    assert format_duration(seconds) == text

@@ -7,6 +7,7 @@ import tomllib
 from pathlib import Path
 
 from etdev import backends
+from etdev.backends.cuda import _CHOICES, _PATH
 from etdev.config.models import Config
 from etdev.pipeline.result import RUNGS
 from etdev.pipeline.verify.compare import RELATIVE_TOLERANCE
@@ -23,6 +24,15 @@ def test_every_backend_with_its_options_is_documented(repository: Path) -> None:
     for name in built_in:
         backend = backends.get(name)
         assert {name, *backend.delegate_ids, *backend.options.model_fields} <= named
+
+
+def test_every_compile_spec_of_cuda_is_documented_with_its_values(repository: Path) -> None:
+    text = (repository / "docs/backends.md").read_text()
+    rows = re.findall(r"^\| `cuda` \| (.+?) \| .+? \| (.+) \|$", text, re.MULTILINE)
+    values = {key: _codes(meaning) for keys, meaning in rows for key in _codes(keys)}
+
+    assert {key: set(_CHOICES[key]) for key in _CHOICES} == {key: values[key] for key in _CHOICES}
+    assert values.keys() == {*_CHOICES, _PATH}
 
 
 def test_every_rung_and_tolerance_is_documented(repository: Path) -> None:

@@ -18,9 +18,14 @@ REFERENCE = "EtdevReferenceBackend"
 
 def nested() -> bytes:
     """The file of a delegate that computes ``sin``, in memory that its caller brings."""
+    return file_of(program(method([tensor(4), tensor(4)], [sin(0, 1)], sizes=())))
+
+
+def file_of(made: Program) -> bytes:
+    """A program as a file has it."""
     with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "nested.pte"
-        write(program(method([tensor(4), tensor(4)], [sin(0, 1)], sizes=())), file)
+        file = Path(folder) / "program.pte"
+        write(made, file)
         return file.read_bytes()
 
 

@@ -36,9 +36,9 @@ class Prepared:
     candidate: Candidate
 
     def judge(
-        self, *overrides: str, runtime: Any = None, device_map: str = "", **changes: Any
+        self, *overrides: str, runtime: Any = None, device_map: str | None = None, jobs: int = 1, **changes: Any
     ) -> dict[Rung, RungResult]:
-        """Every rung's answer with these ``--set`` texts and this ``--device-map``.
+        """Every rung's answer with these ``--set`` texts, this ``--device-map`` and so many ``--jobs``.
 
         ``changes`` replace fields of the candidate, or what its file is said to ask the runtime for (``operators``,
         ``delegates``).
@@ -52,7 +52,8 @@ class Prepared:
 
         with quiet_libraries(), UserCode() as user, patch("etdev.pipeline.verify.ladder.requirements", claimed):
             devices = check_device_map(device_map)
-            rungs = verify_program(project, user, self.target, candidate, runtime or shared_runtime(), devices)
+            stock = runtime or shared_runtime()
+            rungs = verify_program(project, user, self.target, candidate, stock, devices, jobs=jobs)
         return {rung.rung: rung for rung in rungs}
 
 

@@ -25,6 +25,7 @@ class Commands(LazyGroup):
         "build": Entry("Build the config's targets and verify them.", "etdev.cli.build:build"),
         "verify": Entry("Verify built targets, or any .pte, again.", "etdev.cli.verify:verify"),
         "run": Entry("Call a method of a .pte, and say what comes out.", "etdev.cli.run:run"),
+        "bench": Entry("Measure a .pte: latency, throughput of workers, memory.", "etdev.cli.bench:bench"),
         "inspect": Entry("Say what a .pte holds: methods, memory, operators, delegates.", "etdev.cli.inspect:inspect"),
         "diff": Entry("Compare two .pte files.", "etdev.cli.diff:diff"),
         "relink": Entry("Plan the memory of any .pte anew.", "etdev.cli.relink:relink"),

@@ -70,7 +70,7 @@ OutputOption = Annotated[
     typer.Option(
         "--output",
         metavar="FORMAT[=PATH]",
-        help="What to write, and where (standard output without a path). Repeatable.",
+        help="What to write, and where (standard output without a path). Missing folders are made. Repeatable.",
         show_default=False,
     ),
 ]
@@ -88,7 +88,8 @@ DeviceMapOption = Annotated[
     typer.Option(
         "--device-map",
         metavar="MAP",
-        help="What here stands for the program's devices: cuda:0=sim simulates one. With commas between several.",
+        help="What stands here for each device of the program: cuda:0=sim simulates cuda:0, cuda:1=cuda:0 has cuda:0 "
+        "stand for cuda:1. With commas between several. Default: CUDA devices stand for themselves.",
         show_default=False,
     ),
 ]

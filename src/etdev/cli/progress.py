@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,11 @@ from etdev.units import format_seconds
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from etdev.pipeline.run import CallProgress
+
+_FEW_CALLS = 4
+"""That are over before anybody looks."""
 
 
 @contextmanager
@@ -30,6 +35,30 @@ def shown_progress(*, quiet: bool) -> Iterator[Progress]:
         yield Interruptible(live)
     finally:
         live.close()
+
+
+def shown_calls(*, quiet: bool) -> CallProgress:
+    """A bar with rate and remaining time for many calls, where stderr is a terminal; else nothing."""
+
+    @contextmanager
+    def shown(total: int) -> Iterator[Callable[[], None]]:
+        console = None if quiet or total < _FEW_CALLS else terminal_console()
+        if console is None:
+            yield lambda: None
+            return
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"), TimeRemainingColumn())
+        with Progress(*columns, console=console, transient=True) as bar:
+            task = bar.add_task("calls", total=total, rate="")
+
+            def advance() -> None:
+                speed = bar.tasks[task].speed
+                bar.update(task, advance=1, rate=f"{speed:,.1f} calls a second" if speed else "")
+
+            yield advance
+
+    return shown
 
 
 class _Lines:

@@ -24,7 +24,12 @@ def relink(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A .pte from any toolchain.", show_default=False)],
     place: Annotated[
         Path,
-        typer.Option("-o", metavar="FILE", help="Where to write the result; may be the same file.", show_default=False),
+        typer.Option(
+            "-o",
+            metavar="FILE",
+            help="Where to write the result; may be the same file. Missing folders are made.",
+            show_default=False,
+        ),
     ],
     planner: Annotated[str, typer.Option(metavar="NAME", help="best, greedy or naive.")] = "best",
     alignment: Annotated[

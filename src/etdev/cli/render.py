@@ -31,7 +31,7 @@ def render_result(result: BuildResult, stream: TextIO | None = None, *, verbose:
     """
     stream = stream or sys.stdout
     blocks = ["\n".join(_target_lines(result, target, stream, verbose=verbose)) for target in result.targets]
-    return "\n\n".join([*blocks, _verdict(result)]) + "\n"
+    return "\n\n".join([*blocks, *_notes(result.notes), _verdict(result)]) + "\n"
 
 
 def render_files(result: FilesResult, stream: TextIO | None = None) -> str:
@@ -41,7 +41,12 @@ def render_files(result: FilesResult, stream: TextIO | None = None) -> str:
     kinds = Counter(_file_kind(file) for file in result.files)
     number = len(result.files)
     verdict = ", ".join(f"{'all' if many == number > 1 else many} {kind}" for kind, many in kinds.items())
-    return "\n\n".join([*blocks, f"{count(number, 'file')}, {verdict}"]) + "\n"
+    return "\n\n".join([*blocks, *_notes(result.notes), f"{count(number, 'file')}, {verdict}"]) + "\n"
+
+
+def _notes(texts: Sequence[str]) -> list[str]:
+    """A block about all of them together, if there is anything to say."""
+    return ["\n".join(f"note: {text}" for text in texts)] if texts else []
 
 
 def _checked_file_lines(file: FileResult, stream: TextIO) -> Iterator[str]:

@@ -6,58 +6,85 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from etdev.cli.common import DeviceMapOption, OutputOption
+from etdev.cli.calls import (
+    MOST_WORKERS,
+    InputsOption,
+    MethodOption,
+    ProgramArgument,
+    RandomOption,
+    RuntimeOption,
+    SeedOption,
+    TransportOption,
+    check_runtime,
+    check_transport,
+    find_program,
+    is_worker_count,
+)
+from etdev.cli.common import ConfigOption, DeviceMapOption, OutputOption, QuietOption
 from etdev.cli.output import TEXT, paint, parse_outputs
 from etdev.cli.text import columns, count, line, lines, printable
 from etdev.errors import UsageError
+from etdev.units import format_duration, format_size
 
 if TYPE_CHECKING:
-    from etdev.pipeline.run import CallResult, OutputResult, RunResult
+    from etdev.pipeline.run_results import OutputResult, RunResult, WorkerResult
+    from etdev.pipeline.run_workers import WorkerOptions
 
-_RUNTIMES = ("stock", "replay")
+_PER_DEVICE = "devices"
+_SHOWN = 8
+"""Calls that are shown one by one."""
 
 
 def run(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A .pte from any toolchain.", show_default=False)],
-    inputs: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--input",
-            metavar="NAME=FILE",
-            help="An input, by name or position: .npy, .npz, .safetensors, .txt or .csv; or a number where the program "
-            "takes one. Repeatable; an input that is given again begins the next call, on the same state.",
-            show_default=False,
-        ),
-    ] = None,
-    random: Annotated[bool, typer.Option("--random", help="Make inputs up, of the largest sizes.")] = False,
-    seed: Annotated[int, typer.Option(metavar="N", help="Of --random.", min=0)] = 0,
-    method: Annotated[str, typer.Option(metavar="NAME", help="The method to call.")] = "forward",
+    program: ProgramArgument,
+    inputs: InputsOption = None,
+    random: RandomOption = False,
+    seed: SeedOption = 0,
+    method: MethodOption = "forward",
     repeat: Annotated[int, typer.Option(metavar="N", help="How often to make the calls.", min=1, max=100_000)] = 1,
-    runtime: Annotated[
+    runtime: RuntimeOption = None,
+    device_map: DeviceMapOption = None,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Begin each call in initial state, so that no call follows from another.")
+    ] = False,
+    workers: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME",
-            help="stock (ExecuTorch's own) or replay (etdev's interpreter). Default: stock if it can run the program.",
+            metavar="N|devices",
+            help="Make the calls on N workers at once, each with the whole program; or have a worker for each device "
+            "of the program.",
             show_default=False,
         ),
     ] = None,
-    device_map: DeviceMapOption = None,
+    transport: TransportOption = None,
+    ray_address: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="Join this Ray cluster, rather than start one here.", show_default=False),
+    ] = None,
     save: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Write each output there, as .npy.", show_default=False),
+        typer.Option(
+            metavar="DIR",
+            help="Write each output there, as .npy; of a data set, all calls in one. Missing folders are made.",
+            show_default=False,
+        ),
     ] = None,
+    config: ConfigOption = None,
     output: OutputOption = None,
+    quiet: QuietOption = False,
 ) -> int:
     """Call a method of a .pte, and say what comes out: shapes, figures and a digest of each output.
 
     Files that may run code when they are read (.pt, .pkl) are refused. Formats of --output: text, json.
     """
     outputs = parse_outputs(output, allowed=(TEXT, "json"))
+    file = find_program(program, config)
     outputs.refuse(file)
+    from etdev.cli.progress import shown_calls
     from etdev.pipeline.options import check_device_map
     from etdev.pipeline.run import RunOptions, run_file
 
@@ -67,19 +94,36 @@ def run(
         random=random,
         seed=seed,
         repeat=repeat,
-        runtime=_runtime(runtime),
+        runtime=check_runtime(runtime),
         device_map=check_device_map(device_map),
         save=save,
+        fresh=fresh,
+        workers=_workers(workers, transport, ray_address),
+        progress=shown_calls(quiet=quiet),
     )
     result = run_file(file, options)
     outputs.write({TEXT: lambda: render(result), "json": lambda: result.model_dump_json(indent=2)})
     return 0
 
 
-def _runtime(name: str | None) -> Any:
-    if name is not None and name not in _RUNTIMES:
-        raise UsageError(f"there is no runtime {name!r}", where="--runtime", hint=f"one of: {', '.join(_RUNTIMES)}")
-    return name
+def _workers(count: str | None, transport: str | None, ray_address: str | None) -> WorkerOptions | None:
+    from etdev.pipeline.run_workers import WorkerOptions
+
+    if ray_address is not None and transport != "ray":
+        raise UsageError(
+            "only the workers of Ray are on a cluster", where="--ray-address", hint="add `--transport ray`"
+        )
+    if count is None:
+        if transport is not None:
+            raise UsageError("nothing says how many workers", where="--transport", hint="add `--workers 2`")
+        return None
+    chosen = check_transport(transport)
+    if count != _PER_DEVICE and not is_worker_count(count):
+        raise UsageError(
+            f"{count!r} is no number of workers", where="--workers", hint=f"1 to {MOST_WORKERS}, or `{_PER_DEVICE}`"
+        )
+    number = None if count == _PER_DEVICE else int(count)
+    return WorkerOptions(number, chosen, ray_address)
 
 
 def render(result: RunResult, stream: TextIO | None = None) -> str:
@@ -90,28 +134,49 @@ def render(result: RunResult, stream: TextIO | None = None) -> str:
     blocks = [f"{heading}  {printable(result.method)}, {how}"]
     if result.reason is not None:
         blocks.append(line("why", printable(result.reason)))
-    for number, call in enumerate(result.calls):
+    blocks += lines("note", result.notes)
+    shown = result.calls if len(result.calls) <= _SHOWN else result.calls[:1]
+    for number, call in enumerate(shown):
         label = f"call {number}" if len(result.calls) > 1 else "outputs"
         blocks += lines(label, columns([_row(item) for item in call.outputs]) or ["none"])
-    blocks += lines("saved", [printable(item.saved) for call in result.calls for item in call.outputs if item.saved])
-    blocks.append(line("time", "; ".join(_times(result.calls))))
+    if len(shown) < len(result.calls):
+        blocks.append(line("more", f"{len(result.calls) - len(shown):,} calls more; `--output json` has them all"))
+    saved = dict.fromkeys(printable(item.saved) for call in result.calls for item in call.outputs if item.saved)
+    blocks += lines("saved", [*saved] if len(saved) <= _SHOWN else [f"{len(saved):,} files"])
+    blocks += lines("workers", columns([_worker(found) for found in result.workers]))
+    blocks.append(line("time", "; ".join(_times(result))))
     return "\n".join(blocks)
+
+
+def _worker(found: WorkerResult) -> tuple[str, ...]:
+    copied = f"{format_size(found.bytes_to)} to it, {format_size(found.bytes_from)} back"
+    there = f"{format_size(found.bytes_avoided)} were there already" if found.bytes_avoided else ""
+    moved = found.bytes_to or found.bytes_from or found.bytes_avoided
+    return str(found.worker), found.memory, count(found.tasks, "task"), copied if moved else "", there
 
 
 def _row(item: OutputResult) -> tuple[str, ...]:
     if item.value is not None:
         return str(item.position), item.type, printable(item.value)
     shape = f"{item.dtype} {list(item.shape or ())}"
-    figures = "no elements" if item.smallest is None else ""
-    if item.smallest is not None:
-        figures = f"min {item.smallest:.6g}, max {item.largest:.6g}"
-        figures += "" if item.mean is None else f", mean {item.mean:.6g}"
+    return str(item.position), shape, _figures(item), f"sha256 {item.digest}"
+
+
+def _figures(item: OutputResult) -> str:
+    if item.smallest is None and not item.strange:
+        return "no elements"
+    if item.smallest is None:
+        return "NaN or infinite" if item.strange == 1 else f"all {count(item.strange, 'element')} NaN or infinite"
+    mean = "" if item.mean is None else f", mean {item.mean:.6g}"
     strange = f", {count(item.strange, 'element')} NaN or infinite" if item.strange else ""
-    return str(item.position), shape, f"{figures}{strange}", f"sha256 {item.digest}"
+    return f"min {item.smallest:.6g}, max {item.largest:.6g}{mean}{strange}"
 
 
-def _times(calls: tuple[CallResult, ...]) -> Iterator[str]:
-    seconds = [call.seconds for call in calls]
-    yield f"{seconds[0] * 1000:.3g} ms" + (" for the first call" if len(seconds) > 1 else "")
+def _times(result: RunResult) -> Iterator[str]:
+    seconds = [call.seconds for call in result.calls]
+    yield format_duration(seconds[0]) + (" for the first call" if len(seconds) > 1 else "")
     if len(seconds) > 1:
-        yield f"{median(seconds[1:]) * 1000:.3g} ms for those after it (median of {len(seconds) - 1:,})"
+        after = f"those after it (median of {len(seconds) - 1:,})" if len(seconds) > 2 else "the one after it"
+        yield f"{format_duration(median(seconds[1:]))} for {after}"
+    if len(seconds) > _SHOWN:
+        yield f"{format_duration(result.seconds)} for all, {len(seconds) / result.seconds:,.1f} calls a second"

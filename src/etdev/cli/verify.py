@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from etdev.cli.calls import MOST_WORKERS, require_config
 from etdev.cli.common import (
     ConfigOption,
     DeviceMapOption,
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 TargetsArgument = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[TARGET|FILE]...",
+        metavar="TARGET|FILE",
         help="Targets to verify, as globs, or .pte files. Default: all targets.",
         autocompletion=complete_target,
     ),
@@ -42,24 +43,35 @@ def verify(
     overrides: SetOption = None,
     require: RequireOption = None,
     device_map: DeviceMapOption = None,
+    jobs: Annotated[
+        int,
+        typer.Option(
+            "-j",
+            "--jobs",
+            metavar="N",
+            help="Run the samples that a metric hands to `run.map` on N workers, if the program keeps no state.",
+            min=1,
+            max=MOST_WORKERS,
+        ),
+    ] = 1,
     output: OutputOption = None,
     quiet: QuietOption = False,
     verbose: VerboseOption = False,
 ) -> int:
     """Verify the built artifacts again, against the models and data of the config; or any .pte, without a config.
 
-    For targets it runs the code that the config names, for a file nothing. Changes no file. Formats of --output: text,
-    json.
+    For targets it runs the code that the config names; of a file, it runs the program alone, in etdev's interpreter.
+    Changes no file. Formats of --output: text, json.
     """
     outputs = parse_outputs(output, allowed=("text", "json"))
     files = [name for name in targets or () if name.endswith(".pte") or Path(name).is_file()]
     if files:
-        settings = {"--config": config, "--profile": profile, "--set": overrides}
+        settings = {"--config": config, "--profile": profile, "--set": overrides, "--jobs": jobs > 1}
         _refuse_mixture(files, targets or (), [name for name, value in settings.items() if value])
         outputs.refuse(*files)
         return _verify_files(files, require or (), device_map, outputs)
     if config is None and targets:
-        _require_config(targets[0])
+        require_config(targets[0])
     from etdev.cli.progress import shown_progress
     from etdev.cli.render import render_result
     from etdev.pipeline.api import open_project
@@ -72,6 +84,7 @@ def verify(
         targets=targets or (),
         require=check_rungs(require or ()),
         device_map=check_device_map(device_map),
+        jobs=jobs,
         verbose=verbose,
     )
     with shown_progress(quiet=quiet) as options.progress:
@@ -100,14 +113,4 @@ def _refuse_mixture(files: Sequence[str], names: Sequence[str], settings: Sequen
     if settings:
         raise UsageError(
             f"{files[0]!r} is a file, which is verified without a config", where=settings[0], hint="leave it out"
-        )
-
-
-def _require_config(name: str) -> None:
-    from etdev.config.files import has_config
-
-    if not has_config(Path.cwd()):
-        raise UsageError(
-            f"{name!r} is no file, and there is no config here whose target it could be",
-            hint="name a .pte file, or the config with -c",
         )

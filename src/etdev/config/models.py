@@ -208,7 +208,8 @@ class Budget(Table):
     file: ByteSize | None = Field(None, description="Largest size of the `.pte` file.")
     memory: dict[DeviceName, ByteSize] = Field(
         default_factory=dict,
-        description='Largest planned memory of each device: `{ cpu = "256KiB", "cuda:0" = "64MiB" }`.',
+        description="Largest planned memory of each device, that of programs in delegates included: "
+        '`{ cpu = "256KiB", "cuda:0" = "64MiB" }`.',
     )
     copies: ByteSize | None = Field(
         None, description="Most bytes that one call of a method copies between devices, both ways together."

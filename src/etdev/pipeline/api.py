@@ -68,10 +68,15 @@ def verify(
     overrides: Sequence[str] = (),
     require: Sequence[Rung] = (),
     device_map: str | None = None,
+    jobs: int = 1,
     environ: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> BuildResult:
-    """Verify artifacts that were built before, as they lie in the output folder; arguments as for :func:`build`."""
+    """Verify artifacts that were built before, as they lie in the output folder; arguments as for :func:`build`.
+
+    On ``jobs`` workers are the samples run that a metric hands to ``run.map``, if the program keeps no state. They are
+    processes that import the main module: a script calls this below ``if __name__ == "__main__":``.
+    """
     from etdev.pipeline.verify.existing import verify_project
 
     project = open_project(config, profile=profile, overrides=overrides, environ=environ)
@@ -79,6 +84,7 @@ def verify(
         targets=targets,
         require=check_rungs(require),
         device_map=check_device_map(device_map),
+        jobs=jobs,
         progress=progress or Silent(),
     )
     return verify_project(project, options)

@@ -52,7 +52,7 @@ def build_project(project: Project, options: BuildOptions) -> BuildResult:
     with quiet_libraries(verbose=options.verbose), UserCode() as user, _stock_runtime(project, options) as runtime:
         models = Models(project, user)
         results = tuple(_build_target(project, name, options, user, runtime, models) for name in names)
-    return start_result(project, results)
+    return start_result(project, results, options.device_map)
 
 
 @contextmanager
@@ -106,14 +106,14 @@ def _build_target(
         else:
             candidate = Candidate(written.path, written.size, *compiled.models, program, inplace.table)
             with clock.stage("verify"):
-                rungs = verify_program(project, user, name, candidate, runtime, options.device_map)
+                rungs = verify_program(project, user, name, candidate, runtime, options.device_map, jobs=options.jobs)
         result = result.model_copy(update={"rungs": rungs, "status": outcome(rungs)})
         record.withdraw()  # At no time is it beside another program.
         place = staged.reject() if result.status == "rejected" else staged.accept()
         if result.status != "rejected" and project.config.targets[name].etrecord:
             record.accept()
     result = result.model_copy(update={"artifact": display_path(project, place), "seconds": clock.seconds})
-    report = start_result(project, (result,))
+    report = start_result(project, (result,), None)
     atomic_write_text(place.parent / "report.json", report.model_dump_json(indent=2) + "\n")
     return result
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from etdev.config.models import Owner
 from etdev.errors import LinkError
-from etdev.linker import CallerOwned, Linked, LinkOptions, link
+from etdev.linker import Linked, LinkOptions, link
 from etdev.linker.io import CallerOwnedError
 from etdev.linker.options import ALL_ELISIONS
 from etdev.pipeline.inplace_ops import InPlaceOps
 from etdev.pipeline.inputs import Signature
 from etdev.pipeline.nested import NestedReport, link_nested
 from etdev.pipeline.objects import ObjectProgram
+from etdev.pipeline.owners import caller_owned, refused_end
 from etdev.pipeline.project import Project
 from etdev.pipeline.proof import prove_link
 from etdev.pipeline.usercode import UserCode, translated
@@ -49,8 +49,8 @@ def link_program(
 ) -> LinkedProgram:
     """Link an object program with the target's ``memory``, ``io``, ``elide`` and ``inplace``.
 
-    The link is proved. Raises :class:`~etdev.errors.LinkError` with the key that asks for what cannot be, or names a
-    planner that fails.
+    The link is proved. Raises :class:`~etdev.errors.ConfigError` with the key of ``io`` that asks for what cannot be,
+    :class:`~etdev.errors.LinkError` with that of a planner that fails.
     """
     options = replace(_options(project, target, user, objects, signatures), inplace=inplace.table)
     try:
@@ -58,9 +58,7 @@ def link_program(
         objects = replace(objects, program=program)
         linked = link(objects.program, options, objects.sidecar)
     except CallerOwnedError as error:
-        raise LinkError(
-            error.message, where=project.where("targets", target, "io", error.method), hint=error.hint
-        ) from error
+        raise refused_end(project, target, error, signatures[error.method]) from error
     except LinkError as error:
         where = project.where("targets", target, "memory", "planner")
         place = where if error.where in (None, where) else f"{where}, {error.where}"
@@ -96,7 +94,7 @@ def _options(
         alignment=settings.memory.alignment,
         share_state=project.config.model.share_state,
         elide=frozenset(kind for kind in ALL_ELISIONS if getattr(settings.elide, kind)),
-        caller={name: _caller_owned(project, target, name, objects, signatures) for name in settings.io},
+        caller={name: caller_owned(project, target, name, objects, signatures) for name in settings.io},
     )
     planner = settings.memory.planner
     if ":" not in planner:
@@ -111,45 +109,3 @@ def _options(
             return offsets
 
     return replace(options, planner=run, planner_name=planner)
-
-
-def _caller_owned(
-    project: Project, target: str, method: str, objects: ObjectProgram, signatures: Mapping[str, Signature]
-) -> CallerOwned:
-    key = ("targets", target, "io", method)
-    if method not in signatures:
-        raise LinkError(
-            f"the program has no method {method!r}",
-            where=project.where(*key),
-            hint=f"its methods: {', '.join(signatures)}",
-        )
-    settings = project.config.targets[target].io[method]
-    names = [item.name for item in signatures[method].inputs]
-    outputs = [str(position) for position in range(len(objects.program.method(method).outputs))]
-    inputs = _owners(project, (*key, "inputs"), settings.inputs, names)
-    results = _owners(project, (*key, "outputs"), settings.outputs, outputs)
-    return CallerOwned(
-        inputs=_positions_of("caller", inputs),
-        outputs=_positions_of("caller", results),
-        device_inputs=_positions_of("device", inputs),
-        device_outputs=_positions_of("device", results),
-    )
-
-
-def _positions_of(owner: Owner, owners: Mapping[int, Owner]) -> frozenset[int]:
-    return frozenset(position for position, found in owners.items() if found == owner)
-
-
-def _owners(
-    project: Project, key: tuple[str, ...], owners: Owner | Mapping[str, Owner], names: Sequence[str]
-) -> dict[int, Owner]:
-    """Whose what the config names is, by its position among ``names``."""
-    given = dict.fromkeys(names, owners) if isinstance(owners, str) else owners
-    for name in given:
-        if name not in names:
-            raise LinkError(
-                f"the method has no {key[-1].removesuffix('s')} {name!r}",
-                where=project.where(*key, name),
-                hint=f"its {key[-1]}: {', '.join(names) or 'none'}",
-            )
-    return {names.index(name): owner for name, owner in given.items()}

@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from etdev import backends
-from etdev.backends.base import Backend
+from etdev.backends.base import Backend, OptionError
 from etdev.backends.devices import placed_specs
 from etdev.backends.portable.rewrite import apply_forms
 from etdev.errors import MissingRequirementError
@@ -83,6 +83,9 @@ def _make(project: Project, target: str, index: int, method: str) -> Any | None:
     options = backend.options.model_validate(dict(step.options))
     try:
         return backend.partitioner(options, placed_specs(backend, step.device, step.compile_specs), method)
+    except OptionError as error:
+        error.where = project.where("targets", target, "partitioners", index, "options", *error.path)
+        raise
     except ImportError as error:
         raise MissingRequirementError(
             f"the backend {backend.name!r} is installed but cannot be imported: {error}",

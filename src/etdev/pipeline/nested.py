@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from etdev.backends.reference import DELEGATE_ID
@@ -88,6 +89,20 @@ def with_nested_of(before: Program, after: Program) -> Program:
                 if validate_link(*nested, guess_correspondences(*nested, {}), foreign=True).proved:
                     before = _with_blob(before, mine.processed, _blob(after, theirs))
     return before
+
+
+def device_memory(program: Program) -> dict[str, tuple[int, int]]:
+    """Bytes per device that methods plan there, and that the programs of delegates plan there beside them.
+
+    A blob that is no program plans nothing here.
+    """
+    nested: dict[str, int] = defaultdict(int)
+    for plan, index, delegate in reference_delegates(program):
+        with suppress(ProgramError, LinkError):
+            inside = nested_program(program, plan, index)
+            nested[str(delegate_device(delegate))] += sum(planned_memory(inside).values())
+    planned = planned_memory(program)
+    return {device: (planned.get(device, 0), nested.get(device, 0)) for device in (*planned, *nested)}
 
 
 def memory_by_device(reports: Sequence[NestedReport]) -> dict[str, int]:

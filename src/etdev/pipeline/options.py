@@ -29,6 +29,8 @@ class BuildOptions:
     """False exports and lowers again even if nothing has changed since the last build."""
     device_map: DeviceMap = field(default_factory=lambda: NO_MAP)
     """What here stands for the programs' devices."""
+    jobs: int = 1
+    """Workers for the samples that a metric hands to ``run.map``, if the program keeps no state."""
     verbose: bool = False
     progress: Progress = field(default_factory=Silent)
 
@@ -66,10 +68,8 @@ def check_rungs(names: Iterable[str]) -> tuple[Rung, ...]:
 
 
 def check_device_map(text: str | None) -> DeviceMap:
-    """The map that a caller states, ``cuda:0=sim``. Raises :class:`~etdev.errors.UsageError`."""
+    """The map that a caller states, ``cuda:0=sim``; None for no map. Raises :class:`~etdev.errors.UsageError`."""
     try:
-        return parse_device_map(text or "")
+        return NO_MAP if text is None else parse_device_map(text)
     except UsageError as error:
-        forms = "write `DEVICE=sim` or `DEVICE=DEVICE`, with commas between several: `cuda:0=sim,cuda:1=sim`"
-        hint = f"{error.hint}; {forms}" if error.hint else forms
-        raise UsageError(error.message, where="--device-map", hint=hint) from error
+        raise UsageError(error.message, where="--device-map", hint=error.hint) from error

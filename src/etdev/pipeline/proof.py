@@ -65,5 +65,7 @@ def wrong_link(violation: Violation, where: str | None = None) -> LinkError:
 
 def summarize_proof(found: ValidationReport) -> str:
     """What was proved, in a few words."""
-    counts = f"{found.instructions:,} instructions do what they did before the link, {found.reads:,} values compared"
+    does = "instruction does what it" if found.instructions == 1 else "instructions do what they"
+    values = "value" if found.reads == 1 else "values"
+    counts = f"{found.instructions:,} {does} did before the link, {found.reads:,} {values} compared"
     return "; ".join([counts, *(f"not proved for {item.method!r}: {item.reason}" for item in found.not_validated)])

@@ -66,12 +66,14 @@ class RungResult(Part):
     where: str | None = None
     """Place of what failed: of the limit in the config, or of the line in the model."""
     hint: str | None = None
-    """What to do about a failure."""
+    """What to do about a failure; ``replay`` that did not run: what would have it run."""
     outputs: tuple[OutputError, ...] = ()
     value: float | None = None
     """``accuracy``: the metric."""
     lacking: bool = False
     """Whether it was to run by itself and this machine did not let it, so that it counts as required."""
+    devices: tuple[str, ...] | None = None
+    """``bytes``: those that the program names, beside the host; None if it was not read."""
     allocations: tuple[AllocatedBuffer, ...] = ()
     """``device``: the planned buffers on devices, and what was done in them."""
     device_memory: tuple[DeviceMemory, ...] = ()
@@ -185,6 +187,8 @@ class BuildResult(Part):
     versions: dict[str, str]
     """Of etdev, Python and the packages that took part."""
     targets: tuple[TargetResult, ...]
+    notes: tuple[str, ...] = ()
+    """On all targets together: what simulates devices that are not here, and what a device map has in vain."""
 
     @property
     def exit_code(self) -> ExitCode:

@@ -2,81 +2,51 @@
 
 from __future__ import annotations
 
-import hashlib
-import io
-import math
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
 
 from etdev.backends.base import BUILD_EXTRA, find_packages
 from etdev.errors import MissingRequirementError, UsageError
-from etdev.files import atomic_write_bytes
-from etdev.pipeline.result import Part
-from etdev.pipeline.run_inputs import input_names, read_calls
+from etdev.pipeline.run_inputs import Calls, input_names, read_calls
+from etdev.pipeline.run_results import (
+    CallResult,
+    RunResult,
+    RuntimeName,
+    WorkerResult,
+    describe_output,
+    saved_outputs,
+)
+from etdev.pipeline.run_workers import Each, OnWorkers, WorkerOptions
+from etdev.pipeline.verify.devices import left_out, remedy, unused
 from etdev.pipeline.verify.execution import stock_obstacle
 from etdev.pipeline.verify.file import requirements
 from etdev.pipeline.verify.made_up import random_inputs
 from etdev.pipeline.verify.replay import open_replay, replay_obstacle, torch_obstacle
 from etdev.pipeline.verify.subject import Runtime
 from etdev.program import Program, read
+from etdev.program import model as m
+from etdev.program.devices import named_devices
 from etdev.runtime.device_map import NO_MAP, DeviceMap
 from etdev.runtime.errors import RunError
 from etdev.runtime.stock import ProgramFailureError, StockRuntime
 
-if TYPE_CHECKING:
-    import torch
-
-RuntimeName = Literal["stock", "replay"]
+CallProgress = Callable[[int], AbstractContextManager[Callable[[], None]]]
+"""Shows how many of so many calls are made: what it gives is called after each."""
 
 
-class OutputResult(Part):
-    """One output of a call."""
-
-    position: int
-    type: str
-    """``tensor``, ``int``, ``bool``, ``float``, ``str`` or ``NoneType``."""
-    value: str | None = None
-    """Of what is no tensor, as text."""
-    dtype: str | None = None
-    shape: tuple[int, ...] | None = None
-    smallest: float | None = None
-    """None for a tensor without elements, or where it is NaN."""
-    largest: float | None = None
-    mean: float | None = None
-    strange: int = 0
-    """Elements that are NaN or infinite; the other figures leave them out."""
-    digest: str
-    """Beginning of the sha256 of the bytes, in the order of the elements."""
-    saved: str | None = None
-    """The file that it was written to."""
-
-
-class CallResult(Part):
-    """One call."""
-
-    seconds: float
-    outputs: tuple[OutputResult, ...]
-
-
-class RunResult(Part):
-    """All calls, in order, on one state."""
-
-    format: Literal[1] = 1
-    file: str
-    method: str
-    runtime: RuntimeName
-    reason: str | None
-    """Why not the stock runtime, if it was not asked to run it."""
-    calls: tuple[CallResult, ...]
+@contextmanager
+def no_progress(total: int) -> Iterator[Callable[[], None]]:
+    """Shows nothing."""
+    yield lambda: None
 
 
 @dataclass(frozen=True)
-class RunOptions:
-    """What is run, and how."""
+class Asked:
+    """What is called: a method, with which inputs, in what runtime."""
 
     method: str = "forward"
     inputs: Sequence[str] = ()
@@ -84,13 +54,24 @@ class RunOptions:
     random: bool = False
     """Makes inputs up instead."""
     seed: int = 0
-    repeat: int = 1
-    """How often all calls are made."""
     runtime: RuntimeName | None = None
     """None takes the stock runtime if it can run the program."""
     device_map: DeviceMap = field(default_factory=lambda: NO_MAP)
+
+
+@dataclass(frozen=True)
+class RunOptions(Asked):
+    """How it is called, and what becomes of the outputs."""
+
+    repeat: int = 1
+    """How often all calls are made."""
     save: Path | None = None
     """Folder for the outputs."""
+    fresh: bool = False
+    """Whether each call begins in initial state."""
+    workers: WorkerOptions | None = None
+    """None runs the calls in this process, one after the other."""
+    progress: CallProgress = no_progress
 
 
 def run_file(file: Path, options: RunOptions) -> RunResult:
@@ -99,54 +80,97 @@ def run_file(file: Path, options: RunOptions) -> RunResult:
     Raises :class:`~etdev.errors.UsageError` for inputs that do not fit, :class:`~etdev.runtime.errors.RunError` for a
     program that fails, :class:`~etdev.errors.MissingRequirementError` for what this machine lacks.
     """
-    program = read(file)
-    plan = program.method(options.method)
-    problem = torch_obstacle()
-    if problem is not None:
-        raise MissingRequirementError(f"programs are run with torch: {problem}")
-    if options.random and options.inputs:
-        raise UsageError("inputs are given and made up at once", where="--random", hint="leave one out")
-    if options.random:
-        calls = [random_inputs(plan, options.seed)]
-    else:
-        calls = read_calls(plan, input_names(file, plan), options.inputs)
-    with _chosen(program, options) as (name, reason, runtime):
+    program, plan, calls = read_program(file, options)
+    found: list[tuple[float, tuple[Any, ...]]] = []
+    workers: tuple[WorkerResult, ...] = ()
+    count = len(calls.samples) * options.repeat
+    with (
+        chosen_runtime(program, options.runtime, options.device_map) as (name, reason, runtime),
+        options.progress(count) as advance,
+    ):
+
+        def each(seconds: float, outputs: tuple[Any, ...]) -> None:
+            found.append((seconds, outputs))
+            advance()
+
         try:
-            runtime.load(file)
-            found = [_call(runtime, options.method, inputs) for _ in range(options.repeat) for inputs in calls]
+            if options.workers is None:
+                runtime.load(file)
+                seconds = _one_after_the_other(runtime, options, calls.samples, each)
+            else:
+                on_workers = OnWorkers(file, program, plan, name, options.device_map, options.workers, options.fresh)
+                seconds, workers = on_workers.run(calls.samples, options.repeat, each)
         except ProgramFailureError as error:
             raise RunError(f"the program failed: {error}", where=str(file)) from error
     results = tuple(
-        CallResult(seconds=seconds, outputs=tuple(_describe(at, value) for at, value in enumerate(outputs)))
+        CallResult(seconds=seconds, outputs=tuple(describe_output(at, value) for at, value in enumerate(outputs)))
         for seconds, outputs in found
     )
     if options.save is not None:
-        results = _saved(options.save, results, [outputs for _, outputs in found])
-    return RunResult(file=str(file), method=options.method, runtime=name, reason=reason, calls=results)
+        results = saved_outputs(options.save, results, [outputs for _, outputs in found], calls.cut)
+    superfluous = unused(named_devices(program), options.device_map)
+    return RunResult(
+        file=str(file),
+        method=options.method,
+        runtime=name,
+        reason=reason,
+        notes=() if superfluous is None else (superfluous,),
+        calls=results,
+        seconds=seconds,
+        workers=workers,
+    )
 
 
-def _call(runtime: Runtime, method: str, inputs: tuple[Any, ...]) -> tuple[float, tuple[Any, ...]]:
-    began = time.perf_counter()
-    outputs = runtime.call(method, inputs)
-    return time.perf_counter() - began, outputs
+def read_program(file: Path, asked: Asked) -> tuple[Program, m.ExecutionPlan, Calls]:
+    """A program, the method of it that is called, and the inputs of each call. Raises as :func:`run_file` does."""
+    program = read(file)
+    plan = program.method(asked.method)
+    devices = named_devices(program)
+    forgotten = left_out(devices, asked.device_map)
+    if forgotten is not None:
+        raise UsageError(forgotten, where="--device-map", hint=remedy(devices))
+    problem = torch_obstacle()
+    if problem is not None:
+        raise MissingRequirementError(f"programs are run with torch: {problem}")
+    if asked.random and asked.inputs:
+        raise UsageError("inputs are given and made up at once", where="--random", hint="leave one out")
+    if asked.random:
+        return program, plan, Calls([random_inputs(plan, asked.seed)])
+    return program, plan, read_calls(plan, input_names(file, plan), asked.inputs)
+
+
+def _one_after_the_other(
+    runtime: Runtime, options: RunOptions, samples: Sequence[tuple[Any, ...]], each: Each
+) -> float:
+    """Make all calls here; gives the seconds that they took."""
+    start = time.perf_counter()
+    for _ in range(options.repeat):
+        for inputs in samples:
+            began = time.perf_counter()
+            outputs = runtime.call(options.method, inputs, fresh=options.fresh)
+            each(time.perf_counter() - began, outputs)
+    return time.perf_counter() - start
 
 
 @contextmanager
-def _chosen(program: Program, options: RunOptions) -> Iterator[tuple[RuntimeName, str | None, Runtime]]:
-    """The runtime, its name, and why it is not the stock runtime."""
-    reason = "--device-map was given" if options.device_map else None
-    if options.runtime != "replay" and (reason is None or options.runtime == "stock"):
+def chosen_runtime(
+    program: Program, wanted: RuntimeName | None, device_map: DeviceMap
+) -> Iterator[tuple[RuntimeName, str | None, Runtime]]:
+    """The runtime, its name, and why it is not the stock runtime if nobody said which."""
+    reason = "--device-map was given" if device_map else None
+    if wanted != "replay" and (reason is None or wanted == "stock"):
         with StockRuntime() as stock:
             reason = _stock_obstacle(program, stock)
             if reason is None:
                 yield "stock", None, stock
                 return
-        if options.runtime == "stock":
+        if wanted == "stock":
             raise MissingRequirementError(reason, hint="leave out `--runtime stock`: the interpreter may run it")
-    obstacle = replay_obstacle(program, options.device_map)
+    obstacle = replay_obstacle(program, device_map)
     if obstacle is not None:
-        raise MissingRequirementError(obstacle if reason is None else f"{reason}; {obstacle}")
-    with open_replay(options.device_map) as replay:
+        why = obstacle.reason if reason is None or device_map else f"{reason}; {obstacle.reason}"
+        raise MissingRequirementError(why, hint=obstacle.remedy)
+    with open_replay(device_map) as replay:
         yield "replay", reason, replay
 
 
@@ -158,63 +182,3 @@ def _stock_obstacle(program: Program, stock: StockRuntime) -> str | None:
         return stock_obstacle(program, requirements(program), stock)
     except MissingRequirementError as error:
         return error.message
-
-
-def _describe(position: int, value: Any) -> OutputResult:
-    kind = type(value).__name__
-    if not hasattr(value, "data_ptr"):
-        text = repr(value)
-        return OutputResult(position=position, type=kind, value=text, digest=_digest(text.encode()))
-    import torch
-
-    dense: torch.Tensor = value.detach().contiguous()
-    numbers = dense.to(torch.float64).reshape(-1)
-    usual = numbers[torch.isfinite(numbers)]
-    figures = [float(part) for part in (usual.min(), usual.max(), usual.mean())] if usual.numel() else [None] * 3
-    return OutputResult(
-        position=position,
-        type="tensor",
-        dtype=str(dense.dtype).removeprefix("torch."),
-        shape=tuple(dense.shape),
-        smallest=figures[0],
-        largest=figures[1],
-        mean=figures[2] if figures[2] is None or math.isfinite(figures[2]) else None,
-        strange=numbers.numel() - usual.numel(),
-        digest=_digest(dense.reshape(-1).view(torch.uint8).numpy().data if dense.numel() else b""),
-    )
-
-
-def _digest(content: bytes | memoryview) -> str:
-    return hashlib.sha256(content).hexdigest()[:16]
-
-
-def _saved(folder: Path, results: Sequence[CallResult], calls: Sequence[tuple[Any, ...]]) -> tuple[CallResult, ...]:
-    """Each output as a ``.npy`` of its own, whole or not at all."""
-    folder.mkdir(parents=True, exist_ok=True)
-    done = []
-    for number, (result, outputs) in enumerate(zip(results, calls, strict=True)):
-        prefix = f"call-{number}." if len(calls) > 1 else ""
-        written = []
-        for item, value in zip(result.outputs, outputs, strict=True):
-            place = folder / f"{prefix}output-{item.position}.npy"
-            atomic_write_bytes(place, _npy(value))
-            written.append(item.model_copy(update={"saved": str(place)}))
-        done.append(result.model_copy(update={"outputs": tuple(written)}))
-    return tuple(done)
-
-
-def _npy(value: Any) -> bytes:
-    """A ``.npy``. Types that numpy lacks (``bfloat16``) become float32, which holds all their values."""
-    import numpy as np
-    import torch
-
-    if isinstance(value, torch.Tensor):
-        try:
-            array = value.detach().contiguous().numpy()
-        except TypeError:
-            array = value.detach().to(torch.float32).contiguous().numpy()
-    else:
-        array = np.asarray(value)
-    content = io.BytesIO()
-    np.save(content, array, allow_pickle=False)
-    return content.getvalue()

@@ -6,31 +6,31 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from etdev.backends.base import BUILD_EXTRA, find_packages
 from etdev.config.keys import nearest
-from etdev.errors import MissingRequirementError, UsageError
+from etdev.errors import UsageError
 from etdev.files import describe_os_error
 from etdev.pipeline.naming import dtype_name
+from etdev.pipeline.run_arrays import FORMATS, NAMED, WHERE, read_arrays
 from etdev.program import model as m
 from etdev.runtime.interpreter.layout import torch_dtype
 
 if TYPE_CHECKING:
     import torch
 
-FORMATS = ".npy, .npz, .safetensors, .txt or .csv"
-_WHERE = "--input"
 _REFUSED = frozenset({".pt", ".pth", ".pkl", ".pickle", ".bin", ".ckpt", ".joblib"})
 _TEXT = frozenset({".txt", ".csv"})
-_NAMED = frozenset({".npz", ".safetensors"})
 
 
 @dataclass(frozen=True, slots=True)
 class _Given:
-    """One ``NAME=FILE``, ``NAME=NUMBER`` or ``FILE`` that holds several."""
+    """One ``NAME=FILE`` or ``NAME=NUMBER``."""
 
-    name: str
+    label: str
+    """The input that it is for, in words."""
+    names: tuple[str, ...]
+    """What that input is called: on the command line, in the method, by its position."""
     text: str
 
 
@@ -47,33 +47,87 @@ def input_names(file: Path, plan: m.ExecutionPlan) -> tuple[str, ...]:
     return names if len(names) == len(positions) == len(set(names)) else positions
 
 
-def read_calls(plan: m.ExecutionPlan, names: Sequence[str], texts: Sequence[str]) -> list[tuple[Any, ...]]:
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """The inputs of each call."""
+
+    samples: Sequence[tuple[Any, ...]]
+    cut: Literal["rows", "axis"] | None = None
+    """How a data set was cut into them: its rows are shared out, or its first axis counts them. None without one."""
+
+
+def read_calls(plan: m.ExecutionPlan, names: Sequence[str], texts: Sequence[str]) -> Calls:
     """The inputs of each call, in the method's order. An input that is given again begins the next call.
 
     ``texts`` are ``NAME=FILE``, with a name or a position, ``NAME=NUMBER`` for what is no tensor, or a file of several.
-    Raises :class:`~etdev.errors.UsageError` naming the input and what the file wants.
+    An array with more rows than the input has is a data set: there is a call for each piece of it, and what is given as
+    it is goes into each. Raises :class:`~etdev.errors.UsageError` naming the input and what the file wants.
     """
-    calls: list[dict[int, Any]] = [{}]
+    given: list[dict[int, Any]] = [{}]
     for text in texts:
         for position, value in _read(plan, names, text):
-            if position in calls[-1]:
-                calls.append({})
-            calls[-1][position] = value
-    for number, call in enumerate(calls):
-        missing = [names[position] for position in range(len(plan.inputs)) if position not in call]
+            if position in given[-1]:
+                given.append({})
+            given[-1][position] = value
+    calls: list[tuple[Any, ...]] = []
+    for number, call in enumerate(given):
+        missing = [position for position in range(len(plan.inputs)) if position not in call]
         if missing:
-            which = f" in call {number}" if len(calls) > 1 else ""
+            which = f" in call {number}" if len(given) > 1 else ""
             raise UsageError(
-                f"nothing is given for the input{'s' * (len(missing) > 1)} {', '.join(map(repr, missing))}{which}",
-                where=_WHERE,
+                f"nothing is given for {_labels(names, missing)}{which}",
+                where=WHERE,
                 hint=f"method {plan.name!r} takes {describe_inputs(plan, names)}; `--random` makes some up",
             )
-    return [tuple(call[position] for position in range(len(plan.inputs))) for call in calls]
+        calls += _each(names, call)
+    sets = {value.cut for call in given for value in call.values() if isinstance(value, DataSet)}
+    return Calls(calls, "rows" if sets == {"rows"} else "axis" if sets else None)
+
+
+def _each(names: Sequence[str], call: Mapping[int, Any]) -> list[tuple[Any, ...]]:
+    """The calls that an input for each position makes: one, or one for each piece of a data set."""
+    counts = {position: len(value.pieces) for position, value in call.items() if isinstance(value, DataSet)}
+    if len(set(counts.values())) > 1:
+        (one, first), (other, second) = list(counts.items())[:2]
+        raise UsageError(
+            f"{_label(names, one)} is given for {first} calls, and {_label(names, other)} for {second}",
+            where=WHERE,
+            hint="give data sets of the same length",
+        )
+    return [
+        tuple(call[position].pieces[number] if position in counts else call[position] for position in range(len(call)))
+        for number in range(next(iter(counts.values()), 1))
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class DataSet:
+    """An array of more than one input's size, cut into inputs."""
+
+    pieces: Sequence[torch.Tensor]
+    cut: Literal["rows", "axis"]
+
+
+def _label(names: Sequence[str], position: int) -> str:
+    """``input 'image'``, or ``input 0`` if it has no name but its position."""
+    return f"input {_called(names, position)}"
+
+
+def _labels(names: Sequence[str], positions: Sequence[int]) -> str:
+    if len(positions) == 1:
+        return _label(names, positions[0])
+    *most, last = (_called(names, position) for position in positions)
+    return f"inputs {', '.join(most)} and {last}"
+
+
+def _called(names: Sequence[str], position: int) -> str:
+    return str(position) if names[position] == str(position) else repr(names[position])
 
 
 def describe_inputs(plan: m.ExecutionPlan, names: Sequence[str]) -> str:
     """``image: float32 [32, 1, 8, 8] at most, n: int``."""
-    parts = [f"{name}: {_wanted(plan.values[index])}" for name, index in zip(names, plan.inputs, strict=True)]
+    called = [f"input {name}" if name == str(position) else name for position, name in enumerate(names)]
+    parts = [f"{name}: {_wanted(plan.values[index])}" for name, index in zip(called, plan.inputs, strict=True)]
     return ", ".join(parts) or "nothing"
 
 
@@ -88,18 +142,19 @@ def _read(plan: m.ExecutionPlan, names: Sequence[str], text: str) -> Iterator[tu
     name, equals, rest = text.partition("=")
     if equals:
         position = _position(plan, names, name)
-        yield position, _value(plan.values[plan.inputs[position]], _Given(name, rest))
+        given = _Given(_label(names, position), (name, names[position], str(position)), rest)
+        yield position, _value(plan.values[plan.inputs[position]], given)
         return
     path = Path(text)
-    if path.suffix.lower() not in _NAMED:
+    if path.suffix.lower() not in NAMED:
         raise UsageError(
             f"{text!r} does not say which input it is",
-            where=_WHERE,
+            where=WHERE,
             hint=f"write `NAME={text}`; only .npz and .safetensors hold several by name",
         )
-    for key, tensor in _tensors(path).items():
+    for key, tensor in read_arrays(path).items():
         position = _position(plan, names, key)
-        yield position, _checked(plan.values[plan.inputs[position]], tensor, names[position])
+        yield position, _checked(plan.values[plan.inputs[position]], tensor, _label(names, position))
 
 
 def _position(plan: m.ExecutionPlan, names: Sequence[str], name: str) -> int:
@@ -111,14 +166,14 @@ def _position(plan: m.ExecutionPlan, names: Sequence[str], name: str) -> int:
     hint = f"did you mean {near!r}? " if near else ""
     raise UsageError(
         f"method {plan.name!r} has no input {name!r}",
-        where=_WHERE,
+        where=WHERE,
         hint=f"{hint}it takes {describe_inputs(plan, names)}, by name or by position",
     )
 
 
 def _value(declared: m.Value, given: _Given) -> Any:
     if isinstance(declared, m.Tensor):
-        return _checked(declared, _tensor(declared, given), given.name)
+        return _checked(declared, _tensor(declared, given), given.label)
     try:
         match declared:
             case m.Int():
@@ -134,7 +189,9 @@ def _value(declared: m.Value, given: _Given) -> Any:
     except (ValueError, KeyError):
         kind = type(declared).__name__.lower()
         raise UsageError(
-            f"input {given.name!r} is no tensor but one {kind}, not {given.text!r}", where=_WHERE
+            f"{given.label} is no tensor but a single {kind}, and {given.text!r} is none",
+            where=WHERE,
+            hint=f"write `--input {given.names[1]}={_EXAMPLES[kind]}`",
         ) from None
 
 
@@ -142,75 +199,27 @@ def _tensor(declared: m.Tensor, given: _Given) -> torch.Tensor:
     path = Path(given.text)
     suffix = path.suffix.lower()
     if suffix in _TEXT:
-        return _numbers(declared, path, given.name)
+        return _numbers(declared, path, given.label)
     if suffix in _REFUSED:
         raise UsageError(
-            f"input {given.name!r}: files like {path.name!r} may run code when they are read, so they are not",
-            where=_WHERE,
+            f"{given.label}: files like {path.name!r} may run code when they are read, so they are not",
+            where=WHERE,
             hint=f"save it as {FORMATS}",
         )
-    found = _tensors(path)
-    if given.name in found:
-        return found[given.name]
+    found = read_arrays(path, given.label)
+    name = next((name for name in given.names if name in found), None)
+    if name is not None:
+        return found[name]
     if len(found) == 1:
         return next(iter(found.values()))
     raise UsageError(
-        f"{path} holds {', '.join(map(repr, found)) or 'nothing'}, and none is named {given.name!r}",
-        where=_WHERE,
+        f"{path} holds {', '.join(map(repr, found)) or 'nothing'}, and none is named like {given.label}",
+        where=WHERE,
         hint="give a file of one array, or name the array like the input",
     )
 
 
-def _tensors(path: Path) -> Mapping[str, torch.Tensor]:
-    """Everything in a file, by name; the only array of a ``.npy`` has none."""
-    readers = {".npy": _arrays, ".npz": _arrays, ".safetensors": _safetensors}
-    reader = readers.get(path.suffix.lower())
-    if reader is None:
-        raise UsageError(f"{str(path)!r} is no kind of file that inputs are read from", where=_WHERE, hint=FORMATS)
-    try:
-        return reader(path)
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {describe_os_error(error)[0]}", where=_WHERE) from error
-    except (ValueError, EOFError, KeyError, TypeError) as error:
-        raise UsageError(f"{path} is malformed, or holds no plain arrays: {error}", where=_WHERE) from error
-
-
-def _arrays(path: Path) -> dict[str, torch.Tensor]:
-    import zipfile
-
-    import numpy as np
-
-    try:
-        found = np.load(path, allow_pickle=False)
-    except zipfile.BadZipFile as error:
-        raise ValueError(str(error)) from error
-    if isinstance(found, np.ndarray):
-        return {"": _from_numpy(found)}
-    with found:
-        return {name: _from_numpy(found[name]) for name in found.files}
-
-
-def _from_numpy(array: Any) -> torch.Tensor:
-    import numpy as np
-    import torch
-
-    return torch.from_numpy(np.ascontiguousarray(array.astype(array.dtype.newbyteorder("="))).reshape(array.shape))
-
-
-def _safetensors(path: Path) -> dict[str, torch.Tensor]:
-    package = find_packages("safetensors", remedy=BUILD_EXTRA)
-    if not package.available:
-        raise MissingRequirementError(f"{path.name}: {package.reason}", hint=package.remedy)
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
-    try:
-        return dict(load_file(path))
-    except SafetensorError as error:
-        raise ValueError(str(error)) from error
-
-
-def _numbers(declared: m.Tensor, path: Path, name: str) -> torch.Tensor:
+def _numbers(declared: m.Tensor, path: Path, label: str) -> torch.Tensor:
     """Numbers with white space or commas between them, in the shape that the file states."""
     import torch
 
@@ -218,32 +227,60 @@ def _numbers(declared: m.Tensor, path: Path, name: str) -> torch.Tensor:
         words = path.read_text(encoding="utf-8").replace(",", " ").split()
         numbers = [float(word) if declared.scalar_type.name in _FLOATS else int(word) for word in words]
     except OSError as error:
-        raise UsageError(f"cannot read {path}: {describe_os_error(error)[0]}", where=_WHERE) from error
-    except ValueError as error:
-        raise UsageError(f"{path}, for input {name!r}: {error}", where=_WHERE) from error
+        cause, remedy = describe_os_error(error)
+        raise UsageError(f"cannot read {label}: {path}: {cause}", where=WHERE, hint=remedy) from error
+    except ValueError:
+        kind = "numbers" if declared.scalar_type.name in _FLOATS else "whole numbers"
+        raise UsageError(
+            f"{label}: {path} holds more than {kind}", where=WHERE, hint=f"write {kind} with spaces or commas between"
+        ) from None
     try:
         return torch.tensor(numbers, dtype=torch_dtype(declared.scalar_type)).reshape(declared.sizes)
     except (RuntimeError, OverflowError):
         raise UsageError(
-            f"input {name!r} is {_wanted(declared)}, and {path} holds {len(numbers)} numbers",
-            where=_WHERE,
+            f"{label} is {_wanted(declared)}, and {path} holds {len(numbers)} number{'s' * (len(numbers) != 1)}",
+            where=WHERE,
             hint="for other sizes than the largest, give a .npy, which says its shape",
         ) from None
 
 
 _FLOATS = frozenset({"HALF", "FLOAT", "DOUBLE", "BFLOAT16"})
+_EXAMPLES = {"int": "3", "double": "0.5", "bool": "true"}
 
 
-def _checked(declared: m.Value, tensor: torch.Tensor, name: str) -> torch.Tensor:
+def _checked(declared: m.Value, tensor: torch.Tensor, label: str) -> torch.Tensor | DataSet:
+    import torch
+
     if not isinstance(declared, m.Tensor):
-        raise UsageError(f"input {name!r} is no tensor but one {type(declared).__name__.lower()}", where=_WHERE)
+        kind = type(declared).__name__.lower()
+        raise UsageError(f"{label} is no tensor but a single {kind}", where=WHERE, hint="give it as `NAME=VALUE`")
     found = f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}"
-    problem = f"input {name!r} is {_wanted(declared)}, and {found} is given"
-    if tensor.dtype != torch_dtype(declared.scalar_type) or tensor.dim() != len(declared.sizes):
-        raise UsageError(problem, where=_WHERE, hint="convert it before: nothing is converted here")
-    for axis, (size, most) in enumerate(zip(tensor.shape, declared.sizes, strict=True)):
-        fixed = declared.shape_dynamism is m.TensorShapeDynamism.STATIC
-        bounded = declared.shape_dynamism is m.TensorShapeDynamism.DYNAMIC_BOUND
-        if (fixed and size != most) or (bounded and size > most):
-            raise UsageError(f"{problem}: axis {axis} is {size}", where=_WHERE)
-    return tensor
+    problem = f"{label} is {_wanted(declared)}, and {found} is given"
+    axes = len(declared.sizes)
+    if tensor.dtype != torch_dtype(declared.scalar_type) or tensor.dim() not in (axes, axes + 1):
+        raise UsageError(problem, where=WHERE, hint="convert it before: nothing is converted here")
+    wrong = _wrong_axis(declared, tensor.shape)
+    if tensor.dim() == axes and wrong is None:
+        return tensor
+    if tensor.dim() > axes and _wrong_axis(declared, tensor.shape[1:]) is None:
+        return DataSet(tensor.unbind(), "axis")
+    rows = declared.sizes[0] if axes > 1 and declared.shape_dynamism is m.TensorShapeDynamism.STATIC else 0
+    if tensor.dim() == axes and wrong == 0 and rows and tensor.shape[0] % rows == 0:
+        return DataSet(torch.split(tensor, rows), "rows")
+    if wrong is None or tensor.dim() > axes:
+        raise UsageError(problem, where=WHERE, hint="a data set has one axis more in front, or a multiple of the rows")
+    raise UsageError(f"{problem}: axis {wrong} is {tensor.shape[wrong]}", where=WHERE, hint="give one of that size")
+
+
+def _wrong_axis(declared: m.Tensor, sizes: Sequence[int]) -> int | None:
+    """The last axis with another size than the file allows, so that an axis in front counts if all others fit."""
+    fixed = declared.shape_dynamism is m.TensorShapeDynamism.STATIC
+    bounded = declared.shape_dynamism is m.TensorShapeDynamism.DYNAMIC_BOUND
+    if len(sizes) != len(declared.sizes):
+        return 0
+    wrong = [
+        axis
+        for axis, (size, most) in enumerate(zip(sizes, declared.sizes, strict=True))
+        if (fixed and size != most) or (bounded and size > most)
+    ]
+    return wrong[-1] if wrong else None

@@ -15,21 +15,24 @@ from etdev.pipeline.link import LinkedProgram
 from etdev.pipeline.project import Project
 from etdev.pipeline.result import BufferResult, BuildResult, MethodResult, TargetResult, UndelegatedOps
 from etdev.pipeline.transfers import copies_per_call
+from etdev.pipeline.verify.devices import describe_map
 from etdev.pipeline.verify.kernels import needed_libraries
 from etdev.pipeline.versions import versions
 from etdev.program import Program
 from etdev.program.devices import delegate_device, named_devices
 from etdev.program.effects import operator_name
+from etdev.runtime.device_map import DeviceMap
 
 
-def start_result(project: Project, targets: tuple[TargetResult, ...]) -> BuildResult:
-    """The result of a run over these targets."""
+def start_result(project: Project, targets: tuple[TargetResult, ...], device_map: DeviceMap | None) -> BuildResult:
+    """The result of a run over these targets. Without a map (the report of one), nothing is said about it."""
     return BuildResult(
         project=project.name,
         config=str(project.loaded.path),
         profile=project.loaded.profile,
         versions=versions(),
         targets=targets,
+        notes=() if device_map is None else tuple(describe_map((item.rungs for item in targets), device_map)),
     )
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from etdev.devices import Device, DeviceType
 from etdev.errors import UsageError
-from etdev.runtime.errors import DeviceMemoryError, NoAllocatorError, OutOfDeviceMemoryError
+from etdev.runtime.errors import DeviceMemoryError, NoAllocatorError, OutOfDeviceMemoryError, count_bytes
 from etdev.runtime.hostmem import host_bytes
 
 if TYPE_CHECKING:
@@ -149,7 +149,8 @@ class DeviceAllocator(ABC):
             problem = self._flaw(allocation, alignment)
             if problem:
                 self.deallocate(allocation.address, index)
-                raise DeviceMemoryError(problem)
+                free = count_bytes(None if info is None else info.free)
+                raise DeviceMemoryError(f"{problem}; {self._device(index)} has {free} free")
         return allocation.address
 
     def deallocate(self, address: int, index: int = 0) -> None:
@@ -263,7 +264,10 @@ class DeviceAllocator(ABC):
         """What is wrong with a new allocation."""
         device = self._device(allocation.index)
         if allocation.address % alignment:
-            return f"{device} gave the address {allocation.address:#x}, which is no multiple of {alignment}"
+            return (
+                f"{allocation.size} bytes were asked of {device}, and the address that it gave, "
+                f"{allocation.address:#x}, is no multiple of {alignment}"
+            )
         attributes = self._pointer_attributes(allocation.address)
         if attributes.device != device:
             return (
@@ -290,6 +294,18 @@ class DeviceAllocator(ABC):
 
     def _device(self, index: int) -> Device:
         return Device(self.device_type, index)
+
+
+class DistantAllocator(DeviceAllocator):
+    """Memory of devices that no tensor of this process can show: what would be done to one is asked for."""
+
+    @abstractmethod
+    def fill(self, address: int, nbytes: int, pattern: bytes, index: int) -> None:
+        """Repeat a pattern over memory of the device; the last time it may be cut."""
+
+    @abstractmethod
+    def copy_on_device(self, dst_address: int, src_address: int, nbytes: int, index: int) -> None:
+        """Copy between two places of a device that have no byte in common."""
 
 
 class Registry:

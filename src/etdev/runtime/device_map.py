@@ -21,25 +21,33 @@ DeviceMap = Mapping[Device, str]
 NO_MAP: DeviceMap = MappingProxyType({})
 """Every device is itself."""
 
+_FORMS = "write `DEVICE=sim` or `DEVICE=DEVICE`, with commas between several: `cuda:0=sim,cuda:1=sim`"
+
 
 def parse_device_map(text: str) -> DeviceMap:
-    """The map that a text states: pairs with commas between them, ``cuda:0=sim,cuda:1=cuda:0``; empty for none.
+    """The map that a text states: pairs with commas between them, ``cuda:0=sim,cuda:1=cuda:0``.
 
-    Raises :class:`~etdev.errors.UsageError`.
+    Raises :class:`~etdev.errors.UsageError`, also for an empty text or pair: a variable that is not set leaves one.
     """
     found: dict[Device, str] = {}
-    for pair in filter(None, (part.strip() for part in text.split(","))):
+    for pair in (part.strip() for part in text.split(",")):
         name, equals, kind = (part.strip() for part in pair.partition("="))
-        if not equals or not kind:
-            raise UsageError(f"{pair!r} maps no device", hint="write `cuda:0=sim`, with commas between several")
+        if not name or not equals or not kind:
+            raise UsageError(f"{pair!r} maps no device" if pair else _emptiness(text), hint=_FORMS)
         device = parse_device(name)
         if device.is_host:
             raise UsageError("the host is not mapped to anything", hint="map devices: `cuda:0=sim`")
         if device in found:
-            raise UsageError(f"{device} is mapped twice")
+            raise UsageError(f"{device} is mapped twice", hint="map it once")
         found[device] = _target(device, kind)
     _check_kinds(found)
     return MappingProxyType(found)
+
+
+def _emptiness(text: str) -> str:
+    if not text.strip(" ,"):
+        return "the device map is empty"
+    return f"a comma of the device map {text!r} has nothing beside it"
 
 
 def _target(device: Device, kind: str) -> str:

@@ -33,7 +33,7 @@ class OutOfDeviceMemoryError(MissingRequirementError):
         """Bytes; ``None`` if the device does not say."""
         reason = f": {cause}" if cause else ""
         super().__init__(
-            f"{device} does not give {asked} bytes, it has {_bytes(free)} free{reason}",
+            f"{device} does not give {asked} bytes, it has {count_bytes(free)} free{reason}",
             hint="free memory on the device, or give the program a smaller budget on it",
         )
 
@@ -54,11 +54,13 @@ class PlannedBufferError(RunError):
         """Bytes on the device, after everything was released; ``None`` if it does not say."""
         self.exit_code = cause.exit_code
         super().__init__(
-            f"{what}: planned buffer {buffer} on {device}, {asked} bytes asked, {_bytes(free)} free: {cause.message}",
+            f"{what}: planned buffer {buffer} on {device}, {asked} bytes asked, {count_bytes(free)} free: "
+            f"{cause.message}",
             where=cause.where,
             hint=cause.hint,
         )
 
 
-def _bytes(number: int | None) -> str:
+def count_bytes(number: int | None) -> str:
+    """How many bytes an error speaks of; ``None`` if nobody knows."""
     return "an unknown number of bytes" if number is None else f"{number} bytes"

@@ -108,6 +108,10 @@ class Method:
         """What the file says of an input; None if there is no such one."""
         return self._plan.values[self._plan.inputs[position]] if position < len(self._plan.inputs) else None
 
+    def declared_output(self, position: int) -> m.Value | None:
+        """What the file says of an output; None if there is no such one."""
+        return self._plan.values[self._plan.outputs[position]] if position < len(self._plan.outputs) else None
+
     def execute(self, inputs: Sequence[Any]) -> tuple[Output, ...]:
         """Run it. Inputs and outputs are torch tensors on the host and numbers; a tensor that the file has on a device
         goes in and comes out as a :class:`~etdev.runtime.tensors.DeviceTensor`.
@@ -116,7 +120,10 @@ class Method:
         given = self._outputs.prepare()
         try:
             self._machine.run()
-            return self._outputs.take(given)
+            found = self._outputs.take(given)
+            for executor in self._delegates.values():
+                executor.finish()
+            return found
         except BaseException:
             self._outputs.drop(given)
             raise
@@ -128,6 +135,8 @@ class Method:
         self._outputs.direct(arguments[count:])
         self._machine.run()
         self._outputs.deliver(arguments[count:])
+        for executor in self._delegates.values():
+            executor.finish()
 
     def start(self) -> None:
         """Begin anew: initial values in memory that is all zeros, and nothing left of the calls before."""

@@ -59,7 +59,7 @@ class PlannedMemory:
         """Fill all buffers with zeros, each on its device."""
         for memory in self.memories.values():
             if memory.size:
-                memory.bytes(memory.device).zero_()
+                memory.fill(0, memory.size, bytes(1))
 
     def close(self) -> None:
         """Free all buffers."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
-from etdev.devices import Device
 from etdev.errors import EtdevError, ExitCode
 from etdev.program import Program, read
 from etdev.program import model as m
@@ -97,7 +97,7 @@ class ReplayRuntime:
         uploaded: list[DeviceTensor] = []
         try:
             given = [self._input(method, position, value, uploaded) for position, value in enumerate(inputs)]
-            return tuple(_on_host(output) for output in method.execute(given))
+            return tuple(self._output(method, position, out) for position, out in enumerate(method.execute(given)))
         finally:
             for tensor in uploaded:
                 tensor.close()
@@ -106,9 +106,17 @@ class ReplayRuntime:
         declared = method.declared_input(position)
         if not isinstance(declared, m.Tensor) or declared.device.is_host or not hasattr(value, "data_ptr"):
             return value
-        device: Device = declared.device
-        uploaded.append(DeviceTensor.upload(value, device, registry=self.registry, dim_order=declared.dim_order))
+        with _placed(f"input {position} of method {method.name!r}", None):
+            uploaded.append(
+                DeviceTensor.upload(value, declared.device, registry=self.registry, dim_order=declared.dim_order)
+            )
         return uploaded[-1]
+
+    def _output(self, method: Method, position: int, output: Any) -> Any:
+        if not isinstance(output, DeviceTensor):
+            return output
+        with output, _placed(f"output {position} of method {method.name!r}", method.declared_output(position)):
+            return output.to_host()
 
 
 def missing_executors(program: Program) -> tuple[str, ...]:
@@ -135,11 +143,15 @@ def missing_kernels(program: Program) -> tuple[str, ...]:
     return tuple(sorted(operator_name(operator) for operator in used if not is_known(operator)))
 
 
-def _on_host(output: Any) -> Any:
-    if not isinstance(output, DeviceTensor):
-        return output
-    with output:
-        return output.to_host()
+@contextmanager
+def _placed(what: str, planned: m.Value | None) -> Iterator[None]:
+    """Say of an error within the block what it was about, and in whose memory that lies."""
+    try:
+        yield
+    except EtdevError as error:
+        place = planned.allocation_info if isinstance(planned, m.Tensor) else None
+        error.where = f"{what}, " + (f"in planned buffer {place.memory_id}" if place else "in memory of the caller's")
+        raise
 
 
 def _failure(error: EtdevError) -> Exception:

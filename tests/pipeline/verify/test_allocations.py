@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+import re
 from dataclasses import replace
 
 import pytest
@@ -158,13 +158,18 @@ def test_a_device_that_does_not_keep_its_word(device: SimulatedDevice, said: str
 
 @pytest.mark.parametrize("nth", range(1, 15))
 @pytest.mark.parametrize("operation", ["allocate", "copy_host_to_device", "copy_device_to_host", "wrong_device"])
-def test_every_failure_frees_everything(operation: Operation, nth: int) -> None:
+def test_every_failure_frees_everything_and_says_what_it_was_about(operation: Operation, nth: int) -> None:
     device = SimulatedDevice(count=2, faults=[Fault(operation, nth)])
 
-    with suppress(EtdevError):
-        check(two_devices(), device)
+    try:
+        said = check(two_devices(), device).problems
+    except EtdevError as error:
+        said = (str(error),)
 
     assert device.operations(operation) > 0
+    for problem in said:
+        assert re.search(r"(planned buffer \d|first bytes) on cuda:[01]: .*\b\d+ bytes\b.*\b\d+ bytes free", problem)
+    assert said or device.operations(operation) < nth
 
 
 def test_too_little_memory_is_the_machines_fault() -> None:

@@ -149,7 +149,28 @@ def test_the_budget_of_memory(linear: Prepared, missing: int) -> None:
         assert rung.summary == f"memory of cpu: {planned:,} bytes, 1 more than budget.memory.cpu ({limit:,})"
         assert rung.where is not None
         assert rung.where.endswith("(targets.cpu.budget.memory.cpu)")
-        assert rung.hint == "make the largest inputs smaller (the max of dims), or raise budget.memory"
+        assert rung.hint == "make the largest inputs smaller (their shapes), or raise budget.memory"
+
+
+def test_each_budget_that_is_missed_has_its_place_and_its_remedy(linear: Prepared) -> None:
+    rung = linear.judge(
+        "targets.cpu.budget={ file = 1, memory = { cpu = 1 } }",
+        'targets.cpu.memory.planner="greedy"',
+        'targets.cpu.quantize="q"',
+        'quantize.q.scheme="8da4w"',
+        'methods.forward.inputs=[{ name = "x", dtype = "float32", shape = ["rows", 32] }]',
+        "methods.forward.dims.rows={ min = 2, max = 9 }",
+    )["budget"]
+
+    assert len(rung.problems) == 2
+    assert [place.rpartition(" ")[2] for place in str(rung.where).split("; ")] == [
+        "(targets.cpu.budget.file)",
+        "(targets.cpu.budget.memory.cpu)",
+    ]
+    assert rung.hint == (
+        'raise budget.file; use memory.planner = "best", make the largest inputs smaller (the max of dims), '
+        "or raise budget.memory"
+    )
 
 
 def test_without_limits_there_is_nothing_to_pass(linear: Prepared) -> None:

@@ -34,6 +34,13 @@ def test_a_program_on_two_devices() -> None:
     assert (rung.status, rung.summary) == ("passed", f"{said} looked for")
 
 
+def test_one_copy_is_not_many() -> None:
+    values = [tensor(4, at=0), on("cuda:0", 4)]
+    plan = method(values, [m.KernelCall(0, (0, 1, 1))], operators=(m.Operator("et_copy::_h2d_copy", "out"),))
+
+    assert "; 1 copy to devices and 0 back; " in check_placement(across(plan)).summary
+
+
 def value(index: int, **changes: object) -> Change:
     """Another tensor in place of one."""
 
@@ -226,7 +233,7 @@ def test_more_than_the_device_has_is_a_missed_gate() -> None:
     rung = check_placement(two_devices(), capacity={"cuda:0": 32, "cuda:1": 31, "cpu": 1})
 
     assert (rung.status, rung.gate) == ("failed", True)
-    assert rung.problems == ("32 bytes are planned on cuda:1, 1 more than it has",)
+    assert rung.problems == ("more is planned on cuda:1 than its budget: the rung `budget` says how much",)
 
 
 def test_many_problems_are_cut_short() -> None:

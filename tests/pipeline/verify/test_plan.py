@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 from etdev.linker import LinkOptions, link
+from etdev.pipeline.proof import summarize_proof
 from etdev.pipeline.verify.plan import check_alone, check_existing, check_memory_plan
 from etdev.program import Program, read, write
 from etdev.program.model import AllocationDetails
 from etdev.program.sidecar import write_sidecar
+from etdev.validator import ValidationReport
 from linker.programs import Method, Object, program
 from support.files import chain, counters
 from validator.test_single import view_of_condition
@@ -90,6 +92,12 @@ def test_a_file_is_compared_with_its_object_program(tmp_path: Path, share_state:
 
     assert rung.status == "passed"
     assert rung.summary.startswith("10 instructions do what they did before the link, ")
+
+
+def test_one_is_not_many() -> None:
+    assert summarize_proof(ValidationReport((), (), 1, 1)) == (
+        "1 instruction does what it did before the link, 1 value compared"
+    )
 
 
 def _without(folder: Path, suffix: str) -> None:

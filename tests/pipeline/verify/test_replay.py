@@ -64,7 +64,7 @@ def sines(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
 def judge(sines: Prepared, tmp_path: Path) -> Callable[..., dict[Rung, RungResult]]:
     """Every rung's answer for a program that is said to be built from that model."""
 
-    def judge(found: Program, *overrides: str, device_map: str = SIMULATED) -> dict[Rung, RungResult]:
+    def judge(found: Program, *overrides: str, device_map: str | None = SIMULATED) -> dict[Rung, RungResult]:
         file = tmp_path / "program.pte"
         write(found, file)
         return sines.judge(*overrides, device_map=device_map, path=file, linked=None)
@@ -116,12 +116,26 @@ def test_without_devices_nothing_is_claimed(
     judge: Callable[..., dict[Rung, RungResult]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("etdev.pipeline.verify.devices.cuda_is_visible", lambda: False)
-    rungs = judge(two_devices(), ACCURACY, device_map="cuda:1=sim")
+    rungs = judge(two_devices(), ACCURACY, device_map=None)
 
     assert {rungs[rung].status for rung in ("runtime", "replay", "device", "accuracy")} == {"not run"}
-    assert rungs["replay"].summary == "no CUDA device; `--device-map cuda:0=sim,cuda:1=sim` simulates them"
+    assert rungs["replay"].summary == rungs["device"].summary == "no CUDA device"
+    assert rungs["replay"].hint == "`--device-map cuda:0=sim,cuda:1=sim` simulates cuda:0 and cuda:1"
     assert outcome(tuple(rungs.values())) == "built"
     assert [rung.rung for rung in unmet(tuple(rungs.values()), ("replay", "device"))] == ["replay", "device"]
+
+
+@pytest.mark.parametrize(
+    ("device_map", "has"), [("cuda:1=sim", "cuda:1"), ("cuda:1=sim,cuda:5=sim", "cuda:1 and cuda:5")]
+)
+def test_a_map_that_leaves_a_device_out_is_named_with_it(
+    judge: Callable[..., dict[Rung, RungResult]], device_map: str, has: str
+) -> None:
+    rungs = judge(two_devices(), device_map=device_map)
+
+    assert {rungs[rung].status for rung in ("replay", "device")} == {"not run"}
+    assert rungs["replay"].summary == f"nothing stands for cuda:0 of the program: the device map has {has}"
+    assert rungs["device"].summary == rungs["replay"].summary
 
 
 @pytest.mark.parametrize(
@@ -240,11 +254,23 @@ def test_copies_have_a_budget(judge: Callable[..., dict[Rung, RungResult]], limi
     if status == "failed":
         assert rung.problems == ("copies in a call of 'forward': 64 bytes, 1 more than budget.copies (63)",)
         assert str(rung.where).endswith("(targets.gpu.budget.copies)")
+        assert rung.hint == (
+            "leave inputs and outputs on their device (io), let a delegate take the ops between two others, "
+            "or raise budget.copies"
+        )
 
 
-def test_a_devices_memory_has_a_budget_in_two_rungs(judge: Callable[..., dict[Rung, RungResult]]) -> None:
+def test_a_devices_memory_has_a_budget_whose_figures_are_said_once(
+    judge: Callable[..., dict[Rung, RungResult]],
+) -> None:
     """What a device has is a limit of the config's own, so that the artifact stays."""
     rungs = judge(two_devices(), 'targets.gpu.budget.memory={ "cuda:1" = 31 }')
 
     assert [(rungs[rung].status, rungs[rung].gate) for rung in ("placement", "budget")] == [("failed", True)] * 2
+    assert rungs["placement"].summary == "more is planned on cuda:1 than its budget: the rung `budget` says how much"
+    assert (rungs["placement"].where, rungs["placement"].hint) == (None, None)
+    assert rungs["budget"].hint == (
+        "move a part of the model to another device, make the largest inputs smaller (their shapes), "
+        "or raise budget.memory"
+    )
     assert outcome(tuple(rungs.values())) == "gate failed"

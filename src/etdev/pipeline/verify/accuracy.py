@@ -13,6 +13,7 @@ from etdev.pipeline.inputs import check_sample
 from etdev.pipeline.project import Project
 from etdev.pipeline.result import RungResult
 from etdev.pipeline.usercode import UserCode, translated
+from etdev.pipeline.verify.jobs import Jobs
 from etdev.pipeline.verify.subject import Runtime
 from etdev.runtime.stock import ProgramFailureError
 
@@ -31,33 +32,47 @@ class Run:
     State is the program's initial state at the start and carries over from call to call.
     """
 
-    def __init__(self, runtime: Runtime, model: ExportedModel, method: str) -> None:
+    def __init__(self, runtime: Runtime, model: ExportedModel, method: str, jobs: Jobs | None = None) -> None:
         self._runtime, self._model, self._method = runtime, model, method
+        self._jobs = jobs if jobs is not None and jobs.active else None
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
         """All outputs of one call, as a tuple; without the inputs it changed, which a program answers before them."""
+        return self._own(self._runtime.call(self._method, self._checked(inputs)))
+
+    def map(self, samples: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
+        """Outputs for each tuple of inputs, in order; on several workers if there are any."""
+        if self._jobs is None:
+            return (self(*sample) for sample in samples)
+        return map(self._own, self._jobs.map(self._method, map(self._checked, samples)))
+
+    def _checked(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         problem = check_sample(inputs, self._model.signatures[self._method])
         if problem is not None:
             raise ValueError(f"method {self._method!r} does not take these inputs: {problem}")
-        count = self._model.outputs[self._method]
-        outputs = self._runtime.call(self._method, inputs)
-        return outputs[len(outputs) - count :]
+        return inputs
 
-    def map(self, samples: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
-        """Outputs for each tuple of inputs, in order."""
-        return (self(*sample) for sample in samples)
+    def _own(self, outputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Those of the method, which come last."""
+        return outputs[len(outputs) - self._model.outputs[self._method] :]
 
     def method(self, name: str) -> Run:
         """Another method of the same program, on the same state."""
         if name not in self._model.signatures:
             raise ValueError(f"the program has no method {name!r}; it has {', '.join(self._model.signatures)}")
-        return Run(self._runtime, self._model, name)
+        return Run(self._runtime, self._model, name, self._jobs)
 
 
 def check_accuracy(
-    project: Project, user: UserCode, target: str, gate: Accuracy, model: ExportedModel, runtime: Runtime
+    project: Project,
+    user: UserCode,
+    target: str,
+    gate: Accuracy,
+    model: ExportedModel,
+    runtime: Runtime,
+    jobs: Jobs | None = None,
 ) -> RungResult:
-    """Call the metric and compare it with the gate.
+    """Call the metric and compare it with the gate. What it has ``run.map`` do goes to ``jobs``.
 
     Raises :class:`~etdev.errors.VerifyError` if the metric itself fails or returns no number; a program that fails in
     the runtime makes the rung fail as a broken artifact.
@@ -68,7 +83,7 @@ def check_accuracy(
     method = "forward" if "forward" in model.signatures else next(iter(model.signatures))
     try:
         with translated(user, VerifyError, f"{gate.fn!r} failed", where=where):
-            value = _protected(function, Run(runtime, model, method))
+            value = _protected(function, Run(runtime, model, method, jobs))
     except _ProgramFailedError as error:
         return RungResult(
             rung="accuracy",

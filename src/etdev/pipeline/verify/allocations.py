@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import islice
 
@@ -97,21 +97,17 @@ def check_allocations(
     found: list[AllocatedBuffer] = []
     with ExitStack() as stack:
         try:
-            buffers = {
-                (device, index): stack.enter_context(
-                    DeviceMemoryBuffer.create(size + _GUARD, device.type, device.index, alignment, registry=registry)
-                )
-                for (device, index), size in sizes.items()
-            }
+            buffers = {key: stack.enter_context(_allocated(*key, sizes[key], alignment, registry)) for key in sizes}
             during = {device: _info(registry, device) for device in devices}
             checks = [_BufferCheck(program, key, sizes[key], buffers[key], alignment, inputs) for key in sizes]
             for check in checks:
-                problems += islice(check.run(registry, live_before[check.device]), _MOST_PROBLEMS - len(problems))
+                with _naming(f"planned {check.label}"):
+                    problems += islice(check.run(registry, live_before[check.device]), _MOST_PROBLEMS - len(problems))
                 found.append(check.result)
         except OutOfDeviceMemoryError:
             raise
         except EtdevError as error:
-            problems.append(error.message)
+            problems.append(f"{error.where}: {error.message}" if error.where else error.message)
     for device in devices:
         problems += _leaks(device, live_before[device], _live(registry, device))
     after = {device: _info(registry, device) for device in devices}
@@ -133,10 +129,28 @@ def _device_buffers(program: Program) -> dict[tuple[Device, int], int]:
     return dict(sorted(sizes.items()))
 
 
+def _allocated(device: Device, index: int, size: int, alignment: int, registry: Registry) -> DeviceMemoryBuffer:
+    with _naming(f"planned buffer {index} on {device}"):
+        return DeviceMemoryBuffer.create(size + _GUARD, device.type, device.index, alignment, registry=registry)
+
+
+@contextmanager
+def _naming(what: str) -> Iterator[None]:
+    """An error within the block says what memory it is about."""
+    try:
+        yield
+    except EtdevError as error:
+        error.where = what
+        raise
+
+
 def _warm_up(devices: Sequence[Device], registry: Registry) -> None:
     """Let the devices' libraries take what they keep, before anything is counted."""
     for device in devices:
-        with DeviceMemoryBuffer.create(_GUARD, device.type, device.index, registry=registry) as buffer:
+        with (
+            _naming(f"the first bytes on {device}"),
+            DeviceMemoryBuffer.create(_GUARD, device.type, device.index, registry=registry) as buffer,
+        ):
             registry.get(device.type).copy_host_to_device(buffer.data(), bytes(_GUARD), _GUARD, device.index)
 
 
@@ -183,7 +197,7 @@ class _BufferCheck:
         self.device, self._index = key
         self._program, self._size, self._buffer = program, size, buffer
         self._alignment, self._inputs = alignment, inputs
-        self._label = f"buffer {self._index} on {self.device}"
+        self.label = f"buffer {self._index} on {self.device}"
         self._memory = ""
         self._extents = self._written = 0
         self._seconds = 0.0
@@ -213,27 +227,27 @@ class _BufferCheck:
             if plan.buffer_device(self._index) == self.device:
                 yield from self._method_problems(plan)
         if not self._holds(self._size, _GUARD, "guard"):
-            yield f"{self._label}: bytes behind its end were written over"
+            yield f"{self.label}: bytes behind its end were written over"
         self._seconds = time.perf_counter() - began
 
     def _address_problems(self, others: Sequence[Allocation]) -> Iterator[str]:
         address = self._buffer.data()
         if address % self._alignment:
-            yield f"{self._label}: its address {address:#x} is no multiple of {self._alignment}"
+            yield f"{self.label}: its address {address:#x} is no multiple of {self._alignment}"
         attributes = self._allocator.pointer_attributes(address)
         self._memory = f"{attributes.kind} ({attributes.source})"
         if attributes.kind != "device":
-            yield f"{self._label}: its address is one of {attributes.kind} memory, says {attributes.source}"
+            yield f"{self.label}: its address is one of {attributes.kind} memory, says {attributes.source}"
         if attributes.device != self.device:
-            yield f"{self._label}: its address is on {attributes.device}, says {attributes.source}"
+            yield f"{self.label}: its address is on {attributes.device}, says {attributes.source}"
         end = address + self._buffer.size()
         mine = [item for item in self._allocator.live() if item.address == address and item.index == self.device.index]
         if [(item.address, item.end) for item in mine] != [(address, end)]:
-            yield f"{self._label}: the allocator does not know of it"
+            yield f"{self.label}: the allocator does not know of it"
         around = {item.address: item for item in (*others, *self._allocator.live()) if item not in mine}
         for item in around.values():
             if item.index == self.device.index and item.address < end and address < item.end:
-                yield f"{self._label}: it overlaps {item.size:,} bytes that are allocated at {item.address:#x}"
+                yield f"{self.label}: it overlaps {item.size:,} bytes that are allocated at {item.address:#x}"
 
     def _method_problems(self, plan: m.ExecutionPlan) -> Iterator[str]:
         """Each extent is written when it comes into use, and read when it goes out of use."""
@@ -246,7 +260,7 @@ class _BufferCheck:
                 self._written += item.size
             elif not self._holds(item.offset, item.size, item.name):
                 place = f"{item.size:,} bytes of {item.name} at {item.offset:,}"
-                yield f"{self._label}: {place} were not there any more when they were read back"
+                yield f"{self.label}: {place} were not there any more when they were read back"
 
     def _write(self, offset: int, size: int, name: str) -> None:
         for start, piece in _pieces(size, name):

@@ -22,10 +22,11 @@ def device_obstacle(program: Program, device_map: DeviceMap) -> str | None:
     devices = named_devices(program)
     if not devices:
         return "the program has no memory on devices"
+    reason = absent(devices, device_map)
     mapped = simulated(devices, device_map)
-    if mapped:
+    if reason is None and mapped:
         return f"{named(mapped)} {'is' if len(mapped) == 1 else 'are'} simulated"
-    return absent(devices, device_map)
+    return reason
 
 
 def check_device(
@@ -82,4 +83,5 @@ def _summary(found: Allocations, replay: RungResult) -> str:
         return f"no buffers of its own are planned there; replayed there: {replay.summary}"
     buffers = ", ".join(f"{item.device} {format_size(item.size)} in {item.memory}" for item in found.buffers)
     extents = sum(item.extents for item in found.buffers)
-    return f"{buffers}; {extents:,} extents written and read back, all freed; replayed there: {replay.summary}"
+    written = f"{extents:,} extent{'s' * (extents != 1)} written and read back"
+    return f"{buffers}; {written}, all freed; replayed there: {replay.summary}"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from etdev.devices import Device, DeviceType
+from etdev.devices import Device, DeviceType, parse_device
+from etdev.pipeline.result import RungResult
 from etdev.runtime.cuda import cuda_is_visible
 from etdev.runtime.device_map import DeviceMap, is_simulated
 
@@ -14,8 +15,20 @@ def simulated(devices: Sequence[Device], device_map: DeviceMap) -> tuple[Device,
     return tuple(device for device in devices if is_simulated(device_map, device))
 
 
+def left_out(devices: Sequence[Device], device_map: DeviceMap) -> str | None:
+    """Which of these devices a map leaves out that simulates others of their type, so that nothing stands for them."""
+    types = {device.type for device in simulated(tuple(device_map), device_map)}
+    left = [device for device in devices if device.type in types and device not in device_map]
+    if not left:
+        return None
+    return f"nothing stands for {named(left)} of the program: the device map has {named(sorted(device_map))}"
+
+
 def absent(devices: Sequence[Device], device_map: DeviceMap) -> str | None:
     """Why some of these devices are not here: ``no CUDA device``; None if all are, or are simulated."""
+    reason = left_out(devices, device_map)
+    if reason is not None:
+        return reason
     real = [device for device in devices if not is_simulated(device_map, device)]
     if not real:
         return None
@@ -37,7 +50,36 @@ def absent(devices: Sequence[Device], device_map: DeviceMap) -> str | None:
 def remedy(devices: Sequence[Device]) -> str:
     """The option that simulates what is not here."""
     pairs = ",".join(f"{device}=sim" for device in devices)
-    return f"`--device-map {pairs}` simulates {'it' if len(devices) == 1 else 'them'}"
+    return f"`--device-map {pairs}` simulates {named(devices)}"
+
+
+def describe_map(answers: Iterable[Sequence[RungResult]], device_map: DeviceMap) -> Iterator[str]:
+    """What there is to say once about the device map of several programs, of which these are the rungs."""
+    known: set[Device] = set()
+    lacking: set[Device] = set()
+    all_read = True
+    for rungs in answers:
+        by_name = {rung.rung: rung for rung in rungs}
+        names, replay = by_name["bytes"].devices, by_name["replay"]
+        all_read = all_read and names is not None
+        devices = {parse_device(name) for name in names or ()}
+        known |= devices
+        if replay.status == "not run" and replay.hint is not None:
+            lacking |= devices
+    if lacking:
+        yield remedy(sorted(lacking))
+    superfluous = unused(known, device_map) if all_read else None
+    if superfluous is not None:
+        yield superfluous
+
+
+def unused(devices: Iterable[Device], device_map: DeviceMap) -> str | None:
+    """Which devices of a map no program has, of those that name ``devices``."""
+    used = sorted(set(devices))
+    others = [device for device in sorted(device_map) if device not in used]
+    if not others:
+        return None
+    return f"nothing uses {named(others)} of the device map; in use: {named(used) or 'none'}"
 
 
 def named(devices: Sequence[Device]) -> str:

@@ -11,6 +11,7 @@ from etdev.pipeline.verify.accuracy import check_accuracy
 from etdev.pipeline.verify.device import check_device
 from etdev.pipeline.verify.devices import named
 from etdev.pipeline.verify.file import Requirements
+from etdev.pipeline.verify.jobs import jobs_for
 from etdev.pipeline.verify.replay import check_replay, open_replay, replay_obstacle
 from etdev.pipeline.verify.runtime import check_runtime
 from etdev.pipeline.verify.subject import Runtime, Subject
@@ -43,7 +44,7 @@ def run_program(
         runtime = _load(subject, stock, "runtime") or check_runtime(subject, stock)
     else:
         runtime = _not_run("runtime", obstacle)
-    accuracy = _accuracy(subject, stock, runtime) if obstacle is None else _not_run("accuracy", obstacle)
+    accuracy = _accuracy(subject, program, stock, runtime) if obstacle is None else _not_run("accuracy", obstacle)
     answers: dict[Rung, RungResult] = {"runtime": runtime, "accuracy": accuracy}
     answers |= _replayed(subject, program, device_map, inplace, alone=obstacle is not None)
     answers["device"] = _located(
@@ -63,16 +64,16 @@ def _replayed(
     subject: Subject, program: Program, device_map: DeviceMap, inplace: InPlaceTable, *, alone: bool
 ) -> dict[Rung, RungResult]:
     """The rung *replay*, and *accuracy* if it runs the program ``alone`` and is content with it."""
-    reason = replay_obstacle(program, device_map)
-    if reason is not None:
-        return {"replay": _not_run("replay", reason)}
+    obstacle = replay_obstacle(program, device_map)
+    if obstacle is not None:
+        return {"replay": obstacle.rung}
     try:
         with open_replay(device_map, inplace) as replay:
             rung = _load(subject, replay, "replay")
             rung = rung or check_replay(subject, program, replay, device_map, alone=alone)
             answers: dict[Rung, RungResult] = {"replay": rung}
             if alone and rung.status == "passed":
-                answers["accuracy"] = _accuracy(subject, replay, rung)
+                answers["accuracy"] = _accuracy(subject, program, replay, rung)
             return answers
     except EtdevError as error:
         if error.exit_code is not ExitCode.ENVIRONMENT:
@@ -118,7 +119,7 @@ def _load(subject: Subject, runtime: Runtime, rung: Rung) -> RungResult | None:
     )
 
 
-def _accuracy(subject: Subject, runtime: Runtime, before: RungResult) -> RungResult:
+def _accuracy(subject: Subject, program: Program, runtime: Runtime, before: RungResult) -> RungResult:
     """The metric in a runtime, of which ``before`` has found what the program computes there."""
     gate = subject.settings.accuracy
     if gate is None:
@@ -127,10 +128,11 @@ def _accuracy(subject: Subject, runtime: Runtime, before: RungResult) -> RungRes
         return _not_run("accuracy", f"the rung `{before.rung}` failed")
     project = subject.project
     runtime.load(subject.path, shared=project.config.model.share_state)
-    rung = check_accuracy(project, subject.user, subject.target, gate, subject.reference, runtime)
-    if before.rung == "replay":
-        return rung.model_copy(update={"summary": f"{rung.summary}, by the replay"})
-    return rung
+    alone = before.rung == "replay"
+    with jobs_for(subject, program, alone=alone) as jobs:
+        rung = check_accuracy(project, subject.user, subject.target, gate, subject.reference, runtime, jobs)
+    how = f"{', by the replay' if alone else ''}{jobs.effect}"
+    return rung.model_copy(update={"summary": f"{rung.summary}{how}"})
 
 
 def _located(subject: Subject, rung: RungResult) -> RungResult:

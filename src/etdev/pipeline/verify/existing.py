@@ -46,7 +46,7 @@ def verify_project(project: Project, options: BuildOptions) -> BuildResult:
     with quiet_libraries(verbose=options.verbose), UserCode() as user, runtime_for(project) as runtime:
         models = Models(project, user)
         results = tuple(_verify_target(project, name, paths[name], options, user, runtime, models) for name in names)
-    return start_result(project, results)
+    return start_result(project, results, options.device_map)
 
 
 def _verify_target(
@@ -64,7 +64,7 @@ def _verify_target(
         required: tuple[Rung, ...] = required_rungs(project, name, options)
         inplace = resolve_ops(project, name, user)
         candidate = Candidate(path, path.stat().st_size, float_model, reference, inplace=inplace.table)
-        rungs = verify_program(project, user, name, candidate, runtime, options.device_map)
+        rungs = verify_program(project, user, name, candidate, runtime, options.device_map, jobs=options.jobs)
         digest = _sha256(path)
         change = _change_since_build(path, name, candidate.size, digest)
         if change is not None:
@@ -112,6 +112,7 @@ def _fail_changed(rung: RungResult, target: str, change: str, where: str) -> Run
         summary=problem,
         problems=(problem, *rung.problems),
         where=where,
+        devices=rung.devices,
         hint=f"build it again (`etdev build -t {target}`), or put back the file that was built",
     )
 

@@ -10,6 +10,7 @@ from etdev import program
 from etdev.errors import ProgramError
 from etdev.pipeline.result import RungResult
 from etdev.program import Program
+from etdev.program.devices import named_devices
 
 
 @dataclass(frozen=True)
@@ -28,11 +29,12 @@ def check_bytes(path: Path) -> tuple[RungResult, Program | None]:
         found = program.read(path)
     except ProgramError as error:
         problem = f"the file is malformed: {error.message}"
-        return RungResult(rung="bytes", status="failed", summary=problem, problems=(problem,)), None
+        return RungResult(rung="bytes", status="failed", summary=problem, problems=(problem,), hint=error.hint), None
     summary = f"{_count(len(found.execution_plan), 'method')}, {_count(_instructions(found), 'instruction')} read back"
     if found.unknown_fields:
         summary += f"; fields that this version does not know: {', '.join(found.unknown_fields)}"
-    return RungResult(rung="bytes", status="passed", summary=summary), found
+    devices = tuple(map(str, named_devices(found)))
+    return RungResult(rung="bytes", status="passed", summary=summary, devices=devices), found
 
 
 def requirements(found: Program) -> Requirements:

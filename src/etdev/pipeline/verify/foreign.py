@@ -14,6 +14,7 @@ from etdev.errors import ExitCode, MissingRequirementError, UsageError
 from etdev.files import describe_os_error
 from etdev.pipeline.result import RUNGS, Part, RungResult, outcome, unmet
 from etdev.pipeline.verify.device import check_device
+from etdev.pipeline.verify.devices import describe_map
 from etdev.pipeline.verify.file import Requirements, check_bytes, requirements
 from etdev.pipeline.verify.kernels import RuntimeContents, check_kernels
 from etdev.pipeline.verify.ladder import not_run
@@ -57,6 +58,8 @@ class FilesResult(Part):
     versions: dict[str, str]
     """Of etdev, Python and the packages that took part."""
     files: tuple[FileResult, ...]
+    notes: tuple[str, ...] = ()
+    """On all files together: what simulates devices that are not here, and what a device map has in vain."""
 
     @property
     def exit_code(self) -> ExitCode:
@@ -86,7 +89,8 @@ def verify_files(
             raise UsageError(f"cannot read the file: {describe_os_error(error)[0]}", where=str(path)) from error
     with StockRuntime() as runtime:
         results = tuple(_verify_file(path, tuple(require), runtime, device_map) for path in paths)
-    return FilesResult(versions=versions(), files=results)
+    notes = tuple(describe_map((item.rungs for item in results), device_map))
+    return FilesResult(versions=versions(), files=results, notes=notes)
 
 
 def _verify_file(path: Path, required: tuple[Rung, ...], runtime: StockRuntime, device_map: DeviceMap) -> FileResult:

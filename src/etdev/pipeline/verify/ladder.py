@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -52,10 +52,13 @@ def verify_program(
     candidate: Candidate,
     runtime: StockRuntime,
     device_map: DeviceMap = NO_MAP,
+    *,
+    jobs: int = 1,
 ) -> tuple[RungResult, ...]:
     """Answer every rung for one file.
 
-    ``device_map`` says what here stands for the program's devices. Raises :class:`~etdev.errors.VerifyError` if the
+    ``device_map`` says what here stands for the program's devices; on ``jobs`` workers the metric's samples are run.
+    Raises :class:`~etdev.errors.VerifyError` if the
     user's samples, metric or eager model fail.
     """
     rung, found = check_bytes(candidate.path)
@@ -72,7 +75,7 @@ def verify_program(
     answers["kernels"] = explain_kernels(
         check_kernels(contents, required), contents, required, project, target, candidate.reference, runtime
     )
-    subject = _subject(project, user, target, candidate)
+    subject = replace(_subject(project, user, target, candidate), jobs=jobs)
     answers |= run_program(subject, found, required, runtime, device_map, candidate.linked, candidate.inplace)
     return tuple(answers[name] for name in RUNGS)
 
@@ -127,15 +130,11 @@ def _located(rung: RungResult, project: Project, target: str) -> RungResult:
 
 
 def _with_remedy(rung: RungResult, project: Project, target: str) -> RungResult:
-    """The rung *placement*, with the place and the remedy of a failure."""
-    if rung.status != "failed":
+    """The rung *placement*, with the place and the remedy of a failure; the rung *budget* has those of a limit."""
+    if rung.status != "failed" or rung.gate:
         return rung
-    if rung.gate:
-        where = project.where("targets", target, "budget", "memory")
-        hint = "move a part of the model to another device, or raise budget.memory"
-    else:
-        where = project.where("targets", target, "partitioners")
-        hint = f"build it again (`etdev build -t {target}`); if that does not help, report this with the model"
+    where = project.where("targets", target, "partitioners")
+    hint = f"build it again (`etdev build -t {target}`); if that does not help, report this with the model"
     return rung.model_copy(update={"where": where, "hint": hint})
 
 

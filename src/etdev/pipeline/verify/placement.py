@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from itertools import chain, islice
 
 from etdev.devices import HOST, Device
+from etdev.pipeline.nested import device_memory
 from etdev.pipeline.result import RungResult
 from etdev.pipeline.verify.placement_rules import (
     agreement_problems,
@@ -49,10 +50,10 @@ def _problems(program: Program, alignment: int) -> Iterator[str]:
 
 
 def _over_capacity(program: Program, capacity: Mapping[str, int]) -> Iterator[str]:
-    """Of devices; the host's memory is limited by the rung *budget* alone."""
-    for device, size in planned_memory(program).items():
-        if device != str(HOST) and device in capacity and size > capacity[device]:
-            yield f"{size:,} bytes are planned on {device}, {size - capacity[device]:,} more than it has"
+    """Of devices; the host's memory is limited by the rung *budget* alone, which has the figures of both."""
+    for device, sizes in device_memory(program).items() if capacity else ():
+        if device != str(HOST) and device in capacity and sum(sizes) > capacity[device]:
+            yield f"more is planned on {device} than its budget: the rung `budget` says how much"
 
 
 def _summary(program: Program) -> str:
@@ -68,7 +69,8 @@ def _summary(program: Program) -> str:
         for call in part.instructions
         if isinstance(call, m.KernelCall)
     ]
-    copied = f"{names.count(H2D_COPY):,} copies to devices and {names.count(D2H_COPY):,} back"
+    there, back = names.count(H2D_COPY), names.count(D2H_COPY)
+    copied = f"{there:,} {'copy' if there == 1 else 'copies'} to devices and {back:,} back"
     return f"{', '.join(parts)}; {copied}; every argument where it is looked for"
 
 

@@ -6,7 +6,7 @@ many as cost little. What the stock runtime cannot run is run nowhere else.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from etdev.backends.base import BUILD_EXTRA, find_packages
@@ -32,22 +32,35 @@ _CALLS_BESIDE = 4
 """Calls in sessions that are replayed where the stock runtime runs the program too."""
 
 
-def replay_obstacle(program: Program, device_map: DeviceMap) -> str | None:
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """What keeps a program from being replayed here."""
+
+    reason: str
+    remedy: str | None = None
+
+    @property
+    def rung(self) -> RungResult:
+        """The answer of the rung."""
+        return RungResult(rung="replay", status="not run", summary=self.reason, hint=self.remedy)
+
+
+def replay_obstacle(program: Program, device_map: DeviceMap) -> Obstacle | None:
     """Why the program cannot be replayed here; None if it can."""
     problem = torch_obstacle()
     if problem is not None:
-        return problem
+        return Obstacle(problem)
     devices = named_devices(program)
     reason = absent(devices, device_map)
     if reason is not None:
-        return f"{reason}; {remedy(devices)}"
+        return Obstacle(reason, remedy(devices))
     from etdev.runtime.replay import missing_executors, missing_kernels
 
     delegates = missing_executors(program)
     if delegates:
-        return f"{', '.join(delegates)} cannot be replayed: nothing here executes its blobs"
+        return Obstacle(f"{', '.join(delegates)} cannot be replayed: nothing here executes its blobs")
     operators = missing_kernels(program)
-    return f"the replay has no kernel for {', '.join(operators)}" if operators else None
+    return Obstacle(f"the replay has no kernel for {', '.join(operators)}") if operators else None
 
 
 def torch_obstacle() -> str | None:

@@ -59,6 +59,8 @@ class Subject:
     path: Path
     """The file."""
     effort: Effort = Effort()
+    jobs: int = 1
+    """Workers for the metric's samples."""
 
     @property
     def settings(self) -> Verify:

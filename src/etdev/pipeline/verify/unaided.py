@@ -34,7 +34,7 @@ def replay_alone(program: Program, device_map: DeviceMap) -> RungResult:
     """Answer the rung *replay* for a file of which nothing else is known."""
     obstacle = replay_obstacle(program, device_map)
     if obstacle is not None:
-        return _not_run(obstacle)
+        return obstacle.rung
     try:
         inputs = {plan.name: [random_inputs(plan, seed) for seed in _SEEDS] for plan in program.execution_plan}
         poisoned, plain = (_answers(program, device_map, inputs, poison=poison) for poison in (True, False))

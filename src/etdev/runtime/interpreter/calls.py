@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from etdev.devices import HOST
 from etdev.errors import EtdevError, UsageError
 from etdev.program import model as m
-from etdev.runtime.allocator import Registry
+from etdev.runtime.allocator import DistantAllocator, Registry
 from etdev.runtime.errors import RunError
 from etdev.runtime.interpreter.layout import torch_dtype
 from etdev.runtime.interpreter.poison import fill
@@ -103,7 +103,11 @@ class Inputs:
             return
         if declared.allocation_info is None:
             own.place(scratch(own.nbytes, own.device, self._machine.torch_device))
-        own.write(own.device, given.view(own.device))
+        allocator = own.memory.allocator if own.memory else None
+        if isinstance(allocator, DistantAllocator) and own.dim_order == given.dim_order:
+            allocator.copy_on_device(own.start, given.start, own.nbytes, own.device.index)
+        else:
+            own.write(own.device, given.view(own.device))
 
     def _number(self, index: int, given: Any, where: str) -> Any:
         declared = self._plan.values[index]
@@ -167,7 +171,7 @@ class Outputs:
         except BaseException as error:
             self.drop(given)
             if isinstance(error, EtdevError):
-                error.where = f"output {position} of method {self._plan.name!r}"
+                error.where = f"output {position} of method {self._plan.name!r}, in memory of the caller's"
             raise
         return Memory(device, given[position].data(), size, allocator=given[position].allocator)
 

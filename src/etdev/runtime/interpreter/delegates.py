@@ -47,6 +47,9 @@ class DelegateExecutor(Protocol):
         written.
         """
 
+    def finish(self) -> None:
+        """Wait for what :meth:`execute` began, and raise what went wrong with it."""
+
     def reset(self) -> None:
         """Forget all state."""
 

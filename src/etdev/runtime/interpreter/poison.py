@@ -11,12 +11,10 @@ from typing import TYPE_CHECKING
 from etdev.program.storage import MethodMemory, Storage
 
 if TYPE_CHECKING:
-    import torch
-
     from etdev.runtime.interpreter.tensors import Memory
 
-_LOW, _HIGH = 0xFF, 0x7F
-"""The pattern's two bytes, of even and of odd addresses in a buffer."""
+_PATTERN = b"\xff\x7f"
+"""Of even and of odd addresses in a buffer."""
 
 Range = tuple[int, int, int]
 """Buffer, first byte, first byte behind."""
@@ -26,12 +24,7 @@ State = tuple["Memory", int, int]
 
 def fill(memory: Memory, start: int, end: int) -> None:
     """Overwrite a part of a memory, on its own device."""
-    _fill(memory.bytes(memory.device)[start:end], odd=bool(start % 2))
-
-
-def _fill(target: torch.Tensor, *, odd: bool) -> None:
-    target[0::2].fill_(_HIGH if odd else _LOW)
-    target[1::2].fill_(_LOW if odd else _HIGH)
+    memory.fill(start, end, _PATTERN[::-1] if start % 2 else _PATTERN)
 
 
 class Poison:

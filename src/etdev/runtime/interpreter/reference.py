@@ -56,6 +56,9 @@ class ReferenceExecutor:
         """Run the program."""
         self._method.execute_on_device(arguments)
 
+    def finish(self) -> None:
+        """Nothing is left when :meth:`execute` returns."""
+
     def reset(self) -> None:
         """Begin anew."""
         self._memory.clear()

@@ -8,17 +8,26 @@ from typing import TYPE_CHECKING
 
 from etdev.devices import HOST, Device
 from etdev.program import model as m
+from etdev.runtime.allocator import DeviceAllocator, DistantAllocator
 from etdev.runtime.errors import RunError
 from etdev.runtime.interpreter.layout import strides, torch_dtype
 
 if TYPE_CHECKING:
     import torch
 
-    from etdev.runtime.allocator import DeviceAllocator
+
+Pattern = bytes
+"""What memory is filled with, again and again."""
 
 
 class ForeignMemoryError(RunError):
     """Code on one device wants bytes of another."""
+
+
+def fill_bytes(target: torch.Tensor, pattern: Pattern) -> None:
+    """Repeat a pattern over a tensor of bytes, where it is."""
+    for first, byte in enumerate(pattern):
+        target[first :: len(pattern)].fill_(byte)
 
 
 class Memory:
@@ -58,6 +67,13 @@ class Memory:
             assert self.allocator is not None
             self._bytes = self.allocator.device_tensor(self.address, self.size, self.device.index)
         return self._bytes
+
+    def fill(self, start: int, end: int, pattern: Pattern) -> None:
+        """Repeat a pattern from byte ``start`` to before ``end``, on the device itself."""
+        if isinstance(self.allocator, DistantAllocator):
+            self.allocator.fill(self.address + start, end - start, pattern, self.device.index)
+        else:
+            fill_bytes(self.bytes(self.device)[start:end], pattern)
 
 
 class RunTensor:

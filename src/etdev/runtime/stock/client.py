@@ -49,6 +49,8 @@ class StockRuntime:
     def __init__(self, *, imports: Sequence[str] = (), path: Sequence[Path] = (), limit: float = _LIMIT) -> None:
         self.limit = limit
         """Seconds for one answer."""
+        self.seconds = 0.0
+        """That the last call took in the runtime, without the way there and back."""
         self._imports, self._path = list(imports), [str(folder) for folder in path]
         self._process: subprocess.Popen[bytes] | None = None
         self._operators: frozenset[str] = frozenset()
@@ -99,6 +101,13 @@ class StockRuntime:
         return process.wait()
 
     @property
+    def process_id(self) -> int:
+        """Of the child, once it has started; another one after a crash."""
+        self._greet()
+        assert self._process is not None
+        return self._process.pid
+
+    @property
     def operators(self) -> frozenset[str]:
         """Names of all operators that the runtime has kernels for: ``aten::add.out``."""
         self._greet()
@@ -134,7 +143,9 @@ class StockRuntime:
             if not fresh or self._file is None:
                 raise RuntimeCrashError(self._crash)
             self.load(self._file, shared=self._shared)
-        return tuple(self._ask({"ask": "call", "method": method, "fresh": fresh}, inputs)[1])
+        answer, outputs = self._ask({"ask": "call", "method": method, "fresh": fresh}, inputs)
+        self.seconds = float(answer["seconds"])
+        return tuple(outputs)
 
     def _greet(self) -> None:
         if self._process is None:

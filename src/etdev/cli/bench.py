@@ -1,0 +1,195 @@
+"""``etdev bench``: how fast a ``.pte`` is here, on one worker and on several, and how much memory it takes."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, TextIO
+
+import typer
+
+from etdev.cli.calls import (
+    MOST_WORKERS,
+    InputsOption,
+    MethodOption,
+    ProgramArgument,
+    RandomOption,
+    RuntimeOption,
+    SeedOption,
+    TransportOption,
+    check_runtime,
+    check_transport,
+    find_program,
+    is_worker_count,
+)
+from etdev.cli.common import ConfigOption, DeviceMapOption, OutputOption, QuietOption
+from etdev.cli.output import TEXT, paint, parse_outputs
+from etdev.cli.text import columns, count, line, lines, printable
+from etdev.errors import UsageError
+from etdev.units import format_duration, format_size
+
+if TYPE_CHECKING:
+    from etdev.pipeline.bench import BenchResult, ThroughputResult
+    from etdev.pipeline.machine import Machine
+
+_LONGEST = 86_400
+_CALLS, _SECONDS = 20, 2.0
+_SHOWN_VERSIONS = ("torch", "executorch", "etdev")
+
+
+def bench(
+    program: ProgramArgument,
+    inputs: InputsOption = None,
+    random: RandomOption = False,
+    seed: SeedOption = 0,
+    method: MethodOption = "forward",
+    runtime: RuntimeOption = None,
+    device_map: DeviceMapOption = None,
+    warmup: Annotated[
+        int, typer.Option(metavar="N", help="Calls before each measurement, which are not counted.", min=0)
+    ] = 3,
+    calls: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help=f"Measure so many calls. Default: {_CALLS} or more, for {_SECONDS:g} s.",
+            min=1,
+            show_default=False,
+        ),
+    ] = None,
+    seconds: Annotated[
+        float | None,
+        typer.Option(
+            metavar="S", help="Measure for so long; with --calls, until both are reached.", show_default=False
+        ),
+    ] = None,
+    workers: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LIST",
+            help="Numbers of workers to measure the throughput of: 1,2,4. Default: 1, and the number of cores.",
+            show_default=False,
+        ),
+    ] = None,
+    transport: TransportOption = None,
+    config: ConfigOption = None,
+    output: OutputOption = None,
+    quiet: QuietOption = False,
+) -> int:
+    """Measure a method of a .pte here: how long a call takes, how many workers make a second, what memory it takes.
+
+    What is not known is said to be so. Formats of --output: text, json.
+    """
+    outputs = parse_outputs(output, allowed=(TEXT, "json"))
+    file = find_program(program, config)
+    outputs.refuse(file)
+    counts = _workers(workers)
+    time = _seconds(seconds)
+    from etdev.cli.progress import shown_progress
+    from etdev.pipeline.bench import BenchOptions, bench_file
+    from etdev.pipeline.options import check_device_map
+
+    with shown_progress(quiet=quiet) as progress:
+        result = bench_file(
+            file,
+            BenchOptions(
+                method=method,
+                inputs=tuple(inputs or ()),
+                random=random,
+                seed=seed,
+                runtime=check_runtime(runtime),
+                device_map=check_device_map(device_map),
+                warmup=warmup,
+                calls=calls or (_CALLS if time is None else 1),
+                seconds=time if time is not None else 0 if calls else _SECONDS,
+                workers=counts,
+                transport=check_transport(transport),
+                progress=progress,
+            ),
+        )
+    outputs.write({TEXT: lambda: render(result), "json": lambda: result.model_dump_json(indent=2)})
+    return 0
+
+
+def _seconds(given: float | None) -> float | None:
+    if given is not None and not (math.isfinite(given) and 0 < given <= _LONGEST):
+        raise UsageError(
+            f"nothing is measured for {given:g} s", where="--seconds", hint=f"more than 0, and {_LONGEST:,} at most"
+        )
+    return given
+
+
+def _workers(text: str | None) -> tuple[int, ...]:
+    """Without a list: one, and as many as there are cores."""
+    if text is None:
+        from etdev.pipeline.machine import usable_cores
+
+        return tuple(sorted({1, usable_cores()}))
+    parts = [part.strip() for part in text.split(",")]
+    wrong = next((part for part in parts if not is_worker_count(part)), None)
+    if wrong is not None:
+        raise UsageError(
+            f"{wrong!r} is no number of workers", where="--workers", hint=f"1 to {MOST_WORKERS}, with commas between"
+        )
+    return tuple(dict.fromkeys(map(int, parts)))
+
+
+def render(result: BenchResult, stream: TextIO | None = None) -> str:
+    """A heading, then what was measured, then on what."""
+    stream = stream or sys.stdout
+    heading = paint(printable(result.file), "bright_white", stream=stream)
+    how = "in the stock runtime" if result.runtime == "stock" else "by etdev's interpreter"
+    blocks = [f"{heading}  {printable(result.method)}, {how}"]
+    if result.reason is not None:
+        blocks.append(line("why", printable(result.reason)))
+    latency = result.latency
+    blocks += lines(
+        "latency",
+        [
+            ", ".join(
+                f"{name} {format_duration(getattr(latency, name))}"
+                for name in ("min", "p50", "p95", "p99", "max", "mean")
+            ),
+            f"of {count(latency.calls, 'call')}, after {count(result.warmup, 'call')} to warm up; one after the other",
+        ],
+    )
+    if result.way is not None:
+        blocks.append(
+            line("", f"not counted: {format_duration(result.way)} to the runtime's process and back (median)")
+        )
+    blocks += lines("workers", [*columns([_worker(found) for found in result.throughput]), _what(result)])
+    blocks += lines("memory", _memory(result))
+    blocks += lines("machine", _machine(result.machine))
+    blocks += lines("note", [printable(note) for note in result.notes])
+    return "\n".join(blocks)
+
+
+def _worker(found: ThroughputResult) -> tuple[str, ...]:
+    over = "" if found.factor is None or found.workers == 1 else f"{found.factor:.2f} times one worker"
+    made = f"{count(found.calls, 'call')} in {format_duration(found.seconds)}"
+    return str(found.workers), f"{found.calls_per_second:,.1f} calls a second", made, over
+
+
+def _what(result: BenchResult) -> str:
+    kind = {"process": "processes", "thread": "threads", "ray": "actors of Ray"}[result.transport]
+    return f"workers are {kind}, and keep to one core each"
+
+
+def _memory(result: BenchResult) -> Iterator[str]:
+    planned = ", ".join(f"{printable(device)} {format_size(size)}" for device, size in result.memory.planned.items())
+    yield f"planned {planned}"
+    before, peak = result.memory.resident_before, result.memory.resident_peak
+    whose = "the runtime's process" if result.runtime == "stock" else "etdev's own process"
+    if before is None or peak is None:
+        yield f"resident: not known here, of {whose}"
+    else:
+        yield f"resident {format_size(peak)} at most, {format_size(before)} before it was loaded, in {whose}"
+
+
+def _machine(machine: Machine) -> Iterator[str]:
+    load = "load not known" if machine.load is None else f"load {machine.load:.1f} before"
+    yield f"{printable(machine.cpu or 'CPU not known')}, {count(machine.cores, 'core')}, {load}"
+    yield machine.system
+    versions = [f"{name} {machine.versions.get(name, 'not installed')}" for name in _SHOWN_VERSIONS]
+    yield ", ".join([f"Python {machine.versions['python']}", *versions])

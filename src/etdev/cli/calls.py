@@ -1,0 +1,111 @@
+"""What the commands that call a program have in common: which inputs, which method, which runtime, which workers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, cast
+
+import typer
+
+from etdev.cli.common import complete_target
+from etdev.errors import UsageError
+
+if TYPE_CHECKING:
+    from etdev.pipeline.run_results import RuntimeName
+
+_RUNTIMES = ("stock", "replay")
+MOST_WORKERS = 1024
+
+ProgramArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="FILE|TARGET",
+        help="A .pte from any toolchain, or a target that was built.",
+        show_default=False,
+        autocompletion=complete_target,
+    ),
+]
+InputsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--input",
+        metavar="NAME=FILE",
+        help="An input, by name or position: .npy, .npz, .safetensors, .txt or .csv; or a number where the program "
+        "takes one. A .npz or .safetensors alone gives all that it holds, by name. Repeatable; an input that is "
+        "given again begins the next call, on the same state. An array with one axis more, or a multiple of the "
+        "rows, is a data set: a call for each piece.",
+        show_default=False,
+    ),
+]
+RandomOption = Annotated[bool, typer.Option("--random", help="Make inputs up, of the largest sizes.")]
+SeedOption = Annotated[int, typer.Option(metavar="N", help="Another seed makes --random make up other inputs.", min=0)]
+MethodOption = Annotated[str, typer.Option(metavar="NAME", help="The method to call.")]
+RuntimeOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="stock (ExecuTorch's own) or replay (etdev's interpreter). Default: stock if it can run the program "
+        "and no --device-map is given.",
+        show_default=False,
+    ),
+]
+TransportOption = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="What the workers are: process (default), thread or ray.", show_default=False),
+]
+
+
+def find_program(name: str, config: Path | None) -> Path:
+    """The file that a caller names: itself, or that of a target. Raises :class:`~etdev.errors.UsageError` for a target
+    that there is not, or that was not built yet."""
+    path = Path(name)
+    if config is None and (path.suffix == ".pte" or path.is_file()):
+        return path
+    if config is None:
+        require_config(name)
+    from etdev.config.keys import nearest
+    from etdev.pipeline.api import open_project
+
+    project = open_project(config)
+    if name not in project.config.targets:
+        near = nearest(name, project.config.targets)
+        others = f"there are {', '.join(project.config.targets)}"
+        raise UsageError(f"there is no target {name!r}", hint=f"did you mean {near!r}? {others}" if near else others)
+    built = project.artifact(name)
+    if not built.is_file():
+        raise UsageError(f"the target {name!r} was not built: there is no {built}", hint=f"run `etdev build -t {name}`")
+    return built
+
+
+def require_config(name: str) -> None:
+    """Raise :class:`~etdev.errors.UsageError` for what is no file where there is no config."""
+    from etdev.config.files import has_config
+
+    if not has_config(Path.cwd()):
+        raise UsageError(
+            f"{name!r} is no file, and there is no config here whose target it could be",
+            hint="name a .pte file, or the config with -c",
+        )
+
+
+def check_runtime(name: str | None) -> RuntimeName | None:
+    """The runtime that a caller names. Raises :class:`~etdev.errors.UsageError` for one that there is not."""
+    if name is not None and name not in _RUNTIMES:
+        raise UsageError(f"there is no runtime {name!r}", where="--runtime", hint=f"one of: {', '.join(_RUNTIMES)}")
+    return cast("RuntimeName | None", name)
+
+
+def check_transport(name: str | None) -> str:
+    """The transport that a caller names; processes without one."""
+    from etdev.runtime.orchestrator.transports import TRANSPORTS
+
+    if name is not None and name not in TRANSPORTS:
+        raise UsageError(
+            f"there is no transport {name!r}", where="--transport", hint=f"one of: {', '.join(TRANSPORTS)}"
+        )
+    return name or "process"
+
+
+def is_worker_count(text: str) -> bool:
+    """Is it a number of workers that can be asked for?"""
+    return text.isascii() and text.isdigit() and 0 < int(text) <= MOST_WORKERS

@@ -1,0 +1,64 @@
+"""The machine that something was measured on, and what a process took of it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from etdev.pipeline.result import Part
+from etdev.pipeline.versions import versions
+
+
+class Machine(Part):
+    """What a time belongs to."""
+
+    cpu: str | None
+    """Its model; None where the system does not say."""
+    cores: int
+    """That this process may use."""
+    load: float | None
+    """Processes that ran or wanted to, on average over the minute before; None where the system does not say."""
+    system: str
+    versions: Mapping[str, str]
+    """Of etdev, Python and the packages that take part."""
+
+
+def describe_machine() -> Machine:
+    return Machine(cpu=_cpu(), cores=usable_cores(), load=_load(), system=platform.platform(), versions=versions())
+
+
+def usable_cores() -> int:
+    """Cores that this process may run on; where the system does not say, all that there are."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _cpu() -> str | None:
+    try:
+        found = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(encoding="utf-8"), re.MULTILINE)
+    except (OSError, UnicodeDecodeError):
+        found = None
+    return found[1].strip() if found else platform.processor() or None
+
+
+def _load() -> float | None:
+    try:
+        return os.getloadavg()[0]
+    except (AttributeError, OSError):  # Windows has none.
+        return None
+
+
+def peak_resident(process: int) -> int | None:
+    """Most bytes of a process that were in memory at once, since it began; None where the system does not say.
+
+    Linux's ``VmHWM``, which counts pages of mapped files too.
+    """
+    try:
+        found = re.search(r"^VmHWM:\s+(\d+) kB$", Path(f"/proc/{process}/status").read_text(), re.MULTILINE)
+    except OSError:
+        return None
+    return int(found[1]) << 10 if found else None

@@ -1,0 +1,102 @@
+"""Arrays out of files, without running anything that is in them: ``.npy``, ``.npz`` and ``.safetensors``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from etdev.backends.base import BUILD_EXTRA, find_packages
+from etdev.errors import EtdevError, MissingRequirementError, UsageError
+from etdev.files import describe_os_error
+
+if TYPE_CHECKING:
+    import torch
+
+FORMATS = ".npy, .npz, .safetensors, .txt or .csv"
+NAMED = frozenset({".npz", ".safetensors"})
+"""Suffixes of files that hold several arrays by name."""
+WHERE = "--input"
+
+Arrays = Mapping[str, "torch.Tensor"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Format:
+    """A kind of file."""
+
+    read: Callable[[Path], Arrays]
+    magic: tuple[bytes, ...]
+    """What one of them begins with; none if that says nothing."""
+    remedy: str
+
+
+def read_arrays(path: Path, label: str = "") -> Arrays:
+    """Everything in a file, by name; the only array of a ``.npy`` has the empty one.
+
+    ``label`` is what the file is for: ``input 'image'``. Raises :class:`~etdev.errors.UsageError`; what a library says
+    of a file that it cannot read is for those who write such libraries, and is left out.
+    """
+    what = f"{label}: {path}" if label else str(path)
+    form = _FORMATS.get(path.suffix.lower())
+    if form is None:
+        raise UsageError(f"{what} is no kind of file that inputs are read from", where=WHERE, hint=f"give {FORMATS}")
+    try:
+        with path.open("rb") as file:
+            start = file.read(8)
+        if form.magic and not start.startswith(form.magic):
+            raise UsageError(f"{what} is no {path.suffix.lower()} file", where=WHERE, hint=form.remedy)
+        return form.read(path)
+    except EtdevError:
+        raise
+    except OSError as error:
+        cause, remedy = describe_os_error(error)
+        raise UsageError(f"cannot read {what}: {cause}", where=WHERE, hint=remedy) from error
+    except _ObjectsError as error:
+        message = f"{what} holds Python objects, which may run code when they are read, so they are not"
+        raise UsageError(message, where=WHERE, hint="save plain numbers: `array.astype(...)` has a dtype") from error
+    except Exception as error:  # The readers raise whatever damaged bytes make them raise.
+        raise UsageError(f"{what} is damaged or cut short", where=WHERE, hint=form.remedy) from error
+
+
+class _ObjectsError(Exception):
+    """An array of objects, which only pickle reads."""
+
+
+def _arrays(path: Path) -> Arrays:
+    import numpy as np
+
+    try:
+        found = np.load(path, allow_pickle=False)
+        if isinstance(found, np.ndarray):
+            return {"": _from_numpy(found)}
+        with found:
+            return {name: _from_numpy(found[name]) for name in found.files}
+    except ValueError as error:
+        if "allow_pickle" in str(error):
+            raise _ObjectsError from error
+        raise
+
+
+def _from_numpy(array: Any) -> torch.Tensor:
+    import numpy as np
+    import torch
+
+    return torch.from_numpy(np.ascontiguousarray(array.astype(array.dtype.newbyteorder("="))).reshape(array.shape))
+
+
+def _safetensors(path: Path) -> Arrays:
+    package = find_packages("safetensors", remedy=BUILD_EXTRA)
+    if not package.available:
+        raise MissingRequirementError(f"{path.name}: {package.reason}", hint=package.remedy)
+    from safetensors.torch import load_file
+
+    return dict(load_file(path))
+
+
+_FORMATS = {
+    ".npy": _Format(_arrays, (b"\x93NUMPY",), "write it again: `numpy.save(FILE, array)`"),
+    ".npz": _Format(_arrays, (b"PK\3\4", b"PK\5\6"), "write it again: `numpy.savez(FILE, NAME=array)`"),
+    ".safetensors": _Format(_safetensors, (), "write it again: `safetensors.torch.save_file({NAME: tensor}, FILE)`"),
+}

@@ -1,0 +1,72 @@
+"""Workers for the rung *accuracy*: the samples of a metric, several at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from etdev.pipeline.project import Project
+from etdev.pipeline.run_workers import keeps_state
+from etdev.pipeline.verify.subject import Subject
+from etdev.program import Program
+from etdev.runtime.orchestrator import Orchestrator
+from etdev.runtime.pool import ProgramPool, ProgramSource
+
+
+@dataclass
+class Jobs:
+    """Processes that have the program, too. They start when a metric first calls ``run.map``. A context manager."""
+
+    source: ProgramSource
+    count: int
+    obstacle: str | None = None
+    """Why there are none, though they were asked for."""
+    _pool: ProgramPool | None = None
+    _open: ExitStack = field(default_factory=ExitStack)
+
+    @property
+    def active(self) -> bool:
+        """Are samples run on them?"""
+        return self.count > 1 and self.obstacle is None
+
+    @property
+    def effect(self) -> str:
+        """What has become of ``--jobs``, to be added to a rung's summary."""
+        if self.count <= 1:
+            return ""
+        if self._pool is not None:
+            return f", on {self.count} workers"
+        return f"; --jobs has no effect: {self.obstacle or 'the metric does not call `run.map`'}"
+
+    def map(self, method: str, samples: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
+        """Outputs of a call for each sample, in order."""
+        if self._pool is None:
+            orchestrator = self._open.enter_context(Orchestrator(self.count, "process"))
+            self._pool = self._open.enter_context(ProgramPool(orchestrator, self.source))
+        return (outputs for _, outputs in self._pool.map(method, samples))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._open.__exit__(*error)
+
+
+def jobs_for(subject: Subject, program: Program, *, alone: bool) -> Jobs:
+    """The workers for the metric of a subject; ``alone`` is the replay the only one that can run its program."""
+    project: Project = subject.project
+    imports = project.config.project.imports
+    source = ProgramSource(
+        subject.path.absolute(),
+        "stock",
+        shared=project.config.model.share_state,
+        imports=tuple(imports),
+        path=(project.base("project", "imports"),) if imports else (),
+    )
+    if alone:
+        return Jobs(source, subject.jobs, "the replay runs the program in one process")
+    if any(keeps_state(program, plan) for plan in program.execution_plan):
+        return Jobs(source, subject.jobs, "the program keeps state from call to call")
+    return Jobs(source, subject.jobs)

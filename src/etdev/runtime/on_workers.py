@@ -1,0 +1,344 @@
+"""Programs across workers: each device of a program is a worker, which has the memory and runs the delegates there.
+
+What lies on a device stays there; what crosses is what the program's own copies say.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from etdev.devices import Device, DeviceType
+from etdev.errors import UsageError
+from etdev.program import Blob
+from etdev.program import model as m
+from etdev.runtime.allocator import (
+    DEFAULT_ALIGNMENT,
+    Allocation,
+    DistantAllocator,
+    MemoryInfo,
+    PointerAttributes,
+    Registry,
+)
+from etdev.runtime.errors import RunError
+from etdev.runtime.host import HostAllocator
+from etdev.runtime.interpreter.delegates import (
+    DelegateContext,
+    DelegateExecutor,
+    ExecutorFactory,
+    executors,
+    load_executor,
+)
+from etdev.runtime.interpreter.tensors import Memory, RunTensor, fill_bytes
+from etdev.runtime.loaded import Settings
+from etdev.runtime.locks import is_mine
+from etdev.runtime.orchestrator import (
+    Access,
+    ClosedError,
+    Handle,
+    HandleError,
+    ObjectHandle,
+    Orchestrator,
+    PoisonedError,
+    TaskFuture,
+    WorkerArray,
+    WorkerLost,
+)
+from etdev.runtime.orchestrator.worker import current_worker
+
+if TYPE_CHECKING:
+    import torch
+
+_BASE = 1 << 59
+"""Lowest address: no pointer is that high, nor the address of a simulated device."""
+_SPACE = 1 << 48
+"""Addresses of one device."""
+_GAP = 4096
+
+Places = Mapping[Device, int]
+"""Device of the program → the worker that is it."""
+
+
+class WorkerDevices(DistantAllocator):
+    """Devices of one type that are workers. Addresses stand for handles, and are none of the worker's own."""
+
+    def __init__(self, orchestrator: Orchestrator, kind: DeviceType, places: Places) -> None:
+        super().__init__()
+        self._orchestrator, self._type = orchestrator, kind
+        self._workers = {device.index: worker for device, worker in places.items() if device.type is kind}
+        self._handles: dict[int, Handle] = {}
+        self._next = {index: _BASE + index * _SPACE for index in self._workers}
+        self._gone: deque[tuple[int, int]] = deque()
+        """Addresses, each with its device, that are to be freed when that can be done."""
+
+    @property
+    def device_type(self) -> DeviceType:
+        """The type of the program's devices."""
+        return self._type
+
+    def device_count(self) -> int:
+        """Up to the highest that a worker is."""
+        return max(self._workers, default=-1) + 1
+
+    def memory_info(self, index: int = 0) -> MemoryInfo | None:
+        """Not known: the worker says when it has too little."""
+        return None
+
+    def allocate(self, nbytes: int, index: int = 0, alignment: int = DEFAULT_ALIGNMENT) -> int:
+        """As any allocator does; what is to be freed is freed first."""
+        self._sweep()
+        return super().allocate(nbytes, index, alignment)
+
+    def deallocate(self, address: int, index: int = 0) -> None:
+        """As any allocator does. The garbage collector may call it while this very thread is at something else with the
+        same locks: then it is done at the next occasion."""
+        self._gone.append((address, index))
+        self._sweep()
+
+    def _sweep(self) -> None:
+        if self._orchestrator.is_inside() or is_mine(self._lock) or not self._lock.acquire(blocking=False):
+            return
+        try:
+            while self._gone:
+                super().deallocate(*self._gone.popleft())
+        finally:
+            self._lock.release()
+
+    def resident(self, address: int, nbytes: int, index: int) -> Handle:
+        """The handle of some bytes."""
+        allocation = self.find(address, nbytes, index)
+        return self._handles[allocation.address].view(address - allocation.address, nbytes)
+
+    def fill(self, address: int, nbytes: int, pattern: bytes, index: int) -> None:
+        """Repeat a pattern over memory of the worker."""
+        self._sweep()
+        if nbytes:
+            part = self.resident(address, nbytes, index).resident(Access.WRITE)
+            self._orchestrator.submit(_fill, part, pattern)
+
+    def copy_on_device(self, dst_address: int, src_address: int, nbytes: int, index: int) -> None:
+        """Copy from one place of the worker's memory to another."""
+        if nbytes:
+            source = self.resident(src_address, nbytes, index).resident(Access.READ)
+            target = self.resident(dst_address, nbytes, index).resident(Access.WRITE)
+            self._orchestrator.submit(_copy, source, target)
+
+    def _allocate(self, nbytes: int, index: int, alignment: int) -> int:
+        handle = self._orchestrator.malloc(self._worker(index), nbytes)
+        address = -(-self._next[index] // alignment) * alignment
+        self._next[index] = address + nbytes + _GAP
+        self._handles[address] = handle
+        return address
+
+    def _worker(self, index: int) -> int:
+        if index not in self._workers:
+            raise UsageError(f"no worker is {Device(self._type, index)}")
+        return self._workers[index]
+
+    def _deallocate(self, allocation: Allocation) -> None:
+        _free(self._orchestrator, self._handles.pop(allocation.address))
+
+    def _copy_host_to_device(self, dst_address: int, source: memoryview, index: int) -> None:
+        self._orchestrator.copy_to(self.resident(dst_address, len(source), index), source)
+
+    def _copy_device_to_host(self, target: memoryview, src_address: int, index: int) -> None:
+        part = self.resident(src_address, len(target), index)
+        target[:] = _result(self._orchestrator.copy_from(part))
+
+    def _pointer_attributes(self, address: int) -> PointerAttributes:
+        index = (address - _BASE) // _SPACE
+        return PointerAttributes(Device(self._type, index), "device", f"worker {self._workers[index]}")
+
+    def _device_tensor(self, address: int, nbytes: int) -> torch.Tensor:
+        raise RunError("memory of a worker is wanted here as a tensor", hint="the code that wants it has to run there")
+
+
+class RemoteDelegate:
+    """A delegate that is loaded on a worker. Calls of it are begun, and waited for only by who needs to know."""
+
+    def __init__(self, context: DelegateContext, orchestrator: Orchestrator, worker: int) -> None:
+        self._orchestrator, self._device = orchestrator, context.device
+        self._begun: list[TaskFuture] = []
+        settings = replace(context.settings, inplace=dict(context.settings.inplace), executors=None)
+        recipe = _Recipe(context.id, bytes(context.data.view), context.compile_specs, settings)
+        self._object: ObjectHandle | None = orchestrator.create(_load, recipe, worker=worker)
+        try:
+            self._inputs: int = _result(orchestrator.submit(_count_inputs, self._loaded(Access.READ)))
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def input_count(self) -> int:
+        """As the worker says."""
+        return self._inputs
+
+    def execute(self, arguments: Sequence[RunTensor | int | float | bool | None]) -> None:
+        """Begin a call. What it reads and writes is ordered with all other uses of these bytes."""
+        sent: list[Any] = []
+        for position, argument in enumerate(arguments):
+            if not isinstance(argument, RunTensor):
+                sent.append(argument)
+                continue
+            sent += [_Tensor(argument.value, argument.declared, argument.sizes, argument.dim_order)]
+            sent.append(self._bytes(argument, is_input=position < self._inputs))
+        future = self._orchestrator.submit(_run, self._loaded(), *sent)
+        outputs = [out for out in arguments[self._inputs :] if isinstance(out, RunTensor)]
+        if all(out.static for out in outputs):
+            self._begun.append(future)
+            return
+        for out, sizes in zip(outputs, _result(future), strict=True):
+            out.resize(sizes)
+
+    def finish(self) -> None:
+        """Wait for all calls that were begun."""
+        begun, self._begun = self._begun, []
+        for future in begun:
+            _result(future)
+
+    def reset(self) -> None:
+        """Begin anew, behind what was begun before."""
+        self._begun.append(self._orchestrator.submit(_reset, self._loaded()))
+
+    def close(self) -> None:
+        """Free what the worker has of it. A second time does nothing."""
+        if self._object is not None:
+            _free(self._orchestrator, self._object)
+            self._object = None
+
+    def _loaded(self, access: Access = Access.UPDATE) -> Any:
+        if self._object is None:
+            raise RunError("the delegate was closed")
+        return self._object.resident(access)
+
+    def _bytes(self, argument: RunTensor, *, is_input: bool) -> Any:
+        """The argument as resident memory; None for one without any bytes."""
+        size = argument.nbytes if is_input or argument.static else argument.capacity
+        if size is None:
+            raise RunError(f"{argument.describe()} may have any size, and a worker needs to know how much")
+        memory = argument.memory
+        if not size or memory is None:
+            return None
+        devices = memory.allocator
+        if not isinstance(devices, WorkerDevices):
+            raise RunError(f"{argument.describe()} lies on no worker")
+        part = devices.resident(argument.start, size, self._device.index)
+        if is_input:
+            return part.resident(Access.READ)
+        return part.resident(Access.WRITE if argument.static else Access.UPDATE)
+
+
+def across_workers(orchestrator: Orchestrator, places: Places) -> tuple[Registry, Mapping[str, ExecutorFactory]]:
+    """What a program is loaded with so that its devices are workers: the registry, and what runs its delegates."""
+    kinds = sorted({device.type for device in places})
+    registry = Registry(HostAllocator(), *(WorkerDevices(orchestrator, kind, places) for kind in kinds))
+
+    def factory(local: ExecutorFactory) -> ExecutorFactory:
+        def load(context: DelegateContext) -> DelegateExecutor:
+            if context.device.is_host:
+                return local(context)
+            if context.device not in places:
+                raise UsageError(f"no worker is {context.device}", hint="say which: each device needs one")
+            return RemoteDelegate(context, orchestrator, places[context.device])
+
+        return load
+
+    return registry, {name: factory(local) for name, local in executors().items()}
+
+
+def _free(orchestrator: Orchestrator, handle: Handle | ObjectHandle) -> None:
+    """Free what a worker has, unless it went with its worker."""
+    with suppress(WorkerLost, HandleError, ClosedError):
+        orchestrator.free(handle)
+
+
+def _result(future: TaskFuture) -> Any:
+    """What came of a task; its own error rather than that of those who needed it."""
+    try:
+        return future.result()
+    except PoisonedError as error:
+        raise error.cause from error
+
+
+# On the worker
+
+
+@dataclass(frozen=True, slots=True)
+class _Recipe:
+    """What a delegate is loaded from, apart from its device."""
+
+    id: str
+    data: bytes
+    compile_specs: tuple[m.CompileSpec, ...]
+    settings: Settings
+
+
+@dataclass(frozen=True, slots=True)
+class _Tensor:
+    """What a tensor is; its bytes are the argument behind it."""
+
+    value: int
+    declared: m.Tensor
+    sizes: tuple[int, ...]
+    dim_order: tuple[int, ...]
+
+
+class _Loaded:
+    """A delegate on its worker."""
+
+    def __init__(self, executor: DelegateExecutor) -> None:
+        self.executor = executor
+
+    def close(self) -> None:
+        self.executor.close()
+
+
+def _load(recipe: _Recipe) -> _Loaded:
+    worker = current_worker()
+    context = DelegateContext(
+        id=recipe.id,
+        data=Blob(recipe.data),
+        compile_specs=recipe.compile_specs,
+        device=worker.device,
+        registry=worker.registry,
+        settings=recipe.settings,
+    )
+    return _Loaded(load_executor(context, executors()))
+
+
+def _count_inputs(loaded: _Loaded) -> int:
+    return loaded.executor.input_count
+
+
+def _reset(loaded: _Loaded) -> None:
+    loaded.executor.reset()
+
+
+def _run(loaded: _Loaded, *sent: Any) -> list[tuple[int, ...]]:
+    """Call a delegate; gives the sizes of its outputs."""
+    worker = current_worker()
+    arguments: list[Any] = []
+    following = iter(sent)
+    for item in following:
+        if not isinstance(item, _Tensor):
+            arguments.append(item)
+            continue
+        tensor = RunTensor(item.value, item.declared, worker.device)
+        tensor.sizes, tensor.dim_order = item.sizes, item.dim_order
+        array: WorkerArray | None = next(following)
+        if array is not None:
+            tensor.place(Memory(worker.device, array.address, array.nbytes, allocator=worker.allocator))
+        arguments.append(tensor)
+    loaded.executor.execute(arguments)
+    return [out.sizes for out in arguments[loaded.executor.input_count :]]
+
+
+def _fill(array: WorkerArray, pattern: bytes) -> None:
+    fill_bytes(array.tensor(), pattern)
+
+
+def _copy(source: WorkerArray, target: WorkerArray) -> None:
+    target.tensor().copy_(source.tensor())

@@ -1,0 +1,73 @@
+"""Workers that own memory, and tasks that come to it: weights and caches stay where they are.
+
+Importing this package imports nothing else: a worker's process starts with what it needs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from etdev.runtime.orchestrator.arrays import WorkerArray
+    from etdev.runtime.orchestrator.errors import (
+        BackPressureError,
+        ClosedError,
+        HandleError,
+        OrchestratorError,
+        PlacementError,
+        PoisonedError,
+        RemoteError,
+        WorkerLost,
+    )
+    from etdev.runtime.orchestrator.futures import TaskFuture
+    from etdev.runtime.orchestrator.handles import Access, Handle, InOut, ObjectHandle, Out
+    from etdev.runtime.orchestrator.orchestrator import Orchestrator
+    from etdev.runtime.orchestrator.scope import Scope
+    from etdev.runtime.orchestrator.spec import WorkerSpec
+
+__all__ = [
+    "Access",
+    "BackPressureError",
+    "ClosedError",
+    "Handle",
+    "HandleError",
+    "InOut",
+    "ObjectHandle",
+    "Orchestrator",
+    "OrchestratorError",
+    "Out",
+    "PlacementError",
+    "PoisonedError",
+    "RemoteError",
+    "Scope",
+    "TaskFuture",
+    "WorkerArray",
+    "WorkerLost",
+    "WorkerSpec",
+]
+
+_HOME = {
+    "Access": "handles",
+    "Handle": "handles",
+    "InOut": "handles",
+    "ObjectHandle": "handles",
+    "Orchestrator": "orchestrator",
+    "Out": "handles",
+    "Scope": "scope",
+    "TaskFuture": "futures",
+    "WorkerArray": "arrays",
+    "WorkerSpec": "spec",
+}
+"""Name → the module of this package that has it; all others are errors."""
+
+
+def __getattr__(name: str) -> Any:
+    from importlib import import_module
+
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOME.get(name, 'errors')}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,116 @@
+"""Arguments of a task: what goes along, what stays where it is, and what comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from etdev.errors import UsageError
+from etdev.runtime.hostmem import host_bytes
+from etdev.runtime.orchestrator.arrays import count_elements, dense, describe_array, is_array, item_size
+from etdev.runtime.orchestrator.errors import HandleError, PlacementError
+from etdev.runtime.orchestrator.handles import Access, Handle, InOut, ObjectHandle, Out, Resident, ResidentObject, Use
+from etdev.runtime.orchestrator.messages import ArrayArgument, MemoryArgument, ObjectArgument
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """The arguments of one task, for its worker and for the graph."""
+
+    sent: tuple[Any, ...]
+    uses: tuple[Use, ...]
+    owners: Mapping[int, str]
+    """Worker that a resident argument lies on → what to call that argument."""
+    back: Mapping[int, Any]
+    """Position → the caller's array that is written when the task is done."""
+    handles: tuple[Handle | ObjectHandle, ...]
+    nbytes: int
+    """Of arrays that go there or come back."""
+    copies_to: int
+    copies_avoided: int
+
+    def worker(self, wanted: int | None) -> int | None:
+        """Where the task has to run; None if it does not matter. Raises if it cannot run anywhere."""
+        if len(self.owners) > 1:
+            (one, first), (other, second) = sorted(self.owners.items())[:2]
+            raise PlacementError(
+                f"{first} lies on worker {one}, and {second} on worker {other}",
+                hint="a task runs on one worker: copy one of them, or submit a group",
+            )
+        for owner, what in self.owners.items():
+            if wanted not in (None, owner):
+                raise PlacementError(
+                    f"a task is wanted on worker {wanted}, and {what} lies on worker {owner}",
+                    hint=f"submit it with worker={owner}, or leave it out",
+                )
+            return owner
+        return wanted
+
+
+def read_arguments(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Arguments:
+    """Sort out the arguments of a call. Raises :class:`~etdev.errors.UsageError` for what cannot be one."""
+    for name, value in kwargs.items():
+        if isinstance(value, Resident | ResidentObject | Out | InOut | Handle | ObjectHandle):
+            raise UsageError(f"the argument {name!r} is given by name", hint="give what lies on workers by position")
+    sent: list[Any] = []
+    uses: list[Use] = []
+    owners: dict[int, str] = {}
+    back: dict[int, Any] = {}
+    handles: list[Handle | ObjectHandle] = []
+    nbytes = copies = avoided = 0
+    for position, value in enumerate(args):
+        match value:
+            case Handle() | ObjectHandle():
+                raise HandleError(
+                    f"argument {position} is a handle", hint="say what the task does with it: `handle.resident('read')`"
+                )
+            case Resident() | ResidentObject():
+                handles.append(value.handle)
+                uses.append(value.handle.use(value.access))
+                owners.setdefault(value.handle.worker, f"argument {position}")
+                sent.append(_stays(value))
+                avoided += isinstance(value, Resident)
+            case Out() | InOut():
+                sent.append(_array(value.array, position, read=isinstance(value, InOut), back=True))
+                back[position] = value.array
+                size = len(host_bytes(value.array, writable=True))
+                nbytes += size * (1 + isinstance(value, InOut))
+                copies += isinstance(value, InOut)
+            case _ if is_array(value):
+                sent.append(_array(value, position, read=True, back=False))
+                nbytes += len(host_bytes(sent[-1].data))
+                copies += 1
+            case _:
+                sent.append(value)
+    return Arguments(tuple(sent), tuple(uses), owners, back, tuple(handles), nbytes, copies, avoided)
+
+
+def write_back(arguments: Arguments, outputs: Mapping[int, Any]) -> Mapping[int, Any]:
+    """Fill the caller's arrays; gives them, by the position of the argument."""
+    for position, data in outputs.items():
+        if len(data):
+            host_bytes(arguments.back[position], writable=True)[:] = data
+    return arguments.back
+
+
+def _stays(argument: Resident | ResidentObject) -> MemoryArgument | ObjectArgument:
+    if isinstance(argument, ResidentObject):
+        return ObjectArgument(argument.handle.buffer)
+    handle, size = argument.handle, item_size(argument.dtype)
+    shape = (handle.size // size,) if argument.shape is None else tuple(argument.shape)
+    if count_elements(shape) * size > handle.size:
+        raise UsageError(
+            f"{argument.dtype} of shape {list(shape)} takes {count_elements(shape) * size} bytes, more than "
+            f"{handle.describe()}"
+        )
+    writable = argument.access is not Access.READ
+    return MemoryArgument(handle.buffer, handle.offset, handle.size, argument.dtype, shape, writable)
+
+
+def _array(value: Any, position: int, *, read: bool, back: bool) -> ArrayArgument:
+    if not is_array(value):
+        raise UsageError(f"argument {position} is a {type(value).__name__}, and only an array comes back")
+    dtype, shape = describe_array(value)
+    item_size(dtype)
+    return ArrayArgument(dtype, shape, bytes(host_bytes(dense(value))) if read else None, back)

@@ -1,0 +1,331 @@
+"""The engine between scheduler and transport: what the one decides the other does, and the answers go back."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from etdev.runtime.locks import is_mine
+from etdev.runtime.orchestrator.errors import (
+    BackPressureError,
+    CancelledTaskError,
+    ClosedError,
+    OrchestratorError,
+    WorkerLost,
+)
+from etdev.runtime.orchestrator.futures import TaskFuture
+from etdev.runtime.orchestrator.handles import Use
+from etdev.runtime.orchestrator.ledger import Ledger
+from etdev.runtime.orchestrator.nodes import Node
+from etdev.runtime.orchestrator.scheduler import Changes, Scheduler
+from etdev.runtime.orchestrator.transports.base import Done, Transport
+
+Start = Callable[[int, Done], None]
+"""Hands the part of one worker to the transport."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What may be on the way at once."""
+
+    tasks: int
+    nbytes: int
+    """Of the host, in arrays that go to workers or come back."""
+    seconds: float
+    """How long to wait for room."""
+
+
+@dataclass(slots=True, eq=False)
+class Work:
+    """What a node stands for."""
+
+    future: TaskFuture
+    start: Start
+    nbytes: int = 0
+    """Of the host, that it holds until it is over."""
+    over: Callable[[Node, Work], Any] | None = None
+    """Makes the result of the future, when all went well. Called in the lock."""
+    always: Callable[[], None] | None = None
+    """Called in the lock however it went."""
+    frees: bool = False
+    """Does it give memory back?"""
+    bounded: bool = True
+    """Does it wait for room?"""
+    results: dict[int, Any] = field(default_factory=dict)
+    """By worker."""
+    claimed: bool = False
+    """Does somebody say what becomes of the future, or has said it?"""
+
+
+class Turn:
+    """The engine's lock for a block, and what follows from it. One serves all threads: only one is in it."""
+
+    def __init__(self, engine: Engine, *, opened: bool) -> None:
+        self._engine, self._opened = engine, opened
+
+    def __enter__(self) -> None:
+        engine = self._engine
+        engine.lock.acquire()
+        if self._opened and engine.closed:
+            engine.lock.release()
+            raise ClosedError(_CLOSED)
+
+    def __exit__(self, *_: object) -> None:
+        engine = self._engine
+        try:
+            changes = engine.scheduler.changes()
+        finally:
+            engine.lock.release()
+        if changes is not None:
+            engine.follow(changes)
+
+
+_Step = tuple[Callable[[Node], None], Node]
+"""Something that is done outside of the lock, once."""
+_LOGGER = logging.getLogger(__name__)
+_CLOSED = "the orchestrator is closed"
+
+
+class Engine:
+    """One lock around the scheduler and the books. Transports and futures are called outside of it."""
+
+    def __init__(self, transport: Transport, bounds: Bounds) -> None:
+        workers = len(transport.specs)
+        self.ledger = Ledger(workers)
+        self.scheduler = Scheduler(workers)
+        self.transport = transport
+        self._bounds = bounds
+        self.lock = threading.RLock()
+        self._room = threading.Condition(self.lock)
+        self._quiet = threading.Condition(self.lock)
+        self._unsettled = 0
+        """Futures that are not done, or whose nodes have not ended."""
+        self._numbers = itertools.count(1)
+        self._count = self._bytes = 0
+        """On the way."""
+        self._following = threading.local()
+        self.closed = False
+        self._opened, self._any = Turn(self, opened=True), Turn(self, opened=False)
+
+    def turn(self, *, opened: bool = True) -> Turn:
+        """The lock; what follows from the block is done behind it. Raises :class:`ClosedError` if it is to be open."""
+        return self._opened if opened else self._any
+
+    def enter(
+        self,
+        label: str,
+        workers: tuple[int, ...],
+        uses: Sequence[Use],
+        start: Start,
+        *,
+        memory: bool = False,
+        nbytes: int = 0,
+        bounded: bool = True,
+        frees: bool = False,
+        over: Callable[[Node, Work], Any] | None = None,
+        always: Callable[[], None] | None = None,
+    ) -> TaskFuture:
+        """Add a node. In a turn, with room for it if it is bounded."""
+        number = next(self._numbers)
+        node = Node(number, f"task {number} ({label})", workers, tuple(uses), memory)
+        future = TaskFuture(node.label, lambda: self.cancel(node), self._drive)
+        node.job = Work(future, start, nbytes, over, always, frees, bounded)
+        self._unsettled += 1
+        self._count += bounded
+        self._bytes += nbytes
+        self.scheduler.submit(node)
+        return future
+
+    def cancel(self, node: Node) -> bool:
+        """Do not run a node, if it did not begin. What frees memory is run: nobody can name that memory any more."""
+        with self.turn(opened=False):
+            if node.job is not None and node.job.frees:
+                return False
+            return self.scheduler.cancel(node)
+
+    def lost(self, worker: int, reason: str) -> None:
+        """The transport says that a worker is gone."""
+        with self.turn(opened=False):
+            if self.ledger.is_lost(worker):
+                return
+            error = WorkerLost(worker, reason)
+            keys = self.ledger.lose(worker, error)
+            self.scheduler.lost(worker, error)
+            self.scheduler.drop(keys)
+            self._room.notify_all()
+
+    def is_inside(self) -> bool:
+        """Is this thread in the lock? What the garbage collector calls there must not decide anything."""
+        return is_mine(self.lock)
+
+    def untangle(self) -> None:
+        """Give the lock back that an interrupt left with this thread, which does not know of it any more."""
+        while self.is_inside():
+            self.lock.release()
+
+    def wait(self, seconds: float | None = None) -> None:
+        """Wait until all that was submitted has ended, and its futures are done; at most so long, if that is given."""
+        end = None if seconds is None else time.monotonic() + seconds
+        while True:
+            left = None if end is None else end - time.monotonic()
+            with self.lock:
+                if not self._unsettled or (left is not None and left <= 0):
+                    return
+            if self.transport.step() is None:
+                with self.lock:
+                    self._quiet.wait_for(lambda: not self._unsettled, left)
+
+    def wait_for_room(self, nbytes: int) -> bool:
+        """Wait until there is room for a bounded node. In a turn; true if others had theirs meanwhile, so that what was
+        looked up before may have changed."""
+        if getattr(self._following, "todo", None) is not None:
+            return False  # Who makes room must not wait for it.
+        waited = False
+        bounds, end = self._bounds, time.monotonic() + self._bounds.seconds
+        while self._count >= bounds.tasks or (self._bytes and self._bytes + nbytes > bounds.nbytes):
+            left = end - time.monotonic()
+            if left <= 0:
+                raise BackPressureError(
+                    f"there was no room in {bounds.seconds:g} s for another task with {nbytes} bytes: {self._count} "
+                    f"tasks with {self._bytes} bytes are on the way, and {self._oldest()} is the oldest",
+                    hint="wait for results before you submit more, or raise `max_tasks` and `max_bytes`",
+                )
+            waited = True
+            self.lock.release()
+            try:
+                stepped = self.transport.step()
+            finally:
+                self.lock.acquire()
+            if stepped is None:
+                self._room.wait(left)
+            elif not stepped:
+                end = 0.0
+            if self.closed:
+                raise ClosedError(_CLOSED)
+        return waited
+
+    def _oldest(self) -> str:
+        node = self.scheduler.oldest()
+        return f"{node.label}, which is {node.state.value}," if node else "none"
+
+    def follow(self, changes: Changes) -> None:
+        """Do what follows from an event; what follows from that is done by the same loop, not by calls in calls."""
+        todo: deque[_Step] | None = getattr(self._following, "todo", None)
+        steps: deque[_Step] = deque()
+        for node in changes.doomed:
+            steps.append((self._fail, node))
+        for node in changes.ended:
+            steps.append((self._settle, node))
+        for node in changes.begun:
+            steps.append((self._begin, node))
+        if todo is not None:
+            todo.extend(steps)
+            return
+        self._following.todo = steps
+        error: BaseException | None = None
+        try:
+            while steps:
+                try:
+                    _next(steps)
+                except BaseException as raised:  # noqa: BLE001 - by a callback; the others are owed their steps
+                    error = error or raised
+        finally:
+            self._following.todo = None
+        if error is None:
+            return
+        if threading.current_thread() is threading.main_thread():
+            raise error
+        _LOGGER.critical("a callback of a task ended in %s", type(error).__name__, exc_info=error)
+
+    # Another thread may have been faster with what came later: a node that is settled has no job any more.
+
+    def _begin(self, node: Node) -> None:
+        work: Work | None = node.job
+        if work is None:
+            return
+        with self.lock:
+            if not work.claimed:
+                work.future.set_running_or_notify_cancel()
+        for worker in node.workers:
+            if worker in node.running:
+                self._start(node, work, worker)
+
+    def _start(self, node: Node, work: Work, worker: int) -> None:
+        def done(result: Any, error: BaseException | None) -> None:
+            with self.turn(opened=False):
+                work.results[worker] = result
+                self.scheduler.finished(node, worker, error)
+
+        try:
+            work.start(worker, done)
+        except Exception as error:  # noqa: BLE001 - what cannot be sent fails as what cannot be run does
+            done(None, error)
+
+    def _settle(self, node: Node) -> None:
+        work: Work = node.job
+        result, error = None, node.error
+        with self.lock:
+            if error is None and work.over is not None:
+                try:
+                    result = work.over(node, work)
+                except Exception as failure:  # noqa: BLE001 - an answer that does not fit is the task's failure
+                    error = failure
+            if work.always is not None:
+                work.always()
+            self._count -= work.bounded
+            self._bytes -= work.nbytes
+            self._room.notify_all()
+            claimed, work.claimed = work.claimed, True
+        node.job = None  # Who reads later what it wrote may still ask how it went, but for nothing that it held.
+        try:
+            if not claimed:
+                _tell(work.future, result, error)
+        finally:
+            with self.lock:
+                self._unsettled -= 1
+                if not self._unsettled:
+                    self._quiet.notify_all()
+
+    def _fail(self, node: Node) -> None:
+        """Say before its end that a node fails, if nobody has said anything yet."""
+        work: Work | None = node.job
+        if work is None or node.error is None:
+            return
+        with self.lock:
+            claimed, work.claimed = work.claimed, True
+        if not claimed:
+            _tell(work.future, None, node.error)
+
+    def _drive(self, future: TaskFuture) -> None:
+        """Let a transport without threads work until a future is done. In a callback, do what this thread had still to
+        do before: nobody else does it."""
+        todo: deque[_Step] | None = getattr(self._following, "todo", None)
+        while todo and not future.done():
+            _next(todo)
+        while not future.done():
+            stepped = self.transport.step()
+            if stepped is None:
+                return
+            if not stepped and not future.done():
+                with self.lock:
+                    raise OrchestratorError(f"{future.label} will never be done: {self._oldest()} is the oldest")
+
+
+def _next(steps: deque[_Step]) -> None:
+    step, node = steps.popleft()
+    step(node)
+
+
+def _tell(future: TaskFuture, result: Any, error: BaseException | None) -> None:
+    if error is None:
+        future.set_result(result)
+    elif isinstance(error, CancelledTaskError) and not future.running():  # A task may raise one that it met.
+        future.cancel_now()
+    else:
+        future.set_exception(error)

@@ -1,0 +1,118 @@
+"""Who has to wait for whom: reads for writes, writes for reads and writes, wherever bytes overlap."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Generic, Protocol, TypeVar
+
+from etdev.runtime.orchestrator.handles import Access, Key, Use
+
+
+class Ending(Protocol):
+    """Something that comes to an end."""
+
+    @property
+    def ended(self) -> bool:
+        """Is it over, well or badly?"""
+
+
+NodeT = TypeVar("NodeT", bound=Ending)
+
+
+@dataclass(slots=True)
+class _Segment(Generic[NodeT]):
+    """Bytes of a buffer with one history."""
+
+    start: int
+    stop: int
+    writer: NodeT | None = None
+    readers: list[NodeT] = field(default_factory=list)
+    """Since it was written."""
+    limit: int = 16
+    """Readers that are remembered before those that are over are forgotten."""
+
+    def read(self, node: NodeT) -> None:
+        if len(self.readers) >= self.limit:
+            self.readers = [reader for reader in self.readers if not reader.ended]
+            self.limit = max(16, 2 * len(self.readers))
+        self.readers.append(node)
+
+
+class Hazards(Generic[NodeT]):
+    """The last writer and the readers since then, of every byte that was used.
+
+    Views of one buffer that share no byte do not order each other.
+    """
+
+    def __init__(self) -> None:
+        self._buffers: dict[Key, list[_Segment[NodeT]]] = {}
+
+    def enter(self, node: NodeT, uses: Iterable[Use]) -> dict[NodeT, bool]:
+        """Add something that comes after all that was added before.
+
+        Gives those that it has to wait for; true for one that writes what it reads.
+        """
+        uses = tuple(uses)
+        found: dict[NodeT, bool] = {}
+        for use in uses:
+            for segment in self._segments(use):
+                if segment.writer is not None:
+                    found[segment.writer] = found.get(segment.writer, False) or use.access is not Access.WRITE
+                if use.access is not Access.READ:
+                    for reader in segment.readers:
+                        found.setdefault(reader, False)
+        for use in uses:
+            if use.access is not Access.READ:
+                self._write(node, use)
+                continue
+            for segment in self._segments(use):
+                # What writes it, too, is already behind all that came before.
+                if segment.writer is not node:
+                    segment.read(node)
+        return found
+
+    def drop(self, key: Key) -> None:
+        """Forget a buffer that nobody can name any more."""
+        self._buffers.pop(key, None)
+
+    def buffers(self) -> tuple[Key, ...]:
+        """Those that were used and not dropped."""
+        return tuple(self._buffers)
+
+    def _write(self, node: NodeT, use: Use) -> None:
+        """All bytes of a use have one history from now on, however they were split before."""
+        written = self._segments(use)
+        if written:
+            segments = self._buffers[use.key]
+            first = bisect_left(segments, use.start, key=lambda segment: segment.start)
+            segments[first : first + len(written)] = [_Segment(use.start, use.stop, node)]
+
+    def _segments(self, use: Use) -> list[_Segment[NodeT]]:
+        """The segments that a use is made of, split from others where it begins and ends."""
+        if use.start >= use.stop:
+            return []
+        segments = self._buffers.setdefault(use.key, [])
+        self._split(segments, use.start)
+        self._split(segments, use.stop)
+        first = bisect_left(segments, use.start, key=lambda segment: segment.start)
+        found, at, position = [], use.start, first
+        while at < use.stop:
+            if position == len(segments) or segments[position].start > at:
+                stop = min(use.stop, segments[position].start) if position < len(segments) else use.stop
+                segments.insert(position, _Segment(at, stop))
+            found.append(segments[position])
+            at = segments[position].stop
+            position += 1
+        return found
+
+    def _split(self, segments: list[_Segment[NodeT]], at: int) -> None:
+        position = bisect_right(segments, at, key=lambda segment: segment.start) - 1
+        if position < 0:
+            return
+        segment = segments[position]
+        if segment.start < at < segment.stop:
+            behind = _Segment(at, segment.stop, segment.writer, list(segment.readers), segment.limit)
+            segment.stop = at
+            segments.insert(position + 1, behind)

@@ -1,0 +1,212 @@
+"""The books: which buffers and objects there are, and what was done with them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from etdev.runtime.orchestrator.errors import HandleError, PlacementError, WorkerLost
+from etdev.runtime.orchestrator.handles import Handle, Key, ObjectHandle
+from etdev.runtime.orchestrator.messages import Cost
+
+_INCARNATIONS = itertools.count(1)
+
+
+@dataclass(slots=True)
+class Entry:
+    """A buffer, or an object of 0 bytes."""
+
+    size: int
+    """Bytes."""
+    is_object: bool = False
+    freeing: bool = False
+    """Has somebody asked to free it? It is there until its last task is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class BufferStats:
+    """One buffer, as it is."""
+
+    worker: int
+    buffer: int
+    size: int
+    """Bytes; 0 of an object."""
+    state: str
+    """``live``; or ``freeing``, once it was freed, until nobody uses it any more."""
+
+
+@dataclass(slots=True)
+class WorkerStats:
+    """What a worker did, over all its incarnations, and what it has."""
+
+    worker: int
+    alive: bool = True
+    live_bytes: int = 0
+    """In its buffers."""
+    tasks: int = 0
+    seconds: float = 0.0
+    """In tasks."""
+    copies_to: int = 0
+    """By ``copy_to``, and of arguments."""
+    bytes_to: int = 0
+    copies_from: int = 0
+    bytes_from: int = 0
+    copies_avoided: int = 0
+    """Resident arguments."""
+    bytes_avoided: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """What there is and what was done."""
+
+    workers: tuple[WorkerStats, ...]
+    buffers: tuple[BufferStats, ...]
+    waiting: int
+    """Tasks and operations that are not over."""
+
+
+@dataclass(slots=True)
+class _Life:
+    """A worker's present incarnation."""
+
+    incarnation: int
+    lost: WorkerLost | None = None
+    past: set[int] = field(default_factory=set)
+    """Incarnations before."""
+    freeing: int = 0
+    """Buffers and objects that are there until their last task is over."""
+
+
+class Ledger:
+    """Handles are looked up here before anything is done with them."""
+
+    def __init__(self, workers: int) -> None:
+        self._lives = [_Life(next(_INCARNATIONS)) for _ in range(workers)]
+        self._entries: dict[Key, Entry] = {}
+        self._numbers = itertools.count(1)
+        self.stats = [WorkerStats(worker) for worker in range(workers)]
+
+    def check_number(self, worker: int) -> None:
+        """Raise for a worker that there is not."""
+        if not 0 <= worker < len(self._lives):
+            raise PlacementError(f"there is no worker {worker}", hint=f"there are {len(self._lives)}, from 0 on")
+
+    def check_worker(self, worker: int) -> None:
+        """Raise for a worker that there is not, or that is gone."""
+        self.check_number(worker)
+        lost = self._lives[worker].lost
+        if lost is not None:
+            raise WorkerLost(worker, lost.reason)
+
+    def number(self) -> int:
+        """Of a new buffer or object."""
+        return next(self._numbers)
+
+    def incarnation(self, worker: int) -> int:
+        """Of a worker, as it is now."""
+        return self._lives[worker].incarnation
+
+    def add(self, worker: int, incarnation: int, buffer: int, size: int) -> Handle:
+        """A buffer that there is now. Raises if the worker is gone, or is another one by now."""
+        life = self._lives[worker]
+        if life.lost is not None or life.incarnation != incarnation:
+            raise life.lost or WorkerLost(worker, "it was started again since")
+        handle = Handle(worker, incarnation, buffer, size)
+        self._entries[handle.key] = Entry(size)
+        self.stats[worker].live_bytes += size
+        return handle
+
+    def add_object(self, worker: int) -> ObjectHandle:
+        """An object that there will be."""
+        handle = ObjectHandle(worker, self._lives[worker].incarnation, self.number())
+        self._entries[handle.key] = Entry(0, is_object=True)
+        return handle
+
+    def check(self, handle: Handle | ObjectHandle) -> None:
+        """Raise for a handle of what there is not any more, or never was here."""
+        life = self._lives[handle.worker] if 0 <= handle.worker < len(self._lives) else None
+        known = life is not None and handle.incarnation in (life.incarnation, *life.past)
+        if life is None or not known:
+            raise HandleError(f"{handle.describe()} is none of this orchestrator's")
+        if handle.incarnation != life.incarnation:
+            raise HandleError(
+                f"{handle.describe()} went with the worker, which was started again since", hint="make it anew"
+            )
+        if life.lost is not None:
+            raise WorkerLost(handle.worker, life.lost.reason, what=handle.describe())
+        entry = self._entries.get(handle.key)
+        if entry is None or entry.freeing:
+            raise HandleError(f"{handle.describe()} was freed already")
+
+    def check_whole(self, handle: Handle | ObjectHandle) -> None:
+        """Raise for a handle of a part."""
+        self.check(handle)
+        if isinstance(handle, Handle) and not handle.whole:
+            raise HandleError(f"{handle.describe()} is a part, and only the whole can be freed")
+
+    def begin_freeing(self, handle: Handle | ObjectHandle) -> None:
+        """From now on nobody can use it; it is there until its last task is over."""
+        self._entries[handle.key].freeing = True
+        self._lives[handle.worker].freeing += 1
+
+    def remove(self, key: Key) -> None:
+        """It is gone."""
+        entry = self._entries.pop(key, None)
+        if entry is not None:
+            self.stats[key.worker].live_bytes -= entry.size
+            self._lives[key.worker].freeing -= entry.freeing
+
+    def lose(self, worker: int, error: WorkerLost) -> Sequence[Key]:
+        """A worker is gone; gives what it had."""
+        self._lives[worker].lost = error
+        gone = [key for key in self._entries if key.worker == worker]
+        for key in gone:
+            self.remove(key)
+        self.stats[worker].alive = False
+        return gone
+
+    def revive(self, worker: int) -> None:
+        """A worker that was gone is back."""
+        life = self._lives[worker]
+        life.past.add(life.incarnation)
+        life.incarnation, life.lost = next(_INCARNATIONS), None
+        self.stats[worker].alive = True
+
+    def is_lost(self, worker: int) -> bool:
+        """Is a worker gone?"""
+        return self._lives[worker].lost is not None
+
+    def is_freeing(self, worker: int) -> bool:
+        """Is there memory of a worker that is not freed yet, and will be?"""
+        return self._lives[worker].freeing > 0
+
+    def count_task(self, worker: int, cost: Cost, copies_to: int, copies_from: int, copies_avoided: int) -> None:
+        """A task is over."""
+        found = self.stats[worker]
+        found.tasks += 1
+        found.seconds += cost.seconds
+        found.copies_to += copies_to
+        found.bytes_to += cost.bytes_to
+        found.copies_from += copies_from
+        found.bytes_from += cost.bytes_from
+        found.copies_avoided += copies_avoided
+        found.bytes_avoided += cost.bytes_avoided
+
+    def count_copy(self, worker: int, *, to: int = -1, back: int = -1) -> None:
+        """A copy is over, of so many bytes to the worker, or back."""
+        found = self.stats[worker]
+        if to >= 0:
+            found.copies_to += 1
+            found.bytes_to += to
+        if back >= 0:
+            found.copies_from += 1
+            found.bytes_from += back
+
+    def buffers(self) -> tuple[BufferStats, ...]:
+        """All that there are."""
+        return tuple(
+            BufferStats(key.worker, key.buffer, entry.size, "freeing" if entry.freeing else "live")
+            for key, entry in self._entries.items()
+        )

@@ -1,0 +1,339 @@
+"""The orchestrator: tasks and memory operations go to workers in the order that their arguments ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, Self
+
+from etdev.errors import UsageError
+from etdev.runtime.errors import OutOfDeviceMemoryError
+from etdev.runtime.hostmem import host_bytes
+from etdev.runtime.orchestrator.arguments import Arguments, read_arguments, write_back
+from etdev.runtime.orchestrator.arrays import dense, is_array
+from etdev.runtime.orchestrator.engine import Bounds, Engine, Start, Work
+from etdev.runtime.orchestrator.errors import PlacementError, PoisonedError
+from etdev.runtime.orchestrator.futures import TaskFuture
+from etdev.runtime.orchestrator.handles import Access, Handle, ObjectHandle, Use
+from etdev.runtime.orchestrator.ledger import Stats
+from etdev.runtime.orchestrator.messages import Job, Outcome
+from etdev.runtime.orchestrator.nodes import Node
+from etdev.runtime.orchestrator.scope import Scope
+from etdev.runtime.orchestrator.spec import WorkerSpec, parse_workers
+from etdev.runtime.orchestrator.transports import open_transport
+from etdev.runtime.orchestrator.transports.base import Done, Health
+
+_KILLED_SECONDS = 10.0
+"""How long to wait for what was under way on workers that were killed: an interrupt may have torn it."""
+
+
+class Orchestrator:
+    """Workers, what lies on them, and what runs there, in the style of ``concurrent.futures``. A context manager: at
+    its end it waits for what was submitted, or cancels it if the block failed; an interrupt kills the workers.
+
+    ``workers`` is how many, or the memory of each: ``["cpu", "cuda:0", "sim"]``. ``transport`` is ``thread``,
+    ``process`` or ``ray``. At most ``max_tasks`` tasks and ``max_bytes`` of their arrays are on the way; who submits
+    more waits, for ``timeout`` seconds, then there is a :class:`BackPressureError`. ``seed`` draws the order of tasks
+    on the transport ``thread``; they are run by who waits for them then. ``ray_address`` is that of a cluster;
+    without one, Ray starts its own.
+    """
+
+    def __init__(
+        self,
+        workers: int | Sequence[str | WorkerSpec] = 1,
+        transport: str = "thread",
+        *,
+        max_tasks: int = 100_000,
+        max_bytes: int = 1 << 30,
+        timeout: float = 600.0,
+        seed: int | None = None,
+        ray_address: str | None = None,
+    ) -> None:
+        self.specs = parse_workers(workers)
+        self._transport = open_transport(transport, self.specs, seed=seed, ray_address=ray_address)
+        self._engine = Engine(self._transport, Bounds(max_tasks, max_bytes, timeout))
+        self._ledger = self._engine.ledger
+        self._transport.start(self._engine.lost)
+
+    # Memory
+
+    def malloc(self, worker: int, nbytes: int) -> Handle:
+        """Memory on a worker. Waits until it is there, and for memory that is being freed if there is too little.
+
+        Raises :class:`~etdev.runtime.errors.OutOfDeviceMemoryError`, :class:`WorkerLost`, and
+        :class:`PlacementError` for a worker that there is not.
+        """
+        if nbytes < 0:
+            raise UsageError(f"{nbytes} bytes are asked for on worker {worker}")
+        while True:
+            with self._engine.turn():
+                self._ledger.check_worker(worker)
+                live = self._engine.scheduler.live() if self._ledger.is_freeing(worker) else ()
+                freeing = [node.job.future for node in live if node.job.frees and worker in node.workers]
+                future = self._alloc(worker, nbytes)
+            try:
+                found: Handle = future.result()
+            except OutOfDeviceMemoryError:
+                if not freeing:
+                    raise
+                for one in freeing:
+                    one.exception()
+            else:
+                return found
+
+    def free(self, handle: Handle | ObjectHandle) -> TaskFuture:
+        """Free memory, or close an object, once all that was submitted before is through with it.
+
+        Nobody can use it from now on; a second time is a :class:`HandleError`, as is a part of a buffer.
+        """
+        key = handle.key
+
+        def start(worker: int, done: Done) -> None:
+            self._transport.free(worker, handle.buffer, done)
+
+        def gone() -> None:
+            self._ledger.remove(key)
+            self._engine.scheduler.drop([key])
+
+        with self._engine.turn():
+            self._ledger.check_whole(handle)
+            self._ledger.begin_freeing(handle)
+            use = Use(key, 0, max(handle.size, 1) if isinstance(handle, Handle) else 1, Access.WRITE)
+            return self._engine.enter(
+                "free", (handle.worker,), (use,), start, memory=True, bounded=False, frees=True, always=gone
+            )
+
+    def copy_to(self, handle: Handle, data: Any) -> TaskFuture:
+        """Fill memory of a worker, or the part of it that a handle stands for, with the bytes of an array of the host:
+        those that it has now."""
+        view = host_bytes(dense(data) if is_array(data) else data)
+        if len(view) != handle.size:
+            raise UsageError(f"{len(view)} bytes are copied to {handle.size}: {handle.describe()}")
+        handle.resident(Access.WRITE)  # Refuses a handle that is for reading only.
+        taken = bytes(view)
+
+        def start(worker: int, done: Done) -> None:
+            self._transport.put(worker, handle.buffer, handle.offset, taken, done)
+
+        def over(node: Node, work: Work) -> None:
+            self._ledger.count_copy(handle.worker, to=len(taken))
+
+        return self._copy("copy_to", handle, Access.WRITE, start, over)
+
+    def copy_from(self, handle: Handle) -> TaskFuture:
+        """The bytes of memory of a worker: the future's result is a ``bytearray``."""
+
+        def start(worker: int, done: Done) -> None:
+            self._transport.get(worker, handle.buffer, handle.offset, handle.size, done)
+
+        def over(node: Node, work: Work) -> Any:
+            self._ledger.count_copy(handle.worker, back=handle.size)
+            return work.results[handle.worker]
+
+        return self._copy("copy_from", handle, Access.READ, start, over)
+
+    @contextmanager
+    def scope(self) -> Iterator[Scope]:
+        """Memory and objects that end with a block."""
+        scope = Scope(self)
+        try:
+            yield scope
+        finally:
+            scope.close()
+
+    # Tasks
+
+    def submit(self, call: Callable[..., Any], /, *args: Any, worker: int | None = None, **kwargs: Any) -> TaskFuture:
+        """Call something on a worker: on the one that its resident arguments lie on, on ``worker``, or on any.
+
+        Arrays among the arguments get memory on the worker for the time of the call, and are
+        :class:`~etdev.runtime.orchestrator.arrays.WorkerArray` there; ``Out(array)`` and ``InOut(array)`` come back.
+        Everything else is sent as it is, so on processes and Ray it has to be picklable, as has the result.
+        """
+        arguments = read_arguments(args, kwargs)
+        place = arguments.worker(worker)
+        with self._engine.turn():
+            self._admit([(arguments, place)])
+            places = () if place is None else (place,)
+            return self._tasks(call, places, [arguments], kwargs)
+
+    def submit_group(
+        self, call: Callable[..., Any], args_list: Sequence[Sequence[Any]], *, workers: Sequence[int]
+    ) -> TaskFuture:
+        """Call something on several workers at the same time: on all of ``workers``, each with arguments of its own, or
+        on none. It is one task: it fails with its first error, and its result is the list of results."""
+        if len(args_list) != len(workers) or not workers:
+            raise PlacementError(f"{len(args_list)} lists of arguments for {len(workers)} members of a group")
+        twice = {worker for worker in workers if list(workers).count(worker) > 1}
+        if twice:
+            raise PlacementError(f"worker {min(twice)} is in a group more than once")
+        every = [read_arguments(args, {}) for args in args_list]
+        with self._engine.turn():
+            self._admit([(mine, mine.worker(worker)) for mine, worker in zip(every, workers, strict=True)])
+            return self._tasks(call, tuple(workers), every, {}, group=True)
+
+    def create(self, call: Callable[..., Any], /, *args: Any, worker: int, **kwargs: Any) -> ObjectHandle:
+        """Make an object on a worker, which stays there: what ``call`` returns. Does not wait: :meth:`ready` does.
+
+        Tasks that are given ``handle.resident()`` have the object itself. Freeing it calls its ``close``, if any.
+        """
+        arguments = read_arguments(args, kwargs)
+        with self._engine.turn():
+            self._admit([(arguments, arguments.worker(worker))])
+            handle = self._ledger.add_object(worker)
+            self._tasks(call, (worker,), [arguments], kwargs, keep=handle)
+            return handle
+
+    def ready(self, *handles: ObjectHandle) -> None:
+        """Wait until objects are there. Raises what kept the first of them from it."""
+        for future in [self.submit(_nothing, handle.resident(Access.READ)) for handle in handles]:
+            error = future.exception()
+            if error is not None:
+                raise error.cause if isinstance(error, PoisonedError) else error
+
+    # Workers
+
+    def health(self, worker: int) -> Health:
+        """How a worker is."""
+        self._ledger.check_number(worker)
+        return self._transport.health(worker)
+
+    def restart(self, worker: int) -> None:
+        """Start a worker that is gone. What it had is lost: older handles are refused."""
+        with self._engine.turn():
+            self._ledger.check_number(worker)
+            if not self._ledger.is_lost(worker):
+                raise PlacementError(f"worker {worker} is alive", hint="`kill` ends it")
+            self._ledger.revive(worker)  # From now on it can be lost again; it is given nothing before it is there.
+        try:
+            self._transport.restart(worker)
+        except BaseException:
+            self._engine.lost(worker, "it was started again, and did not start")
+            raise
+        with self._engine.turn():
+            if not self._ledger.is_lost(worker):
+                self._engine.scheduler.started_again(worker)
+
+    def kill(self, worker: int) -> None:
+        """End a worker at once, whatever it is at."""
+        with self._engine.turn():
+            self._ledger.check_worker(worker)
+        self._transport.kill(worker)
+
+    def stats(self) -> Stats:
+        """What there is on the workers, and what was done so far."""
+        with self._engine.turn(opened=False):
+            workers = tuple(replace(found) for found in self._ledger.stats)
+            return Stats(workers, self._ledger.buffers(), len(self._engine.scheduler.live()))
+
+    # The end
+
+    def wait(self) -> None:
+        """Wait for all that was submitted. Raises nothing: each future has its own error."""
+        self._engine.wait()
+
+    def close(self, *, cancel: bool = False, kill: bool = False) -> None:
+        """Wait for all that was submitted, or ``cancel`` what did not begin, or ``kill`` the workers at once; then end
+        them. A second time does nothing; whatever else is asked from now on is a :class:`ClosedError`."""
+        if kill:
+            self._engine.untangle()
+        with self._engine.turn(opened=False):
+            if self._engine.closed:
+                return
+            self._engine.closed = True
+            live = self._engine.scheduler.live() if cancel or kill else ()
+        for node in live:
+            self._engine.cancel(node)
+        for worker in range(len(self.specs) if kill else 0):
+            self._transport.kill(worker)
+        try:
+            self._engine.wait(_KILLED_SECONDS if kill else None)
+        except BaseException:
+            for worker in range(len(self.specs)):
+                self._transport.kill(worker)  # Others may wait for what was under way, and nobody else ends it now.
+            raise
+        finally:
+            self._transport.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: object, trace: object) -> None:
+        self.close(cancel=kind is not None, kill=kind is KeyboardInterrupt)
+
+    def is_inside(self) -> bool:
+        """Does this thread work for the orchestrator just now? What the garbage collector calls then has to wait."""
+        return self._engine.is_inside()
+
+    # In a turn
+
+    def _admit(self, every: Sequence[tuple[Arguments, int | None]]) -> None:
+        """Wait for room for a task or a group that can be run; what it needs has to be there behind that, too."""
+        for arguments, place in every:
+            self._check(arguments, place)
+        if self._engine.wait_for_room(sum(arguments.nbytes for arguments, _ in every)):
+            for arguments, place in every:
+                self._check(arguments, place)
+
+    def _check(self, arguments: Arguments, place: int | None) -> None:
+        for handle in arguments.handles:
+            self._ledger.check(handle)
+        if place is not None:
+            self._ledger.check_worker(place)
+
+    def _tasks(
+        self,
+        call: Callable[..., Any],
+        workers: tuple[int, ...],
+        every: Sequence[Arguments],
+        kwargs: Mapping[str, Any],
+        *,
+        group: bool = False,
+        keep: ObjectHandle | None = None,
+    ) -> TaskFuture:
+        def start(worker: int, done: Done) -> None:
+            mine = every[workers.index(worker)] if workers else every[0]
+            self._transport.run(worker, Job(call, mine.sent, kwargs, keep.buffer if keep else None), done)
+
+        def over(node: Node, work: Work) -> Any:
+            outcomes: list[Outcome] = [work.results[worker] for worker in node.workers]
+            for worker, mine, outcome in zip(node.workers, every, outcomes, strict=True):
+                self._ledger.count_task(worker, outcome.cost, mine.copies_to, len(outcome.outputs), mine.copies_avoided)
+            work.future.outputs = tuple(
+                write_back(mine, outcome.outputs) for mine, outcome in zip(every, outcomes, strict=True)
+            )
+            work.future.cost = tuple(outcome.cost for outcome in outcomes)
+            values = [outcome.value for outcome in outcomes]
+            return values if group else values[0]
+
+        uses = [use for mine in every for use in mine.uses]
+        if keep is not None:
+            uses.append(keep.use(Access.WRITE))
+        name = getattr(call, "__qualname__", type(call).__name__)
+        return self._engine.enter(name, workers, uses, start, nbytes=sum(mine.nbytes for mine in every), over=over)
+
+    def _alloc(self, worker: int, nbytes: int) -> TaskFuture:
+        buffer, incarnation = self._ledger.number(), self._ledger.incarnation(worker)
+
+        def start(worker: int, done: Done) -> None:
+            self._transport.alloc(worker, buffer, nbytes, done)
+
+        def over(node: Node, work: Work) -> Handle:
+            return self._ledger.add(worker, incarnation, buffer, nbytes)
+
+        return self._engine.enter("malloc", (worker,), (), start, memory=True, bounded=False, over=over)
+
+    def _copy(
+        self, label: str, handle: Handle, access: Access, start: Start, over: Callable[[Node, Work], Any]
+    ) -> TaskFuture:
+        with self._engine.turn():
+            self._ledger.check(handle)
+            if self._engine.wait_for_room(handle.size):
+                self._ledger.check(handle)
+            uses = (handle.use(access),)
+            return self._engine.enter(label, (handle.worker,), uses, start, memory=True, nbytes=handle.size, over=over)
+
+
+def _nothing(*_: Any) -> None:
+    pass

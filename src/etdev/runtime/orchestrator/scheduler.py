@@ -1,0 +1,175 @@
+"""The order of things: nodes wait for others and for workers, begin, and end. It runs nothing, and knows no time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from etdev.runtime.orchestrator.errors import CancelledTaskError, PoisonedError
+from etdev.runtime.orchestrator.handles import Key
+from etdev.runtime.orchestrator.hazards import Hazards
+from etdev.runtime.orchestrator.nodes import Node, State
+from etdev.runtime.orchestrator.placement import Placement
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What follows from an event."""
+
+    begun: tuple[Node, ...]
+    """To be run now, on each of their workers."""
+    doomed: tuple[Node, ...]
+    """With an error since then. They have not all ended: one keeps its place in the order, or has members that run."""
+    ended: tuple[Node, ...]
+    """Done or failed, in this order."""
+
+
+class Scheduler:
+    """Nodes on workers that are numbered from 0 on. Each event is followed by :meth:`changes`.
+
+    A node begins when all that it has to wait for have ended. It fails without being run if one of them was to write
+    what it reads and failed; it still keeps its place in the order until those before it have ended.
+    """
+
+    def __init__(self, workers: int) -> None:
+        self._hazards: Hazards[Node] = Hazards()
+        self._placement = Placement(range(workers))
+        self._lost: dict[int, BaseException] = {}
+        self._count = workers
+        self._live: dict[Node, None] = {}
+        """Nodes that have not ended."""
+        self._begun: list[Node] = []
+        self._doomed: list[Node] = []
+        self._ended: list[Node] = []
+
+    def oldest(self) -> Node | None:
+        """The node that was submitted first of those that have not ended."""
+        return next(iter(self._live), None)
+
+    def live(self) -> tuple[Node, ...]:
+        """Nodes that have not ended, in order."""
+        return tuple(self._live)
+
+    def submit(self, node: Node) -> None:
+        """Add a node."""
+        self._live[node] = None
+        for before, needed in self._hazards.enter(node, node.uses).items():
+            if before.state is State.FAILED and needed:
+                self._doom(node, PoisonedError(node.label, _first(before)))
+            elif not before.ended:
+                before.dependents.append((node, needed))
+                node.waiting += 1
+        for worker in node.workers:
+            if worker in self._lost:
+                self._doom(node, self._lost[worker])
+        self._advance(node)
+
+    def finished(self, node: Node, worker: int, error: BaseException | None = None) -> None:
+        """A worker is through with a node, or with its part of it."""
+        if worker not in node.running:
+            return  # It was lost meanwhile.
+        if not node.memory:
+            self._placement.rest(worker)
+        self._leave(node, worker, error)
+
+    def cancel(self, node: Node) -> bool:
+        """Do not run a node. False if it began already."""
+        if node.ended or node.state is State.RUNNING:
+            return False
+        self._doom(node, CancelledTaskError(f"{node.label} was cancelled"))
+        if node.state is State.READY:
+            self._placement.wake(node.workers)
+            self._end(node)
+        return True
+
+    def lost(self, worker: int, error: BaseException) -> None:
+        """A worker is gone: what it was at fails, and what has to run there is not run."""
+        self._lost[worker] = error
+        self._placement.retire(worker)
+        for node in tuple(self._live):
+            if worker in node.running:
+                self._leave(node, worker, error)
+            elif node.state in (State.WAITING, State.READY) and self._has_nowhere(node, worker):
+                self._doom(node, error)
+                if node.state is State.READY:
+                    self._placement.wake(one for one in node.workers if one not in self._lost)
+                    self._end(node)
+
+    def started_again(self, worker: int) -> None:
+        """A worker that was gone is back, with nothing in its memory."""
+        del self._lost[worker]
+        self._placement.rest(worker)
+
+    def drop(self, keys: Iterable[Key]) -> None:
+        """Nobody can name these buffers any more."""
+        for key in keys:
+            self._hazards.drop(key)
+
+    def changes(self) -> Changes | None:
+        """What has happened since it was asked last; None for nothing."""
+        for node in self._placement.take():
+            self._begin(node)
+        if not (self._begun or self._doomed or self._ended):
+            return None
+        found = Changes(tuple(self._begun), tuple(self._doomed), tuple(self._ended))
+        self._begun, self._doomed, self._ended = [], [], []
+        return found
+
+    def _has_nowhere(self, node: Node, worker: int) -> bool:
+        return worker in node.workers or (not node.workers and len(self._lost) == self._count)
+
+    def _leave(self, node: Node, worker: int, error: BaseException | None) -> None:
+        """A worker has no more to do with a node that it was at."""
+        node.running.discard(worker)
+        if error is not None:
+            self._doom(node, error)
+        if not node.running:
+            self._end(node)
+
+    def _doom(self, node: Node, error: BaseException) -> None:
+        if node.error is None:
+            node.error = error
+            self._doomed.append(node)
+
+    def _advance(self, node: Node) -> None:
+        """A node that waits for nothing is ready, or over if it is not to be run."""
+        if node.waiting or node.state is not State.WAITING:
+            return
+        if not node.workers and len(self._lost) == self._count:
+            self._doom(node, next(iter(self._lost.values())))
+        if node.error is not None:
+            self._end(node)
+        elif node.memory:
+            self._begin(node)
+        else:
+            node.state = State.READY
+            self._placement.add(node)
+
+    def _begin(self, node: Node) -> None:
+        node.state = State.RUNNING
+        node.running = set(node.workers)
+        self._begun.append(node)
+
+    def _end(self, node: Node) -> None:
+        todo: list[Node] = [node]
+        while todo:
+            over = todo.pop()
+            over.state = State.DONE if over.error is None else State.FAILED
+            self._live.pop(over, None)
+            self._ended.append(over)
+            for behind, needed in over.dependents:
+                behind.waiting -= 1
+                if over.state is State.FAILED and needed:
+                    self._doom(behind, PoisonedError(behind.label, _first(over)))
+                if not behind.waiting and behind.error is not None and behind.state is State.WAITING:
+                    todo.append(behind)
+                else:
+                    self._advance(behind)
+            over.dependents = []
+
+
+def _first(node: Node) -> BaseException:
+    """The error that the others came from."""
+    error = node.error
+    assert error is not None
+    return error.cause if isinstance(error, PoisonedError) else error

@@ -1,0 +1,42 @@
+"""Memory and objects that end with a block."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from etdev.errors import UsageError
+from etdev.runtime.orchestrator.errors import WorkerLost
+from etdev.runtime.orchestrator.handles import Handle, ObjectHandle
+
+if TYPE_CHECKING:
+    from etdev.runtime.orchestrator.orchestrator import Orchestrator
+
+
+class Scope:
+    """Memory and objects with one end."""
+
+    def __init__(self, orchestrator: Orchestrator) -> None:
+        self._orchestrator = orchestrator
+        self._handles: list[Handle | ObjectHandle] = []
+
+    def malloc(self, worker: int, nbytes: int) -> Handle:
+        """As :meth:`Orchestrator.malloc`."""
+        handle = self._orchestrator.malloc(worker, nbytes)
+        self._handles.append(handle)
+        return handle
+
+    def create(self, call: Callable[..., Any], /, *args: Any, worker: int, **kwargs: Any) -> ObjectHandle:
+        """As :meth:`Orchestrator.create`."""
+        handle = self._orchestrator.create(call, *args, worker=worker, **kwargs)
+        self._handles.append(handle)
+        return handle
+
+    def close(self) -> None:
+        """Free what is still there, the newest first."""
+        while self._handles:
+            handle = self._handles.pop()
+            try:
+                self._orchestrator.free(handle)
+            except (UsageError, WorkerLost):
+                continue  # It was freed already, or went with its worker.

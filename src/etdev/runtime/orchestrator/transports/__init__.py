@@ -1,0 +1,43 @@
+"""How workers are reached: threads, processes, Ray. One interface, one suite of tests over all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from etdev.errors import MissingRequirementError
+from etdev.runtime.orchestrator.errors import PlacementError
+from etdev.runtime.orchestrator.spec import WorkerSpec
+from etdev.runtime.orchestrator.transports.base import Transport
+
+TRANSPORTS = ("thread", "process", "ray")
+RAY_EXTRA = 'pip install "etdev[ray]"'
+
+
+def open_transport(
+    name: str, specs: Sequence[WorkerSpec], *, seed: int | None = None, ray_address: str | None = None
+) -> Transport:
+    """The transport of a name, not started yet. Raises :class:`~etdev.errors.UsageError` for any other name,
+    and :class:`~etdev.errors.MissingRequirementError` for Ray where it is not installed."""
+    if name == "thread":
+        from etdev.runtime.orchestrator.transports.thread import ThreadTransport
+
+        return ThreadTransport(specs, seed=seed)
+    if name == "process":
+        from etdev.runtime.orchestrator.transports.process import ProcessTransport
+
+        return ProcessTransport(specs)
+    if name == "ray":
+        _require_ray()
+        from etdev.runtime.orchestrator.transports.ray import RayTransport
+
+        return RayTransport(specs, address=ray_address)
+    raise PlacementError(f"there is no transport {name!r}", hint=f"there are {', '.join(TRANSPORTS)}")
+
+
+def _require_ray() -> None:
+    try:
+        import ray  # noqa: F401
+    except ImportError as error:
+        raise MissingRequirementError(
+            f"the transport `ray` needs the package ray: {error}", hint=f"install it: {RAY_EXTRA}"
+        ) from error

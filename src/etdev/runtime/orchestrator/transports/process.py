@@ -1,0 +1,323 @@
+"""Workers in processes of their own, which are started anew and never forked."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from multiprocessing.spawn import get_preparation_data
+from pickle import dumps
+from threading import Event, Thread, current_thread
+from typing import Any
+
+from etdev.errors import UsageError
+from etdev.runtime.hostmem import host_bytes
+from etdev.runtime.orchestrator.errors import OrchestratorError
+from etdev.runtime.orchestrator.messages import Job
+from etdev.runtime.orchestrator.spec import WorkerSpec
+from etdev.runtime.orchestrator.transports.base import Done, Health, Lost, Transport
+from etdev.runtime.orchestrator.transports.process_parts import dump, dump_job, load_error, load_outcome
+from etdev.runtime.orchestrator.transports.process_wire import Channel, Message
+from etdev.runtime.orchestrator.transports.process_worker import Kind
+
+_BOOT = "import sys; sys.path[:] = {path}; from {module} import main; main({descriptor})"
+_START_SECONDS = 120.0
+"""How long a worker may take to start."""
+_END_SECONDS = 1.0
+"""How long a worker that is told to end may take."""
+_KILL_SECONDS = 10.0
+"""How long the system may take to end a process."""
+_LOOK_SECONDS = 0.2
+"""How often to look whether a process is there, where the system has nothing to wait on."""
+_MAIN = ("sys_argv", "init_main_from_name", "init_main_from_path")
+
+_Read = Callable[[Sequence[Any]], Any]
+"""Makes an answer of its parts."""
+
+
+class ProcessTransport(Transport):
+    """A process per worker. One thread here waits for each, and gives its answers."""
+
+    def __init__(self, specs: Sequence[WorkerSpec]) -> None:
+        super().__init__(specs)
+        self._lanes: list[_Lane] = []
+
+    def start(self, lost: Lost) -> None:
+        """Start all processes at the same time."""
+        self._lost = lost
+        self._lanes = [_Lane(number, spec, lost) for number, spec in enumerate(self.specs)]
+        _start(self._lanes)
+
+    def alloc(self, worker: int, buffer: int, nbytes: int, done: Done) -> None:
+        """Beside the task that the process is at."""
+        self._lanes[worker].ask(Kind.ALLOC, [dumps((buffer, nbytes))], _nothing, done)
+
+    def free(self, worker: int, buffer: int, done: Done) -> None:
+        """Of memory, beside the task that the process is at; of an object, after it."""
+        self._lanes[worker].ask(Kind.FREE, [dumps((buffer,))], _nothing, done)
+
+    def put(self, worker: int, buffer: int, offset: int, data: Any, done: Done) -> None:
+        """Beside the task that the process is at."""
+        self._lanes[worker].ask(Kind.PUT, [dumps((buffer, offset)), host_bytes(data)], _nothing, done)
+
+    def get(self, worker: int, buffer: int, offset: int, nbytes: int, done: Done) -> None:
+        """Beside the task that the process is at."""
+        self._lanes[worker].ask(Kind.GET, [dumps((buffer, offset, nbytes))], _bytes, done)
+
+    def run(self, worker: int, job: Job, done: Done) -> None:
+        """In the main thread of the process. Raises :class:`~etdev.errors.UsageError` for what cannot be pickled."""
+        self._lanes[worker].ask(Kind.RUN, dump_job(job), load_outcome, done)
+
+    def health(self, worker: int) -> Health:
+        """Of the process, by its last answer."""
+        lane = self._lanes[worker]
+        return Health(lane.alive, lane.pid, lane.live_bytes if lane.alive else 0)
+
+    def restart(self, worker: int) -> None:
+        """A new process."""
+        lane = _Lane(worker, self.specs[worker], self._lost)
+        _start([lane])
+        self._lanes[worker] = lane
+
+    def kill(self, worker: int) -> None:
+        """By SIGKILL. It is known to be lost when this returns."""
+        self._lanes[worker].kill()
+
+    def close(self) -> None:
+        """Tell all processes to end, and end those that do not by SIGKILL."""
+        for lane in self._lanes:
+            lane.end()
+        until = time.monotonic() + _END_SECONDS
+        for lane in self._lanes:
+            lane.kill(until - time.monotonic())
+
+
+class _Lane:
+    """One incarnation of a worker."""
+
+    def __init__(self, number: int, spec: WorkerSpec, lost: Lost) -> None:
+        self._number, self._spec, self._lost = number, spec, lost
+        self.pid = self.live_bytes = 0
+        self.alive = False
+        """From its start until it was reported as lost."""
+        self.failure: BaseException | None = None
+        """Why it did not start."""
+        self.started = Event()
+        """Or it is known that it does not."""
+        self._process: subprocess.Popen[bytes] | None = None
+        self._channel: Channel
+        self._over = Event()
+        self._ending = False
+        self._numbers = itertools.count(1)
+        self._asked: dict[int, tuple[_Read, Done]] = {}
+        """By number, what was not answered yet."""
+        self._main = _describe_main()
+        self._thread = Thread(target=self._live, name=f"etdev worker {number}", daemon=True)
+
+    def begin(self) -> None:
+        """Start the process, and do not wait for it."""
+        self._thread.start()
+
+    def ask(self, kind: Kind, parts: Sequence[Any], read: _Read, done: Done) -> None:
+        """Send a command. What is asked of a worker that is gone has no answer."""
+        if self._over.is_set():
+            return
+        number = next(self._numbers)
+        self._asked[number] = read, done
+        self._channel.send(Message(number, kind, parts))
+
+    def end(self) -> None:
+        """Tell the process to end; it is not lost then."""
+        self._ending = True
+        if self.alive:
+            self._channel.send(Message(0, Kind.STOP, ()))
+
+    def kill(self, seconds: float = 0.0) -> None:
+        """Wait so long for the end of the process, end it if it does not come, and wait until that is known."""
+        waits = self._thread.ident is not None and current_thread() is not self._thread
+        if waits and self._over.wait(max(seconds, 0.0)):
+            return
+        if self._process is not None:
+            self._process.kill()
+        if waits:
+            self._over.wait(_KILL_SECONDS)
+
+    def _live(self) -> None:
+        """What its thread does, from the start of the process to its end: on Linux it ends with this thread."""
+        try:
+            self._start()
+        except BaseException as error:  # noqa: BLE001 - who waits for the start raises it
+            self.failure = error
+            if self._process is not None:
+                self._process.kill()
+            self._reap()
+            self._over.set()
+            self.started.set()
+            return
+        self.alive = True
+        self.started.set()
+        broken = ""
+        try:
+            self._listen()
+        except Exception as error:  # noqa: BLE001 - whatever happened, nobody reads its answers any more
+            broken = f"what it answered could not be taken: {type(error).__name__}: {error}"
+        reason = self._reap()
+        try:
+            if not self._ending:
+                self._lost(self._number, broken or reason)
+        finally:
+            self.alive = False
+            self._over.set()
+            self._asked.clear()
+
+    def _start(self) -> None:
+        # What the process inherits: until it has come so far as to ignore interruptions, they do not reach it.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        ours, theirs = socket.socketpair()
+        with theirs:
+            descriptor = theirs.fileno()
+            try:
+                self._process = subprocess.Popen(
+                    [sys.executable, *_interpreter_flags(), "-c", _boot(descriptor)],
+                    stdin=subprocess.DEVNULL,
+                    pass_fds=(descriptor,),
+                )
+            except OSError as error:
+                ours.close()
+                raise OrchestratorError(f"worker {self._number} did not start: {error}") from error
+        self.pid = self._process.pid
+        self._sentinel = _open_sentinel(self.pid)
+        self._channel = Channel(ours, sentinel=self._sentinel)
+        if self._ending:
+            self._process.kill()  # Who ends it may have looked before there was one.
+        self._channel.send(Message(0, Kind.START, dump((self._number, self._spec, self._main))))
+        answers: list[BaseException | None] = []
+        self._asked[0] = _nothing, lambda _, error: answers.append(error)
+        try:
+            while not answers:
+                self._receive()
+        except EOFError:
+            raise OrchestratorError(
+                f"worker {self._number} did not start: {self._reap()}", hint="what it wrote to stderr says why"
+            ) from None
+        if answers[0] is not None:
+            raise answers[0]
+
+    def _listen(self) -> None:
+        """Give answers until the process is gone."""
+        try:
+            while True:
+                self._receive()
+        except EOFError:
+            return
+
+    def _receive(self) -> None:
+        assert self._process is not None
+        messages = self._channel.receive(None if self._sentinel is not None else _LOOK_SECONDS)
+        if not messages and self._sentinel is None and self._process.poll() is not None:
+            raise EOFError
+        while messages:
+            self._take(messages.popleft())
+
+    def _take(self, message: Message) -> None:
+        """Give an answer to who asked."""
+        read, done = self._asked.pop(message.number)
+        self.live_bytes = message.stamp
+        result: Any = None
+        failure: BaseException | None = None
+        if message.kind == Kind.FAILED:
+            failure = load_error(message.parts)
+        else:
+            try:
+                result = read(message.parts)
+            except Exception as error:  # noqa: BLE001 - unpickling runs the code of what was pickled
+                failure = UsageError(
+                    f"an answer of worker {self._number} cannot be read: {type(error).__name__}: {error}",
+                    hint="what a task returns has to be of modules that can be imported here",
+                )
+                failure.__cause__ = error
+        done(result, failure)
+
+    def _reap(self) -> str:
+        """Let nothing be left of the process; gives what it ended by."""
+        if self._process is None:
+            return "there was no process"
+        try:
+            code = self._process.wait(_END_SECONDS)
+            reason = _explain(self.pid, code)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+            reason = f"process {self.pid} let go of its connection"
+        self._channel.close()
+        if self._sentinel is not None:
+            os.close(self._sentinel)
+            self._sentinel = None
+        return reason
+
+
+def _start(lanes: Sequence[_Lane]) -> None:
+    """Start workers at the same time. If one does not start, none is left, and what kept it from it is raised."""
+    until = time.monotonic() + _START_SECONDS
+    try:
+        for lane in lanes:
+            lane.begin()
+        for lane in lanes:
+            if not lane.started.wait(until - time.monotonic()):
+                raise OrchestratorError(f"a worker did not start in {_START_SECONDS:g} s")
+            if lane.failure is not None:
+                raise lane.failure
+    except BaseException:
+        for lane in lanes:
+            lane.end()
+        for lane in lanes:
+            lane.kill()
+        raise
+
+
+def _describe_main() -> Mapping[str, Any]:
+    """How another process imports this one's main module. Raises in one that is about to import its own."""
+    found = get_preparation_data("etdev worker")
+    return {name: found[name] for name in _MAIN if name in found}
+
+
+def _boot(descriptor: int) -> str:
+    module = "etdev.runtime.orchestrator.transports.process_worker"
+    return _BOOT.format(path=[str(entry) for entry in sys.path], module=module, descriptor=descriptor)
+
+
+def _interpreter_flags() -> list[str]:
+    flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+    return flags
+
+
+def _open_sentinel(pid: int) -> int | None:
+    """A descriptor that can be read when the process is gone, where the system has such."""
+    try:
+        return os.pidfd_open(pid) if hasattr(os, "pidfd_open") else None
+    except OSError:
+        return None
+
+
+def _explain(pid: int, code: int) -> str:
+    """What a process ended by."""
+    if code >= 0:
+        return f"process {pid} ended with exit code {code}"
+    try:
+        name = signal.Signals(-code).name
+    except ValueError:
+        name = f"signal {-code}"
+    return f"process {pid} was ended by {name}"
+
+
+def _nothing(parts: Sequence[Any]) -> None:
+    """No answer but that it is done."""
+
+
+def _bytes(parts: Sequence[Any]) -> bytearray:
+    return bytearray(parts[0])

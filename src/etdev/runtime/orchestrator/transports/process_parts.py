@@ -1,0 +1,173 @@
+"""Jobs, outcomes and errors as parts of messages: a pickle, the buffers outside of it, and bytes that are used once.
+
+Arrays of a task's arguments and outputs are such bytes, and are read where they lie; whatever a task may keep is
+copied from there.
+"""
+
+from __future__ import annotations
+
+import pickle
+import re
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from etdev.errors import UsageError
+from etdev.runtime.hostmem import host_bytes
+from etdev.runtime.orchestrator.errors import RemoteError
+from etdev.runtime.orchestrator.messages import ArrayArgument, Cost, Job, Outcome
+from etdev.runtime.orchestrator.worker import Worker
+
+Dumps = Callable[..., bytes]
+"""``pickle.dumps``, or one that takes the same arguments and pickles more."""
+_MAIN = re.compile(rb"__main__|__mp_main__")
+
+
+class RemoteTracebackError(Exception):
+    """Where on its worker an error was raised: the cause of that error here."""
+
+    def __str__(self) -> str:
+        return f'\n"""\n{self.args[0]}"""'
+
+
+def dump(value: Any, dumps: Dumps = pickle.dumps) -> list[Any]:
+    """A value as parts. Raises whatever the value's own code raises."""
+    buffers: list[pickle.PickleBuffer] = []
+    stream = dumps(value, protocol=5, buffer_callback=buffers.append)
+    return [stream, *(buffer.raw() for buffer in buffers)]
+
+
+def load(parts: Sequence[Any]) -> Any:
+    """The value. More parts may follow those that it is made of."""
+    return pickle.loads(parts[0], buffers=map(bytearray, parts[1:]))
+
+
+def names_main(parts: Sequence[Any]) -> bool:
+    """Does the value need the main module of the process that it comes from?"""
+    return _MAIN.search(parts[0]) is not None
+
+
+def dump_job(job: Job, dumps: Dumps = pickle.dumps) -> list[Any]:
+    """A job as parts. Raises :class:`~etdev.errors.UsageError` if a part of it cannot be pickled."""
+    args, once = [], []
+    for arg in job.args:
+        if isinstance(arg, ArrayArgument) and arg.data is not None:
+            once.append(host_bytes(arg.data))
+            args.append(replace(arg, data=-len(once)))
+        else:
+            args.append(arg)
+    try:
+        parts = dump((job.call, args, dict(job.kwargs), job.keep), dumps)
+    except Exception as error:
+        raise _refuse(job, error, dumps) from error
+    return [*parts, *reversed(once)]
+
+
+def load_job(parts: Sequence[Any]) -> Job:
+    """The job."""
+    call, args, kwargs, keep = load(parts)
+    for position, arg in enumerate(args):
+        if isinstance(arg, ArrayArgument) and arg.data is not None:
+            args[position] = replace(arg, data=parts[arg.data])
+    return Job(call, tuple(args), kwargs, keep)
+
+
+def run_job(
+    worker: Worker, parts: Sequence[Any], dumps: Dumps = pickle.dumps, *, before: Callable[[], None] | None = None
+) -> list[Any]:
+    """Run a job that was sent, and give what came of it as parts; ``before`` is done before it is read.
+
+    Raises :class:`~etdev.errors.UsageError` for what cannot be read there or sent back, and what the task raises.
+    """
+    try:
+        if before is not None:
+            before()
+        job = load_job(parts)
+    except Exception as error:
+        raise UsageError(
+            f"a task cannot be read on worker {worker.number}: {type(error).__name__}: {error}",
+            hint="what it calls and what it is given have to be in modules that can be imported there",
+        ) from error
+    outcome = worker.run(job)
+    try:
+        return dump_outcome(outcome, dumps)
+    except Exception as error:
+        raise UsageError(
+            f"the result of {name_of(job.call)} is a {type(outcome.value).__name__}, which cannot be sent to another "
+            f"process: {error}",
+            hint="return what it is made from, or keep it on its worker: `create`",
+        ) from error
+
+
+def dump_outcome(outcome: Outcome, dumps: Dumps = pickle.dumps) -> list[Any]:
+    """What came of a job as parts. Raises whatever the code of its value raises."""
+    cost = outcome.cost
+    costs = (cost.seconds, cost.bytes_to, cost.bytes_from, cost.bytes_avoided)
+    parts = dump((outcome.value, tuple(outcome.outputs), costs), dumps)
+    return [*parts, *outcome.outputs.values()]
+
+
+def load_outcome(parts: Sequence[Any]) -> Outcome:
+    """What came of a job."""
+    value, positions, costs = load(parts)
+    outputs = dict(zip(positions, parts[len(parts) - len(positions) :], strict=True))
+    return Outcome(value, outputs, Cost(*costs))
+
+
+def dump_error(error: BaseException, dumps: Dumps = pickle.dumps) -> list[Any]:
+    """An error as parts, whether it can be pickled or not."""
+    try:
+        words = str(error)
+    except Exception:  # noqa: BLE001 - words are made by the error's own code
+        words = "an error without words"
+    text = "".join(traceback.format_exception(error))
+    try:
+        itself = dumps(error)
+    except Exception:  # noqa: BLE001 - pickling runs the code of what is pickled
+        itself = b""
+    return [pickle.dumps((type(error).__qualname__, words, text)), itself]
+
+
+def load_error(parts: Sequence[Any]) -> BaseException:
+    """The error itself if that can be had here, else a :class:`RemoteError`; its cause is where it was raised."""
+    name, words, text = pickle.loads(parts[0])
+    try:
+        found = pickle.loads(parts[1])
+    except Exception:  # noqa: BLE001 - unpickling runs the code of what was pickled
+        found = None
+    error = found if isinstance(found, BaseException) else RemoteError(f"{name}: {words}")
+    error.__cause__ = RemoteTracebackError(text)
+    return error
+
+
+def name_of(call: Any) -> str:
+    """What errors call a callable."""
+    return str(getattr(call, "__qualname__", type(call).__name__))
+
+
+def _refuse(job: Job, error: Exception, dumps: Dumps) -> UsageError:
+    """Why a job cannot be sent: the first part of it that cannot."""
+    call = name_of(job.call)
+    if not _can_be_sent(job.call, dumps):
+        return UsageError(
+            f"{call} cannot be sent to another process: {error}",
+            hint="call a function that has a name in a module, and give it all that it needs as arguments",
+        )
+    named: Mapping[Any, Any] = {**dict(enumerate(job.args)), **job.kwargs}
+    for name, value in named.items():
+        if not _can_be_sent(value, dumps):
+            return UsageError(
+                f"argument {name} of {call} is a {type(value).__name__}, which cannot be sent to another process: "
+                f"{error}",
+                hint="give what it is made from, or make it there and keep it there: `create`",
+            )
+    return UsageError(f"the arguments of {call} cannot be sent to another process: {error}")
+
+
+def _can_be_sent(value: Any, dumps: Dumps) -> bool:
+    try:
+        dump(value, dumps)
+    except Exception:  # noqa: BLE001 - pickling runs the code of what is pickled
+        return False
+    return True

@@ -1,0 +1,294 @@
+"""A connection between two processes, for messages that are made of parts. Who sends never waits.
+
+Parts that are large together go through memory that both processes map. It has no name: its descriptor is handed over
+with the message, and the system takes it back when nobody has it any more, however a process ends.
+"""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+import select
+import socket
+import struct
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any
+
+LARGE = 1 << 16
+"""Bytes of a message from which on they go through shared memory."""
+_HEAD = struct.Struct("<QQIBB")
+"""Number, stamp, number of parts, kind, are they in shared memory. Then the sizes of the parts, 8 bytes each."""
+_PIECE = 1 << 16
+"""Bytes that are read at once."""
+_DESCRIPTOR = struct.Struct("@i")
+_ANCILLARY = socket.CMSG_SPACE(8 * _DESCRIPTOR.size)
+"""Bytes for the descriptors that come with a piece. There is one; systems other than Linux may join pieces."""
+_RECEIVE = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
+_MAP = {"prot": mmap.PROT_READ, "flags": mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0)}
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What is sent at once."""
+
+    number: int
+    """Of a command, and of its answer."""
+    kind: int
+    parts: Sequence[Any]
+    """Flat buffers of bytes. Those that were received are read-only."""
+    stamp: int = 0
+    """What the sender's ``stamp`` was when it was sent."""
+
+
+class Channel:
+    """One end of a connection. Any thread sends, and one receives.
+
+    ``stamp`` gives a number that goes with each message. ``sentinel`` is a descriptor that can be read when the other
+    process is gone: somebody else may still hold the other end of the connection.
+    """
+
+    def __init__(
+        self, connection: socket.socket, *, stamp: Callable[[], int] | None = None, sentinel: int | None = None
+    ) -> None:
+        connection.setblocking(False)
+        self._socket, self._stamp, self._sentinel = connection, stamp, sentinel
+        self._lock = Lock()
+        self._outbox: deque[Message] = deque()
+        self._frame: _Frame | None = None
+        """Of which a part was sent."""
+        self._sending = self._full = False
+        """Is a thread sending? It sends for all. Or is there no room, and who receives goes on once there is?"""
+        self._broken = self._closed = self._ended = False
+        self._inbox = bytearray()
+        self._descriptors: deque[int] = deque()
+        self._wakes, self._wake = os.pipe()
+        self._poll = select.poll()
+        for descriptor in (connection.fileno(), self._wakes, sentinel):
+            if descriptor is not None:
+                self._poll.register(descriptor, select.POLLIN)
+
+    def send(self, message: Message) -> None:
+        """Send a message, now or as soon as there is room. Nothing is sent to who is gone."""
+        with self._lock:
+            if self._closed or self._broken:
+                return
+            self._outbox.append(message)
+            if self._sending:
+                return
+            self._sending = True
+        self._transmit()
+
+    def receive(self, seconds: float | None = None) -> deque[Message]:
+        """Wait for messages, and send what waits for room meanwhile. There may be none, at the latest after that time.
+
+        Raises :class:`EOFError` when the other process is gone and all that it sent was given.
+        """
+        if self._ended:
+            raise EOFError
+        found: deque[Message] = deque()
+        for descriptor, events in self._poll.poll(None if seconds is None else seconds * 1000):
+            if descriptor == self._wakes:
+                os.read(self._wakes, _PIECE)
+                self._poll.modify(self._socket, select.POLLIN | select.POLLOUT)
+            elif descriptor == self._sentinel:
+                while self._read():
+                    pass
+                self._ended = True
+            else:
+                if events & ~select.POLLOUT:
+                    self._read()
+                if events & select.POLLOUT:
+                    self._poll.modify(self._socket, select.POLLIN)
+                    self._full = False
+                    self._transmit()
+        self._take(found)
+        return found
+
+    def close(self) -> None:
+        """Let go of the connection, once nobody sends any more. Called by who receives."""
+        with self._lock:
+            idle = not self._closed and (not self._sending or self._full)
+            self._closed = True
+        if idle:
+            self._release()
+
+    def _transmit(self) -> None:
+        """Send all that is there, until there is no room."""
+        try:
+            while self._next():
+                assert self._frame is not None
+                if self._frame.send(self._socket):
+                    self._frame = None
+                elif self._wait_for_room():
+                    return
+        except BaseException as error:
+            self._break()
+            if not isinstance(error, OSError):
+                raise
+
+    def _wait_for_room(self) -> bool:
+        """Leave the rest to who receives, if it still does."""
+        with self._lock:
+            if not self._closed:
+                self._full = True
+                os.write(self._wake, b"\0")
+            return not self._closed
+
+    def _break(self) -> None:
+        """Send nothing any more: the other process is gone, or a message is torn. Who receives finds out."""
+        with self._lock:
+            self._broken, self._sending = True, False
+            self._outbox.clear()
+            closed = self._closed
+        if closed:
+            self._release()
+            return
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+
+    def _next(self) -> bool:
+        """Begin with the next message, if none is half sent. False if there is none."""
+        with self._lock:
+            if not self._closed and self._frame is not None:
+                return True
+            if not self._closed and self._outbox:
+                message = self._outbox.popleft()
+            else:
+                self._sending = False
+                closed = self._closed
+                message = None
+        if message is not None:
+            self._frame = _Frame(message, self._stamp() if self._stamp else 0)
+        elif closed:
+            self._release()
+        return message is not None
+
+    def _release(self) -> None:
+        if self._frame is not None:
+            self._frame.close()
+        self._socket.close()
+        for descriptor in (self._wakes, self._wake, *self._descriptors):
+            os.close(descriptor)
+        self._outbox.clear()
+
+    def _read(self) -> bool:
+        """Read a piece. False if there is none."""
+        try:
+            piece, ancillary, flags, _ = self._socket.recvmsg(_PIECE, _ANCILLARY, _RECEIVE)
+        except BlockingIOError:
+            return False
+        except ConnectionError:
+            piece, ancillary, flags = b"", [], 0
+        for _, _, data in ancillary:
+            self._descriptors.extend(descriptor for (descriptor,) in _DESCRIPTOR.iter_unpack(data))
+        if flags & socket.MSG_CTRUNC:
+            raise OSError(errno.EMFILE, "the descriptor of shared memory could not be taken: too many files are open")
+        self._inbox += piece
+        self._ended = self._ended or not piece
+        return bool(piece)
+
+    def _take(self, found: deque[Message]) -> None:
+        """Take the messages from what was read that are there as a whole."""
+        inbox, at = self._inbox, 0
+        while len(inbox) - at >= _HEAD.size:
+            number, stamp, count, kind, shared = _HEAD.unpack_from(inbox, at)
+            begin = at + _HEAD.size + 8 * count
+            if len(inbox) < begin:
+                break
+            sizes = struct.unpack_from(f"<{count}Q", inbox, at + _HEAD.size)
+            end = begin if shared else begin + sum(sizes)
+            if len(inbox) < end:
+                break
+            data = self._map(sum(sizes)) if shared else memoryview(bytes(inbox[begin:end]))
+            found.append(Message(number, kind, _cut(data, sizes), stamp))
+            at = end
+        del inbox[:at]
+
+    def _map(self, nbytes: int) -> memoryview:
+        descriptor = self._descriptors.popleft()
+        try:
+            return memoryview(mmap.mmap(descriptor, nbytes, **_MAP))
+        finally:
+            os.close(descriptor)
+
+
+class _Frame:
+    """A message on its way. Shared memory is made when its turn has come: what waits holds no descriptors."""
+
+    def __init__(self, message: Message, stamp: int) -> None:
+        self._message, self._stamp = message, stamp
+        large = sum(map(len, message.parts)) > LARGE
+        self._descriptor = _share(message.parts) if large else None
+        self._pack()
+
+    def _pack(self) -> None:
+        message, shared = self._message, self._descriptor is not None
+        sizes = [len(part) for part in message.parts]
+        head = _HEAD.pack(message.number, self._stamp, len(sizes), message.kind, shared)
+        inline = () if shared else message.parts
+        self._left = memoryview(b"".join((head, struct.pack(f"<{len(sizes)}Q", *sizes), *inline)))
+
+    def send(self, connection: socket.socket) -> bool:
+        """Send what there is room for. Is it all?"""
+        while self._left:
+            try:
+                if self._descriptor is None:
+                    sent = connection.send(self._left)
+                else:
+                    sent = socket.send_fds(connection, [self._left], [self._descriptor])
+            except BlockingIOError:
+                return False
+            except OSError as error:
+                if self._descriptor is None or error.errno != errno.ETOOMANYREFS:
+                    raise
+                self.close()
+                self._pack()  # So many descriptors may be on the way: this one's bytes go without.
+                continue
+            self._left = self._left[sent:]
+            self.close()
+        return True
+
+    def close(self) -> None:
+        """Let go of the shared memory: the other process has it, or nobody will."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+def _cut(data: memoryview, sizes: Sequence[int]) -> list[memoryview]:
+    found, at = [], 0
+    for size in sizes:
+        found.append(data[at : at + size])
+        at += size
+    return found
+
+
+def _share(parts: Sequence[Any]) -> int | None:
+    """New shared memory with these bytes; none if the system does not give any."""
+    try:
+        descriptor = _nameless()
+    except OSError:
+        return None
+    try:
+        for part in parts:
+            left = memoryview(part)
+            while left:
+                left = left[os.write(descriptor, left) :]
+    except OSError:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+def _nameless() -> int:
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("etdev")
+    from tempfile import TemporaryFile
+
+    with TemporaryFile() as file:
+        return os.dup(file.fileno())

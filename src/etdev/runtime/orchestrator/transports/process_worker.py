@@ -1,0 +1,172 @@
+"""The far end of the transport ``process``: a worker in a process of its own.
+
+The main thread runs tasks, and another one reads commands; that one does all that is to be done with memory, also while
+a task runs. The process ends when the one that started it is gone.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+from queue import SimpleQueue
+from threading import Thread
+from typing import Any
+
+from etdev.runtime.orchestrator.transports.process_parts import (
+    dump_error,
+    load,
+    names_main,
+    run_job,
+)
+from etdev.runtime.orchestrator.transports.process_wire import Channel, Message
+from etdev.runtime.orchestrator.worker import Worker
+
+
+class Kind(IntEnum):
+    """What a message is."""
+
+    START = 0
+    ALLOC = 1
+    FREE = 2
+    PUT = 3
+    GET = 4
+    RUN = 5
+    STOP = 6
+    DONE = 7
+    FAILED = 8
+
+
+def main(descriptor: int) -> None:
+    """Be the worker that the other end of the connection asks for, until it asks for the end."""
+    os.set_inheritable(descriptor, False)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Who started it decides what an interruption ends.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    end_with_parent()
+    server = _Server(socket.socket(fileno=descriptor))
+    Thread(target=server.read, name="etdev commands", daemon=True).start()
+    server.serve()
+
+
+def end_with_parent() -> None:
+    """Have the system end this process with the thread that started it, also where no other thread gets to run."""
+    if sys.platform == "linux":
+        import ctypes
+
+        pr_set_pdeathsig = 1
+        ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
+
+
+class _Server:
+    """Does what the messages of a connection ask for."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._channel = Channel(connection, stamp=self._live_bytes)
+        self._tasks: SimpleQueue[Message] = SimpleQueue()
+        self._worker: Worker | None = None
+        self._main: Mapping[str, Any] | None = None
+        """How to import the main module of the process that tasks come from, once one needs it."""
+
+    def read(self) -> None:
+        """Read messages until the other process is gone, and end this one then."""
+        try:
+            while True:
+                messages = self._channel.receive()
+                while messages:
+                    self._take(messages.popleft())
+        except EOFError:
+            pass
+        except BaseException:  # noqa: BLE001 - nobody reads any more, so nobody must wait for this process
+            traceback.print_exc()
+        os._exit(1)
+
+    def serve(self) -> None:
+        """Run tasks, in the thread that objects live in, until the end is asked for."""
+        while self._run(self._tasks.get()):
+            pass
+        if self._worker is not None:
+            self._worker.close()
+
+    def _take(self, message: Message) -> None:
+        worker = self._worker
+        if worker is None or message.kind in (Kind.RUN, Kind.STOP) or self._closes_object(message):
+            self._tasks.put(message)
+            return
+        try:
+            parts = _use_memory(worker, message)
+        except BaseException as error:  # noqa: BLE001 - whatever is raised is the answer
+            self._answer(message, Kind.FAILED, dump_error(error))
+        else:
+            self._answer(message, Kind.DONE, parts)
+
+    def _closes_object(self, message: Message) -> bool:
+        assert self._worker is not None
+        return message.kind == Kind.FREE and pickle.loads(message.parts[0])[0] in self._worker.objects
+
+    def _run(self, message: Message) -> bool:
+        """Do what a message asks the main thread for. False if that is to end."""
+        if message.kind == Kind.STOP:
+            return False
+        try:
+            match message.kind:
+                case Kind.START:
+                    number, spec, self._main = load(message.parts)
+                    self._worker = Worker(number, spec)
+                    parts: Sequence[Any] = ()
+                case Kind.RUN:
+                    parts = self._run_job(message)
+                case _:
+                    assert self._worker is not None
+                    parts = _use_memory(self._worker, message)
+        except BaseException as error:  # noqa: BLE001 - whatever a task raises is its answer
+            self._answer(message, Kind.FAILED, dump_error(error))
+        else:
+            self._answer(message, Kind.DONE, parts)
+        return True
+
+    def _run_job(self, message: Message) -> Sequence[Any]:
+        assert self._worker is not None
+        return run_job(self._worker, message.parts, before=lambda: self._import_main_for(message))
+
+    def _import_main_for(self, message: Message) -> None:
+        """Import the caller's main module, once, if a task is of it."""
+        if self._main is not None and names_main(message.parts):
+            _import_main(self._main)
+            self._main = None
+
+    def _answer(self, message: Message, kind: Kind, parts: Sequence[Any]) -> None:
+        self._channel.send(Message(message.number, kind, parts))
+
+    def _live_bytes(self) -> int:
+        return self._worker.live_bytes() if self._worker is not None else 0
+
+
+def _use_memory(worker: Worker, message: Message) -> Sequence[Any]:
+    match message.kind, *pickle.loads(message.parts[0]):
+        case Kind.ALLOC, buffer, nbytes:
+            worker.alloc(buffer, nbytes)
+        case Kind.FREE, buffer:
+            worker.free(buffer)
+        case Kind.PUT, buffer, offset:
+            worker.put(buffer, offset, message.parts[1])
+        case Kind.GET, buffer, offset, nbytes:
+            return [worker.get(buffer, offset, nbytes)]
+    return ()
+
+
+def _import_main(preparation: Mapping[str, Any]) -> None:
+    """Import the main module of another process as this one's, as ``multiprocessing`` does it; it may start no
+    processes meanwhile."""
+    from multiprocessing import process, spawn
+
+    current: Any = process.current_process()
+    current._inheriting = True
+    try:
+        spawn.prepare(preparation)
+    finally:
+        del current._inheriting

@@ -1,0 +1,275 @@
+"""Workers that are actors of Ray, here or on the machines of a cluster. Ray never starts one again by itself, nor
+repeats what one was at: its memory is gone with it."""
+
+from __future__ import annotations
+
+import pickle
+import re
+import sys
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from queue import SimpleQueue
+from typing import Any
+
+import ray
+from ray import cloudpickle
+from ray.exceptions import GetTimeoutError, RayActorError
+
+from etdev.errors import UsageError
+from etdev.runtime.hostmem import host_bytes
+from etdev.runtime.orchestrator.errors import OrchestratorError, RemoteError
+from etdev.runtime.orchestrator.messages import Job
+from etdev.runtime.orchestrator.spec import WorkerSpec
+from etdev.runtime.orchestrator.transports.base import Done, Health, Lost, Transport
+from etdev.runtime.orchestrator.transports.process_parts import dump_job, load_error, load_outcome
+from etdev.runtime.orchestrator.transports.ray_actor import GROUPS, RayWorker, pack, read_answer
+from etdev.runtime.orchestrator.transports.ray_cluster import SHARED
+
+_START_SECONDS = 120.0
+_END_SECONDS = 10.0
+
+_Read = Callable[[Sequence[Any]], Any]
+"""Makes an answer of its parts."""
+
+
+class _Lane:
+    """One incarnation of a worker."""
+
+    def __init__(self, number: int, actor: Any) -> None:
+        self.number, self.actor = number, actor
+        self.pid = 0
+        self.over = False
+        """Is nothing said of it any more?"""
+        self.alive = True
+        """Was it not reported as lost?"""
+        self.gone = threading.Event()
+        """Set when Ray says so."""
+        self.live_bytes = 0
+        self.objects: set[int] = set()
+        self._stamp = -1
+
+    def take(self, packed: Any) -> Sequence[Any]:
+        """The parts of an answer; raises the error that it tells of."""
+        stamp, live_bytes, failed, parts = read_answer(packed)
+        if stamp > self._stamp:
+            self._stamp, self.live_bytes = stamp, live_bytes
+        if failed:
+            raise load_error(parts)
+        return parts
+
+    def end(self) -> None:
+        """End the actor's process."""
+        with suppress(Exception):  # It is gone already, or the cluster is.
+            ray.kill(self.actor, no_restart=True)
+
+
+class RayTransport(Transport):
+    """An actor per worker, on the Ray cluster that this process has, or on the one at an address, or on its own.
+
+    One thread waits for all answers: whatever is said of a worker is said by it.
+    """
+
+    def __init__(self, specs: Sequence[WorkerSpec], *, address: str | None = None) -> None:
+        super().__init__(specs)
+        self._address = address
+        self._lanes: list[_Lane] = []
+        self._events: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._listen, name="etdev ray answers", daemon=True)
+        self._closing = threading.Lock()
+        self._closed = False
+        self._kind: Any = ray.remote(
+            num_cpus=0, max_restarts=0, max_task_retries=0, concurrency_groups=GROUPS, scheduling_strategy="SPREAD"
+        )(RayWorker)
+
+    def start(self, lost: Lost) -> None:
+        """Start the actors, and the cluster if need be."""
+        self._lost = lost
+        SHARED.join(self._address)
+        self._thread.start()
+        try:
+            self._lanes = self._open(range(len(self.specs)))
+        except BaseException:
+            self.close()
+            raise
+
+    def alloc(self, worker: int, buffer: int, nbytes: int, done: Done) -> None:
+        """Beside the task that the actor is at."""
+        lane = self._lanes[worker]
+        self._await(lane, lane.actor.alloc.remote(buffer, nbytes), done, _nothing)
+
+    def free(self, worker: int, buffer: int, done: Done) -> None:
+        """Of memory, beside the task that the actor is at; of an object, after it."""
+        lane = self._lanes[worker]
+        method = lane.actor.close if buffer in lane.objects else lane.actor.free
+        lane.objects.discard(buffer)
+        self._await(lane, method.remote(buffer), done, _nothing)
+
+    def put(self, worker: int, buffer: int, offset: int, data: Any, done: Done) -> None:
+        """Beside the task that the actor is at."""
+        lane = self._lanes[worker]
+        self._await(lane, lane.actor.put.remote(buffer, offset, *pack([host_bytes(data)])), done, _nothing)
+
+    def get(self, worker: int, buffer: int, offset: int, nbytes: int, done: Done) -> None:
+        """Beside the task that the actor is at."""
+        lane = self._lanes[worker]
+        self._await(lane, lane.actor.get.remote(buffer, offset, nbytes), done, _bytes)
+
+    def run(self, worker: int, job: Job, done: Done) -> None:
+        """In the actor's thread for tasks. Raises :class:`~etdev.errors.UsageError` for what cannot be pickled."""
+        lane = self._lanes[worker]
+        if job.keep is not None:
+            lane.objects.add(job.keep)
+        self._await(lane, lane.actor.run.remote(*pack(dump_job(job, cloudpickle.dumps))), done, load_outcome)
+
+    def health(self, worker: int) -> Health:
+        """Of the actor's process, as its latest answer has it."""
+        lane = self._lanes[worker]
+        return Health(lane.alive, lane.pid, lane.live_bytes if lane.alive else 0)
+
+    def restart(self, worker: int) -> None:
+        """A new actor."""
+        (self._lanes[worker],) = self._open([worker])
+
+    def kill(self, worker: int) -> None:
+        """End the actor's process."""
+        lane = self._lanes[worker]
+        self._in_thread(lambda: self._lose(lane, f"its process {lane.pid} was told to end"))
+
+    def close(self) -> None:
+        """End the actors, and wait until they have ended; leave the cluster, which ends if nobody else uses it."""
+        with self._closing:
+            if self._closed:
+                return
+            self._closed = True
+        self._in_thread(self._stop_answers)
+        for lane in self._lanes:
+            self._retire(lane)
+        outside = threading.current_thread() is not self._thread
+        for lane in self._lanes:
+            if outside:
+                lane.gone.wait(_END_SECONDS)
+            lane.alive = False
+        self._events.put(None)
+        if outside:
+            self._thread.join()
+        SHARED.leave()
+
+    def _actor(self) -> Any:
+        return self._kind.remote()
+
+    def _retire(self, lane: _Lane) -> None:
+        lane.end()
+
+    def _open(self, numbers: Iterable[int]) -> list[_Lane]:
+        lanes = [_Lane(number, self._actor()) for number in numbers]
+        try:
+            begun = [lane.actor.begin.remote(lane.number, self.specs[lane.number], sys.path) for lane in lanes]
+            for lane, packed in zip(lanes, ray.get(begun, timeout=_START_SECONDS), strict=True):
+                lane.pid = pickle.loads(lane.take(packed)[0])
+        except BaseException as error:
+            for lane in lanes:
+                lane.end()
+            if isinstance(error, GetTimeoutError | RayActorError):
+                raise OrchestratorError(
+                    f"Ray started no worker in {_START_SECONDS:g} s: {_reason(error)}",
+                    hint="`ray status` tells what the cluster lacks; its machines need this version of etdev",
+                ) from error
+            raise
+        for lane in lanes:
+            lane.actor.pulse.remote().future().add_done_callback(self._stopped(lane))
+        return lanes
+
+    def _stopped(self, lane: _Lane) -> Callable[[Future[Any]], None]:
+        def put(future: Future[Any]) -> None:
+            lane.gone.set()
+            self._events.put(lambda: self._lose(lane, _reason(future.exception())))
+
+        return put
+
+    def _await(self, lane: _Lane, reference: Any, done: Done, read: _Read) -> None:
+        """See to it that an answer is taken. Ray's own thread must not do it: it could send nothing meanwhile."""
+
+        def put(future: Future[Any]) -> None:
+            self._events.put(lambda: self._answer(lane, future, done, read))
+
+        reference.future().add_done_callback(put)
+
+    def _in_thread(self, action: Callable[[], None]) -> None:
+        """Do something in the thread that speaks of workers, and wait for it."""
+        if threading.current_thread() is self._thread:
+            action()
+            return
+        over = threading.Event()
+
+        def act() -> None:
+            try:
+                action()
+            finally:
+                over.set()
+
+        self._events.put(act)
+        over.wait()
+
+    # In the thread that waits for answers
+
+    def _listen(self) -> None:
+        while (event := self._events.get()) is not None:
+            event()
+            del event  # What it holds may go before the next one comes.
+
+    def _answer(self, lane: _Lane, future: Future[Any], done: Done, read: _Read) -> None:
+        if lane.over:
+            return
+        error = future.exception()
+        if isinstance(error, RayActorError):
+            self._lose(lane, _reason(error))
+            return
+        result: Any = None
+        if error is None:
+            result, error = self._read(lane, future.result(), read)
+        else:
+            error = RemoteError(f"Ray brings no answer of worker {lane.number}: {error}")
+        done(result, error)
+
+    def _read(self, lane: _Lane, packed: Any, read: _Read) -> tuple[Any, BaseException | None]:
+        try:
+            parts = lane.take(packed)
+        except BaseException as error:  # noqa: BLE001 - whatever a task raises is its answer
+            return None, error
+        try:
+            return read(parts), None
+        except Exception as error:  # noqa: BLE001 - unpickling runs the code of what was pickled
+            failure = UsageError(
+                f"an answer of worker {lane.number} cannot be read: {type(error).__name__}: {error}",
+                hint="what a task returns has to be of modules that can be imported here",
+            )
+            failure.__cause__ = error
+            return None, failure
+
+    def _lose(self, lane: _Lane, reason: str) -> None:
+        if not lane.over:
+            lane.over = True
+            lane.end()
+            self._lost(lane.number, reason)
+            lane.alive = False
+
+    def _stop_answers(self) -> None:
+        for lane in self._lanes:
+            lane.over = True
+
+
+def _reason(error: BaseException | None) -> str:
+    """The words of Ray that tell why an actor is gone, or why it does not come."""
+    words = " ".join(str(error).split())
+    found = re.search(r"The actor is dead because (.+?)(?:\. |\.?$)", words)
+    return found[1] if found else words.partition(". ")[0]
+
+
+def _nothing(parts: Sequence[Any]) -> None:
+    """No answer but that it is done."""
+
+
+def _bytes(parts: Sequence[Any]) -> bytearray:
+    return bytearray(parts[0])

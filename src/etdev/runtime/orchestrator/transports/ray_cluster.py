@@ -1,0 +1,184 @@
+"""The Ray cluster that a process has: its own, or one that it joins. A process has one at a time, whoever uses it."""
+
+from __future__ import annotations
+
+import atexit
+import importlib
+import os
+import secrets
+import shutil
+import socket
+import tempfile
+import threading
+from pathlib import Path
+from typing import Any
+
+import ray
+
+from etdev.errors import MissingRequirementError, UsageError
+
+_STORE = 256 << 20
+"""Bytes that Ray holds in shared memory on the way; more goes through files."""
+_REACHED_SECONDS = 10.0
+_LONGEST = 30
+"""Characters of a folder for temporary files in which Ray's sockets still have names that are short enough."""
+_NOT_JOINED = "start a cluster with `ray start --head`, or leave the address out: Ray starts its own then"
+_TOKEN = secrets.token_hex(32)
+"""Ray reads the token that clusters ask for once per process."""
+_ENVIRONMENT = {
+    "RAY_AUTH_TOKEN": _TOKEN,  # Ray runs what is sent to its ports by who has it, and writes none to the home folder.
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # Ports on the loopback interface only, which also starts faster.
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_memory_monitor_refresh_ms": "0",  # Ray would end workers for what other programs take.
+}
+"""Of a process with a cluster of its own, and of the cluster's processes."""
+_SET_BY_RAY = ("RAY_AUTH_MODE",)
+
+
+class Cluster:
+    """A connection of this process to a cluster, made here. :meth:`close` ends it, and the cluster if it is its own.
+
+    A thread makes it and stays as long as it lasts: the system ends Ray's processes with the thread that started them.
+    """
+
+    def __init__(self, address: str | None) -> None:
+        self.address = address
+        """As it was asked for; None for a cluster of its own."""
+        self._made, self._end = threading.Event(), threading.Event()
+        self._error: BaseException | None = None
+        self._restore: dict[str, str | None] = {}
+        self._folder = ""
+        self._thread = threading.Thread(target=self._hold, name="etdev ray", daemon=True)
+        atexit.register(self.close)
+
+    def open(self) -> None:
+        """Start or join the cluster. Raises :class:`~etdev.errors.MissingRequirementError` if that cannot be."""
+        self._thread.start()
+        try:
+            self._made.wait()
+        except BaseException:
+            self._end.set()  # It ends as soon as it was made.
+            raise
+        if self._error is not None:
+            self.close()
+            what = (
+                "Ray starts no cluster here" if self.address is None else f"no Ray cluster is joined at {self.address}"
+            )
+            hint = None if self.address is None else _NOT_JOINED
+            words = (str(self._error).strip() or type(self._error).__name__).splitlines()[0]
+            raise MissingRequirementError(f"{what}: {words}", hint=hint) from self._error
+
+    def close(self) -> None:
+        """Leave the cluster; end it if it is its own. A second time does nothing."""
+        self._end.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        atexit.unregister(self.close)
+
+    def _hold(self) -> None:
+        try:
+            try:
+                self._connect()
+            except BaseException as error:  # noqa: BLE001 - raised by who waits for it
+                self._error = error
+            self._made.set()
+            self._end.wait()
+        finally:
+            self._disconnect()
+
+    def _connect(self) -> None:
+        constants: Any = importlib.import_module("ray._private.ray_constants")
+        settings = {"namespace": "etdev", "log_to_driver": False, "logging_level": "error"}
+        if self.address is not None:
+            _check_reached(self.address)
+            ray.init(address=self.address, **settings)
+        else:
+            self._set_environment()
+            self._folder = tempfile.mkdtemp(prefix="etdev-ray-", dir=_short_folder())
+            before, constants.ENABLE_RAY_CLUSTER = getattr(constants, "ENABLE_RAY_CLUSTER", None), False
+            try:
+                ray.init(
+                    address="local",
+                    num_cpus=0,
+                    object_store_memory=_STORE,
+                    include_dashboard=False,
+                    _temp_dir=self._folder,
+                    **settings,
+                )
+            finally:
+                constants.ENABLE_RAY_CLUSTER = before
+        _print_nothing(True)
+
+    def _disconnect(self) -> None:
+        ray.shutdown()
+        _print_nothing(False)
+        for name, value in self._restore.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+        if self._folder:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _set_environment(self) -> None:
+        self._restore = {name: os.environ.get(name) for name in (*_ENVIRONMENT, *_SET_BY_RAY)}
+        os.environ.update(_ENVIRONMENT)
+
+
+class _Shared:
+    """The cluster of this process, and how many use it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._cluster: Cluster | None = None
+        self._users = 0
+
+    def join(self, address: str | None) -> None:
+        """Be one more who uses it; start or join it if it is the first. One that somebody else started or joined in
+        this process is used and left alone."""
+        with self._lock:
+            if self._cluster is None and not ray.is_initialized():
+                cluster = Cluster(address)
+                cluster.open()
+                self._cluster = cluster
+            else:
+                self._check(address)
+            self._users += 1
+
+    def leave(self) -> None:
+        """Be one less; the last one ends it."""
+        with self._lock:
+            self._users -= 1
+            if not self._users and self._cluster is not None:
+                cluster, self._cluster = self._cluster, None
+                cluster.close()
+
+    def _check(self, address: str | None) -> None:
+        joined = self._cluster.address if self._cluster else None
+        here = ray.get_runtime_context().gcs_address
+        if address not in (None, "auto", joined, here):
+            raise UsageError(
+                f"this process has a Ray cluster at {joined or here} already, and cannot join the one at {address}",
+                hint="close the orchestrators that use it, or `ray.shutdown()` it",
+            )
+
+
+SHARED = _Shared()
+
+
+def _check_reached(address: str) -> None:
+    """Ray tries for minutes to reach a cluster that is not there."""
+    host, colon, port = address.rpartition("://")[2].rpartition(":")
+    if colon and port.isdecimal():
+        socket.create_connection((host.strip("[]"), int(port)), _REACHED_SECONDS).close()
+
+
+def _print_nothing(nothing: bool) -> None:
+    """Ray prints the end of each worker to standard output, whatever its settings say."""
+    worker: Any = importlib.import_module("ray._private.worker")
+    worker._worker_logs_enabled = not nothing
+
+
+def _short_folder() -> str | None:
+    usual = tempfile.gettempdir()
+    return "/tmp" if len(usual) > _LONGEST and Path("/tmp").is_dir() else usual

@@ -1,0 +1,168 @@
+"""Workers in this process: a thread for the tasks of each. Copies are made by whoever asks for them."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable, Sequence
+from queue import SimpleQueue
+from threading import Lock, Thread, current_thread, main_thread
+from typing import Any
+
+from etdev.runtime.orchestrator.messages import Job
+from etdev.runtime.orchestrator.spec import WorkerSpec
+from etdev.runtime.orchestrator.transports.base import Done, Health, Lost, Transport
+from etdev.runtime.orchestrator.worker import Worker
+
+_Task = tuple[Job, Done]
+
+
+class _Lane:
+    """One incarnation of a worker."""
+
+    def __init__(self, number: int, spec: WorkerSpec) -> None:
+        self.worker = Worker(number, spec)
+        self.alive = True
+        self._jobs: SimpleQueue[_Task | None] = SimpleQueue()
+        self._lock = Lock()
+        self._users = 0
+        """Threads that use its memory."""
+
+    def start(self) -> None:
+        """Run what is put, in a thread, until it ends."""
+        Thread(target=self._loop, name=f"etdev worker {self.worker.number}", daemon=True).start()
+
+    def put(self, task: _Task | None) -> None:
+        """Enter a task; None is the last."""
+        self._jobs.put(task)
+
+    def _loop(self) -> None:
+        while (task := self._jobs.get()) is not None:
+            self.run(task)
+            del task  # What it holds may go before the next one comes.
+
+    def run(self, task: _Task) -> None:
+        """Run a task here and now."""
+        job, done = task
+        self.use(lambda: self.worker.run(job), done)
+
+    def use(self, action: Callable[[], Any], done: Done) -> None:
+        """Do something with the worker's memory, and answer unless it is gone by then."""
+        with self._lock:
+            if not self.alive:
+                return
+            self._users += 1
+        result: Any = None
+        failure: BaseException | None = None
+        try:
+            result = action()
+        except BaseException as error:  # noqa: BLE001 - whatever a task raises is its answer
+            failure = error
+        if self._leave():
+            done(result, failure)
+        if isinstance(failure, KeyboardInterrupt) and current_thread() is main_thread():
+            raise failure  # It is meant for who copies here, and nobody has to ask how the copy went.
+
+    def _leave(self) -> bool:
+        """One thread less uses the memory. Is the worker still there?"""
+        with self._lock:
+            self._users -= 1
+            alive, last = self.alive, not self._users
+        if not alive and last:
+            self.worker.close()
+        return alive
+
+    def end(self) -> None:
+        """Be gone: answer nothing any more, and free the memory when nobody uses it."""
+        with self._lock:
+            alive, self.alive = self.alive, False
+            last = not self._users
+        self.put(None)
+        if alive and last:
+            self.worker.close()
+
+
+class ThreadTransport(Transport):
+    """A thread per worker. With ``seed``, none at all: tasks run in the thread that waits for one, in an order that the
+    seed draws, so that a run can be repeated."""
+
+    def __init__(self, specs: Sequence[WorkerSpec], *, seed: int | None = None) -> None:
+        super().__init__(specs)
+        self._random = None if seed is None else random.Random(seed)
+        self._waiting: list[tuple[_Lane, _Task]] = []
+        self._lanes: list[_Lane] = []
+
+    def start(self, lost: Lost) -> None:
+        """Start the threads."""
+        self._lost = lost
+        try:
+            for number in range(len(self.specs)):
+                self._lanes.append(self._lane(number))
+        except BaseException:
+            self.close()
+            raise
+
+    def alloc(self, worker: int, buffer: int, nbytes: int, done: Done) -> None:
+        """In the calling thread."""
+        lane = self._lanes[worker]
+        lane.use(lambda: lane.worker.alloc(buffer, nbytes), done)
+
+    def free(self, worker: int, buffer: int, done: Done) -> None:
+        """In the calling thread."""
+        lane = self._lanes[worker]
+        lane.use(lambda: lane.worker.free(buffer), done)
+
+    def put(self, worker: int, buffer: int, offset: int, data: Any, done: Done) -> None:
+        """In the calling thread."""
+        lane = self._lanes[worker]
+        lane.use(lambda: lane.worker.put(buffer, offset, data), done)
+
+    def get(self, worker: int, buffer: int, offset: int, nbytes: int, done: Done) -> None:
+        """In the calling thread."""
+        lane = self._lanes[worker]
+        lane.use(lambda: lane.worker.get(buffer, offset, nbytes), done)
+
+    def run(self, worker: int, job: Job, done: Done) -> None:
+        """In the worker's thread."""
+        lane = self._lanes[worker]
+        if self._random is None:
+            lane.put((job, done))
+        else:
+            self._waiting.append((lane, (job, done)))
+
+    def step(self) -> bool | None:
+        """Run one of the tasks that are there, if there are no threads for it."""
+        if self._random is None:
+            return None
+        if not self._waiting:
+            return False
+        lane, task = self._waiting.pop(self._random.randrange(len(self._waiting)))
+        lane.run(task)
+        return True
+
+    def health(self, worker: int) -> Health:
+        """Of the thread."""
+        lane = self._lanes[worker]
+        return Health(lane.alive, os.getpid(), lane.worker.live_bytes() if lane.alive else 0)
+
+    def restart(self, worker: int) -> None:
+        """A new thread, with new memory."""
+        self._lanes[worker] = self._lane(worker)
+
+    def kill(self, worker: int) -> None:
+        """Nobody can end a thread: what it is at goes on, and its answer is thrown away."""
+        lane = self._lanes[worker]
+        if lane.alive:
+            lane.end()
+            self._lost(worker, "its thread was told to end")
+
+    def close(self) -> None:
+        """End the threads."""
+        for lane in self._lanes:
+            lane.end()
+
+    def _lane(self, number: int) -> _Lane:
+        lane = _Lane(number, self.specs[number])
+        if self._random is None:
+            lane.start()
+        return lane

@@ -1,0 +1,201 @@
+"""A worker: memory, objects, and the running of tasks in it. Every transport has one of these at its far end."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from threading import Lock, local
+from typing import TYPE_CHECKING, Any
+
+from etdev.errors import UsageError
+from etdev.runtime.hostmem import host_bytes
+from etdev.runtime.orchestrator.arrays import WorkerArray, array_of, count_elements, item_size
+from etdev.runtime.orchestrator.messages import (
+    ArrayArgument,
+    Cost,
+    Job,
+    MemoryArgument,
+    ObjectArgument,
+    Outcome,
+)
+from etdev.runtime.orchestrator.spec import WorkerSpec
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+
+_HERE = local()
+
+
+def current_worker() -> Worker:
+    """The worker that runs the task which asks. Raises :class:`~etdev.errors.UsageError` anywhere else."""
+    found: Worker | None = getattr(_HERE, "worker", None)
+    if found is None:
+        raise UsageError("no worker runs this", hint="submit it as a task")
+    return found
+
+
+class Worker:
+    """The worker's side. Memory is asked for and copied while a task runs, safely."""
+
+    def __init__(self, number: int, spec: WorkerSpec) -> None:
+        self.number = number
+        self.registry, self.device = spec.open()
+        self.allocator, self.index = self.registry.get(self.device.type), self.device.index
+        self._buffers: dict[int, tuple[int, int]] = {}
+        """Number → address and bytes."""
+        self.objects: dict[int, Any] = {}
+        self._lock = Lock()
+
+    def alloc(self, buffer: int, nbytes: int) -> None:
+        """Make a buffer. Raises as :meth:`~etdev.runtime.allocator.DeviceAllocator.allocate` does."""
+        address = self.allocator.allocate(nbytes, self.index) if nbytes else 0
+        with self._lock:
+            self._buffers[buffer] = address, nbytes
+
+    def free(self, buffer: int) -> None:
+        """Free a buffer, or close and forget an object."""
+        with self._lock:
+            if buffer in self.objects:
+                found = self.objects.pop(buffer)
+                address = nbytes = 0
+            else:
+                found = None
+                address, nbytes = self._buffers.pop(buffer, (0, 0))  # An object may never have been made.
+        if nbytes:
+            self.allocator.deallocate(address, self.index)
+        if hasattr(found, "close"):
+            found.close()
+
+    def put(self, buffer: int, offset: int, data: Any) -> None:
+        """Copy bytes of the host into a buffer."""
+        nbytes = len(host_bytes(data))
+        if nbytes:
+            address = self._place(buffer, offset, nbytes)
+            self.allocator.copy_host_to_device(address, data, nbytes, self.index)
+
+    def get(self, buffer: int, offset: int, nbytes: int) -> bytearray:
+        """Copy bytes of a buffer to the host."""
+        found = bytearray(nbytes)
+        if nbytes:
+            address = self._place(buffer, offset, nbytes)
+            self.allocator.copy_device_to_host(found, address, nbytes, self.index)
+        return found
+
+    def run(self, job: Job) -> Outcome:
+        """Run a job in this thread."""
+        began = time.perf_counter()
+        _HERE.worker = self
+        with _Call(self, job) as call:
+            value = job.call(*call.args, **job.kwargs)
+            if job.keep is not None:
+                with self._lock:
+                    self.objects[job.keep] = value
+                value = None
+            elif isinstance(value, WorkerArray):
+                value = call.bring(value)
+            outputs = call.outputs()
+        seconds = time.perf_counter() - began
+        return Outcome(value, outputs, Cost(seconds, call.bytes_to, call.bytes_from, call.bytes_avoided))
+
+    def live_bytes(self) -> int:
+        """Bytes that are allocated."""
+        return self.allocator.counters.live_bytes
+
+    def close(self) -> None:
+        """Free everything, whatever an object makes of its end."""
+        for number in (*self.objects, *self._buffers):
+            with suppress(Exception):
+                self.free(number)
+
+    def _place(self, buffer: int, offset: int, nbytes: int) -> int:
+        with self._lock:
+            address, size = self._buffers[buffer]
+        if offset < 0 or offset + nbytes > size:
+            raise UsageError(f"bytes {offset} to {offset + nbytes} of buffer {buffer}, which has {size}")
+        return address + offset
+
+    def array(self, argument: MemoryArgument) -> WorkerArray:
+        """Resident memory as a task sees it."""
+        needed = count_elements(argument.shape) * item_size(argument.dtype)
+        if needed > argument.size:
+            raise UsageError(
+                f"{argument.dtype} of shape {list(argument.shape)} takes {needed} bytes, and the argument has "
+                f"{argument.size}"
+            )
+        # No bytes are used by nobody, so the buffer that they would be of may be gone.
+        address = self._place(argument.buffer, argument.offset, needed) if needed else 0
+        return self._wrap(address, argument.dtype, argument.shape, writable=argument.writable)
+
+    def _wrap(self, address: int, dtype: str, shape: tuple[int, ...], *, writable: bool) -> WorkerArray:
+        return WorkerArray(self.allocator, self.index, address, dtype, shape, writable=writable)
+
+    def temporary(self, dtype: str, shape: tuple[int, ...]) -> WorkerArray:
+        """New memory for an array; freed by :meth:`release`."""
+        nbytes = count_elements(shape) * item_size(dtype)
+        address = self.allocator.allocate(nbytes, self.index) if nbytes else 0
+        return self._wrap(address, dtype, shape, writable=True)
+
+    def release(self, array: WorkerArray) -> None:
+        """Free what :meth:`temporary` gave."""
+        if array.nbytes:
+            self.allocator.deallocate(array.address, self.index)
+
+
+class _Call:
+    """The arguments of one job while it runs."""
+
+    def __init__(self, worker: Worker, job: Job) -> None:
+        self._worker, self._job = worker, job
+        self._temporary: dict[int, WorkerArray] = {}
+        """By position."""
+        self.args: list[Any] = []
+        self.bytes_to = self.bytes_from = self.bytes_avoided = 0
+
+    def __enter__(self) -> _Call:
+        try:
+            self.args = [self._argument(position, given) for position, given in enumerate(self._job.args)]
+        except BaseException:
+            self._release()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._release()
+
+    def _argument(self, position: int, given: Any) -> Any:
+        match given:
+            case ArrayArgument():
+                array = self._temporary[position] = self._worker.temporary(given.dtype, given.shape)
+                if given.data is not None and array.nbytes:
+                    array.fill_from(given.data)
+                    self.bytes_to += array.nbytes
+                return array
+            case MemoryArgument():
+                self.bytes_avoided += given.size
+                return self._worker.array(given)
+            case ObjectArgument():
+                return self._worker.objects[given.number]
+            case _:
+                return given
+
+    def outputs(self) -> dict[int, bytes]:
+        """What comes back, by position."""
+        found = {}
+        for position, array in self._temporary.items():
+            if self._job.args[position].back:
+                found[position] = bytes(array.to_bytes())
+                self.bytes_from += array.nbytes
+        return found
+
+    def bring(self, array: WorkerArray) -> Any:
+        """An array of the worker's as one of the host."""
+        self.bytes_from += array.nbytes
+        return array_of(array.to_bytes(), array.dtype, array.shape)
+
+    def _release(self) -> None:
+        for array in self._temporary.values():
+            self._worker.release(array)
+        self._temporary.clear()

@@ -1,0 +1,263 @@
+"""A program on every worker: loaded once, called for many samples."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, wait
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from threading import current_thread, main_thread
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from etdev.program import model as m
+from etdev.runtime.hostmem import host_bytes
+from etdev.runtime.interpreter.layout import scalar_type_of
+from etdev.runtime.interpreter.tensors import dense_in
+from etdev.runtime.orchestrator import (
+    Access,
+    ClosedError,
+    Handle,
+    HandleError,
+    ObjectHandle,
+    Orchestrator,
+    TaskFuture,
+    WorkerArray,
+    WorkerLost,
+)
+from etdev.runtime.orchestrator.worker import current_worker
+from etdev.runtime.tensors import DeviceTensor
+
+if TYPE_CHECKING:
+    import torch
+
+RuntimeName = Literal["stock", "replay"]
+_AHEAD = 2
+"""Calls that each worker has at once: one that it runs, and one that it finds when it is through."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramSource:
+    """What each worker loads."""
+
+    file: Path
+    runtime: RuntimeName
+    """``stock``, ExecuTorch's own, or ``replay``, the interpreter, in the worker's memory."""
+    shared: bool = False
+    """Do all methods have the same memory?"""
+    imports: tuple[str, ...] = ()
+    """Modules that register custom kernels of the stock runtime."""
+    path: tuple[Path, ...] = ()
+    """Where these are looked up first."""
+    pinned: bool = True
+    """Does each worker keep to one core? In a process of its own, torch has one thread there, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """An input that lies on the workers."""
+
+    handles: tuple[Handle, ...]
+    """By worker."""
+    scalar_type: m.ScalarType
+    sizes: tuple[int, ...]
+    dim_order: tuple[int, ...]
+
+
+class ProgramPool:
+    """A program, loaded once on each worker of an orchestrator. A context manager.
+
+    Each worker has state of its own, which stays from call to call. What is wrong with the program is a
+    :class:`~etdev.runtime.stock.ProgramFailureError`.
+    """
+
+    def __init__(self, orchestrator: Orchestrator, source: ProgramSource) -> None:
+        self._orchestrator = orchestrator
+        self._kept: dict[tuple[str, int], _Kept] = {}
+        """By method and position."""
+        self._sessions: list[ObjectHandle] = []
+        self._memory: list[Handle] = []
+        """Of what is kept."""
+        try:
+            for worker in range(len(orchestrator.specs)):
+                self._sessions.append(orchestrator.create(_open, source, worker=worker))
+            orchestrator.ready(*self._sessions)
+        except BaseException:
+            self.close()
+            raise
+
+    def keep(self, method: str, position: int, tensor: torch.Tensor, declared: m.Tensor) -> None:
+        """Place an input that the file has on a device once on each worker, for all calls.
+
+        ``declared`` is what the file says of it; the workers' memory has to be that of its device.
+        """
+        dense = dense_in(tensor.detach(), declared.dim_order)
+        order = sorted(range(dense.dim()), key=dense.stride, reverse=True)
+        data = host_bytes(dense.permute(order).contiguous())
+        handles = []
+        for worker in range(len(self._sessions)):
+            handle = self._orchestrator.malloc(worker, len(data))
+            handles.append(handle)
+            self._memory.append(handle)
+            self._orchestrator.copy_to(handle, data)
+        self._kept[method, position] = _Kept(
+            tuple(handles), scalar_type_of(dense.dtype), tuple(dense.shape), declared.dim_order
+        )
+
+    def call(self, method: str, inputs: Sequence[Any], *, worker: int, fresh: bool = False) -> TaskFuture:
+        """Call a method on a worker; :func:`outputs_of` its future has the outputs. What is kept is not looked at."""
+        kept = {position: found for (name, position), found in self._kept.items() if name == method}
+        sent = [None if position in kept else _pack(value) for position, value in enumerate(inputs)]
+        resident = [found.handles[worker].resident(Access.READ) for found in kept.values()]
+        forms = {position: (found.scalar_type, found.sizes, found.dim_order) for position, found in kept.items()}
+        # One call after the other; one that fails does not take those behind it along.
+        session = self._sessions[worker].resident(Access.WRITE)
+        return self._orchestrator.submit(_call, session, method, sent, fresh, forms, *resident)
+
+    def map(
+        self, method: str, samples: Iterable[Sequence[Any]], *, fresh: bool = False
+    ) -> Iterator[tuple[float, tuple[Any, ...]]]:
+        """Seconds and outputs of a call for each sample, in order; each sample goes to the worker that is free first.
+
+        ``fresh`` begins each call in initial state. A sample is taken when a worker can have it; outputs wait for those
+        of the samples before.
+        """
+        waiting: deque[TaskFuture] = deque()
+        busy: list[list[TaskFuture]] = [[] for _ in self._sessions]
+        """Calls that each worker has."""
+        try:
+            for sample in samples:
+                worker = _least_busy(busy)
+                waiting.append(self.call(method, sample, worker=worker, fresh=fresh))
+                busy[worker].append(waiting[-1])
+                while waiting and waiting[0].done():
+                    yield outputs_of(waiting.popleft())
+            while waiting:
+                yield outputs_of(waiting.popleft())
+        finally:
+            for future in waiting:
+                future.cancel()
+
+    def close(self) -> None:
+        """Free what the workers have of it. A second time does nothing."""
+        gone: list[Handle | ObjectHandle] = [*self._sessions, *self._memory]
+        for handle in gone:
+            with suppress(WorkerLost, HandleError, ClosedError):  # It went with its worker.
+                self._orchestrator.free(handle)
+        self._sessions, self._memory, self._kept = [], [], {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _least_busy(busy: list[list[TaskFuture]]) -> int:
+    """The worker with the fewest calls, once there is one that can have another."""
+    while True:
+        for calls in busy:
+            calls[:] = [future for future in calls if not future.done()]
+        worker = min(range(len(busy)), key=lambda each: len(busy[each]))
+        if len(busy[worker]) < _AHEAD:
+            return worker
+        wait([future for calls in busy for future in calls], return_when=FIRST_COMPLETED)
+
+
+def outputs_of(future: TaskFuture) -> tuple[float, tuple[Any, ...]]:
+    """Seconds that a call took in its runtime, and its outputs: tensors on the host and plain values."""
+    seconds, outputs = future.result()
+    return seconds, tuple(_unpack(value) for value in outputs)
+
+
+@dataclass(frozen=True, slots=True)
+class _Packed:
+    """A tensor on its way: its elements in the order of memory, which numpy sends without a copy."""
+
+    data: Any
+    order: tuple[int, ...]
+
+
+def _pack(value: Any) -> Any:
+    if not hasattr(value, "data_ptr") or str(value.dtype) == "torch.bfloat16":
+        return value
+    order = tuple(sorted(range(value.dim()), key=value.stride, reverse=True))
+    return _Packed(value.detach().permute(order).contiguous().numpy(), order)
+
+
+def _unpack(value: Any) -> Any:
+    if not isinstance(value, _Packed):
+        return value
+    import torch
+
+    data = value.data if value.data.flags.writeable else value.data.copy()
+    back = sorted(range(len(value.order)), key=lambda axis: value.order[axis])
+    return torch.from_numpy(data).permute(back)
+
+
+# On the worker
+
+
+class _Session:
+    """The program on a worker."""
+
+    def __init__(self, source: ProgramSource) -> None:
+        worker = current_worker()
+        if source.pinned:
+            _pin(worker.number)
+        if source.runtime == "stock":
+            from etdev.runtime.stock import StockRuntime
+
+            self._runtime: Any = StockRuntime(imports=source.imports, path=source.path)
+        else:
+            import torch
+
+            from etdev.runtime.replay import ReplayRuntime
+
+            if source.pinned and current_thread() is main_thread():  # Torch has one number for the whole process.
+                torch.set_num_threads(1)
+            self._runtime = ReplayRuntime(registry=worker.registry)
+        self._runtime.__enter__()
+        try:
+            self._runtime.load(source.file, shared=source.shared)
+        except BaseException:
+            self.close()
+            raise
+
+    def call(self, method: str, inputs: Sequence[Any], *, fresh: bool) -> tuple[Any, ...]:
+        outputs: tuple[Any, ...] = self._runtime.call(method, inputs, fresh=fresh)
+        return outputs
+
+    def close(self) -> None:
+        self._runtime.__exit__(None, None, None)
+
+
+def _pin(number: int) -> None:
+    """Keep this thread, and the processes that it starts, to one core."""
+    if hasattr(os, "sched_setaffinity"):  # Linux alone has it.
+        cores = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, {cores[number % len(cores)]})
+
+
+def _open(source: ProgramSource) -> _Session:
+    return _Session(source)
+
+
+def _call(
+    session: _Session,
+    method: str,
+    sent: Sequence[Any],
+    fresh: bool,
+    forms: Mapping[int, tuple[m.ScalarType, tuple[int, ...], tuple[int, ...]]],
+    *arrays: WorkerArray,
+) -> tuple[float, list[Any]]:
+    worker = current_worker()
+    inputs = [_unpack(value) for value in sent]
+    for (position, form), array in zip(forms.items(), arrays, strict=True):
+        inputs[position] = DeviceTensor(worker.allocator, worker.device, array.address, *form)
+    began = time.perf_counter()
+    outputs = session.call(method, inputs, fresh=fresh)
+    return time.perf_counter() - began, [_pack(value) for value in outputs]

@@ -1,0 +1,245 @@
+"""``etdev bench``: figures that were measured, and nothing that was not (E4, D1)."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cli.running import SIMULATED, Run
+from etdev.cli import app
+from etdev.cli.bench import render
+from etdev.pipeline import bench as bench_module
+from etdev.pipeline import machine
+from etdev.pipeline.bench import summarize
+from etdev.program import read, write
+from etdev.runtime.stock import StockRuntime
+from program.hand import tensor
+from support.files import chain, method, program, sin
+
+QUICK = ("--calls", "6", "--warmup", "1", "--transport", "thread", "--workers", "1")
+Bench = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def bench(run: Run, capfd: pytest.CaptureFixture[str]) -> Bench:
+    """Measure a file among those of ``run``: exit code, stdout, stderr."""
+
+    def bench(*arguments: str) -> tuple[int, str, str]:
+        capfd.readouterr()
+        code = app.run(["bench", *arguments])
+        return code, *capfd.readouterr()
+
+    return bench
+
+
+def figures(found: tuple[int, str, str]) -> Any:
+    code, out, err = found
+    assert code == 0, err
+    return json.loads(out)
+
+
+def test_what_is_measured(bench: Bench) -> None:
+    arguments = ("chain.pte", "--random", *QUICK[:-2], "--workers", "2,1", "--output", "json", "--quiet")
+    found = figures(bench(*arguments))
+
+    latency = found["latency"]
+    order = [latency[name] for name in ("min", "p50", "p95", "p99", "max")]
+    assert latency["calls"] == 6
+    assert order == sorted(order)
+    assert 0 < latency["min"] <= latency["mean"] <= latency["max"]
+    assert [(item["workers"], item["calls"]) for item in found["throughput"]] == [(2, 6), (1, 6)]
+    for item in found["throughput"]:
+        assert item["calls_per_second"] == pytest.approx(item["calls"] / item["seconds"])
+    two, one = found["throughput"]
+    assert one["factor"] == 1
+    assert two["factor"] == pytest.approx(two["calls_per_second"] / one["calls_per_second"])
+    assert (found["format"], found["runtime"], found["reason"]) == (1, "replay", "it is not here")
+    assert (found["warmup"], found["transport"]) == (1, "thread")
+    assert found["memory"]["planned"] == {"cpu": read("chain.pte").execution_plan[0].non_const_buffer_sizes[1]}
+    assert found["way"] is None
+    assert found["machine"]["cores"] == machine.usable_cores()
+    assert {"etdev", "python", "torch"} <= set(found["machine"]["versions"])
+
+
+def test_the_factor_is_not_known_without_one_worker(bench: Bench) -> None:
+    (found,) = figures(bench("chain.pte", "--random", *QUICK[:-1], "2", "--output", "json"))["throughput"]
+    assert found["factor"] is None
+    assert "times one worker" not in bench("chain.pte", "--random", *QUICK[:-1], "2")[1]
+
+
+def test_the_text(bench: Bench) -> None:
+    code, out, err = bench("chain.pte", "--random", *QUICK)
+
+    assert code == 0
+    shown = out.splitlines()
+    assert shown[:2] == ["chain.pte  forward, by etdev's interpreter", "  why        it is not here"]
+    assert shown[2].startswith("  latency    min ")
+    assert "of 6 calls, after 1 call to warm up" in shown[3]
+    assert shown[4].startswith("  workers    1  ")
+    assert "workers are threads" in shown[5]
+    assert shown[6] == "  memory     planned cpu 32 B"
+    assert f"Python {machine.describe_machine().versions['python']}, torch " in out
+    assert "the interpreter checks what it does" in out
+    assert "of fewer than 100 calls, p99 is the slowest" in out
+    assert "chain.pte: latency " in err
+    assert "chain.pte: 1 worker " in err
+
+
+def test_quiet_leaves_the_figures_only(bench: Bench) -> None:
+    assert bench("chain.pte", "--random", *QUICK, "--quiet")[2] == ""
+
+
+@pytest.mark.parametrize(("load", "said"), [(0.1, False), (3.0, True), (None, False)])
+def test_a_machine_that_was_busy(bench: Bench, monkeypatch: pytest.MonkeyPatch, load: float | None, said: bool) -> None:
+    monkeypatch.setattr(machine, "_load", lambda: load)
+    monkeypatch.setattr(machine, "usable_cores", lambda: 2)
+    out = bench("chain.pte", "--random", *QUICK)[1]
+    assert ("the machine was busy before, with a load of 3.0" in out) is said
+    assert ("load not known" if load is None else f"2 cores, load {load:.1f} before") in out
+
+
+def test_what_the_system_does_not_say_is_not_known(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench_module, "peak_resident", lambda _: None)
+    monkeypatch.setattr(machine, "_cpu", lambda: None)
+    _, out, _ = bench("chain.pte", "--random", *QUICK)
+    assert "resident: not known here, of etdev's own process" in out
+    assert "  machine    CPU not known, " in out
+    found = figures(bench("chain.pte", "--random", *QUICK, "--output", "json"))
+    assert (found["memory"]["resident_before"], found["memory"]["resident_peak"]) == (None, None)
+    assert found["machine"]["cpu"] is None
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="only Linux says what a process took")
+def test_memory_is_that_of_the_process_that_runs_the_program(bench: Bench) -> None:
+    """The interpreter's is this one; 64 MiB that a program plans have to show."""
+    count = (64 << 20) // 8
+    values = [tensor(count, at=0), tensor(count, at=4 * count)]
+    write(program(method(values, [sin(0, 1)])), "large.pte")
+    found = figures(bench("large.pte", "--random", *QUICK, "--calls", "1", "--output", "json"))["memory"]
+    assert found["planned"] == {"cpu": 64 << 20}
+    assert found["resident_peak"] >= found["resident_before"] > 0
+    assert found["resident_peak"] > 64 << 20
+    assert machine.peak_resident(2**30) is None
+
+
+def test_a_program_that_keeps_state(bench: Bench) -> None:
+    """Its calls go on from one state, and each worker has its own."""
+    found = figures(bench("counter.pte", "--random", *QUICK[:-1], "1,2", "--output", "json"))
+    assert [item["workers"] for item in found["throughput"]] == [1, 2]
+    assert any("each worker has a state of its own" in note for note in found["notes"])
+    stateless = figures(bench("chain.pte", "--random", *QUICK, "--output", "json"))
+    assert not any("state" in note for note in stateless["notes"])
+
+
+def test_inputs_on_a_device_and_a_data_set(bench: Bench) -> None:
+    np.save("one.npy", np.ones(4, dtype=np.float32))
+    found = figures(bench("resident.pte", "--input", "0=one.npy", *SIMULATED, *QUICK, "--output", "json"))
+    assert found["memory"]["planned"] == {"cpu": 0}
+    np.save("rows.npy", np.ones((3, 4), dtype=np.float32))
+    assert figures(bench("chain.pte", "--input", "0=rows.npy", *QUICK, "--output", "json"))["latency"]["calls"] == 6
+
+
+def test_so_long(bench: Bench) -> None:
+    """Time alone: calls go on until it is over. With calls: until both are reached."""
+    arguments = ("chain.pte", "--random", "--workers", "1", "--transport", "thread", "--output", "json")
+    (alone,) = figures(bench(*arguments, "--seconds", "0.2"))["throughput"]
+    assert alone["seconds"] >= 0.2
+    assert alone["calls"] > 1
+    assert figures(bench(*arguments, "--seconds", "0.001", "--calls", "30"))["latency"]["calls"] == 30
+
+
+@pytest.mark.parametrize(
+    ("times", "wanted"),
+    [
+        ([3.0], (3, 3, 3, 3, 3)),
+        ([2.0, 1.0], (1, 1, 2, 2, 2)),
+        ([float(value) for value in range(100, 0, -1)], (1, 50, 95, 99, 100)),
+        ([float(value) for value in range(1, 201)], (1, 100, 190, 198, 200)),
+    ],
+    ids=["one", "two", "hundred", "two hundred"],
+)
+def test_percentiles_are_times_that_were_measured(times: Sequence[float], wanted: tuple[float, ...]) -> None:
+    found = summarize(times)
+    assert (found.min, found.p50, found.p95, found.p99, found.max) == wanted
+    assert found.mean == pytest.approx(sum(times) / len(times))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said", "remedy"),
+    [
+        (("--workers", "1,x"), "--workers: 'x' is no number of workers", "with commas between"),
+        (("--workers", "0"), "--workers: '0' is no number of workers", "1 to 1024"),
+        (("--workers", ""), "--workers: '' is no number of workers", "1 to 1024"),
+        (("--seconds", "nan"), "--seconds: nothing is measured for nan s", "more than 0"),
+        (("--seconds", "0"), "--seconds: nothing is measured for 0 s", "more than 0"),
+        (("--transport", "mail"), "--transport: there is no transport 'mail'", "one of: thread, process, ray"),
+        (("--runtime", "best"), "--runtime: there is no runtime 'best'", "one of: stock, replay"),
+        (("--input", "0=x.npy"), "--random: inputs are given and made up at once", "leave one out"),
+        (("--calls", "0"), "'--calls'", "greater than or equal to 1"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_wrong_usage(bench: Bench, arguments: tuple[str, ...], said: str, remedy: str) -> None:
+    code, out, err = bench("chain.pte", "--random", *arguments)
+    assert (code, out) == (2, "")
+    assert said in err
+    assert remedy in err
+
+
+def test_no_inputs(bench: Bench) -> None:
+    code, _, err = bench("chain.pte", *QUICK)
+    assert code == 2
+    assert "`--random` makes some up" in err
+
+
+def test_a_program_that_fails(bench: Bench) -> None:
+    broken = program(method([tensor(4, at=0), tensor(3, at=16)], [sin(0, 1)]))
+    write(broken, "broken.pte")
+    code, _, err = bench("broken.pte", "--random", *QUICK)
+    assert code == 4
+    assert "broken.pte: the program failed: " in err
+
+
+def test_processes_and_the_stock_runtime(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("executorch")
+    write(chain(1), tmp_path / "chain.pte")
+    arguments = ["--random", "--calls", "5", "--workers", "1", "--output", "json", "--quiet"]
+    assert app.run(["bench", str(tmp_path / "chain.pte"), *arguments]) == 0
+    found = json.loads(capfd.readouterr().out)
+    assert (found["runtime"], found["transport"]) == ("stock", "process")
+    assert found["throughput"][0]["calls"] == 5
+    assert found["way"] > 0
+
+
+def test_the_way_to_the_runtime_is_no_part_of_a_call(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call of 2 ms in the runtime that takes 2 ms more to get there and back, at least."""
+
+    class Slow(StockRuntime):
+        process_id = 0
+
+        def load(self, file: Path, *, shared: bool = False) -> tuple[str, ...]:
+            return ("forward",)
+
+        def call(self, method: str, inputs: Sequence[Any], *, fresh: bool = False) -> tuple[Any, ...]:
+            self.seconds = 0.002
+            time.sleep(0.004)
+            return ()
+
+    @contextmanager
+    def chosen(*_: object) -> Iterator[tuple[str, None, Slow]]:
+        yield "stock", None, Slow()
+
+    monkeypatch.setattr(bench_module, "chosen_runtime", chosen)
+    options = bench_module.BenchOptions(random=True, calls=5, seconds=0, workers=())
+    found = bench_module.bench_file(Path("chain.pte"), options)
+    assert (found.latency.min, found.latency.max) == (0.002, 0.002)
+    assert found.way is not None
+    assert found.way >= 0.002
+    assert "ms to the runtime's process and back (median)" in render(found)
