@@ -60,6 +60,16 @@ def test_a_buffer_that_needs_no_bytes_is_gone_at_once(unused: int, tmp_path: Pat
     assert read(tmp_path / "b.pte") == written
 
 
+def test_a_list_that_a_loop_moves_into_a_slot_is_named_by_that_slot(tmp_path: Path) -> None:
+    """A list of lists is no list of numbers; which of its items differs cannot be looked up in the file."""
+    first = m.Chain((m.MoveCall(3, 2), m.MoveCall(3, 0)))
+    again = m.Chain((m.JumpFalseCall(0, 3), m.JumpFalseCall(1, 1), m.MoveCall(2, 1), m.JumpFalseCall(1, 0)))
+    values = (m.Null(), m.Null(), m.Null(), m.IntList((1, 3, 3, 0, 2)))
+    plan = replace(method([], [], inputs=(), outputs=(2,)), values=values, chains=(first, again))
+    with pytest.raises(UnlinkableError, match="goes by what nothing has set"):
+        relinked(program(plan), tmp_path)
+
+
 @pytest.mark.parametrize(
     ("found", "arguments", "sizes"),
     [

@@ -119,7 +119,9 @@ class Explainer:
     def _operand(self, code: Code, difference: Difference) -> int:
         value = code.reads[difference.argument] if difference.argument < len(code.reads) else code.writes[0]
         if difference.item is not None:
-            value = self._facts[1].plan.values[value].items[difference.item]  # type: ignore[union-attr, assignment]
+            # A slot may hold a list at run time only; then it is named itself.
+            items = getattr(self._facts[1].plan.values[value], "items", ())
+            value = items[difference.item] if difference.item < len(items) else value
         return value
 
     def _difference(
