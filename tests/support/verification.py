@@ -16,7 +16,7 @@ from etdev.pipeline.models import Models
 from etdev.pipeline.noise import quiet_libraries
 from etdev.pipeline.objects import emit_object, object_place
 from etdev.pipeline.options import check_device_map
-from etdev.pipeline.progress import Silent, StageClock
+from etdev.pipeline.progress import Count, Silent, StageClock, uncounted
 from etdev.pipeline.result import RungResult
 from etdev.pipeline.usercode import UserCode
 from etdev.pipeline.verify.file import Requirements, requirements
@@ -36,7 +36,13 @@ class Prepared:
     candidate: Candidate
 
     def judge(
-        self, *overrides: str, runtime: Any = None, device_map: str | None = None, jobs: int = 1, **changes: Any
+        self,
+        *overrides: str,
+        runtime: Any = None,
+        device_map: str | None = None,
+        jobs: int = 1,
+        count: Count = uncounted,
+        **changes: Any,
     ) -> dict[Rung, RungResult]:
         """Every rung's answer with these ``--set`` texts, this ``--device-map`` and so many ``--jobs``.
 
@@ -53,7 +59,7 @@ class Prepared:
         with quiet_libraries(), UserCode() as user, patch("etdev.pipeline.verify.ladder.requirements", claimed):
             devices = check_device_map(device_map)
             stock = runtime or shared_runtime()
-            rungs = verify_program(project, user, self.target, candidate, stock, devices, jobs=jobs)
+            rungs = verify_program(project, user, self.target, candidate, stock, devices, jobs=jobs, count=count)
         return {rung.rung: rung for rung in rungs}
 
 

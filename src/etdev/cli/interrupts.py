@@ -75,6 +75,12 @@ class Interruptible:
             raise KeyboardInterrupt
         self._progress.started(target, stage)
 
+    def counted(self, target: str, stage: str, done: int, total: int | None) -> None:
+        """Pass on, unless the user wants no more."""
+        if INTERRUPTS.seen:
+            raise KeyboardInterrupt
+        self._progress.counted(target, stage, done, total)
+
     def finished(self, target: str, stage: str, seconds: float) -> None:
         """Pass on."""
         self._progress.finished(target, stage, seconds)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -61,11 +62,24 @@ def shown_calls(*, quiet: bool) -> CallProgress:
     return shown
 
 
+def describe_count(done: int, total: int | None, seconds: float) -> str:
+    """``340 of 1,000 calls, 120.5 a second, 5.5 s left``; the first call was made ``seconds`` ago."""
+    text = f"{done:,} of {total:,} calls" if total else f"{done:,} {'call' if done == 1 else 'calls'}"
+    if done <= 1 or seconds <= 0:
+        return text
+    rate = (done - 1) / seconds
+    left = f", {format_seconds((total - done) / rate)} left" if total and done < total else ""
+    return f"{text}, {rate:,.1f} a second{left}"
+
+
 class _Lines:
     """``xnnpack: export 0.8 s`` when a stage is done; nothing that moves."""
 
     def started(self, target: str, stage: str) -> None:
         """A line would only repeat what follows."""
+
+    def counted(self, target: str, stage: str, done: int, total: int | None) -> None:
+        """Nothing that moves."""
 
     def finished(self, target: str, stage: str, seconds: float) -> None:
         note(f"{target}: {stage} {format_seconds(seconds)}")
@@ -83,13 +97,24 @@ class _Live:
         self._status.start()
         self._target = ""
         self._done: list[str] = []
+        self._since = 0.0
+        """When the stage's calls began."""
 
     def started(self, target: str, stage: str) -> None:
         if target != self._target:
             self._flush()
             self._target = target
+        self._show(stage)
+
+    def counted(self, target: str, stage: str, done: int, total: int | None) -> None:
+        now = time.monotonic()
+        if done <= 1:
+            self._since = now
+        self._show(f"{stage}: {describe_count(done, total, now - self._since)}")
+
+    def _show(self, doing: str) -> None:
         done = " ".join([*self._done, ""])
-        self._status.update(f"[bold]{target}[/bold]  [dim]{done}[/dim]{stage} …")
+        self._status.update(f"[bold]{self._target}[/bold]  [dim]{done}[/dim]{doing} …")
 
     def finished(self, target: str, stage: str, seconds: float) -> None:
         self._done.append(f"{stage} {format_seconds(seconds)},")

@@ -106,7 +106,16 @@ def _build_target(
         else:
             candidate = Candidate(written.path, written.size, *compiled.models, program, inplace.table)
             with clock.stage("verify"):
-                rungs = verify_program(project, user, name, candidate, runtime, options.device_map, jobs=options.jobs)
+                rungs = verify_program(
+                    project,
+                    user,
+                    name,
+                    candidate,
+                    runtime,
+                    options.device_map,
+                    jobs=options.jobs,
+                    count=clock.count("verify"),
+                )
         result = result.model_copy(update={"rungs": rungs, "status": outcome(rungs)})
         record.withdraw()  # At no time is it beside another program.
         place = staged.reject() if result.status == "rejected" else staged.accept()

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
+
+Count = Callable[[int, int | None], None]
+"""Takes how many calls of a program were made, and how many there will be if that is known."""
+
+
+def uncounted(done: int, total: int | None) -> None:
+    """Tells nobody."""
 
 
 class Progress(Protocol):
@@ -13,6 +20,9 @@ class Progress(Protocol):
 
     def started(self, target: str, stage: str) -> None:
         """A stage of a target begins."""
+
+    def counted(self, target: str, stage: str, done: int, total: int | None) -> None:
+        """So many calls were made in it, of so many if that is known."""
 
     def finished(self, target: str, stage: str, seconds: float) -> None:
         """It is done."""
@@ -25,6 +35,9 @@ class Silent:
     """Shows nothing."""
 
     def started(self, target: str, stage: str) -> None:
+        """Nothing."""
+
+    def counted(self, target: str, stage: str, done: int, total: int | None) -> None:
         """Nothing."""
 
     def finished(self, target: str, stage: str, seconds: float) -> None:
@@ -54,3 +67,7 @@ class StageClock:
         seconds = time.perf_counter() - start
         self.seconds[name] = self.seconds.get(name, 0.0) + seconds
         self._progress.finished(self._target, name, seconds)
+
+    def count(self, stage: str) -> Count:
+        """What passes on how many calls were made in a stage."""
+        return lambda done, total: self._progress.counted(self._target, stage, done, total)

@@ -73,6 +73,17 @@ def measure(program: Prepared, fn: str, jobs: int) -> RungResult:
     return program.judge(f'targets.cpu.verify.accuracy={{ fn = "data:{fn}", max = 1e9 }}', jobs=jobs)["accuracy"]
 
 
+@pytest.mark.parametrize(
+    ("fn", "total", "jobs"), [("mapped", 7, 1), ("mapped", 7, 2), ("called", None, 1), ("twice", 14, 1)]
+)
+def test_each_call_of_a_metric_is_told(linear: Prepared, fn: str, total: int | None, jobs: int) -> None:
+    told: list[tuple[int, int | None]] = []
+    override = f'targets.cpu.verify.accuracy={{ fn = "data:{fn}", max = 1e9 }}'
+    linear.judge(override, jobs=jobs, count=lambda *state: told.append(state))
+    assert told == [(number, total) for number in range(1, len(told) + 1)]
+    assert len(told) == (total or 7)
+
+
 @pytest.mark.parametrize("fn", ["mapped", "both", "twice", "first"])
 def test_workers_give_the_same_value(linear: Prepared, fn: str) -> None:
     alone, on_two = measure(linear, fn, 1), measure(linear, fn, 2)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sized
+from dataclasses import dataclass
 from typing import Any
 
 from etdev.config.models import Accuracy
 from etdev.errors import VerifyError
 from etdev.pipeline.artifacts import ExportedModel
 from etdev.pipeline.inputs import check_sample
+from etdev.pipeline.progress import Count, uncounted
 from etdev.pipeline.project import Project
 from etdev.pipeline.result import RungResult
 from etdev.pipeline.usercode import UserCode, translated
@@ -26,15 +28,34 @@ _QUANTIZED_HINT = (
 )
 
 
+@dataclass
+class _Tally:
+    """Calls that were made, and how many there will be if that is known."""
+
+    count: Count
+    done: int = 0
+    total: int | None = None
+
+    def announce(self, samples: object) -> None:
+        """So many more are to come, if they can be counted."""
+        self.total = max(self.total or 0, self.done) + len(samples) if isinstance(samples, Sized) else None
+
+    def add(self) -> None:
+        """One more was made."""
+        self.done += 1
+        self.count(self.done, self.total if self.total is None or self.done <= self.total else None)
+
+
 class Run:
     """The built program, for the user's metric: ``run(*inputs) -> outputs``.
 
     State is the program's initial state at the start and carries over from call to call.
     """
 
-    def __init__(self, runtime: Runtime, model: ExportedModel, method: str, jobs: Jobs | None = None) -> None:
+    def __init__(self, runtime: Runtime, model: ExportedModel, method: str, jobs: Jobs | None, tally: _Tally) -> None:
         self._runtime, self._model, self._method = runtime, model, method
         self._jobs = jobs if jobs is not None and jobs.active else None
+        self._tally = tally
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
         """All outputs of one call, as a tuple; without the inputs it changed, which a program answers before them."""
@@ -42,6 +63,7 @@ class Run:
 
     def map(self, samples: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
         """Outputs for each tuple of inputs, in order; on several workers if there are any."""
+        self._tally.announce(samples)
         if self._jobs is None:
             return (self(*sample) for sample in samples)
         return map(self._own, self._jobs.map(self._method, map(self._checked, samples)))
@@ -53,14 +75,15 @@ class Run:
         return inputs
 
     def _own(self, outputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Those of the method, which come last."""
+        """Those of the method, which come last, of one more call."""
+        self._tally.add()
         return outputs[len(outputs) - self._model.outputs[self._method] :]
 
     def method(self, name: str) -> Run:
         """Another method of the same program, on the same state."""
         if name not in self._model.signatures:
             raise ValueError(f"the program has no method {name!r}; it has {', '.join(self._model.signatures)}")
-        return Run(self._runtime, self._model, name, self._jobs)
+        return Run(self._runtime, self._model, name, self._jobs, self._tally)
 
 
 def check_accuracy(
@@ -71,8 +94,10 @@ def check_accuracy(
     model: ExportedModel,
     runtime: Runtime,
     jobs: Jobs | None = None,
+    count: Count = uncounted,
 ) -> RungResult:
-    """Call the metric and compare it with the gate. What it has ``run.map`` do goes to ``jobs``.
+    """Call the metric and compare it with the gate. What it has ``run.map`` do goes to ``jobs``; ``count`` is told of
+    each call.
 
     Raises :class:`~etdev.errors.VerifyError` if the metric itself fails or returns no number; a program that fails in
     the runtime makes the rung fail as a broken artifact.
@@ -83,7 +108,7 @@ def check_accuracy(
     method = "forward" if "forward" in model.signatures else next(iter(model.signatures))
     try:
         with translated(user, VerifyError, f"{gate.fn!r} failed", where=where):
-            value = _protected(function, Run(runtime, model, method, jobs))
+            value = _protected(function, Run(runtime, model, method, jobs, _Tally(count)))
     except _ProgramFailedError as error:
         return RungResult(
             rung="accuracy",

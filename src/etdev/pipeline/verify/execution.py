@@ -130,7 +130,9 @@ def _accuracy(subject: Subject, program: Program, runtime: Runtime, before: Rung
     runtime.load(subject.path, shared=project.config.model.share_state)
     alone = before.rung == "replay"
     with jobs_for(subject, program, alone=alone) as jobs:
-        rung = check_accuracy(project, subject.user, subject.target, gate, subject.reference, runtime, jobs)
+        rung = check_accuracy(
+            project, subject.user, subject.target, gate, subject.reference, runtime, jobs, subject.count
+        )
     how = f"{', by the replay' if alone else ''}{jobs.effect}"
     return rung.model_copy(update={"summary": f"{rung.summary}{how}"})
 

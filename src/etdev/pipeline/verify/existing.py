@@ -64,7 +64,16 @@ def _verify_target(
         required: tuple[Rung, ...] = required_rungs(project, name, options)
         inplace = resolve_ops(project, name, user)
         candidate = Candidate(path, path.stat().st_size, float_model, reference, inplace=inplace.table)
-        rungs = verify_program(project, user, name, candidate, runtime, options.device_map, jobs=options.jobs)
+        rungs = verify_program(
+            project,
+            user,
+            name,
+            candidate,
+            runtime,
+            options.device_map,
+            jobs=options.jobs,
+            count=clock.count("verify"),
+        )
         digest = _sha256(path)
         change = _change_since_build(path, name, candidate.size, digest)
         if change is not None:

@@ -12,6 +12,7 @@ from etdev.pipeline.artifacts import ExportedModel, Tensors
 from etdev.pipeline.inputs import random_samples, read_samples
 from etdev.pipeline.link import LinkedProgram
 from etdev.pipeline.objects import object_place
+from etdev.pipeline.progress import Count, uncounted
 from etdev.pipeline.project import Project
 from etdev.pipeline.result import RUNGS, RungResult
 from etdev.pipeline.usercode import UserCode
@@ -54,12 +55,13 @@ def verify_program(
     device_map: DeviceMap = NO_MAP,
     *,
     jobs: int = 1,
+    count: Count = uncounted,
 ) -> tuple[RungResult, ...]:
     """Answer every rung for one file.
 
-    ``device_map`` says what here stands for the program's devices; on ``jobs`` workers the metric's samples are run.
-    Raises :class:`~etdev.errors.VerifyError` if the
-    user's samples, metric or eager model fail.
+    ``device_map`` says what here stands for the program's devices; on ``jobs`` workers the metric's samples are run,
+    and ``count`` is told of each. Raises :class:`~etdev.errors.VerifyError` if the user's samples, metric or eager
+    model fail.
     """
     rung, found = check_bytes(candidate.path)
     if found is None:
@@ -75,7 +77,7 @@ def verify_program(
     answers["kernels"] = explain_kernels(
         check_kernels(contents, required), contents, required, project, target, candidate.reference, runtime
     )
-    subject = replace(_subject(project, user, target, candidate), jobs=jobs)
+    subject = replace(_subject(project, user, target, candidate), jobs=jobs, count=count)
     answers |= run_program(subject, found, required, runtime, device_map, candidate.linked, candidate.inplace)
     return tuple(answers[name] for name in RUNGS)
 

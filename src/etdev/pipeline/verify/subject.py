@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from etdev import backends
 from etdev.config.models import Verify
 from etdev.pipeline.artifacts import ExportedModel, Tensors
+from etdev.pipeline.progress import Count, uncounted
 from etdev.pipeline.project import Project
 from etdev.pipeline.result import OutputError
 from etdev.pipeline.usercode import UserCode
@@ -61,6 +62,8 @@ class Subject:
     effort: Effort = Effort()
     jobs: int = 1
     """Workers for the metric's samples."""
+    count: Count = uncounted
+    """Is told of each call that the metric makes."""
 
     @property
     def settings(self) -> Verify:
