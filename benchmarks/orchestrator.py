@@ -2,7 +2,8 @@
 
     python benchmarks/orchestrator.py [--transports NAME ...] [--only PART ...]
 
-The parts: *tasks*, round trips of an empty task, on each transport; *queue*, many tasks that wait, in time and per
+The parts: *tasks*, round trips of an empty task, on each transport, beside what the machine itself takes to wake a
+thread or a process and be woken by it; *queue*, many tasks that wait, in time and per
 task; *residency*, a decoder with 64 MB of weights, called 200 times by two workers on simulated devices that the host
 cannot read; *speed*, pieces of photographs through the zoo's resnet on the runtime's portable kernels, by one worker
 and by two, each with one thread on a core of its own. Ends with 1 if a figure misses what is asked of it.
@@ -13,12 +14,16 @@ from __future__ import annotations
 import argparse
 import json
 import platform
+import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from pathlib import Path
+from queue import SimpleQueue
 from statistics import median
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -73,7 +78,10 @@ def main() -> int:
 
 def measure_tasks(transports: list[str]) -> bool:
     """Submit an empty task and wait for it, one after the other."""
-    print("| an empty task | median, µs | p95, µs | asked for, µs |\n|---|---:|---:|---:|")
+    bare = {"thread": _thread_round_trip(), "process": _process_round_trip()}
+    print(
+        "| an empty task | median, µs | p95, µs | asked for, µs | nothing but waking, µs |\n|---|---:|---:|---:|---:|"
+    )
     good = True
     for name in transports:
         with Orchestrator(1, name) as o:
@@ -84,9 +92,53 @@ def measure_tasks(transports: list[str]) -> bool:
         most = MOST_MICROSECONDS.get(name)
         good &= most is None or middle <= most
         asked = "" if most is None else f"{most:.0f}"
-        print(f"| {name} | {middle:.1f} | {times[len(times) * 95 // 100] * 1e6:.1f} | {asked} |")
+        waking = f"{bare[name] * 1e6:.1f}" if name in bare else ""
+        print(f"| {name} | {middle:.1f} | {times[len(times) * 95 // 100] * 1e6:.1f} | {asked} | {waking} |")
     print()
     return good
+
+
+def _thread_round_trip() -> float:
+    """Median seconds until another thread has fulfilled a future."""
+    wanted: SimpleQueue[Future[None] | None] = SimpleQueue()
+
+    def fulfil() -> None:
+        while (future := wanted.get()) is not None:
+            future.set_result(None)
+
+    def ask() -> None:
+        future: Future[None] = Future()
+        wanted.put(future)
+        future.result()
+
+    thread = Thread(target=fulfil)
+    thread.start()
+    try:
+        return median(_seconds(ask) for _ in range(ROUND_TRIPS["thread"]))
+    finally:
+        wanted.put(None)
+        thread.join()
+
+
+def _process_round_trip() -> float:
+    """Median seconds until another process has answered a byte."""
+    echo = (
+        "import sys\nwhile text := sys.stdin.buffer.read(1): sys.stdout.buffer.write(text); sys.stdout.buffer.flush()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", echo], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        ours, theirs = process.stdin, process.stdout
+
+        def ask() -> None:
+            ours.write(b"?")
+            theirs.read(1)
+
+        found = median(_seconds(ask) for _ in range(ROUND_TRIPS["process"]))
+        ours.close()
+    return found
 
 
 def measure_queue(_: list[str]) -> bool:
