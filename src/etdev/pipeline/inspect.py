@@ -23,7 +23,7 @@ from etdev.pipeline.transfers import Copies, copies_per_call
 from etdev.program import Program
 from etdev.program import model as m
 from etdev.program.effects import operator_name
-from etdev.program.footprint import planned_memory
+from etdev.program.footprint import constant_bytes, planned_memory
 from etdev.program.header import parse_header
 
 FORMAT = 1
@@ -199,7 +199,7 @@ def describe(program: Program, file: Path) -> ProgramInfo:
             for plan, memory in zip(program.execution_plan, memory_use(program), strict=True)
         ),
         memory=planned_memory(program),
-        weights_bytes=_weights(program),
+        weights_bytes=constant_bytes(program),
         sections=_sections(program, holds, size, flatbuffer),
         segments=tuple(
             SegmentInfo(index, segment.offset, len(segment.data), holds.get(index, ()))
@@ -335,14 +335,6 @@ def _references(program: Program) -> Iterator[tuple[int, str]]:
                 yield delegate.processed.index, "delegates"
     for named in program.named_data:
         yield named.segment_index, "named_data"
-
-
-def _weights(program: Program) -> int:
-    inline = sum(len(blob) for blob in program.constant_buffer)
-    constants = program.constant_segment
-    if constants is None or not constants.offsets:
-        return inline
-    return inline + len(program.segments[constants.segment_index].data)
 
 
 def _sections(program: Program, holds: Mapping[int, Sequence[str]], size: int, flatbuffer: int) -> Sections:

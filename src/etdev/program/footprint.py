@@ -1,4 +1,4 @@
-"""How much memory a program plans, per buffer and per device."""
+"""How much memory a program plans, per buffer and per device, and how many bytes its constants are."""
 
 from __future__ import annotations
 
@@ -18,3 +18,18 @@ def planned_memory(program: Program) -> dict[str, int]:
     for (device, _), size in sorted(largest.items()):
         memory[str(device)] = memory.get(str(device), 0) + size
     return memory
+
+
+def constant_bytes(program: Program) -> int:
+    """Constants of tensors, in the segment and in the flatbuffer; not those inside delegates or other files."""
+    inline = sum(len(blob) for blob in program.constant_buffer)
+    constants = program.constant_segment
+    if constants is None or not constants.offsets:
+        return inline
+    return inline + len(program.segments[constants.segment_index].data)
+
+
+def named_bytes(program: Program) -> int:
+    """Data in the file that delegates look up by name, each segment once: weights, for backends that share them."""
+    segments = {item.segment_index for item in program.named_data}
+    return sum(len(program.segments[index].data) for index in segments)
