@@ -41,7 +41,8 @@ def zoo(name: str, folder: Path) -> Subject:
     from architectures import BY_NAME, random_inputs
     from zoo_parts.steps import build_step
 
-    from etdev.pipeline.objects import ObjectProgram, sidecar_place
+    from etdev.pipeline.objects import ObjectProgram
+    from etdev.pipeline.places import sidecar_place
     from etdev.program import read
     from etdev.program.sidecar import read_sidecar
     from validator.subjects import linked

@@ -179,7 +179,8 @@ def measure(subject: Subject, folder: Path) -> Row:
     from etdev.pipeline.load import load_model
     from etdev.pipeline.lower import lower_model
     from etdev.pipeline.models import Models
-    from etdev.pipeline.objects import emit_object, object_place
+    from etdev.pipeline.objects import emit_object
+    from etdev.pipeline.places import object_place
     from etdev.pipeline.progress import Silent, StageClock
     from etdev.pipeline.usercode import UserCode
     from etdev.program import parse

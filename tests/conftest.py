@@ -7,6 +7,7 @@ Tests that need it skip, and say so, where it is missing.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -56,9 +57,18 @@ def shared() -> Path:
     return folder
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _cache_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What fixtures of modules build goes into no cache of the developer's."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ETDEV_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
 @pytest.fixture(autouse=True)
-def _neutral_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No variable of the developer's shell changes what a test sees."""
+def _neutral_environment(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """No variable of the developer's shell changes what a test sees, and no build of another test."""
+    monkeypatch.setenv("ETDEV_CACHE_DIR", str(tmp_path_factory.mktemp("cache") / "etdev"))
     for name in list(os.environ):
         if name.startswith("ETDEV__") or name in {"ETDEV_DEBUG", "NO_COLOR", "FORCE_COLOR"}:
             monkeypatch.delenv(name)

@@ -10,7 +10,7 @@ import pytest
 
 import etdev
 from etdev.errors import ConfigError, EtdevError
-from etdev.pipeline import build as build_module
+from etdev.pipeline import targets as targets_module
 from etdev.pipeline.progress import Silent
 from support.projects import LINEAR, LINEAR_CONFIG, write_project
 from support.stock import share_runtime
@@ -30,7 +30,7 @@ CONFIG = (
 
 @pytest.fixture
 def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(build_module, "runtime_for", share_runtime())
+    monkeypatch.setattr(targets_module, "runtime_for", share_runtime())
     return write_project(tmp_path, CONFIG, model=LINEAR)
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from etdev.cli import app
-from etdev.pipeline import build as build_module
+from etdev.pipeline import targets as targets_module
 from etdev.pipeline.result import BuildResult
 from support.commands import etdev_process, run_etdev
 from support.projects import LINEAR, LINEAR_CONFIG, SAMPLES, write_project
@@ -53,7 +53,7 @@ def project(tmp_path: Path) -> Path:
 def run(project: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
     """Run a command line in the project's folder, in this process: exit code, stdout, stderr."""
     monkeypatch.chdir(project)
-    monkeypatch.setattr(build_module, "runtime_for", share_runtime())
+    monkeypatch.setattr(targets_module, "runtime_for", share_runtime())
 
     def run(*arguments: str) -> Ending:
         capfd.readouterr()

@@ -12,7 +12,7 @@ import pytest
 
 from etdev.cli import app
 from etdev.cli.decisions import decision_lines
-from etdev.linker.options import Elision, InPlace
+from etdev.decisions import Elision, InPlace
 from etdev.pipeline.decisions import KINDS
 from etdev.program import model as m
 from etdev.program import read, write

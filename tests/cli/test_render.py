@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from etdev.cli.render import describe_delegation, render_result
-from etdev.linker.options import Elision, InPlace
+from etdev.decisions import Elision, InPlace
 from etdev.pipeline.decisions import count_copies, count_inplace
+from etdev.pipeline.parts import Copies
 from etdev.pipeline.result import (
     RUNGS,
     BufferResult,
@@ -23,7 +24,6 @@ from etdev.pipeline.result import (
     UndelegatedOps,
     outcome,
 )
-from etdev.pipeline.transfers import Copies
 
 GOLDEN = Path(__file__).parent / "golden" / "result.txt"
 

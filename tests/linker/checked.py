@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from etdev.decisions import ElisionKind
 from etdev.linker import Linked, LinkOptions, link, link_foreign
-from etdev.linker.options import ElisionKind
 from etdev.program import model as m
 from etdev.program.check import check_program
 from etdev.program.effects import operator_name

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from etdev.decisions import ALL_ELISIONS
 from etdev.linker import CallerOwned, LinkOptions, link_foreign
-from etdev.linker.options import ALL_ELISIONS
 from etdev.program import model as m
 from etdev.program.check import check_program
 from etdev.program.delegates import delegate_inputs, unsplit_call

@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import pytest
 
+from etdev.decisions import ALL_ELISIONS
 from etdev.errors import LinkError
 from etdev.linker import LinkOptions, link, link_foreign
-from etdev.linker.options import ALL_ELISIONS, CallerOwned
+from etdev.linker.options import CallerOwned
 from etdev.program import model as m
 from etdev.program.check import check_program
 from linker.checked import linked, meaning

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from etdev.decisions import Elision
 from etdev.linker import link
 from etdev.linker.edit import renumbered, with_instructions
 from etdev.linker.elide.views import elide_views
-from etdev.linker.options import Elision
 from etdev.program import model as m
 from etdev.program.check import check_program
 from etdev.program.effects import ET_VIEW

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
+from etdev.decisions import InPlace
 from etdev.linker import Linked
-from etdev.linker.options import InPlace
 from etdev.program import model as m
 from etdev.program.inplace import Donor
 from linker.checked import linked, size

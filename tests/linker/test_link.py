@@ -8,9 +8,10 @@ from itertools import pairwise
 
 import pytest
 
+from etdev.decisions import Elision
 from etdev.linker import Linked, LinkOptions, link, link_foreign
 from etdev.linker.lift import lift
-from etdev.linker.options import Elision, MethodReport
+from etdev.linker.options import MethodReport
 from etdev.program import Program
 from etdev.program import model as m
 from etdev.program.check import check_program

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from etdev.decisions import ALL_ELISIONS
 from etdev.linker import LinkOptions, link, link_foreign
-from etdev.linker.options import ALL_ELISIONS
 from etdev.program import model as m
 from etdev.program.check import check_program
 from etdev.program.footprint import planned_memory

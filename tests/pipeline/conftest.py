@@ -27,9 +27,9 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Pr
 @pytest.fixture
 def one_runtime(monkeypatch: pytest.MonkeyPatch) -> None:
     """Builds of this test share the stock runtime's process."""
-    from etdev.pipeline import build
+    from etdev.pipeline import targets
     from etdev.pipeline.verify import existing
     from support.stock import share_runtime
 
-    monkeypatch.setattr(build, "runtime_for", share_runtime())
+    monkeypatch.setattr(targets, "runtime_for", share_runtime())
     monkeypatch.setattr(existing, "runtime_for", share_runtime())

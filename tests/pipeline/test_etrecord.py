@@ -318,7 +318,7 @@ def test_an_object_program_whose_record_is_broken_is_made_anew(config: Path) -> 
 
 
 def test_a_rejected_program_has_no_record(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("etdev.pipeline.build.outcome", lambda _: "rejected")
+    monkeypatch.setattr("etdev.pipeline.targets.outcome", lambda _: "rejected")
     assert stages(config) == ["link", "write"]
     assert left(config) == [{"net.pte": "net.pte.rejected"}.get(name, name) for name in FILES if name != "net.etrecord"]
 

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from etdev.pipeline.figures import Figures, measure_program, weight_bytes
+from etdev.pipeline.figures import Figures
+from etdev.pipeline.measure import measure_program, weight_bytes
 from etdev.pipeline.result import MethodResult, UndelegatedOps
 from etdev.program import Blob
 from etdev.program import model as m

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from etdev.pipeline.build import build_project
-from etdev.pipeline.objects.reuse import object_key
+from etdev.pipeline.cache import object_facts
+from etdev.pipeline.cache.digests import Digests
 from etdev.pipeline.options import BuildOptions
 from etdev.pipeline.project import Project
 from etdev.pipeline.result import MethodResult, TargetResult
@@ -193,7 +194,7 @@ def test_two_methods_with_one_weight(project: Callable[..., Project], one_runtim
 def test_another_runtime_lowers_again(project: Callable[..., Project]) -> None:
     """The object program of an earlier build is for the kernels that the runtime had then."""
     keys = {
-        target: object_key(project(_config(target), model=MODEL), "cpu")
+        target: object_facts(project(_config(target), model=MODEL), "cpu", Digests()).digest
         for target in (
             "",
             'lowering = "stock"',

@@ -18,7 +18,7 @@ from etdev.pipeline.noise import quiet_libraries
 from etdev.pipeline.options import BuildOptions, check_rungs, choose_targets, required_rungs
 from etdev.pipeline.progress import Silent, StageClock
 from etdev.pipeline.project import Project
-from etdev.pipeline.summary import display_path
+from etdev.pipeline.report_file import display_path
 from etdev.pipeline.versions import versions
 from etdev.units import format_duration, format_seconds, format_size
 from support.projects import LINEAR_CONFIG, make_project

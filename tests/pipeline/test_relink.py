@@ -12,9 +12,10 @@ from hypothesis import HealthCheck, given, settings
 
 import etdev
 from etdev.config.models import Elide
+from etdev.decisions import ALL_ELISIONS
 from etdev.errors import LinkError, ProgramError, UnlinkableError, UsageError, WriteError
 from etdev.linker import link
-from etdev.linker.options import ALL_ELISIONS, BufferReport
+from etdev.linker.options import BufferReport
 from etdev.pipeline import relink as relink_module
 from etdev.pipeline.decisions import KINDS, CopiesOfKind, InPlaceOutputs
 from etdev.pipeline.relink import RelinkResult

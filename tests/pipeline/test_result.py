@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from etdev.decisions import Elision, InPlace
 from etdev.errors import ExitCode
-from etdev.linker.options import Elision, InPlace
 from etdev.pipeline.decisions import KINDS, count_copies, count_inplace
 from etdev.pipeline.result import (
     RUNGS,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from etdev.pipeline.transfers import Copies, copies_per_call
+from etdev.pipeline.parts import Copies
+from etdev.pipeline.transfers import copies_per_call
 from etdev.program import model as m
 from program.hand import tensor
 from support.files import SIN, chain, method

@@ -25,19 +25,10 @@ NOTES = Sidecar(
         ),
         "empty": MethodNotes(),
     },
-    key="digest",
-    files={"model.py": "5e1f", "data/b.txt": "77ab"},
-    report='{"notes": []}',
 )
 FILE = """\
 {
  "format": 1,
- "key": "digest",
- "files": {
-  "data/b.txt": "77ab",
-  "model.py": "5e1f"
- },
- "report": "{\\"notes\\": []}",
  "methods": {
   "empty": {
    "delegate_inputs": {},
@@ -101,9 +92,7 @@ METHODS = st.builds(
     sources=st.dictionaries(INDICES, st.builds(Source, TEXTS, st.integers(0, 99), TEXTS, TEXTS), max_size=4),
     debug_handles=st.dictionaries(INDICES, st.lists(INDICES, unique=True).map(tuple), max_size=4),
 )
-SIDECARS = st.builds(
-    Sidecar, st.dictionaries(TEXTS, METHODS, max_size=3), TEXTS, st.dictionaries(TEXTS, TEXTS, max_size=3), TEXTS
-)
+SIDECARS = st.builds(Sidecar, st.dictionaries(TEXTS, METHODS, max_size=3))
 
 
 # The file -------------------------------------------------------------------------------------------------------------
@@ -165,12 +154,9 @@ MALFORMED = {
     "another format": (_with("format", value=2), "format: 2 is unknown, this version of etdev reads 1"),
     "a truth as format": (_with("format", value=True), f"format: {NUMBER} true"),
     "no format": (_with("format", value=...), "format: this is missing"),
-    "no key": (_with("key", value=...), "key: this is missing"),
-    "a number as key": (_with("key", value=1), "key: expected a text, found 1"),
-    "more": (_with("more", value=1), "more: this key is unknown; there may be format, key, files, report, methods"),
-    "a key twice": ('{"format": 1, "key": "", "key": ""}', "the key 'key' stands there twice"),
-    "a digest that is none": (_with("files", "model.py", value=5), "files.model.py: expected a text, found 5"),
-    "a report that is no text": (_with("report", value={}), "report: expected a text, found {}"),
+    "no methods": (_with("methods", value=...), "methods: this is missing"),
+    "more": (_with("more", value=1), "more: this key is unknown; there may be format, methods"),
+    "a key twice": ('{"format": 1, "methods": {}, "methods": {}}', "the key 'methods' stands there twice"),
     "a list of methods": (_with("methods", value=[]), "methods: expected an object, found []"),
     "a method without state": (_with(*F, "state", value=...), "methods.forward.state: this is missing"),
     "state as an object": (_with(*F, "state", value={}), "methods.forward.state: expected a list, found {}"),

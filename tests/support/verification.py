@@ -14,8 +14,9 @@ from etdev.pipeline.link import link_program
 from etdev.pipeline.lower import lower_model
 from etdev.pipeline.models import Models
 from etdev.pipeline.noise import quiet_libraries
-from etdev.pipeline.objects import emit_object, object_place
+from etdev.pipeline.objects import emit_object
 from etdev.pipeline.options import check_device_map
+from etdev.pipeline.places import object_place
 from etdev.pipeline.progress import Count, Silent, StageClock, uncounted
 from etdev.pipeline.result import RungResult
 from etdev.pipeline.usercode import UserCode

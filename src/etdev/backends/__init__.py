@@ -45,6 +45,14 @@ def get(name: str) -> Backend:
     raise KeyError(name)
 
 
+def plugin_distribution(name: str) -> metadata.Distribution | None:
+    """The package that registers a backend of this name; None for a built-in one. Imports nothing."""
+    if name in _BUILT_IN:
+        return None
+    points = metadata.entry_points(group=ENTRY_POINT_GROUP)
+    return next((point.dist for point in points if point.name == name), None)
+
+
 def _load_plugin(point: metadata.EntryPoint) -> Backend:
     package = point.dist.name if point.dist else point.module
     try:

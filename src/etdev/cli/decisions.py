@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
 from etdev.cli.text import count, lines, printable
-from etdev.linker.options import Elision, InPlace
+from etdev.decisions import Elision, InPlace
 from etdev.pipeline.decisions import CopiesOfKind, count_copies, count_inplace
 
 _LISTED_REASONS = 4

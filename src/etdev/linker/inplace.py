@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from etdev.decisions import InPlace
 from etdev.linker.joined import Refused, Storages
 from etdev.linker.operands import Operands
-from etdev.linker.options import InPlace
 from etdev.program import model as m
 from etdev.program.effects import operator_name, outputs
 from etdev.program.inplace import Donor

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from etdev.decisions import Elision
 from etdev.linker.devices import device_ends, place_on_devices, with_host_memory, without_devices
 from etdev.linker.edit import aliases_first, without_unused
 from etdev.linker.elide.constants import fold_constants
@@ -17,7 +18,7 @@ from etdev.linker.joined import Storages
 from etdev.linker.keep import kept_report, methods_with_smaller_plans
 from etdev.linker.layout import Method, lay_out
 from etdev.linker.lift import lift
-from etdev.linker.options import BufferReport, CallerOwned, Elision, Linked, LinkOptions, MethodReport
+from etdev.linker.options import BufferReport, CallerOwned, Linked, LinkOptions, MethodReport
 from etdev.linker.state import State, kept_by_others, state_by_address, state_by_name
 from etdev.linker.work import Work
 from etdev.program import Program

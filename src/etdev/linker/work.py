@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from etdev.decisions import Elision, InPlace
 from etdev.devices import Device
-from etdev.linker.options import Elision, InPlace
 from etdev.program import model as m
 from etdev.program.blob import Blob
 from etdev.program.constants import Run

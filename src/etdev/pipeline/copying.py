@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from etdev.linker.options import ElisionKind
+from etdev.decisions import ElisionKind
 from etdev.pipeline.naming import instruction_name
 from etdev.program import model as m
 from etdev.program.effects import operator_name, outputs, tensors

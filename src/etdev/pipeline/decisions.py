@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import get_args
 
-from etdev.linker.options import Elision, ElisionKind, InPlace
+from etdev.decisions import Elision, ElisionKind, InPlace
 
 KINDS: tuple[ElisionKind, ...] = get_args(ElisionKind)
 """In the order in which they are reported."""

@@ -52,11 +52,6 @@ class InstructionMaps:
         return {_HANDLES: handles, _DELEGATES: self.delegates, _OUTPUTS: self.outputs}
 
 
-def record_place(program: Path) -> Path:
-    """Where the record of the program at ``program`` is: the same name with ``.etrecord``."""
-    return program.with_suffix(".etrecord")
-
-
 def delegate_outputs(program: Program, inputs: Mapping[str, Mapping[int, int]]) -> dict[str, dict[int, int]]:
     """The number of outputs of each delegate call, by how many of its arguments are inputs; for the methods given."""
     return {

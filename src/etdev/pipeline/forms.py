@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from etdev.backends.portable import forms
 from etdev.pipeline.project import Project
-from etdev.pipeline.verify.kernels import selected_operators
 
 
 def usable_forms(project: Project, target: str) -> tuple[str, ...]:
@@ -15,5 +14,9 @@ def usable_forms(project: Project, target: str) -> tuple[str, ...]:
     settings = project.config.targets[target]
     if settings.lowering == "stock":
         return ()
-    listed = None if settings.runtime.operators is None else selected_operators(project, target)
+    listed = None
+    if settings.runtime.operators is not None:
+        from etdev.pipeline.verify.kernels import selected_operators
+
+        listed = selected_operators(project, target)
     return forms.usable_forms(settings.runtime.kernels, listed)

@@ -17,8 +17,8 @@ from etdev.errors import ConfigError, Problem
 from etdev.pipeline.inplace_schema import operator_schema
 from etdev.pipeline.inplace_trial import Trial, try_operator
 from etdev.pipeline.load import register_imports
-from etdev.pipeline.options import runtime_for
 from etdev.pipeline.project import Project
+from etdev.pipeline.stock import runtime_for
 from etdev.pipeline.usercode import UserCode
 from etdev.program.inplace import DEFAULT, Donor, nearest_operators, parse_operator
 from etdev.runtime.stock import StockRuntime

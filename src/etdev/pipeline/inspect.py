@@ -18,8 +18,9 @@ from etdev import program as pte
 from etdev.pipeline.copying import CopyCalls, OutputInPlace, copy_calls
 from etdev.pipeline.memory import BufferUse, MemoryUse, StateUse, memory_use
 from etdev.pipeline.naming import dtype_name
+from etdev.pipeline.parts import Copies
 from etdev.pipeline.peaks import Peak
-from etdev.pipeline.transfers import Copies, copies_per_call
+from etdev.pipeline.transfers import copies_per_call
 from etdev.program import Program
 from etdev.program import model as m
 from etdev.program.effects import operator_name

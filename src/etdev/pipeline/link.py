@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from etdev.decisions import ALL_ELISIONS
 from etdev.errors import LinkError
 from etdev.linker import Linked, LinkOptions, link
 from etdev.linker.io import CallerOwnedError
-from etdev.linker.options import ALL_ELISIONS
 from etdev.pipeline.inplace_ops import InPlaceOps
 from etdev.pipeline.inputs import Signature
 from etdev.pipeline.nested import NestedReport, link_nested

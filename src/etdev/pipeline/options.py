@@ -12,7 +12,6 @@ from etdev.pipeline.progress import Progress, Silent
 from etdev.pipeline.project import Project
 from etdev.pipeline.result import RUNGS
 from etdev.runtime.device_map import NO_MAP, DeviceMap, parse_device_map
-from etdev.runtime.stock import StockRuntime
 
 
 @dataclass
@@ -43,13 +42,6 @@ def choose_targets(project: Project, patterns: Iterable[str]) -> tuple[str, ...]
         if not any(fnmatchcase(name, pattern) for name in names):
             raise UsageError(f"no target matches {pattern!r}", hint=f"targets: {', '.join(names)}")
     return tuple(name for name in names if not patterns or any(fnmatchcase(name, pattern) for pattern in patterns))
-
-
-def runtime_for(project: Project) -> StockRuntime:
-    """The stock runtime with the project's custom kernels."""
-    imports = project.config.project.imports
-    path = [project.base("project", "imports")] if imports else []
-    return StockRuntime(imports=imports, path=path)
 
 
 def required_rungs(project: Project, name: str, options: BuildOptions) -> tuple[Rung, ...]:

@@ -12,10 +12,11 @@ from typing import Literal
 from etdev import program as pte
 from etdev.config.keys import nearest
 from etdev.config.types import MAX_ALIGNMENT
+from etdev.decisions import ALL_ELISIONS, Elision, ElisionKind, InPlace
 from etdev.errors import LinkError, ProgramError, UnlinkableError, UsageError, WriteError
 from etdev.files import atomic_path
 from etdev.linker import Linked, LinkOptions, link, link_foreign
-from etdev.linker.options import ALL_ELISIONS, Elision, ElisionKind, InPlace, MethodReport
+from etdev.linker.options import MethodReport
 from etdev.pipeline.decisions import KINDS, CopiesOfKind, InPlaceOutputs, count_copies, count_inplace
 from etdev.pipeline.inspect import external_names
 from etdev.pipeline.proof import compare_link, summarize_proof, wrong_link

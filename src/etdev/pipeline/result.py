@@ -8,11 +8,10 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from etdev.config.models import Rung
+from etdev.decisions import Elision, InPlace
 from etdev.errors import ExitCode
-from etdev.linker.options import Elision, InPlace
 from etdev.pipeline.decisions import CopiesOfKind, InPlaceOutputs
-from etdev.pipeline.transfers import Copies
-from etdev.pipeline.verify.allocations import AllocatedBuffer, DeviceMemory
+from etdev.pipeline.parts import AllocatedBuffer, Copies, DeviceMemory
 
 RUNGS: tuple[Rung, ...] = (
     "bytes",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from pathlib import Path
 
 from etdev import backends
 from etdev.devices import Device, parse_device
@@ -13,27 +12,12 @@ from etdev.pipeline.artifacts import ExportedModel, LoweredModel
 from etdev.pipeline.decisions import count_copies, count_inplace
 from etdev.pipeline.link import LinkedProgram
 from etdev.pipeline.project import Project
-from etdev.pipeline.result import BufferResult, BuildResult, MethodResult, TargetResult, UndelegatedOps
+from etdev.pipeline.result import BufferResult, MethodResult, UndelegatedOps
 from etdev.pipeline.transfers import copies_per_call
-from etdev.pipeline.verify.devices import describe_map
 from etdev.pipeline.verify.kernels import needed_libraries
-from etdev.pipeline.versions import versions
 from etdev.program import Program
 from etdev.program.devices import delegate_device, named_devices
 from etdev.program.effects import operator_name
-from etdev.runtime.device_map import DeviceMap
-
-
-def start_result(project: Project, targets: tuple[TargetResult, ...], device_map: DeviceMap | None) -> BuildResult:
-    """The result of a run over these targets. Without a map (the report of one), nothing is said about it."""
-    return BuildResult(
-        project=project.name,
-        config=str(project.loaded.path),
-        profile=project.loaded.profile,
-        versions=versions(),
-        targets=targets,
-        notes=() if device_map is None else tuple(describe_map((item.rungs for item in targets), device_map)),
-    )
 
 
 def describe_methods(lowered: LoweredModel, exported: ExportedModel) -> tuple[MethodResult, ...]:
@@ -127,9 +111,3 @@ def describe_unused(project: Project, target: str, program: Program) -> Iterator
         if name not in devices:
             where = project.where("targets", target, "budget", "memory", name)
             yield f"the program has nothing on {name}, whose memory is limited at {where}"
-
-
-def display_path(project: Project, path: Path) -> str:
-    """Relative to the config's folder where the file lies below it."""
-    root = project.loaded.root
-    return str(path.relative_to(root)) if path.is_relative_to(root) else str(path)

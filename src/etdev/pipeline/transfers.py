@@ -3,35 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass
 
+from etdev.pipeline.parts import Copies
 from etdev.program import model as m
 from etdev.program.devices import D2H_COPY, H2D_COPY
 from etdev.program.flow import FlowGraph, flow_graph
-
-
-@dataclass(frozen=True, slots=True)
-class Copies:
-    """Bytes that a call copies at most, on the path that copies most in both directions together.
-
-    With the largest sizes of all tensors. What is in a loop counts once, as if its rounds were one.
-    """
-
-    h2d_bytes: int
-    """From the host to devices."""
-    d2h_bytes: int
-    """From devices to the host."""
-    loops: bool = False
-    """Whether some of it is copied again in each round of a loop."""
-
-    @property
-    def total(self) -> int:
-        """Bytes in both directions."""
-        return self.h2d_bytes + self.d2h_bytes
-
-    def __str__(self) -> str:
-        rounds = ", some of it again in each round of a loop" if self.loops else ""
-        return f"{self.h2d_bytes:,} bytes to devices, {self.d2h_bytes:,} bytes back{rounds}"
 
 
 def copies_per_call(plan: m.ExecutionPlan) -> Copies:

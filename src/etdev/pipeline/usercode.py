@@ -29,6 +29,7 @@ from etdev.errors import EtdevError, LoadError
 
 _LIBRARIES = (*map(sysconfig.get_path, ("purelib", "platlib", "stdlib")), site.getusersitepackages())
 
+_SOURCES = (*SOURCE_SUFFIXES, "/__init__.py")
 _REGISTERED: dict[tuple[Path, str], dict[str, ModuleType]] = {}
 """What importing a module for its custom ops brought in, by folder and name: registering an op twice is an error."""
 
@@ -53,6 +54,8 @@ class UserCode:
         self._modules_before: dict[str, ModuleType] = {}
         self._meant: dict[str, Path] = {}
         """File of each local module that a config or local code names."""
+        self._asked: set[tuple[str, ...]] = set()
+        """Names of modules that somebody imported: of those outside of packages, or in local ones."""
         self._hook = FileFinder.path_hook(
             (partial(_SourceLoader, self._note_imports), SOURCE_SUFFIXES),  # type: ignore[arg-type]
             (ExtensionFileLoader, EXTENSION_SUFFIXES),
@@ -138,14 +141,23 @@ class UserCode:
                     return str(path.relative_to(folder))
         return None
 
-    def files(self) -> list[Path]:
-        """Every file of the user's own code that has been imported so far, sorted."""
-        modules = (module for module in list(sys.modules.values()) if self._is_local(module))
-        paths = {path for module in modules if (path := _file_of(module)) is not None and path.is_file()}
-        return sorted(paths)
+    def modules(self) -> dict[str, Path]:
+        """Every module of the user's own code that has been imported so far, with its file."""
+        local = {name: _file_of(module) for name, module in list(sys.modules.items()) if self._is_local(module)}
+        return {name: path for name, path in local.items() if path is not None and path.is_file()}
+
+    def missing(self, base: Path) -> set[str]:
+        """Modules, as ``package/module``, that somebody imported and that are not in ``base``, where they were looked
+        for: they came from elsewhere, or from nowhere."""
+        places = {"/".join(parts) for parts in self._asked}
+        return {place for place in places if not any((base / f"{place}{end}").is_file() for end in _SOURCES)}
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
         """A finder of ``sys.meta_path``: a module that local code means is found where that code expects it."""
+        parts = tuple(name.split("."))
+        package = sys.modules.get(name.rpartition(".")[0])
+        if len(parts) == 1 or (package is not None and self._is_local(package)):
+            self._asked.add(parts)
         file = self._meant.get(name)
         if file is None:
             return None

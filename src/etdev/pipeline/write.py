@@ -11,13 +11,12 @@ from typing import Self
 
 from etdev.files import temporary_beside, write_errors_named
 from etdev.pipeline.artifacts import WrittenProgram
-from etdev.pipeline.etrecord import InstructionMaps, delegate_outputs, read_delegates, record_place, write_record
+from etdev.pipeline.etrecord import InstructionMaps, delegate_outputs, read_delegates, write_record
 from etdev.pipeline.link import LinkedProgram
 from etdev.pipeline.objects import ObjectProgram
+from etdev.pipeline.places import REJECTED_SUFFIX, record_place
 from etdev.program import Program
 from etdev.program.writer import write_into
-
-REJECTED_SUFFIX = ".rejected"
 
 
 class StagedFile:

@@ -88,12 +88,6 @@ class Sidecar:
 
     methods: Mapping[str, MethodNotes]
     """By the method's name."""
-    key: str = ""
-    """Digest of the settings and versions that the object program depends on; empty if nobody asked for one."""
-    files: Mapping[str, str] = field(default_factory=dict)
-    """SHA-256 of each file that it depends on, by its path relative to the project."""
-    report: str = ""
-    """What the pipeline keeps of how the program was made: JSON of its own."""
 
     def renumbered(self, method: str, old_to_new: Mapping[int, int | None]) -> Sidecar:
         """The notes after a change of a method's instructions.
@@ -127,9 +121,6 @@ def write_sidecar(sidecar: Sidecar, path: str | os.PathLike[str]) -> None:
     """
     content = {
         "format": FORMAT,
-        "key": sidecar.key,
-        "files": dict(sorted(sidecar.files.items())),
-        "report": sidecar.report,
         "methods": {name: _encoded(notes) for name, notes in sorted(sidecar.methods.items())},
     }
     atomic_write_text(Path(path), json.dumps(content, indent=1, ensure_ascii=False) + "\n")
@@ -185,12 +176,7 @@ def _decoded(content: Any) -> Sidecar:
     version = content.get("format") if isinstance(content, dict) else None
     if isinstance(version, int) and not isinstance(version, bool) and version != FORMAT:
         raise FlawError(f"{version} is unknown, this version of etdev reads {FORMAT}", "format")
-    fields = _object(content, {"format": _count, "key": _text, "files": _files, "report": _text, "methods": _methods})
-    return Sidecar(fields["methods"], fields["key"], fields["files"], fields["report"])
-
-
-def _files(content: Any) -> dict[str, str]:
-    return {name: _within(_text, digest, name) for name, digest in _mapping(content).items()}
+    return Sidecar(_object(content, {"format": _count, "methods": _methods})["methods"])
 
 
 def _methods(content: Any) -> dict[str, MethodNotes]:

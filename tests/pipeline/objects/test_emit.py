@@ -12,9 +12,9 @@ import pytest
 
 from etdev.errors import EmitError, WriteError
 from etdev.pipeline.noise import quiet_libraries
-from etdev.pipeline.objects import emit_object, object_place, sidecar_place
-from etdev.pipeline.objects.emit import Origin
+from etdev.pipeline.objects import emit_object
 from etdev.pipeline.objects.instructions import MismatchError
+from etdev.pipeline.places import object_place, sidecar_place
 from etdev.program import read
 from etdev.program.model import DelegateCall
 from etdev.program.sidecar import read_sidecar
@@ -208,14 +208,11 @@ def _outputs_of_delegates(made: Emitted) -> set[int]:
 
 
 def test_both_files_say_what_was_handed_on(tmp_path: Path) -> None:
-    origin = Origin("digest", {"model.py": "5e1f"}, "{}")
-    made = emit(tmp_path, CASES["delegates and kernels"], origin=origin)
+    made = emit(tmp_path, CASES["delegates and kernels"])
 
     assert made.object.path == tmp_path / "build" / "cpu" / f"{tmp_path.name}.object.pte"
     assert read(made.object.path) == made.object.program
     assert read_sidecar(sidecar_place(made.object.path)) == made.object.sidecar
-    sidecar = made.object.sidecar
-    assert Origin(sidecar.key, sidecar.files, sidecar.report) == origin
     assert sorted(item.name for item in made.object.path.parent.iterdir()) == [
         f"{tmp_path.name}.object.json",
         f"{tmp_path.name}.object.pte",

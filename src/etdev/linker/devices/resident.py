@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from etdev.decisions import Elision
 from etdev.devices import HOST, Device
 from etdev.linker.devices.items import sort_items
 from etdev.linker.edit import with_instructions
-from etdev.linker.options import Elision
 from etdev.linker.state import State
 from etdev.program import model as m
 from etdev.program.delegates import ALIAS_SAFE

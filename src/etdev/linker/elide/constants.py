@@ -13,10 +13,10 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
 
+from etdev.decisions import Elision
 from etdev.linker.edit import with_instructions
 from etdev.linker.elide.runs import Numbers
 from etdev.linker.joined import Refused
-from etdev.linker.options import Elision
 from etdev.program import model as m
 from etdev.program.blob import Blob
 from etdev.program.constants import Run

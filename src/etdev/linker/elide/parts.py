@@ -19,9 +19,9 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from math import prod
 
+from etdev.decisions import Elision, ElisionKind
 from etdev.linker.elide.runs import PARTS, Numbers, runs
 from etdev.linker.joined import Joined, Refused, Storages
-from etdev.linker.options import Elision, ElisionKind
 from etdev.program import model as m
 from etdev.program.effects import operator_name, outputs
 

@@ -16,10 +16,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
+from etdev.decisions import Action, Elision
 from etdev.linker.edit import renumbered, with_instructions, with_operator
 from etdev.linker.elide.runs import CLONES, IDENTITIES, Numbers, runs
 from etdev.linker.joined import Refused
-from etdev.linker.options import Action, Elision
 from etdev.program import model as m
 from etdev.program.effects import ET_VIEW, operator_name, outputs
 from etdev.program.storage import MethodMemory

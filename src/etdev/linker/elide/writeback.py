@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
+from etdev.decisions import Elision
 from etdev.linker.joined import Joined, Refused, Storages
 from etdev.linker.operands import Operands
-from etdev.linker.options import Elision
 from etdev.program import model as m
 from etdev.program.effects import operator_name, outputs
 from etdev.program.inplace import Donor

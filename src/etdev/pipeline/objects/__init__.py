@@ -1,5 +1,5 @@
 """Stage *emit*: the lowered model as an object program with its sidecar."""
 
-from etdev.pipeline.objects.emit import ObjectProgram, Origin, emit_object, object_place, sidecar_place
+from etdev.pipeline.objects.emit import ObjectProgram, emit_object
 
-__all__ = ["ObjectProgram", "Origin", "emit_object", "object_place", "sidecar_place"]
+__all__ = ["ObjectProgram", "emit_object"]

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from etdev.errors import EmitError
 from etdev.files import atomic_path
 from etdev.pipeline.artifacts import ExportedModel, LoweredModel
-from etdev.pipeline.etrecord import record_place
 from etdev.pipeline.lower import fixed_ranges
 from etdev.pipeline.lower_errors import explain_emission
 from etdev.pipeline.objects.devices import hidden_devices, with_devices
@@ -22,6 +20,7 @@ from etdev.pipeline.objects.planning import VirtualAddresses
 from etdev.pipeline.objects.record import save_record
 from etdev.pipeline.objects.sources import SourceLines
 from etdev.pipeline.objects.state import find_state, with_names
+from etdev.pipeline.places import record_place, sidecar_place
 from etdev.pipeline.project import Project
 from etdev.program import Program, read, write
 from etdev.program.model import ExecutionPlan, Tensor
@@ -43,41 +42,13 @@ class ObjectProgram:
     """What is in the ``.object.json`` beside it."""
 
 
-@dataclass(frozen=True)
-class Origin:
-    """What an object program was made from; a later build compares."""
-
-    key: str = ""
-    """Digest of settings and versions."""
-    files: Mapping[str, str] = field(default_factory=dict)
-    """SHA-256 of each file, by its path relative to the project."""
-    report: str = ""
-    """What the result of a build says of the stages before, as JSON."""
-
-
-def object_place(project: Project, target: str) -> Path:
-    """Where a target's object program is written."""
-    return project.out / target / f"{project.name}.object.pte"
-
-
-def sidecar_place(path: Path) -> Path:
-    """Where the sidecar of the object program at ``path`` is: the same name with ``.json``."""
-    return path.with_suffix(".json")
-
-
 def emit_object(
-    project: Project,
-    lowered: LoweredModel,
-    exported: ExportedModel,
-    target: str,
-    path: Path,
-    *,
-    origin: Origin | None = None,
+    project: Project, lowered: LoweredModel, exported: ExportedModel, target: str, path: Path
 ) -> ObjectProgram:
     """Emit the lowered model to ``path`` and its sidecar beside it. It uses ``lowered`` up: its graphs are changed.
 
-    ``origin`` is kept in the sidecar, which is written last: where it is, all files belong together. An ETRecord is one
-    of them where the target asks for it; the one of an earlier build goes where it does not.
+    The sidecar is written last: where it is, all files belong together. An ETRecord is one of them where the target
+    asks for it; the one of an earlier build goes where it does not.
     Raises :class:`~etdev.errors.EmitError` for ops without an out variant, if the emitted program does not hold inputs
     of the sizes that the config declares, if it is not what the graphs say, or if there can be no ETRecord of it, and
     :class:`~etdev.errors.WriteError`; whatever stood at ``path`` stands there still, then.
@@ -90,8 +61,7 @@ def emit_object(
         with temporary.open("wb") as file:
             manager.write_to_file(file)
         program = read(temporary)
-        known = origin or Origin()
-        sidecar = Sidecar(_describe(project, manager, program, target, plannings), known.key, known.files, known.report)
+        sidecar = Sidecar(_describe(project, manager, program, target, plannings))
         program = _completed(program, sidecar, temporary)
         for name in exported.methods:
             _check_planned_sizes(project, program.method(name), exported)

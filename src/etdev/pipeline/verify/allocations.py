@@ -14,6 +14,7 @@ from itertools import islice
 
 from etdev.devices import Device
 from etdev.errors import EtdevError, LinkError
+from etdev.pipeline.parts import AllocatedBuffer, DeviceMemory
 from etdev.program import Program
 from etdev.program import model as m
 from etdev.program.delegates import delegate_inputs
@@ -32,39 +33,6 @@ _MOST_PROBLEMS = 20
 
 DelegateInputs = Mapping[str, Mapping[int, int]]
 """Per method, position of each delegate call → how many of its arguments are inputs."""
-
-
-@dataclass(frozen=True, slots=True)
-class AllocatedBuffer:
-    """One planned buffer, and what was done in it."""
-
-    device: str
-    index: int
-    """Its ``memory_id``."""
-    size: int
-    """Bytes."""
-    alignment: int
-    """Largest power of two that its address was a multiple of."""
-    memory: str
-    """What its address is of, and who said so: ``device (libcudart)``."""
-    extents: int
-    """Stretches of it, over all methods, that were written and read back while their neighbours were in use."""
-    written: int
-    """Bytes in them."""
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceMemory:
-    """Memory of a device around the check."""
-
-    device: str
-    free_before: int | None
-    """Bytes; None if the device does not say."""
-    free_during: int | None
-    """With all buffers allocated."""
-    free_after: int | None
-    total: int | None
 
 
 @dataclass(frozen=True, slots=True)

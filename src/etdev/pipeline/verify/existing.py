@@ -12,16 +12,17 @@ from etdev.errors import LoadError
 from etdev.pipeline.inplace_ops import resolve_ops
 from etdev.pipeline.models import Models
 from etdev.pipeline.noise import quiet_libraries
-from etdev.pipeline.options import BuildOptions, choose_targets, required_rungs, runtime_for
+from etdev.pipeline.options import BuildOptions, choose_targets, required_rungs
+from etdev.pipeline.places import REJECTED_SUFFIX
 from etdev.pipeline.progress import StageClock
 from etdev.pipeline.project import Project
+from etdev.pipeline.report_file import display_path, start_result
 from etdev.pipeline.requirements import require_packages
 from etdev.pipeline.result import BuildResult, RungResult, TargetResult, outcome
-from etdev.pipeline.summary import display_path, start_result
+from etdev.pipeline.stock import runtime_for
 from etdev.pipeline.usercode import UserCode
 from etdev.pipeline.verify.kernels import check_runtime_settings
 from etdev.pipeline.verify.ladder import Candidate, verify_program
-from etdev.pipeline.write import REJECTED_SUFFIX
 from etdev.runtime.stock import StockRuntime
 
 _REPORT = "report.json"

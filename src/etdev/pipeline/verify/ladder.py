@@ -11,7 +11,7 @@ from etdev.config.models import Rung
 from etdev.pipeline.artifacts import ExportedModel, Tensors
 from etdev.pipeline.inputs import random_samples, read_samples
 from etdev.pipeline.link import LinkedProgram
-from etdev.pipeline.objects import object_place
+from etdev.pipeline.places import object_place
 from etdev.pipeline.progress import Count, uncounted
 from etdev.pipeline.project import Project
 from etdev.pipeline.result import RUNGS, RungResult

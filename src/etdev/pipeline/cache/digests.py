@@ -1,0 +1,104 @@
+"""SHA-256 of files, remembered: a file that the file system says is the same is not read again."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sqlite3
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+_TABLE = """
+CREATE TABLE IF NOT EXISTS digests (
+    path TEXT PRIMARY KEY, size INTEGER, mtime INTEGER, ctime INTEGER, inode INTEGER, device INTEGER, digest TEXT
+)
+"""
+_SETTLED_SECONDS = 1.0
+"""How old a change has to be before it can be told from the next one: clocks of file systems are coarse."""
+_WAIT_SECONDS = 5.0
+"""For another process that writes what it remembers."""
+
+_Stamp = tuple[int, int, int, int, int]
+
+
+class Digests:
+    """Remembers in a file, or for as long as it lives if there is none. A context manager: at its end it is written."""
+
+    def __init__(self, place: Path | None = None) -> None:
+        self._place = place
+        self._known: dict[str, tuple[_Stamp, str]] = {}
+        self._new: set[str] = set()
+        self._database: sqlite3.Connection | None = None
+
+    def of(self, path: Path) -> str:
+        """The digest, in hexadecimal. Raises OSError."""
+        name = os.path.abspath(path)
+        stamp = _stamp(path)
+        known = self._known.get(name) or self._recalled(name)
+        if known is not None and known[0] == stamp:
+            return known[1]
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        if _stamp(path) == stamp and time.time() - max(stamp[1], stamp[2]) / 1e9 > _SETTLED_SECONDS:
+            self._known[name] = stamp, digest
+            self._new.add(name)
+        return digest
+
+    def of_names(self, folder: Path) -> str:
+        """Of the names in a folder, hidden ones and Python's own left out. Raises OSError."""
+        return digest_of_names(os.listdir(folder))
+
+    def __enter__(self) -> Self:
+        if self._place is not None:
+            with suppress(sqlite3.Error, OSError):
+                self._place.parent.mkdir(parents=True, exist_ok=True)
+                self._database = sqlite3.connect(self._place, timeout=_WAIT_SECONDS)
+                self._database.execute(_TABLE)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._database is None:
+            return
+        with suppress(sqlite3.Error):  # What is not remembered is read again.
+            if self._new:
+                rows = [(name, *self._known[name][0], self._known[name][1]) for name in sorted(self._new)]
+                with self._database:
+                    self._database.executemany("INSERT OR REPLACE INTO digests VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+        self._database.close()
+        self._database, self._new = None, set()
+
+    def _recalled(self, name: str) -> tuple[_Stamp, str] | None:
+        if self._database is None:
+            return None
+        try:
+            found = self._database.execute(
+                "SELECT size, mtime, ctime, inode, device, digest FROM digests WHERE path = ?", (name,)
+            ).fetchone()
+        except sqlite3.Error:
+            return None
+        if found is None:
+            return None
+        self._known[name] = (found[0], found[1], found[2], found[3], found[4]), found[5]
+        return self._known[name]
+
+
+def digest_of_names(names: Iterable[str]) -> str:
+    """Of the names in a folder, hidden ones and Python's own left out."""
+    seen = sorted(name for name in names if not name.startswith((".", "__pycache__")))
+    return digest_of_text("\n".join(seen))
+
+
+def digest_of_text(text: str) -> str:
+    """SHA-256 of a text, in hexadecimal."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _stamp(path: Path) -> _Stamp:
+    found = path.stat()
+    return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino, found.st_dev

@@ -1,0 +1,122 @@
+"""What a build goes by, as far as it is known before anything is imported: settings, versions, the machine."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+from collections.abc import Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import etdev
+from etdev.backends import plugin_distribution
+from etdev.config.models import LINK_KEYS
+from etdev.pipeline.cache.digests import Digests
+from etdev.pipeline.cache.entries import Facts, Plain, flattened
+from etdev.pipeline.forms import usable_forms
+from etdev.pipeline.options import BuildOptions, required_rungs
+from etdev.pipeline.project import Project
+from etdev.pipeline.versions import versions
+
+_NOT_SETTINGS = (("extends",), ("profiles",))
+"""What they say stands in the other settings by now."""
+_AFTER_EMISSION = (
+    ("project", "name"),
+    ("project", "out"),
+    ("methods", "*", "samples"),
+    ("targets", "*", "verify"),
+    ("targets", "*", "budget"),
+    ("targets", "*", "runtime"),
+)
+"""Keys that neither emission nor the stages before it read, except for the forms that a runtime has the kernels for:
+these are compared by themselves."""
+
+
+def object_facts(project: Project, target: str, digests: Digests) -> Facts:
+    """What the object program of a target goes by."""
+    settings = _settings(project, target)
+    for key in (*LINK_KEYS, *_AFTER_EMISSION):
+        _drop(settings, key)
+    wanted = project.config.targets[target].quantize
+    settings["quantize"] = {name: scheme for name, scheme in settings["quantize"].items() if name == wanted}
+    settings["bases"] = _bases(project, ("model", "entry"), ("project", "imports"))
+    settings["forms"] = list(usable_forms(project, target))
+    return Facts(settings=flattened(settings), versions=_versions(project, target, digests))
+
+
+def linked_facts(project: Project, target: str, options: BuildOptions, digests: Digests) -> Facts:
+    """What the file of a target and its verification go by."""
+    settings = _settings(project, target)
+    wanted = project.config.targets[target].quantize
+    settings["quantize"] = {name: scheme for name, scheme in settings["quantize"].items() if name == wanted}
+    settings["project"]["name"] = project.name
+    settings["bases"] = _bases(project, ("model", "entry"), ("project", "imports"))
+    settings["forms"] = list(usable_forms(project, target))
+    settings["run"] = {
+        "verify": options.verify,
+        "require": list(required_rungs(project, target, options)),
+        "device map": {str(device): str(place) for device, place in options.device_map.items()},
+        "devices": _visible_devices(),
+    }
+    return Facts(settings=flattened(settings), versions=_versions(project, target, digests))
+
+
+def _settings(project: Project, target: str) -> dict[str, Any]:
+    settings: dict[str, Any] = project.config.model_dump(mode="json")
+    settings["targets"] = {"this": settings["targets"][target]}
+    for key in _NOT_SETTINGS:
+        _drop(settings, key)
+    return settings
+
+
+def _drop(settings: Any, key: tuple[str | int, ...]) -> None:
+    """Take a key out of nested tables; ``*`` stands for every name."""
+    first, *rest = key
+    for name in list(settings) if first == "*" else [first]:
+        if not rest:
+            settings.pop(name, None)
+        elif isinstance(settings.get(name), dict):
+            _drop(settings[name], tuple(rest))
+
+
+def _bases(project: Project, *keys: tuple[str, ...]) -> dict[str, str]:
+    """Folders that modules are looked up in, relative to the config's."""
+    root = project.loaded.root
+    return {".".join(key): os.path.relpath(project.base(*key), root) for key in keys}
+
+
+def _versions(project: Project, target: str, digests: Digests) -> dict[str, str]:
+    found = {**versions(), "machine": platform.machine(), "system": platform.system()}
+    source = _source_digest(digests)
+    if source is not None:
+        found["etdev"] += f" ({source})"
+    for step in project.config.targets[target].partitioners:
+        package = plugin_distribution(step.backend)
+        if package is not None:
+            found[package.name] = package.version
+    return found
+
+
+def _source_digest(digests: Digests) -> str | None:
+    """Of etdev's own code where that may change without its version: where it is not installed from a wheel."""
+    root = Path(etdev.__file__).parent
+    try:
+        if metadata.distribution("etdev").read_text("direct_url.json") is None and "site-packages" in root.parts:
+            return None
+    except metadata.PackageNotFoundError:
+        pass
+    found = hashlib.sha256()
+    for path in sorted(root.rglob("*.py")):
+        found.update(f"{path.relative_to(root)}\n{digests.of(path)}\n".encode())
+    return found.hexdigest()[:12]
+
+
+def _visible_devices() -> Mapping[str, Plain]:
+    """What decides which devices there are, without asking a library that takes seconds to import."""
+    try:
+        cards = sorted(os.listdir("/proc/driver/nvidia/gpus"))
+    except OSError:
+        cards = []
+    return {"cuda": ",".join(cards), "CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES")}

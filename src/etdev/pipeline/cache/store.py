@@ -1,0 +1,227 @@
+"""The cache's folder: files by the digest of what is in them, and entries that say which belong to which build.
+
+Several processes use it at once. Whatever is read is checked; what is damaged or gone is as if it had never been there.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from etdev.files import TEMPORARY_SUFFIX, atomic_path, atomic_write_text
+from etdev.pipeline.cache.digests import digest_of_text
+from etdev.pipeline.cache.entries import Entry, Facts, Level, Output
+
+_GRACE_SECONDS = 3600.0
+"""How long a file that no entry names may belong to a build that is still writing."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreStats:
+    """What is in the folder."""
+
+    folder: Path
+    limit: int
+    """Bytes that it is kept below."""
+    objects: int
+    linked: int
+    """Entries of each level."""
+    files: int
+    size: int
+    """Bytes of all files."""
+
+
+@dataclass(frozen=True, slots=True)
+class Freed:
+    """What was removed."""
+
+    entries: int
+    files: int
+    size: int
+    """Bytes."""
+
+
+class Store:
+    """A cache's folder, which need not exist yet."""
+
+    def __init__(self, folder: Path, limit: int) -> None:
+        self.folder, self.limit = folder, limit
+        self._files, self._entries = folder / "files", folder / "entries"
+
+    # Files
+
+    def keep(self, path: Path, output: Output) -> None:
+        """Have a file with this content. Raises :class:`~etdev.errors.WriteError`; OSError if it is not there."""
+        place = self._place(output.sha256)
+        if _size_of(place) == output.size and _digest(place) == output.sha256:
+            _touch(place)
+            return
+        with atomic_path(place) as temporary:
+            shutil.copyfile(path, temporary)
+            if _digest(temporary) != output.sha256:
+                raise OSError(errno.EIO, "the file has changed while it was copied", os.fspath(path))
+
+    def restore(self, output: Output, place: Path) -> bool:
+        """Write the file with this content to a place, whole or not at all. False if there is none that is right.
+
+        Raises :class:`~etdev.errors.WriteError` if the place cannot be written.
+        """
+        source = self._place(output.sha256)
+        try:
+            source_file = source.open("rb")
+        except OSError:
+            return False
+        with source_file:
+            try:
+                with atomic_path(place) as temporary:
+                    with temporary.open("wb") as file:
+                        shutil.copyfileobj(source_file, file, 1 << 20)
+                    if _digest(temporary) != output.sha256:
+                        raise _DamagedError
+            except _DamagedError:
+                source.unlink(missing_ok=True)
+                return False
+        _touch(source)
+        return True
+
+    def holds(self, output: Output) -> bool:
+        """Is there a file of this digest and size? What is in it is looked at when it is restored."""
+        return _size_of(self._place(output.sha256)) == output.size
+
+    def _place(self, digest: str) -> Path:
+        return self._files / digest[:2] / digest[2:]
+
+    # Entries
+
+    def add(self, entry: Entry) -> None:
+        """Remember a build. Raises :class:`~etdev.errors.WriteError`."""
+        text = entry.model_dump_json(indent=1)
+        folder = self._folder(entry.project, entry.target)
+        name = f"{entry.level}-{entry.facts.digest[:32]}-{digest_of_text(text)[:16]}.json"
+        atomic_write_text(folder / name, text + "\n")
+
+    def entries(self, project: str, target: str, level: Level, facts: Facts | None = None) -> list[Entry]:
+        """Of a target's builds, or of those that went by the same facts; the last used first."""
+        prefix = f"{level}-" if facts is None else f"{level}-{facts.digest[:32]}-"
+        found = []
+        for path in _by_age(self._folder(project, target)):
+            if path.name.startswith(prefix):
+                entry = _read(path)
+                if entry is not None and (facts is None or entry.facts == facts):
+                    found.append(entry)
+        return found
+
+    def use(self, entry: Entry) -> None:
+        """Note that an entry was of use: it and its files go last."""
+        digest = digest_of_text(entry.model_dump_json(indent=1))[:16]
+        name = f"{entry.level}-{entry.facts.digest[:32]}-{digest}.json"
+        _touch(self._folder(entry.project, entry.target) / name)
+
+    def _folder(self, project: str, target: str) -> Path:
+        return self._entries / digest_of_text(f"{project}\n{target}")[:24]
+
+    # Room
+
+    def stats(self) -> StoreStats:
+        """Count what there is."""
+        levels = [path.name.partition("-")[0] for path in self._all_entries()]
+        sizes = [size for _, size, _ in self._all_files()]
+        return StoreStats(
+            self.folder, self.limit, levels.count("object"), levels.count("linked"), len(sizes), sum(sizes)
+        )
+
+    def collect(self, limit: int | None = None) -> Freed:
+        """Remove the entries that were used longest ago until the rest takes no more than ``limit`` bytes (the store's
+        own without one), and files that no entry names. What another process reads meanwhile it finds missing."""
+        limit = self.limit if limit is None else limit
+        files = {path.parent.name + path.name: (path, size, used) for path, size, used in self._all_files()}
+        wanted: dict[str, int] = {}
+        entries = 0
+        total = 0
+        for path in sorted(self._all_entries(), key=_used, reverse=True):
+            entry = _read(path)
+            outputs = () if entry is None else entry.outputs.values()
+            new = {one.sha256: one.size for one in outputs if one.sha256 not in wanted}
+            if entry is None or total + sum(new.values()) > limit or any(digest not in files for digest in new):
+                _remove(path)
+                entries += 1
+                continue
+            wanted |= new
+            total += sum(new.values())
+        gone = freed = 0
+        for digest, (path, size, used) in files.items():
+            held = time.time() - used < _GRACE_SECONDS and total + size <= limit
+            if digest not in wanted and not held and _remove(path):
+                gone, freed = gone + 1, freed + size
+        return Freed(entries, gone, freed)
+
+    def is_full(self) -> bool:
+        """Is there more in it than there should be?"""
+        return sum(size for _, size, _ in self._all_files()) > self.limit
+
+    def _all_entries(self) -> Iterator[Path]:
+        return (path for path in self._entries.glob("*/*.json") if not path.name.endswith(TEMPORARY_SUFFIX))
+
+    def _all_files(self) -> Iterator[tuple[Path, int, float]]:
+        """Each with its bytes and when it was used last."""
+        for path in self._files.glob("*/*"):
+            with suppress(OSError):
+                found = path.stat()
+                yield path, found.st_size, found.st_mtime
+
+
+class _DamagedError(Exception):
+    """A file of the cache is not what its name says."""
+
+
+def _read(path: Path) -> Entry | None:
+    try:
+        return Entry.model_validate_json(path.read_bytes())
+    except (OSError, ValidationError):
+        return None
+
+
+def _by_age(folder: Path) -> list[Path]:
+    """The entries in a folder, the last used first."""
+    return sorted(folder.glob("*.json"), key=_used, reverse=True)
+
+
+def _used(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def _touch(path: Path) -> None:
+    with suppress(OSError):
+        os.utime(path)
+
+
+def _remove(path: Path) -> bool:
+    try:
+        path.unlink()
+    except OSError:
+        return False
+    return True
+
+
+def _size_of(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return -1
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,112 @@
+"""What Python opens and lists inside a project while code of the project runs.
+
+Python tells of each ``open`` by an audit event. Libraries that read files by themselves (safetensors) tell nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from etdev.files import TEMPORARY_SUFFIX
+
+_WATCHES: list[Watch] = []
+"""That listen now. A hook can be added to a process, and never taken away."""
+_LISTS = ("os.listdir", "os.scandir")
+
+
+@dataclass(slots=True)
+class Seen:
+    """Absolute paths, as they were named."""
+
+    files: set[str] = field(default_factory=set)
+    folders: set[str] = field(default_factory=set)
+
+    def add(self, other: Seen) -> None:
+        """All of it."""
+        self.files |= other.files
+        self.folders |= other.folders
+
+
+class Watch:
+    """Sees what is read below some folders and not below others. A context manager."""
+
+    _hooked = False
+
+    def __init__(self, below: Sequence[Path], ignored: Sequence[Path]) -> None:
+        self._below = tuple(_prefix(path) for path in below)
+        self._ignored = tuple(_prefix(path) for path in ignored)
+        self._sinks: list[Seen] = []
+        self.seen = Seen()
+        """All of it so far."""
+
+    @contextmanager
+    def into(self, seen: Seen) -> Iterator[None]:
+        """Add what is seen in the block to ``seen``, too."""
+        self._sinks.append(seen)
+        try:
+            yield
+        finally:
+            self._sinks.remove(seen)
+
+    def __enter__(self) -> Watch:
+        if not Watch._hooked:
+            sys.addaudithook(_hook)
+            Watch._hooked = True
+        _WATCHES.append(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _WATCHES.remove(self)
+
+    def note(self, path: str, *, folder: bool) -> None:
+        """Something was read."""
+        name = os.path.abspath(path)
+        inside = f"{name}/"
+        below = next((prefix for prefix in self._below if inside.startswith(prefix)), None)
+        if below is None or inside.startswith(self._ignored) or _is_nobodys(inside.removeprefix(below)):
+            return
+        for seen in (self.seen, *self._sinks):
+            (seen.folders if folder else seen.files).add(name)
+
+
+def _hook(event: str, arguments: tuple[Any, ...]) -> None:
+    if not _WATCHES or event not in ("open", *_LISTS):
+        return
+    try:
+        path = arguments[0]
+        if event == "open" and (isinstance(path, int) or not _reads(arguments[2])):
+            return
+        if event in _LISTS and (isinstance(path, int) or _is_import(sys._getframe(1).f_globals)):
+            return
+        name = os.fsdecode(path if path is not None else ".")
+        for watch in _WATCHES:
+            watch.note(name, folder=event in _LISTS)
+    except Exception:  # noqa: BLE001 - what is raised here, the code that opens the file would get
+        return
+
+
+def _reads(flags: Any) -> bool:
+    return isinstance(flags, int) and flags & os.O_ACCMODE != os.O_WRONLY and not flags & (os.O_CREAT | os.O_TRUNC)
+
+
+def _is_import(module: dict[str, Any]) -> bool:
+    """Does Python look for modules?"""
+    return str(module.get("__name__", "")).startswith("importlib.")
+
+
+def _is_nobodys(name: str) -> bool:
+    """What is no input of anything: compiled modules, folders of tools, files that are not finished."""
+    parts = name.rstrip("/").split("/")
+    return name.endswith((".pyc/", f"{TEMPORARY_SUFFIX}/")) or any(
+        part.startswith((".", "__pycache__")) for part in parts
+    )
+
+
+def _prefix(path: Path) -> str:
+    return f"{os.path.abspath(path)}/"

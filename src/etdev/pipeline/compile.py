@@ -1,0 +1,187 @@
+"""From a target's settings to its object program: the one of an earlier build, or one that is made now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from etdev.config.models import Pt2eXnnpack
+from etdev.errors import ProgramError
+from etdev.pipeline.artifacts import ExportedModel
+from etdev.pipeline.cache import Cache, Reads, Seen, Watch, object_facts
+from etdev.pipeline.etrecord import read_delegates
+from etdev.pipeline.import_closure import imported_files
+from etdev.pipeline.inputs import Signature
+from etdev.pipeline.lower import lower_model
+from etdev.pipeline.models import Models
+from etdev.pipeline.objects import ObjectProgram, emit_object
+from etdev.pipeline.options import BuildOptions
+from etdev.pipeline.places import object_files, object_place, record_place, sidecar_place
+from etdev.pipeline.progress import StageClock
+from etdev.pipeline.project import Project
+from etdev.pipeline.result import MethodResult
+from etdev.pipeline.summary import describe_methods
+from etdev.pipeline.usercode import UserCode
+from etdev.program import read
+from etdev.program.sidecar import read_sidecar
+
+_SHOWN_FILES = 3
+
+
+class Record(BaseModel):
+    """What a build says of the stages up to emission, which a later one does not run again."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    methods: tuple[MethodResult, ...]
+    scheme: str | None
+    """The quantization scheme that was applied."""
+    outputs: dict[str, int]
+    """Number of outputs of each method."""
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """An object program, made now or by an earlier build."""
+
+    objects: ObjectProgram
+    record: Record
+    signatures: Mapping[str, Signature]
+    models: tuple[ExportedModel, ExportedModel] | None
+    """The float model and the one that was lowered; None if nobody asks for them."""
+    notes: tuple[str, ...]
+    reads: Reads
+    """What it was made from."""
+
+
+@dataclass(frozen=True)
+class Workplace:
+    """What all targets of a build share."""
+
+    project: Project
+    options: BuildOptions
+    user: UserCode
+    cache: Cache
+    watch: Watch
+    models: Models
+    modelled: Seen
+    """What was read while models were loaded, exported and lowered, for whatever target."""
+
+    @contextmanager
+    def modelling(self) -> Iterator[None]:
+        """What is read in the block, models are made from."""
+        with self.watch.into(self.modelled):
+            yield
+
+
+def compile_target(place: Workplace, name: str, clock: StageClock) -> Compiled:
+    """The object program of a target, in the target's folder."""
+    found = _reused(place, name) if place.options.cache else None
+    if found is None:
+        with place.modelling():
+            return _compiled(place, name, clock)
+    objects, record, reads = found
+    models, verify = place.models, place.options.verify
+    prepared = models.prepare_unexported(name, record.outputs, clock) if verify else None
+    signatures = prepared[1].signatures if prepared else models.signatures(clock)
+    notes = (*record.notes, "linked again: nothing before the link has changed since it was exported")
+    return Compiled(objects, record, signatures, prepared, notes, reads)
+
+
+def declared_files(project: Project) -> Iterator[Path]:
+    """Files that the config says the model is made of; of folders, all that is in them."""
+    model = project.config.model
+    for key in ("weights", "pt2", "hf"):
+        if getattr(model, key) is not None:
+            yield from _contents(project.loaded.resolve("model", key))
+    for index in range(len(model.inputs)):
+        yield from _contents(project.loaded.resolve("model", "inputs", index))
+
+
+def _contents(path: Path) -> Iterable[Path]:
+    """A file, or every file in a folder; nothing for what is no path: a model on the hub has a pinned commit."""
+    if path.is_dir():
+        return sorted(item for item in path.rglob("*") if item.is_file())
+    return [path] if path.is_file() else []
+
+
+def _reused(place: Workplace, name: str) -> tuple[ObjectProgram, Record, Reads] | None:
+    """The target's object program if a build now would give the same one."""
+    project, cache = place.project, place.cache
+    entry = cache.find(project, name, "object", object_facts(project, name, cache.digests))
+    path = object_place(project, name)
+    if entry is None or not cache.restore(entry, path.parent):
+        return None
+    try:
+        objects = ObjectProgram(path, read(path), read_sidecar(sidecar_place(path)))
+        if project.config.targets[name].etrecord:
+            read_delegates(record_place(path))
+        else:
+            record_place(path).unlink(missing_ok=True)
+        return objects, Record.model_validate_json(entry.record), entry.reads
+    except (ProgramError, OSError, ValidationError):
+        return None
+
+
+def _compiled(place: Workplace, name: str, clock: StageClock) -> Compiled:
+    project, user = place.project, place.user
+    before = set(user.modules().values())
+    float_model, reference = place.models.prepare(name, clock)
+    with clock.stage("lower"):
+        lowered = lower_model(project, reference, name)
+    record = Record(
+        methods=describe_methods(lowered, reference),
+        scheme=reference.scheme,
+        outputs=dict(reference.outputs),
+        notes=(*place.models.notes, *_undeclared(place)),
+    )
+    with clock.stage("emit"):
+        objects = emit_object(project, lowered, reference, name, object_place(project, name))
+    new = {str(path) for path in user.modules().values() if path not in before}
+    place.modelled.files.update(new)  # Whichever target they were imported for, another one uses what came of it.
+    reads = _reads(place, name)
+    facts = object_facts(project, name, place.cache.digests)
+    place.cache.keep(project, name, "object", facts, reads, object_files(project, name), record.model_dump_json())
+    return Compiled(objects, record, reference.signatures, (float_model, reference), record.notes, reads)
+
+
+def _reads(place: Workplace, name: str) -> Reads:
+    """What an object program was made from."""
+    project, user = place.project, place.user
+    modules = imported_files(_roots(project, name), user.modules())
+    found = place.cache.reads(project, sorted(modules), list(declared_files(project)), place.modelled)
+    return found.joined(Reads(absent=tuple(sorted(user.missing(project.loaded.root)))))
+
+
+def _roots(project: Project, name: str) -> Iterator[str]:
+    """Modules that the config names for what comes before the link."""
+    config = project.config
+    yield from config.project.imports
+    entries = [config.model.entry]
+    scheme = config.quantize[wanted] if (wanted := config.targets[name].quantize) is not None else None
+    if isinstance(scheme, Pt2eXnnpack):
+        given = scheme.calibration
+        entries += given.values() if isinstance(given, dict) else [given]
+    yield from (entry.partition(":")[0] for entry in entries if entry is not None)
+
+
+def _undeclared(place: Workplace) -> Iterator[str]:
+    """Files that the model's code reads and the config does not name."""
+    project = place.project
+    declared = {str(path) for path in declared_files(project)}
+    names = sorted(
+        str(Path(name).relative_to(project.loaded.root))
+        for name in place.modelled.files
+        if not name.endswith(".py") and name not in declared and Path(name).is_relative_to(project.loaded.root)
+    )
+    if names:
+        more = f" and {len(names) - _SHOWN_FILES} more" if len(names) > _SHOWN_FILES else ""
+        yield (
+            f"the model's code reads {', '.join(names[:_SHOWN_FILES])}{more}, which `model.inputs` does not name: "
+            "that it changes is noticed only because Python opens it"
+        )

@@ -1,0 +1,90 @@
+"""Targets that an earlier build has finished: their files and what was found, if a build now would give the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from etdev.pipeline.cache import Cache, Reads, linked_facts
+from etdev.pipeline.figures import Figures
+from etdev.pipeline.options import BuildOptions
+from etdev.pipeline.places import REJECTED_SUFFIX, object_files, object_place, record_place
+from etdev.pipeline.project import Project
+from etdev.pipeline.report_file import display_path, write_report
+from etdev.pipeline.result import TargetResult
+
+if TYPE_CHECKING:
+    from etdev.pipeline.compile import Workplace
+
+UNCHANGED = "unchanged: taken from the cache"
+
+
+class Finished(BaseModel):
+    """A target that is built and verified."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    result: TargetResult
+    figures: Figures
+
+
+def find_finished(project: Project, target: str, options: BuildOptions, cache: Cache) -> Finished | None:
+    """The target as an earlier build has finished it, its files at their places; None if it has to be built."""
+    facts = linked_facts(project, target, options, cache.digests)
+    entry = cache.find(project, target, "linked", facts)
+    if entry is None:
+        return None
+    try:
+        finished = Finished.model_validate_json(entry.record)
+    except ValidationError:
+        return None
+    place = project.artifact(target)
+    _clear(project, target, {place.parent / name for name in entry.outputs})
+    if not cache.restore(entry, place.parent):
+        return None
+    result = finished.result.model_copy(update={"artifact": display_path(project, place)})
+    write_report(project, result)
+    seen = result.model_copy(update={"notes": (*result.notes, UNCHANGED), "seconds": {}})
+    return finished.model_copy(update={"result": seen})
+
+
+def keep_finished(place: Workplace, finished: Finished, reads: Reads) -> None:
+    """Remember a target that is as it should be: with no gate missed, and nothing required that did not run."""
+    result = finished.result
+    if result.status != "built" or result.unmet:
+        return
+    project = place.project
+    artifact = project.artifact(result.name)
+    record = [record_place(artifact)] if project.config.targets[result.name].etrecord else []
+    everything = place.cache.reads(
+        project, sorted(place.user.modules().values()), _runtime_files(project, result.name), place.watch.seen
+    )
+    facts = linked_facts(project, result.name, place.options, place.cache.digests)
+    place.cache.keep(
+        project,
+        result.name,
+        "linked",
+        facts,
+        reads.joined(everything),
+        (artifact, *record, *object_files(project, result.name)),
+        finished.model_dump_json(),
+    )
+
+
+def _clear(project: Project, target: str, wanted: set[Path]) -> None:
+    """Take away what a finished target does not have."""
+    artifact = project.artifact(target)
+    for path in (
+        record_place(artifact),
+        record_place(object_place(project, target)),
+        artifact.with_name(artifact.name + REJECTED_SUFFIX),
+    ):
+        if path not in wanted:
+            path.unlink(missing_ok=True)
+
+
+def _runtime_files(project: Project, target: str) -> list[Path]:
+    operators = project.config.targets[target].runtime.operators
+    return [] if operators is None else [project.loaded.resolve("targets", target, "runtime", "operators")]

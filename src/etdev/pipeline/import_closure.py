@@ -1,0 +1,73 @@
+"""Which of a project's modules the code that makes a model is made of."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+_COMPUTED = frozenset({"__import__", "exec", "import_module", "importlib", "pkgutil", "runpy"})
+"""Names that a module has that may import what its source does not name."""
+
+
+def imported_files(roots: Iterable[str], modules: Mapping[str, Path]) -> set[Path]:
+    """Files of the modules ``roots``, of those that they import, at whatever depth, and of the packages around them.
+
+    ``modules`` are all of the project's modules that were imported, with their files. If one that is found imports by
+    computed names, there is no telling: all of them.
+    """
+    found: dict[str, Path] = {}
+    todo = [part for root in roots for part in _with_packages(root)]
+    while todo:
+        name = todo.pop()
+        if name in found or name not in modules:
+            continue
+        found[name] = modules[name]
+        named = _named(name, modules[name])
+        if named is None:
+            return set(modules.values())
+        todo += [part for dotted in named for part in _with_packages(dotted)]
+    return set(found.values())
+
+
+def _named(name: str, file: Path) -> set[str] | None:
+    """What the source of a module imports; None if that is computed. An extension module's is not looked at."""
+    if file.suffix != ".py":
+        return set()
+    try:
+        tree = ast.parse(file.read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return None
+    package = name if file.name == "__init__.py" else name.rpartition(".")[0]
+    nodes = list(ast.walk(tree))
+    if any(_is_computed(node) for node in nodes):
+        return None
+    return {dotted for node in nodes for dotted in _imports(node, package)}
+
+
+def _is_computed(node: ast.AST) -> bool:
+    match node:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name in _COMPUTED
+        case ast.Import(names=aliases):
+            return any(alias.name.partition(".")[0] in _COMPUTED for alias in aliases)
+        case ast.ImportFrom(module=str(module)):
+            return module.partition(".")[0] in _COMPUTED
+    return False
+
+
+def _imports(node: ast.AST, package: str) -> Iterator[str]:
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+        base = ".".join([*above, *([node.module] if node.module else [])])
+        yield base
+        yield from (f"{base}.{alias.name}" for alias in node.names)
+
+
+def _with_packages(dotted: str) -> Iterator[str]:
+    """``a.b.c``, ``a.b`` and ``a``."""
+    while dotted:
+        yield dotted
+        dotted = dotted.rpartition(".")[0]

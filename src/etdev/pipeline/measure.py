@@ -1,0 +1,45 @@
+"""Measuring the figures of a built program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+
+from etdev.errors import LinkError, ProgramError
+from etdev.pipeline.figures import Figures
+from etdev.pipeline.nested import device_memory, nested_program, reference_delegates
+from etdev.pipeline.result import MethodResult, TargetResult
+from etdev.pipeline.transfers import copies_per_call
+from etdev.program import Program
+from etdev.program.footprint import constant_bytes, named_bytes
+
+
+def figures_of(result: TargetResult, program: Program) -> Figures:
+    """The figures of a target: ``program`` is what its file holds."""
+    return measure_program(program, result.size, result.methods)
+
+
+def measure_program(program: Program, size: int, methods: Sequence[MethodResult] = ()) -> Figures:
+    """The figures of a file of ``size`` bytes. Without ``methods``, how lowering split them is not known."""
+    return Figures(
+        file=size,
+        weights=weight_bytes(program),
+        memory={device: planned + nested for device, (planned, nested) in device_memory(program).items()},
+        copies=max((copies_per_call(plan).total for plan in program.execution_plan), default=0),
+        delegated_ops=sum(method.delegated_ops for method in methods) if methods else None,
+        undelegated_ops=sum(item.count for method in methods for item in method.undelegated) if methods else None,
+    )
+
+
+def weight_bytes(program: Program) -> int:
+    """Constants and named data of a program and of the programs in its reference delegates, each counted once."""
+    return sum(constant_bytes(each) + named_bytes(each) for each in (program, *_nested(program)))
+
+
+def _nested(program: Program) -> Iterator[Program]:
+    seen = set()
+    for plan, index, delegate in reference_delegates(program):
+        if delegate.processed not in seen:
+            seen.add(delegate.processed)
+            with suppress(ProgramError, LinkError):
+                yield nested_program(program, plan, index)

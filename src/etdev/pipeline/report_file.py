@@ -1,0 +1,43 @@
+"""The result of a run as a whole, and ``report.json``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from etdev.files import atomic_write_text
+from etdev.pipeline.places import report_place
+from etdev.pipeline.project import Project
+from etdev.pipeline.result import BuildResult, TargetResult
+from etdev.pipeline.verify.devices import describe_map
+from etdev.pipeline.versions import versions
+from etdev.runtime.device_map import DeviceMap
+
+
+def start_result(project: Project, targets: tuple[TargetResult, ...], device_map: DeviceMap | None) -> BuildResult:
+    """The result of a run over these targets. Without a map (the report of one), nothing is said about it."""
+    return BuildResult(
+        project=project.name,
+        config=str(project.loaded.path),
+        profile=project.loaded.profile,
+        versions=versions(),
+        targets=targets,
+        notes=() if device_map is None else tuple(describe_map((item.rungs for item in targets), device_map)),
+    )
+
+
+def display_path(project: Project, path: Path) -> str:
+    """Relative to the config's folder where the file lies below it."""
+    root = project.loaded.root
+    return str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
+
+
+def write_report(project: Project, result: TargetResult) -> None:
+    """Write ``report.json`` beside a target's file, if it does not stand there already."""
+    path = report_place(project, result.name)
+    text = start_result(project, (result,), None).model_dump_json(indent=2) + "\n"
+    try:
+        if path.read_text(encoding="utf-8") == text:
+            return
+    except (OSError, UnicodeDecodeError):
+        pass
+    atomic_write_text(path, text)

@@ -1,0 +1,129 @@
+"""Building targets: the stages in order, and what becomes of the file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from etdev.pipeline.cache import Cache, Seen, Watch
+from etdev.pipeline.compile import Workplace, compile_target
+from etdev.pipeline.finished import Finished, keep_finished
+from etdev.pipeline.inplace_ops import resolve_ops
+from etdev.pipeline.link import link_program
+from etdev.pipeline.load import register_imports
+from etdev.pipeline.lower import require_backends
+from etdev.pipeline.measure import figures_of
+from etdev.pipeline.models import Models
+from etdev.pipeline.nested import describe_nested, memory_by_device
+from etdev.pipeline.noise import quiet_libraries
+from etdev.pipeline.options import BuildOptions, required_rungs
+from etdev.pipeline.places import record_place
+from etdev.pipeline.progress import StageClock
+from etdev.pipeline.project import Project
+from etdev.pipeline.report_file import display_path, write_report
+from etdev.pipeline.result import RUNGS, TargetResult, outcome
+from etdev.pipeline.stock import runtime_for
+from etdev.pipeline.summary import describe_state, describe_unused, with_memory
+from etdev.pipeline.usercode import UserCode
+from etdev.pipeline.verify.kernels import check_runtime_settings
+from etdev.pipeline.verify.ladder import Candidate, check_functions, not_run, verify_program
+from etdev.pipeline.write import StagedFile, write_linked_record, write_program
+from etdev.program.footprint import planned_memory
+from etdev.runtime.stock import StockRuntime
+
+
+def build_targets(project: Project, names: Sequence[str], options: BuildOptions, cache: Cache) -> dict[str, Finished]:
+    """Build targets, one after the other. Raises what stands in the way; what was finished before stays.
+
+    The cache keeps each that is as it should be.
+    """
+    for name in names:
+        require_backends(project, name)
+        check_runtime_settings(project, name)
+    with (
+        quiet_libraries(verbose=options.verbose),
+        UserCode() as user,
+        Watch([project.loaded.root], _own_places(project, cache)) as watch,
+        _stock_runtime(project, options) as runtime,
+    ):
+        place = Workplace(project, options, user, cache, watch, Models(project, user), Seen())
+        return {name: _build_target(place, name, runtime) for name in names}
+
+
+def _own_places(project: Project, cache: Cache) -> list[Path]:
+    """Files and folders that a build reads and writes by itself."""
+    apart = project.out != project.loaded.root and project.out not in project.loaded.root.parents
+    return [*project.files, *([project.out] if apart else []), cache.store.folder]
+
+
+@contextmanager
+def _stock_runtime(project: Project, options: BuildOptions) -> Iterator[StockRuntime | None]:
+    if not options.verify:
+        yield None
+        return
+    with runtime_for(project) as runtime:
+        yield runtime
+
+
+def _build_target(place: Workplace, name: str, runtime: StockRuntime | None) -> Finished:
+    project, options, user = place.project, place.options, place.user
+    clock = StageClock(name, options.progress)
+    if runtime is not None:
+        register_imports(project, user)
+        check_functions(project, user, name)
+    inplace = resolve_ops(project, name, user)
+    compiled = compile_target(place, name, clock)
+    with clock.stage("link"):
+        program = link_program(project, name, user, compiled.objects, compiled.signatures, inplace)
+    with StagedFile(project.artifact(name)) as staged, StagedFile(record_place(project.artifact(name))) as record:
+        with clock.stage("write"):
+            written = write_program(program.linked.program, staged)
+            if project.config.targets[name].etrecord:
+                write_linked_record(compiled.objects, program, record)
+        result = TargetResult(
+            name=name,
+            status="built",
+            artifact="",
+            size=written.size,
+            sha256=written.sha256,
+            quantize=compiled.record.scheme,
+            methods=with_memory(compiled.record.methods, program),
+            memory=planned_memory(program.linked.program),
+            nested_memory=memory_by_device(program.nested),
+            planner=program.linked.planner,
+            shared_state=program.linked.shared_state,
+            required=required_rungs(project, name, options),
+            notes=(
+                *compiled.notes,
+                *(str(tried) for tried in inplace.tried),
+                *describe_nested(program.nested),
+                *describe_state(program.linked.program),
+                *describe_unused(project, name, program.linked.program),
+            ),
+        )
+        if runtime is None or compiled.models is None:
+            rungs = tuple(not_run(rung, "verification was turned off") for rung in RUNGS)
+        else:
+            candidate = Candidate(written.path, written.size, *compiled.models, program, inplace.table)
+            with clock.stage("verify"):
+                rungs = verify_program(
+                    project,
+                    user,
+                    name,
+                    candidate,
+                    runtime,
+                    options.device_map,
+                    jobs=options.jobs,
+                    count=clock.count("verify"),
+                )
+        result = result.model_copy(update={"rungs": rungs, "status": outcome(rungs)})
+        record.withdraw()  # At no time is it beside another program.
+        artifact = staged.reject() if result.status == "rejected" else staged.accept()
+        if result.status != "rejected" and project.config.targets[name].etrecord:
+            record.accept()
+    result = result.model_copy(update={"artifact": display_path(project, artifact), "seconds": clock.seconds})
+    write_report(project, result)
+    finished = Finished(result=result, figures=figures_of(result, program.linked.program))
+    keep_finished(place, finished, compiled.reads)
+    return finished
