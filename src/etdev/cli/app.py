@@ -36,6 +36,14 @@ class Commands(LazyGroup):
                 "explain": Entry("Say what a key means and where its value comes from.", "etdev.cli.config:explain"),
             },
         ),
+        "cache": Group(
+            "What earlier builds have left, and what of it can be used.",
+            {
+                "stats": Entry("Say where the cache is, and what is in it.", "etdev.cli.cache:stats"),
+                "gc": Entry("Remove what was used longest ago.", "etdev.cli.cache:gc"),
+                "why": Entry("Say what has changed, so that a target is built again.", "etdev.cli.cache:why"),
+            },
+        ),
         "schema": Entry("Print the JSON Schema of the config file, for editors.", "etdev.cli.schema:schema"),
         "doctor": Entry("Say what works on this machine, and what to install.", "etdev.cli.doctor:doctor"),
     }

@@ -27,7 +27,10 @@ DryRunOption = Annotated[
 ]
 NoVerifyOption = Annotated[bool, typer.Option("--no-verify", help="Stop after writing; the report says so.")]
 NoCacheOption = Annotated[
-    bool, typer.Option("--no-cache", help="Export and lower again even if nothing that they depend on has changed.")
+    bool, typer.Option("--no-cache", help="Build again even if nothing has changed since an earlier build.")
+]
+LockedOption = Annotated[
+    bool, typer.Option("--locked", help="Fail with exit code 5 if anything is not as etdev.lock says.")
 ]
 
 
@@ -41,6 +44,7 @@ def build(
     dry: DryRunOption = False,
     no_verify: NoVerifyOption = False,
     no_cache: NoCacheOption = False,
+    locked: LockedOption = False,
     output: OutputOption = None,
     quiet: QuietOption = False,
     verbose: VerboseOption = False,
@@ -62,6 +66,7 @@ def build(
         require=check_rungs(require or ()),
         verify=not no_verify,
         cache=not no_cache,
+        locked=locked,
         device_map=check_device_map(device_map),
         verbose=verbose,
     )

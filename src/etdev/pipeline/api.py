@@ -33,6 +33,7 @@ def build(
     require: Sequence[Rung] = (),
     verify: bool = True,
     cache: bool = True,
+    locked: bool = False,
     device_map: str | None = None,
     environ: Mapping[str, str] | None = None,
     progress: Progress | None = None,
@@ -40,11 +41,12 @@ def build(
     """Build the targets of a config: export, quantize, lower, emit, link, write and verify.
 
     ``targets`` are glob patterns, none meaning all; ``overrides`` are ``key=value`` texts as for ``--set``; ``require``
-    names rungs that must have run; ``verify=False`` stops after writing; ``cache=False`` exports and lowers again even
-    if nothing before the link has changed since the last build; ``device_map`` says what here stands for the programs'
-    devices, as for ``--device-map``. Returns what was built and what verification found,
+    names rungs that must have run; ``verify=False`` stops after writing; ``cache=False`` builds again even if nothing
+    has changed since an earlier build; ``locked`` asks that everything is as ``etdev.lock`` says; ``device_map`` says
+    what here stands for the programs' devices, as for ``--device-map``. Returns what was built and verification found,
     also when a gate was missed or an artifact rejected: see :attr:`BuildResult.ok`. Raises an
-    :class:`~etdev.errors.EtdevError` if the config, the environment or a stage stands in the way.
+    :class:`~etdev.errors.EtdevError` if the config, the environment or a stage stands in the way,
+    :class:`~etdev.pipeline.lock.LockStaleError` if the lock does not hold.
     """
     from etdev.pipeline.build import build_project
 
@@ -54,6 +56,7 @@ def build(
         require=check_rungs(require),
         verify=verify,
         cache=cache,
+        locked=locked,
         device_map=check_device_map(device_map),
         progress=progress or Silent(),
     )

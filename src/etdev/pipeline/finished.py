@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from etdev.pipeline.cache import Cache, Reads, linked_facts
-from etdev.pipeline.figures import Figures
+from etdev.pipeline.lock import LockedTarget
 from etdev.pipeline.options import BuildOptions
 from etdev.pipeline.places import REJECTED_SUFFIX, object_files, object_place, record_place
 from etdev.pipeline.project import Project
@@ -27,7 +27,13 @@ class Finished(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     result: TargetResult
-    figures: Figures
+    locked: LockedTarget
+    """For ``etdev.lock``."""
+
+    @property
+    def good(self) -> bool:
+        """Is it as it should be: no gate missed, and nothing required that did not run?"""
+        return self.result.status == "built" and not self.result.unmet
 
 
 def find_finished(project: Project, target: str, options: BuildOptions, cache: Cache) -> Finished | None:
@@ -51,10 +57,10 @@ def find_finished(project: Project, target: str, options: BuildOptions, cache: C
 
 
 def keep_finished(place: Workplace, finished: Finished, reads: Reads) -> None:
-    """Remember a target that is as it should be: with no gate missed, and nothing required that did not run."""
-    result = finished.result
-    if result.status != "built" or result.unmet:
+    """Remember a target that is as it should be."""
+    if not finished.good:
         return
+    result = finished.result
     project = place.project
     artifact = project.artifact(result.name)
     record = [record_place(artifact)] if project.config.targets[result.name].etrecord else []

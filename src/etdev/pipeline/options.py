@@ -25,7 +25,9 @@ class BuildOptions:
     verify: bool = True
     """False stops after writing; the artifact is put in place unverified, and the report says so."""
     cache: bool = True
-    """False exports and lowers again even if nothing has changed since the last build."""
+    """False builds again even if nothing has changed since an earlier build."""
+    locked: bool = False
+    """Whether everything has to be as ``etdev.lock`` says."""
     device_map: DeviceMap = field(default_factory=lambda: NO_MAP)
     """What here stands for the programs' devices."""
     jobs: int = 1

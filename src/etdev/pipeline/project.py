@@ -39,12 +39,21 @@ class Project:
         return self.out / target / f"{self.name}.pte"
 
     @property
+    def lock(self) -> Path:
+        """``etdev.lock``, beside the config."""
+        return self.loaded.root / "etdev.lock"
+
+    @property
     def files(self) -> list[Path]:
         """What a build reads or writes besides the model's own files: the config's, and each target's."""
         suffixes = (".pte", ".etrecord", ".object.pte", ".object.json", ".object.etrecord")
         names = [f"{self.name}{suffix}" for suffix in suffixes]
         folders = [self.out / target for target in self.config.targets]
-        return [*self.loaded.files, *(folder / name for folder in folders for name in (*names, "report.json"))]
+        return [
+            *self.loaded.files,
+            self.lock,
+            *(folder / name for folder in folders for name in (*names, "report.json")),
+        ]
 
     def where(self, *key: str | int) -> str:
         """Place of a key for an error message, with the key's own name: ``etdev.toml:3:9 (model.entry)``."""

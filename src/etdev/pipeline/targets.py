@@ -6,12 +6,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from etdev.pipeline.cache import Cache, Seen, Watch
+from etdev.pipeline.cache import Cache, Reads, Seen, Watch, locked_facts
 from etdev.pipeline.compile import Workplace, compile_target
 from etdev.pipeline.finished import Finished, keep_finished
+from etdev.pipeline.import_closure import imported_files
 from etdev.pipeline.inplace_ops import resolve_ops
 from etdev.pipeline.link import link_program
 from etdev.pipeline.load import register_imports
+from etdev.pipeline.lock import LockedTarget
 from etdev.pipeline.lower import require_backends
 from etdev.pipeline.measure import figures_of
 from etdev.pipeline.models import Models
@@ -29,6 +31,7 @@ from etdev.pipeline.usercode import UserCode
 from etdev.pipeline.verify.kernels import check_runtime_settings
 from etdev.pipeline.verify.ladder import Candidate, check_functions, not_run, verify_program
 from etdev.pipeline.write import StagedFile, write_linked_record, write_program
+from etdev.program import Program
 from etdev.program.footprint import planned_memory
 from etdev.runtime.stock import StockRuntime
 
@@ -124,6 +127,23 @@ def _build_target(place: Workplace, name: str, runtime: StockRuntime | None) -> 
             record.accept()
     result = result.model_copy(update={"artifact": display_path(project, artifact), "seconds": clock.seconds})
     write_report(project, result)
-    finished = Finished(result=result, figures=figures_of(result, program.linked.program))
+    finished = Finished(result=result, locked=_locked(place, result, program.linked.program, compiled.reads))
     keep_finished(place, finished, compiled.reads)
     return finished
+
+
+def _locked(place: Workplace, result: TargetResult, program: Program, compiled: Reads) -> LockedTarget:
+    """What the bytes of a target's file follow from, and what they are."""
+    project, user = place.project, place.user
+    planner = project.config.targets[result.name].memory.planner
+    modules = imported_files([planner.partition(":")[0]], user.modules()) if ":" in planner else set()
+    reads = compiled.joined(place.cache.reads(project, sorted(modules), (), Seen()))
+    facts = locked_facts(project, result.name)
+    return LockedTarget(
+        sha256=result.sha256,
+        figures=figures_of(result, program),
+        versions=facts.versions,
+        settings=facts.settings,
+        files=reads.files,
+        folders=reads.folders,
+    )

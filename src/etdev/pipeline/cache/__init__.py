@@ -1,8 +1,8 @@
 """The build cache: what was built before is there again if nothing that it was made from has changed."""
 
-from etdev.pipeline.cache.cache import Cache, Difference, changes, open_store
-from etdev.pipeline.cache.entries import Entry, Facts, Reads
-from etdev.pipeline.cache.facts import linked_facts, object_facts
+from etdev.pipeline.cache.cache import Cache, changes, open_store
+from etdev.pipeline.cache.entries import Difference, Entry, Facts, Reads
+from etdev.pipeline.cache.facts import linked_facts, locked_facts, object_facts
 from etdev.pipeline.cache.watch import Seen, Watch
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "Watch",
     "changes",
     "linked_facts",
+    "locked_facts",
     "object_facts",
     "open_store",
 ]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
@@ -14,7 +13,7 @@ from platformdirs import user_cache_path
 from etdev.config.types import parse_byte_size
 from etdev.errors import UsageError, WriteError
 from etdev.pipeline.cache.digests import Digests
-from etdev.pipeline.cache.entries import Entry, Facts, Level, Output, Reads
+from etdev.pipeline.cache.entries import Difference, Entry, Facts, Level, Output, Reads
 from etdev.pipeline.cache.store import Store
 from etdev.pipeline.cache.watch import Seen
 from etdev.pipeline.project import Project
@@ -34,16 +33,6 @@ def open_store(environ: Mapping[str, str] = os.environ) -> Store:
         return Store(folder, int(str(parse_byte_size(text))))
     except ValueError as error:
         raise UsageError(f"{text!r} is no size: {error}", where=SIZE_VARIABLE, hint="like `10GiB`") from error
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """One thing that is not as it was."""
-
-    what: str
-    """``settings``, ``versions``, ``file``, ``folder``, ``module`` or ``output``."""
-    name: str
-    message: str
 
 
 class Cache:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -12,6 +13,8 @@ from etdev.pipeline.cache.digests import digest_of_text
 
 Level = Literal["object", "linked"]
 """Up to emission, or the whole build of a target with its verification."""
+
+_ABSENT = object()
 
 Plain = str | int | float | bool | None
 
@@ -53,6 +56,16 @@ class Reads(_Part):
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One thing that is not as it was."""
+
+    what: str
+    """``setting``, ``version``, ``file``, ``folder``, ``module`` or ``output``."""
+    name: str
+    message: str
+
+
 class Output(_Part):
     """A file that a build wrote."""
 
@@ -89,6 +102,20 @@ def _leaves(value: Any, key: str) -> Iterator[tuple[str, Plain]]:
         for index, item in enumerate(value):
             yield from _leaves(item, f"{key}[{index}]")
     elif isinstance(value, Mapping | list | tuple):
-        yield key, "{}" if isinstance(value, Mapping) else "[]"
+        yield f"{key}{'{}' if isinstance(value, Mapping) else '[]'}", None
     else:
         yield key, value
+
+
+def differences(was: Facts, now: Facts, target: str) -> Iterator[Difference]:
+    """What a build of a target goes by now that it did not go by then, or the other way round."""
+    for what, before, after in (("setting", was.settings, now.settings), ("version", was.versions, now.versions)):
+        for key in sorted({*before, *after}):
+            old, new = before.get(key, _ABSENT), after.get(key, _ABSENT)
+            if old != new:
+                name = key.replace("targets.this", f"targets.{target}", 1)
+                yield Difference(what, name, f"{name} is {_shown(new)}, and was {_shown(old)}")
+
+
+def _shown(value: object) -> str:
+    return "not there" if value is _ABSENT else json.dumps(value)

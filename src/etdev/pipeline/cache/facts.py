@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -39,8 +39,7 @@ def object_facts(project: Project, target: str, digests: Digests) -> Facts:
     settings = _settings(project, target)
     for key in (*LINK_KEYS, *_AFTER_EMISSION):
         _drop(settings, key)
-    wanted = project.config.targets[target].quantize
-    settings["quantize"] = {name: scheme for name, scheme in settings["quantize"].items() if name == wanted}
+    _choose_scheme(project, target, settings)
     settings["bases"] = _bases(project, ("model", "entry"), ("project", "imports"))
     settings["forms"] = list(usable_forms(project, target))
     return Facts(settings=flattened(settings), versions=_versions(project, target, digests))
@@ -49,8 +48,7 @@ def object_facts(project: Project, target: str, digests: Digests) -> Facts:
 def linked_facts(project: Project, target: str, options: BuildOptions, digests: Digests) -> Facts:
     """What the file of a target and its verification go by."""
     settings = _settings(project, target)
-    wanted = project.config.targets[target].quantize
-    settings["quantize"] = {name: scheme for name, scheme in settings["quantize"].items() if name == wanted}
+    _choose_scheme(project, target, settings)
     settings["project"]["name"] = project.name
     settings["bases"] = _bases(project, ("model", "entry"), ("project", "imports"))
     settings["forms"] = list(usable_forms(project, target))
@@ -63,8 +61,27 @@ def linked_facts(project: Project, target: str, options: BuildOptions, digests: 
     return Facts(settings=flattened(settings), versions=_versions(project, target, digests))
 
 
-def _settings(project: Project, target: str) -> dict[str, Any]:
-    settings: dict[str, Any] = project.config.model_dump(mode="json")
+def locked_facts(project: Project, target: str) -> Facts:
+    """What the bytes of a target's file follow from, wherever it is built: settings that are not the defaults."""
+    settings = _settings(project, target, exclude_defaults=True)
+    for key in _AFTER_EMISSION:
+        _drop(settings, key)
+    _choose_scheme(project, target, settings)
+    settings["forms"] = list(usable_forms(project, target))
+    found = versions()
+    for package in _plugins(project, target):
+        found[package.name] = package.version
+    stated = {key: value for key, value in flattened(settings).items() if value is not None}
+    return Facts(settings=stated, versions=found)
+
+
+def _choose_scheme(project: Project, target: str, settings: dict[str, Any]) -> None:
+    wanted = project.config.targets[target].quantize
+    settings["quantize"] = {name: scheme for name, scheme in settings.get("quantize", {}).items() if name == wanted}
+
+
+def _settings(project: Project, target: str, *, exclude_defaults: bool = False) -> dict[str, Any]:
+    settings: dict[str, Any] = project.config.model_dump(mode="json", exclude_defaults=exclude_defaults)
     settings["targets"] = {"this": settings["targets"][target]}
     for key in _NOT_SETTINGS:
         _drop(settings, key)
@@ -92,11 +109,17 @@ def _versions(project: Project, target: str, digests: Digests) -> dict[str, str]
     source = _source_digest(digests)
     if source is not None:
         found["etdev"] += f" ({source})"
+    for package in _plugins(project, target):
+        found[package.name] = package.version
+    return found
+
+
+def _plugins(project: Project, target: str) -> Iterator[metadata.Distribution]:
+    """The packages that register the target's backends, but etdev's own."""
     for step in project.config.targets[target].partitioners:
         package = plugin_distribution(step.backend)
         if package is not None:
-            found[package.name] = package.version
-    return found
+            yield package
 
 
 def _source_digest(digests: Digests) -> str | None:

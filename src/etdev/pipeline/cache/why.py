@@ -1,0 +1,55 @@
+"""Why a target is built again: what differs from the builds that the cache knows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from etdev.pipeline.cache.cache import Cache, changes
+from etdev.pipeline.cache.entries import Difference, Entry, Facts, Level, differences
+from etdev.pipeline.cache.facts import linked_facts, object_facts
+from etdev.pipeline.options import BuildOptions
+from etdev.pipeline.project import Project
+
+
+class Explanation(BaseModel):
+    """What the cache has for one level of a target."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    target: str
+    level: Level
+    state: Literal["found", "differs", "unknown"]
+    """Unknown is a target of which the cache has no build."""
+    differences: tuple[str, ...] = ()
+    """From the build that is most like the one that would be made now, a sentence each."""
+
+
+def explain(project: Project, target: str, options: BuildOptions, cache: Cache) -> tuple[Explanation, ...]:
+    """What a build of the target would find: of its object program, and of its finished file."""
+    return (
+        _explain(project, target, "object", object_facts(project, target, cache.digests), cache),
+        _explain(project, target, "linked", linked_facts(project, target, options, cache.digests), cache),
+    )
+
+
+def _explain(project: Project, target: str, level: Level, facts: Facts, cache: Cache) -> Explanation:
+    found: list[list[Difference]] = []
+    for entry in cache.store.entries(project.name, target, level):
+        found.append(list(_differences(entry, facts, project, target, cache)))
+        if not found[-1]:
+            return Explanation(target=target, level=level, state="found")
+    if not found:
+        return Explanation(target=target, level=level, state="unknown")
+    nearest = min(found, key=len)  # Of several, the one that was used last.
+    return Explanation(target=target, level=level, state="differs", differences=tuple(item.message for item in nearest))
+
+
+def _differences(entry: Entry, facts: Facts, project: Project, target: str, cache: Cache) -> Iterator[Difference]:
+    yield from differences(entry.facts, facts, target)
+    yield from changes(entry.reads, project.loaded.root, cache.digests)
+    for name, output in entry.outputs.items():
+        if not cache.store.holds(output):
+            yield Difference("output", name, f"{name} is in the cache no more")

@@ -1,0 +1,145 @@
+"""``etdev.lock``: what every target was built from, what came out, and its figures, to be committed with the config."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from typing import Literal
+
+import tomli_w
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from etdev.errors import EtdevError, ExitCode, UsageError
+from etdev.files import atomic_write_text, describe_os_error
+from etdev.pipeline.cache.cache import changes
+from etdev.pipeline.cache.digests import Digests
+from etdev.pipeline.cache.entries import Facts, Plain, Reads, differences
+from etdev.pipeline.figures import Figures
+from etdev.pipeline.project import Project
+
+_HEAD = """\
+# What the targets were built from, and what came out. `etdev build` writes this file; commit it.
+# `etdev build --locked` fails if anything differs.
+
+"""
+_SHOWN = 10
+
+
+class LockStaleError(EtdevError):
+    """Something is not as ``etdev.lock`` says."""
+
+    exit_code = ExitCode.LOCK_STALE
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class LockedTarget(_Part):
+    """One target, as it was built when all was well."""
+
+    sha256: str
+    """Of the ``.pte``."""
+    figures: Figures
+    versions: dict[str, str]
+    """Of what took part, by name."""
+    settings: dict[str, Plain]
+    """Those that are not the defaults and have an effect on the file, by dotted key."""
+    files: dict[str, str]
+    """SHA-256 of what was read, by path relative to the config's folder."""
+    folders: dict[str, str] = {}
+    """Of the names in folders that were listed."""
+
+
+class Lock(_Part):
+    """The whole file."""
+
+    version: Literal[1] = 1
+    targets: dict[str, LockedTarget] = {}
+
+
+def read_lock(text: str, where: str) -> Lock:
+    """Parse a lock. Raises :class:`~etdev.errors.UsageError` naming ``where`` and what is wrong."""
+    hint = "restore it, or remove it: `etdev build` writes it anew"
+    try:
+        return Lock.model_validate(tomllib.loads(text))
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"this is no lock of etdev: {error}", where=where, hint=hint) from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(map(str, first["loc"]))
+        message = f"this is no lock that this etdev knows: {key}: {first['msg']}"
+        raise UsageError(message, where=where, hint=hint) from error
+
+
+def find_lock(project: Project) -> Lock | None:
+    """The project's lock; None if there is none. Raises :class:`~etdev.errors.UsageError` for one that is damaged."""
+    path = project.lock
+    try:
+        return read_lock(path.read_text(encoding="utf-8"), str(path))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise UsageError(f"cannot read the lock: {describe_os_error(error)[0]}", where=str(path)) from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"this is no lock of etdev: {error}", where=str(path), hint="remove it") from error
+
+
+def write_lock(project: Project, lock: Lock | None, built: Mapping[str, LockedTarget]) -> None:
+    """Enter targets that were built; those that the config has no more go. Writes nothing if nothing has changed.
+
+    Raises :class:`~etdev.errors.WriteError`.
+    """
+    known = {} if lock is None else lock.targets
+    targets = {name: item for name in project.config.targets if (item := built.get(name) or known.get(name))}
+    if lock is not None and targets == known:
+        return
+    content = Lock(targets=dict(sorted(targets.items()))).model_dump(mode="json", exclude_none=True)
+    atomic_write_text(project.lock, _HEAD + tomli_w.dumps(content))
+
+
+def is_of_the_files_alone(project: Project) -> bool:
+    """Do all settings stand in files, so that they hold for whoever has these? A lock says nothing of others."""
+    return all(origin.layer in ("extends", "file") for origin in project.loaded.origins.values())
+
+
+def check_inputs(project: Project, lock: Lock | None, facts: Mapping[str, Facts], digests: Digests) -> None:
+    """Raise :class:`LockStaleError` if a target would be built from something else than the lock says."""
+    if lock is None:
+        raise LockStaleError("there is no lock", where=str(project.lock), hint="`etdev build` writes it")
+    stale = [f"{name}: {text}" for name, now in facts.items() for text in _moved(project, lock, name, now, digests)]
+    if stale:
+        raise _stale(project, stale, "if that is wanted, `etdev build` without --locked writes the lock anew")
+
+
+def check_outputs(project: Project, lock: Lock, built: Mapping[str, str]) -> None:
+    """Raise :class:`LockStaleError` if what was built is not what the lock says. ``built``: SHA-256 by target."""
+    stale = [
+        f"{name}: the program's sha256 is {digest[:12]}…, the lock says {lock.targets[name].sha256[:12]}…"
+        for name, digest in built.items()
+        if digest != lock.targets[name].sha256
+    ]
+    if stale:
+        raise _stale(
+            project,
+            stale,
+            "the same inputs gave other bytes: something that the lock does not know has changed, or the model's code "
+            "does not do the same each time",
+        )
+
+
+def _moved(project: Project, lock: Lock, name: str, now: Facts, digests: Digests) -> Iterator[str]:
+    if name not in lock.targets:
+        yield "the lock does not have this target"
+        return
+    was = lock.targets[name]
+    for item in differences(Facts(settings=was.settings, versions=was.versions), now, name):
+        yield item.message
+    for item in changes(Reads(files=was.files, folders=was.folders), project.loaded.root, digests):
+        yield item.message
+
+
+def _stale(project: Project, stale: list[str], hint: str) -> LockStaleError:
+    more = [f"and {len(stale) - _SHOWN} more"] if len(stale) > _SHOWN else []
+    text = "\n".join(f"  {line}" for line in [*stale[:_SHOWN], *more])
+    return LockStaleError(f"not as locked:\n{text}", where=str(project.lock), hint=hint)
