@@ -35,6 +35,11 @@ def seen_by(folder: Path, action: Callable[[], object]) -> tuple[set[str], set[s
     return files, folders
 
 
+def _open(name: str) -> str:
+    with open(name) as file:
+        return file.read()
+
+
 def _write() -> None:
     with open("new.txt", "w") as file:
         file.write("text")
@@ -43,7 +48,7 @@ def _write() -> None:
 @pytest.mark.parametrize(
     ("action", "files", "folders"),
     [
-        (lambda: open("a.txt").read(), {"a.txt"}, set()),
+        (lambda: _open("a.txt"), {"a.txt"}, set()),
         (lambda: Path("data/b.txt").read_text(), {"data/b.txt"}, set()),
         (lambda: Path("data/../a.txt").read_text(), {"a.txt"}, set()),
         (lambda: os.close(os.open(b"a.txt", os.O_RDONLY)), {"a.txt"}, set()),
@@ -53,11 +58,11 @@ def _write() -> None:
         (lambda: os.listdir("data"), set(), {"data"}),
         (lambda: list(os.scandir()), set(), {"."}),
         (_write, set(), set()),
-        (lambda: open("build/d.txt").read(), set(), set()),
-        (lambda: open("../outside.txt").read(), set(), set()),
-        (lambda: open(".git/e.txt").read(), set(), set()),
-        (lambda: open("more/.hidden/f.txt").read(), set(), set()),
-        (lambda: open("g.pyc").read(), set(), set()),
+        (lambda: _open("build/d.txt"), set(), set()),
+        (lambda: _open("../outside.txt"), set(), set()),
+        (lambda: _open(".git/e.txt"), set(), set()),
+        (lambda: _open("more/.hidden/f.txt"), set(), set()),
+        (lambda: _open("g.pyc"), set(), set()),
         (lambda: os.fdopen(os.open("a.txt", os.O_RDONLY)).close(), {"a.txt"}, set()),
     ],
 )
