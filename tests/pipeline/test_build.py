@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import time
-from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar
 
@@ -18,7 +17,7 @@ from etdev.errors import ConfigError, LoadError, UsageError, WriteError
 from etdev.pipeline.progress import Silent
 from etdev.pipeline.result import RUNGS, BuildResult
 from support.commands import etdev_process, run_etdev
-from support.mounts import small_disk
+from support.mounts import fill, small_disk
 from support.projects import FOUR_TARGETS, LINEAR, LINEAR_CONFIG, SAMPLES, write_project
 
 
@@ -326,12 +325,6 @@ def test_a_full_disk_leaves_the_artifact_of_before(tmp_path: Path) -> None:
         assert caught.value.exit_code == 4
         assert files(disk) == ["cpu/report.json", "cpu/tiny.pte", "filler"]
         assert (disk / "cpu" / "tiny.pte").read_bytes() == before
-
-
-def fill(disk: Path) -> None:
-    with (disk / "filler").open("wb", buffering=0) as filler, suppress(OSError):
-        while True:
-            filler.write(bytes(4096))
 
 
 def hashes(result: BuildResult) -> dict[str, str]:

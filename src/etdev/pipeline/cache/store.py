@@ -8,12 +8,12 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-import shutil
 import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from pydantic import ValidationError
 
@@ -65,9 +65,8 @@ class Store:
         if _size_of(place) == output.size and _digest(place) == output.sha256:
             _touch(place)
             return
-        with atomic_path(place) as temporary:
-            shutil.copyfile(path, temporary)
-            if _digest(temporary) != output.sha256:
+        with path.open("rb") as source, atomic_path(place) as temporary:
+            if _copy(source, temporary) != output.sha256:
                 raise OSError(errno.EIO, "the file has changed while it was copied", os.fspath(path))
 
     def restore(self, output: Output, place: Path) -> bool:
@@ -83,9 +82,7 @@ class Store:
         with source_file:
             try:
                 with atomic_path(place) as temporary:
-                    with temporary.open("wb") as file:
-                        shutil.copyfileobj(source_file, file, 1 << 20)
-                    if _digest(temporary) != output.sha256:
+                    if _copy(source_file, temporary) != output.sha256:
                         raise _DamagedError
             except _DamagedError:
                 source.unlink(missing_ok=True)
@@ -104,10 +101,7 @@ class Store:
 
     def add(self, entry: Entry) -> None:
         """Remember a build. Raises :class:`~etdev.errors.WriteError`."""
-        text = entry.model_dump_json(indent=1)
-        folder = self._folder(entry.project, entry.target)
-        name = f"{entry.level}-{entry.facts.digest[:32]}-{digest_of_text(text)[:16]}.json"
-        atomic_write_text(folder / name, text + "\n")
+        atomic_write_text(self._entry_place(entry), entry.model_dump_json(indent=1) + "\n")
 
     def entries(self, project: str, target: str, level: Level, facts: Facts | None = None) -> list[Entry]:
         """Of a target's builds, or of those that went by the same facts; the last used first."""
@@ -122,9 +116,13 @@ class Store:
 
     def use(self, entry: Entry) -> None:
         """Note that an entry was of use: it and its files go last."""
-        digest = digest_of_text(entry.model_dump_json(indent=1))[:16]
-        name = f"{entry.level}-{entry.facts.digest[:32]}-{digest}.json"
-        _touch(self._folder(entry.project, entry.target) / name)
+        _touch(self._entry_place(entry))
+
+    def _entry_place(self, entry: Entry) -> Path:
+        """One for all builds that went by the same and read the same."""
+        read = digest_of_text(entry.reads.model_dump_json())
+        name = f"{entry.level}-{entry.facts.digest[:32]}-{read[:16]}.json"
+        return self._folder(entry.project, entry.target) / name
 
     def _folder(self, project: str, target: str) -> Path:
         return self._entries / digest_of_text(f"{project}\n{target}")[:24]
@@ -220,6 +218,16 @@ def _size_of(path: Path) -> int:
         return path.stat().st_size
     except OSError:
         return -1
+
+
+def _copy(source: BinaryIO, place: Path) -> str:
+    """Write what is in a file to a place; gives its digest. Raises OSError."""
+    digest = hashlib.sha256()
+    with place.open("wb") as file:
+        while part := source.read(1 << 20):
+            digest.update(part)
+            file.write(part)
+    return digest.hexdigest()
 
 
 def _digest(path: Path) -> str:
