@@ -146,7 +146,8 @@ def _compiled(place: Workplace, name: str, clock: StageClock) -> Compiled:
     place.modelled.files.update(new)  # Whichever target they were imported for, another one uses what came of it.
     reads = _reads(place, name)
     facts = object_facts(project, name, place.cache.digests)
-    place.cache.keep(project, name, "object", facts, reads, object_files(project, name), record.model_dump_json())
+    if not place.cache.changed:
+        place.cache.keep(project, name, "object", facts, reads, object_files(project, name), record.model_dump_json())
     return Compiled(objects, record, reference.signatures, (float_model, reference), record.notes, reads)
 
 
@@ -154,8 +155,9 @@ def _reads(place: Workplace, name: str) -> Reads:
     """What an object program was made from."""
     project, user = place.project, place.user
     modules = imported_files(_roots(project, name), user.modules())
-    found = place.cache.reads(project, sorted(modules), list(declared_files(project)), place.modelled)
-    return found.joined(Reads(absent=tuple(sorted(user.missing(project.loaded.root)))))
+    return place.cache.reads(
+        project, sorted(modules), list(declared_files(project)), place.modelled, absent=user.missing()
+    )
 
 
 def _roots(project: Project, name: str) -> Iterator[str]:

@@ -30,10 +30,13 @@ class Finished(BaseModel):
     locked: LockedTarget
     """For ``etdev.lock``."""
 
+    changed: tuple[str, ...] = ()
+    """Files that it was made from and that were written meanwhile."""
+
     @property
     def good(self) -> bool:
-        """Is it as it should be: no gate missed, and nothing required that did not run?"""
-        return self.result.status == "built" and not self.result.unmet
+        """Is it as it should be: no gate missed, nothing required that did not run, and made of files that stayed?"""
+        return self.result.status == "built" and not self.result.unmet and not self.changed
 
 
 def find_finished(project: Project, target: str, options: BuildOptions, cache: Cache) -> Finished | None:
@@ -67,6 +70,8 @@ def keep_finished(place: Workplace, finished: Finished, reads: Reads) -> None:
     everything = place.cache.reads(
         project, sorted(place.user.modules().values()), _runtime_files(project, result.name), place.watch.seen
     )
+    if place.cache.changed:
+        return
     facts = linked_facts(project, result.name, place.options, place.cache.digests)
     place.cache.keep(
         project,

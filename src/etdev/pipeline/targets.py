@@ -127,9 +127,19 @@ def _build_target(place: Workplace, name: str, runtime: StockRuntime | None) -> 
             record.accept()
     result = result.model_copy(update={"artifact": display_path(project, artifact), "seconds": clock.seconds})
     write_report(project, result)
-    finished = Finished(result=result, locked=_locked(place, result, program.linked.program, compiled.reads))
+    locked = _locked(place, result, program.linked.program, compiled.reads)
+    finished = Finished(result=_with_changes(place, result), locked=locked, changed=tuple(sorted(place.cache.changed)))
     keep_finished(place, finished, compiled.reads)
     return finished
+
+
+def _with_changes(place: Workplace, result: TargetResult) -> TargetResult:
+    """With a note on files that were written while the target was built."""
+    changed = sorted(place.cache.changed)
+    if not changed:
+        return result
+    note = f"neither cached nor locked: {', '.join(changed)} changed during the build, before or after it was read"
+    return result.model_copy(update={"notes": (*result.notes, note)})
 
 
 def _locked(place: Workplace, result: TargetResult, program: Program, compiled: Reads) -> LockedTarget:

@@ -146,11 +146,10 @@ class UserCode:
         local = {name: _file_of(module) for name, module in list(sys.modules.items()) if self._is_local(module)}
         return {name: path for name, path in local.items() if path is not None and path.is_file()}
 
-    def missing(self, base: Path) -> set[str]:
-        """Modules, as ``package/module``, that somebody imported and that are not in ``base``, where they were looked
-        for: they came from elsewhere, or from nowhere."""
-        places = {"/".join(parts) for parts in self._asked}
-        return {place for place in places if not any((base / f"{place}{end}").is_file() for end in _SOURCES)}
+    def missing(self) -> set[Path]:
+        """Modules, as paths without a suffix, that were looked for in the project's folders and are not there."""
+        places = {base.joinpath(*parts) for base in self._bases for parts in self._asked}
+        return {place for place in places if not any(Path(f"{place}{end}").is_file() for end in _SOURCES)}
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
         """A finder of ``sys.meta_path``: a module that local code means is found where that code expects it."""

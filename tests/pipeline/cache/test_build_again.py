@@ -320,6 +320,22 @@ def test_files_that_nobody_declared_are_named(first: tuple[Path, Path, BuildResu
     assert notes == [f"{text}because Python opens it"]
 
 
+def test_what_changes_during_a_build_is_not_remembered(config: Path) -> None:
+    """It may have been read before or after."""
+    model = config.with_name("model.py")
+    text = model.read_text()
+    model.write_text(text + "\nwith open('numbers.txt', 'w') as file:\n    file.write('2.5')\n")
+    before = config.with_name("etdev.lock").read_bytes()
+    for _ in range(2):
+        result = again(config)
+        assert kinds(result) == ("all",)
+        assert any("numbers.txt changed during the build" in note for note in result["cpu"].notes)
+    assert config.with_name("etdev.lock").read_bytes() == before
+    model.write_text(text)
+    assert kinds(again(config)) == ("all",)
+    assert kinds(again(config)) == ("nothing",)
+
+
 def test_a_declared_input_that_is_gone_is_told(config: Path) -> None:
     (config.parent / "words.txt").unlink()
     with pytest.raises(LoadError) as caught:

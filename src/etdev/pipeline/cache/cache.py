@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
@@ -42,9 +43,13 @@ class Cache:
         self.store = store
         self.digests = Digests(store.folder / _DATABASE)
         self.obstacle: str | None = None
+        self.changed: set[str] = set()
+        """Files that were read, by path relative to the config's folder, and written meanwhile."""
+        self._since = 0.0
         self._open = ExitStack()
 
     def __enter__(self) -> Self:
+        self._since = time.time()
         self._open.enter_context(self.digests)
         return self
 
@@ -109,17 +114,30 @@ class Cache:
             return None
         return entry
 
-    def reads(self, project: Project, modules: Sequence[Path], declared: Sequence[Path], seen: Seen) -> Reads:
-        """What a build has read: code, declared files (of folders all that is in them), and what was seen besides."""
+    def reads(
+        self,
+        project: Project,
+        modules: Sequence[Path],
+        declared: Sequence[Path],
+        seen: Seen,
+        absent: Iterable[Path] = (),
+    ) -> Reads:
+        """What a build has read: code, declared files (of folders all that is in them), and what was seen besides;
+        ``absent`` are modules that it looked for, without a suffix.
+
+        A file that was written after the cache was opened is entered in :attr:`changed`: nobody knows what was read.
+        """
         root = project.loaded.root
-        files = {*modules, *declared, *map(Path, seen.files)}
+        files = sorted(path for path in {*modules, *declared, *map(Path, seen.files)} if path.is_file())
+        self.changed |= {_relative(path, root) for path in files if _written(path) > self._since}
         return Reads(
-            files={_relative(path, root): self.digests.of(path) for path in sorted(files) if path.is_file()},
+            files={_relative(path, root): self.digests.of(path) for path in files},
             folders={
                 _relative(Path(folder), root): self.digests.of_names(Path(folder))
                 for folder in sorted(seen.folders)
                 if Path(folder).is_dir()
             },
+            absent=tuple(sorted(_relative(path, root) for path in absent)),
         )
 
 
@@ -140,6 +158,12 @@ def changes(reads: Reads, root: Path, digests: Digests) -> Iterator[Difference]:
     for name in reads.absent:
         if (root / f"{name}.py").is_file() or (root / name).is_dir():
             yield Difference("module", name, f"the module {name} is new, and is imported before others of this name")
+
+
+def _written(path: Path) -> float:
+    """When a file was written last, or put in its place."""
+    found = path.stat()
+    return max(found.st_mtime, found.st_ctime)
 
 
 def _relative(path: Path, root: Path) -> str:
