@@ -1,7 +1,8 @@
 """etdev: the build tool and linker for ExecuTorch programs.
 
 ``etdev.build`` and ``etdev.verify`` are the commands of the same name; both return a ``BuildResult``.
-``etdev.inspect``, ``etdev.relink`` and ``etdev.diff`` work on any ``.pte`` and need neither torch nor executorch.
+``etdev.inspect``, ``etdev.relink``, ``etdev.report`` and ``etdev.diff`` work on any ``.pte`` and need neither torch nor
+executorch.
 Importing this package imports nothing else; ``etdev.errors`` and ``etdev.program`` are there when they are asked for.
 """
 
@@ -16,10 +17,22 @@ if TYPE_CHECKING:
     from etdev.pipeline.diff import ProgramDiff, diff
     from etdev.pipeline.inspect import ProgramInfo, inspect
     from etdev.pipeline.relink import RelinkResult, relink
+    from etdev.pipeline.report import report
     from etdev.pipeline.result import BuildResult
 
 __version__ = "0.1.0"
-__all__ = ["BuildResult", "ProgramDiff", "ProgramInfo", "RelinkResult", "build", "diff", "inspect", "relink", "verify"]
+__all__ = [
+    "BuildResult",
+    "ProgramDiff",
+    "ProgramInfo",
+    "RelinkResult",
+    "build",
+    "diff",
+    "inspect",
+    "relink",
+    "report",
+    "verify",
+]
 
 _HOME = {
     "build": "etdev.pipeline.api",
@@ -27,6 +40,7 @@ _HOME = {
     "diff": "etdev.pipeline.diff",
     "inspect": "etdev.pipeline.inspect",
     "relink": "etdev.pipeline.relink",
+    "report": "etdev.pipeline.report",
     "BuildResult": "etdev.pipeline.result",
     "ProgramDiff": "etdev.pipeline.diff",
     "ProgramInfo": "etdev.pipeline.inspect",

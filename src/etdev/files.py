@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import hashlib
 import os
 import re
 import secrets
@@ -90,6 +91,12 @@ def atomic_write_bytes(path: Path, content: bytes | memoryview) -> None:
 def atomic_write_text(path: Path, content: str) -> None:
     """Write a UTF-8 text file with ``\\n`` line ends, whole or not at all."""
     atomic_write_bytes(path, content.encode("utf-8"))
+
+
+def file_sha256(path: Path) -> str:
+    """Digest of a file's content, in hexadecimal. Raises OSError."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _cannot_be_replaced(path: Path) -> bool:

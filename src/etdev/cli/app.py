@@ -27,6 +27,7 @@ class Commands(LazyGroup):
         "run": Entry("Call a method of a .pte, and say what comes out.", "etdev.cli.run:run"),
         "bench": Entry("Measure a .pte: latency, throughput of workers, memory.", "etdev.cli.bench:bench"),
         "inspect": Entry("Say what a .pte holds: methods, memory, operators, delegates.", "etdev.cli.inspect:inspect"),
+        "report": Entry("Write an HTML page about a .pte: memory map, peak, sizes, checks.", "etdev.cli.report:report"),
         "diff": Entry("Compare two .pte files.", "etdev.cli.diff:diff"),
         "relink": Entry("Plan the memory of any .pte anew.", "etdev.cli.relink:relink"),
         "config": Group(

@@ -51,13 +51,15 @@ def build(
 ) -> int:
     """Build the config's targets: export, quantize, lower, emit, link, write and verify.
 
-    Runs the code that the config names. Formats of --output: text, json.
+    Runs the code that the config names. Formats of --output: text, json, html (the page of
+    `etdev report`, of all targets).
     """
-    outputs = parse_outputs(output, allowed=("text", "json"))
+    outputs = parse_outputs(output, allowed=("text", "json", "html"))
     from etdev.cli.progress import shown_progress
     from etdev.cli.render import render_result
     from etdev.pipeline.api import open_project
     from etdev.pipeline.options import BuildOptions, check_device_map, check_rungs
+    from etdev.pipeline.report import build_page
 
     project = open_project(config, profile=profile, overrides=overrides or ())
     outputs.refuse(*project.files)
@@ -71,6 +73,7 @@ def build(
         verbose=verbose,
     )
     if dry:
+        outputs.refuse_format("html", "--dry-run builds nothing that a page could show")
         from etdev.pipeline.dry_run import dry_run
 
         _write_dry_run(dry_run(project, options), outputs)
@@ -80,7 +83,11 @@ def build(
     with shown_progress(quiet=quiet) as options.progress:
         result = build_project(project, options)
     outputs.write(
-        {"text": lambda: render_result(result, verbose=verbose), "json": lambda: result.model_dump_json(indent=2)}
+        {
+            "text": lambda: render_result(result, verbose=verbose),
+            "json": lambda: result.model_dump_json(indent=2),
+            "html": lambda: build_page(result),
+        }
     )
     return result.exit_code
 

@@ -6,11 +6,13 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
+from etdev.cli.chart import chart_lines
 from etdev.cli.common import OutputOption, VerboseOption
 from etdev.cli.output import TEXT, paint, parse_outputs, print_error
 from etdev.cli.text import columns, count, line, lines, printable
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from etdev.pipeline.inspect import Argument, CompileSpecInfo, DelegateInfo, MethodInfo, ProgramInfo, SegmentInfo
     from etdev.pipeline.memory import BufferUse, StateUse
     from etdev.pipeline.peaks import Peak, TensorInUse
+    from etdev.program.storage import MethodMemory
 
 _ORIGINS = {
     "planned": "in planned memory",
@@ -51,6 +54,9 @@ _LISTED_TENSORS = 5
 
 def inspect(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A .pte from any toolchain.", show_default=False)],
+    chart: Annotated[
+        bool, typer.Option("--chart", help="Draw the bytes in use over the instructions, and who lies where.")
+    ] = False,
     output: OutputOption = None,
     verbose: VerboseOption = False,
 ) -> int:
@@ -61,10 +67,11 @@ def inspect(
     """
     outputs = parse_outputs(output, allowed=(TEXT, "json"))
     outputs.refuse(file)
-    from etdev.pipeline.inspect import inspect
+    from etdev.pipeline.inspect import inspect_memory
 
-    found = inspect(file)
-    outputs.write({TEXT: lambda: render(found, verbose=verbose), "json": found.to_json})
+    found, memories = inspect_memory(file)
+    drawn = memories if chart else ()
+    outputs.write({TEXT: lambda: render(found, verbose=verbose, memories=drawn), "json": found.to_json})
     if found.unknown_fields:
         print_error(
             f"the file has what this version of etdev does not know: {', '.join(found.unknown_fields)}",
@@ -75,11 +82,19 @@ def inspect(
     return ExitCode.DONE
 
 
-def render(found: ProgramInfo, stream: TextIO | None = None, *, verbose: bool = False) -> str:
-    """A block for the file, then one for each method."""
+def render(
+    found: ProgramInfo,
+    stream: TextIO | None = None,
+    *,
+    verbose: bool = False,
+    memories: Sequence[MethodMemory | str] = (),
+) -> str:
+    """A block for the file, then one for each method; with charts of what ``memories`` has of each, if it is given."""
     stream = stream or sys.stdout
     blocks = [_file_lines(found, stream, verbose=verbose)]
-    blocks += [_method_lines(method, stream, verbose=verbose) for method in found.methods]
+    for method, memory in zip_longest(found.methods, memories, fillvalue=""):
+        assert not isinstance(method, str)
+        blocks.append(chain(_method_lines(method, stream, verbose=verbose), chart_lines(method, memory, stream)))
     return "\n\n".join("\n".join(block) for block in blocks)
 
 

@@ -53,6 +53,11 @@ class Outputs:
                     hint=f"give the report another name: `--output {item.format}=FILE`",
                 )
 
+    def refuse_format(self, name: str, why: str) -> None:
+        """Raise :class:`~etdev.errors.UsageError` if a format was asked for that there cannot be this time."""
+        if any(item.format == name for item in self.items):
+            raise UsageError(why, where="--output", hint=f"leave out `--output {name}`")
+
     def write(self, renderers: Mapping[str, Callable[[], str]]) -> None:
         """Render each wanted format and write it where it belongs; files whole or not at all."""
         for item in self.items:

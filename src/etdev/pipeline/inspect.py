@@ -16,7 +16,7 @@ from pathlib import Path
 
 from etdev import program as pte
 from etdev.pipeline.copying import CopyCalls, OutputInPlace, copy_calls
-from etdev.pipeline.memory import BufferUse, MemoryUse, StateUse, memory_use
+from etdev.pipeline.memory import BufferUse, MemoryUse, StateUse, memory_use, method_memories
 from etdev.pipeline.naming import dtype_name
 from etdev.pipeline.parts import Copies
 from etdev.pipeline.peaks import Peak
@@ -26,6 +26,7 @@ from etdev.program import model as m
 from etdev.program.effects import operator_name
 from etdev.program.footprint import constant_bytes, planned_memory
 from etdev.program.header import parse_header
+from etdev.program.storage import MethodMemory
 
 FORMAT = 1
 
@@ -182,11 +183,18 @@ def inspect(file: str | os.PathLike[str]) -> ProgramInfo:
     Raises :class:`~etdev.errors.ProgramError` if it cannot be read or is malformed. A program that overwrites its own
     values is described too; :attr:`MethodInfo.memory_unknown` says so.
     """
-    return describe(pte.read(file), Path(file))
+    return inspect_memory(file)[0]
 
 
-def describe(program: Program, file: Path) -> ProgramInfo:
-    """Describe the program that was read from a file."""
+def inspect_memory(file: str | os.PathLike[str]) -> tuple[ProgramInfo, tuple[MethodMemory | str, ...]]:
+    """As :func:`inspect`, with what each method has in planned memory, or why that is not known."""
+    program = pte.read(file)
+    memories = method_memories(program)
+    return describe(program, Path(file), memories), memories
+
+
+def describe(program: Program, file: Path, memories: Sequence[MethodMemory | str]) -> ProgramInfo:
+    """Describe the program that was read from a file; ``memories`` are what its methods have in planned memory."""
     size, flatbuffer = _sizes(file)
     holds = _holders(program)
     return ProgramInfo(
@@ -197,7 +205,7 @@ def describe(program: Program, file: Path) -> ProgramInfo:
         header_bytes=program.header_length,
         methods=tuple(
             _method(program, plan, memory)
-            for plan, memory in zip(program.execution_plan, memory_use(program), strict=True)
+            for plan, memory in zip(program.execution_plan, memory_use(program, memories), strict=True)
         ),
         memory=planned_memory(program),
         weights_bytes=constant_bytes(program),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from etdev.errors import LinkError
@@ -15,6 +15,7 @@ from etdev.planner import Buffer, Problem, lower_bound
 from etdev.program import Program
 from etdev.program import model as m
 from etdev.program.delegates import delegate_inputs, unsplit_call
+from etdev.program.effects import DelegateInputs
 from etdev.program.storage import MethodMemory, Storage, method_memory
 
 _MOST_ALIGNMENT = 16
@@ -66,20 +67,29 @@ class MemoryUse:
     """Why lower bounds, state, peaks and what is done in place are not known, if they are not."""
 
 
-def memory_use(program: Program) -> tuple[MemoryUse, ...]:
-    """The planned memory of each method, from the data flow of the file. Raises nothing."""
-    known: dict[int, MethodMemory] = {}
-    unknown: dict[int, str] = {}
-    for index, plan in enumerate(program.execution_plan):
-        inputs = delegate_inputs(plan)
-        reason = unsplit_call(plan, inputs)
-        if reason is None:
-            try:
-                known[index] = method_memory(plan, inputs)
-            except LinkError as error:
-                reason = error.message
-        if reason is not None:
-            unknown[index] = reason
+def method_memories(
+    program: Program, inputs: Mapping[str, DelegateInputs] | None = None
+) -> tuple[MethodMemory | str, ...]:
+    """What each method has in planned memory, from the data flow of the file; or why that is not known.
+
+    ``inputs`` says by method how many arguments of its delegate calls are inputs, where somebody knows; the file is
+    asked otherwise. Raises nothing.
+    """
+    found: list[MethodMemory | str] = []
+    for plan in program.execution_plan:
+        split = (inputs or {}).get(plan.name) or delegate_inputs(plan)
+        reason = unsplit_call(plan, split)
+        try:
+            found.append(method_memory(plan, split) if reason is None else reason)
+        except LinkError as error:
+            found.append(error.message)
+    return tuple(found)
+
+
+def memory_use(program: Program, memories: Sequence[MethodMemory | str]) -> tuple[MemoryUse, ...]:
+    """The planned memory of each method, of which :func:`method_memories` found ``memories``. Raises nothing."""
+    known = {index: memory for index, memory in enumerate(memories) if not isinstance(memory, str)}
+    unknown = {index: memory for index, memory in enumerate(memories) if isinstance(memory, str)}
     state = _state(program, known)
     several = len(program.execution_plan) > 1
     return tuple(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from etdev.linker.state import state_name
+from etdev.pipeline.lifetimes import bytes_in_use
 from etdev.pipeline.naming import dtype_name, instruction_name
 from etdev.program import model as m
 from etdev.program.storage import MethodMemory, Storage
@@ -93,16 +94,7 @@ def _peak(
 
 def _fullest(storages: Iterable[Storage]) -> tuple[int, int]:
     """The first instant at which the most bytes are in use, and how many."""
-    changes: Counter[int] = Counter()
-    for storage in storages:
-        changes[storage.start] += storage.size
-        changes[storage.end] -= storage.size
-    live = most = fullest = 0
-    for instant, change in sorted(changes.items()):
-        live += change
-        if live > most:
-            fullest, most = instant, live
-    return fullest, most
+    return max(bytes_in_use(storages), key=lambda step: (step[1], -step[0]), default=(0, 0))
 
 
 class _Writers:

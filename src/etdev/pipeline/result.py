@@ -131,6 +131,8 @@ class MethodResult(Part):
     """One for each of ``copies``, by position in the object program."""
     inplace_decisions: tuple[InPlace, ...] = ()
     """One for each of ``inplace``, by position in the object program."""
+    renumbered: dict[int, int] = {}
+    """Positions of the instructions that the link left: in the object program → in the file."""
 
 
 class TargetResult(Part):
@@ -148,6 +150,8 @@ class TargetResult(Part):
     methods: tuple[MethodResult, ...] = ()
     memory: dict[str, int] = {}
     """Planned bytes per device: the sum over buffers of the largest size that any method gives them."""
+    sidecar_sha256: str | None = None
+    """Of the object program's notes that were linked; only those go with the positions in ``methods``."""
     nested_memory: dict[str, int] = {}
     """Bytes per device that reference delegates allocate for the programs in them; not part of ``memory``."""
     planner: str | None = None

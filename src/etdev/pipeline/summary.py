@@ -72,6 +72,7 @@ def _with_memory(method: MethodResult, report: MethodReport, program: LinkedProg
             "inplace": count_inplace(report.inplace),
             "copy_decisions": report.elisions,
             "inplace_decisions": report.inplace,
+            "renumbered": dict(report.renumbered),
         }
     )
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from etdev.files import file_sha256
 from etdev.pipeline.cache import Cache, Reads, Seen, Watch, locked_facts
 from etdev.pipeline.compile import Workplace, compile_target
 from etdev.pipeline.finished import Finished, keep_finished
@@ -20,7 +21,7 @@ from etdev.pipeline.models import Models
 from etdev.pipeline.nested import describe_nested, memory_by_device
 from etdev.pipeline.noise import quiet_libraries
 from etdev.pipeline.options import BuildOptions, required_rungs
-from etdev.pipeline.places import record_place
+from etdev.pipeline.places import record_place, sidecar_place
 from etdev.pipeline.progress import StageClock
 from etdev.pipeline.project import Project
 from etdev.pipeline.report_file import display_path, write_report
@@ -93,6 +94,7 @@ def _build_target(place: Workplace, name: str, runtime: StockRuntime | None) -> 
             quantize=compiled.record.scheme,
             methods=with_memory(compiled.record.methods, program),
             memory=planned_memory(program.linked.program),
+            sidecar_sha256=file_sha256(sidecar_place(compiled.objects.path)),
             nested_memory=memory_by_device(program.nested),
             planner=program.linked.planner,
             shared_state=program.linked.shared_state,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from pathlib import Path
 from typing import Any
 
 from etdev.config.models import Rung
 from etdev.errors import LoadError
+from etdev.files import file_sha256
 from etdev.pipeline.inplace_ops import resolve_ops
 from etdev.pipeline.models import Models
 from etdev.pipeline.noise import quiet_libraries
@@ -75,7 +75,7 @@ def _verify_target(
             jobs=options.jobs,
             count=clock.count("verify"),
         )
-        digest = _sha256(path)
+        digest = file_sha256(path)
         change = _change_since_build(path, name, candidate.size, digest)
         if change is not None:
             where = display_path(project, path.with_name(_REPORT))
@@ -125,8 +125,3 @@ def _fail_changed(rung: RungResult, target: str, change: str, where: str) -> Run
         devices=rung.devices,
         hint=f"build it again (`etdev build -t {target}`), or put back the file that was built",
     )
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

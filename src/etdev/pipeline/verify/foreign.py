@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Literal
 from etdev.backends.base import BUILD_EXTRA, find_packages
 from etdev.config.models import Rung
 from etdev.errors import ExitCode, MissingRequirementError, UsageError
-from etdev.files import describe_os_error
+from etdev.files import describe_os_error, file_sha256
 from etdev.pipeline.result import RUNGS, Part, RungResult, outcome, unmet
 from etdev.pipeline.verify.device import check_device
 from etdev.pipeline.verify.devices import describe_map
@@ -101,12 +100,10 @@ def _verify_file(path: Path, required: tuple[Rung, ...], runtime: StockRuntime, 
     if found is not None:
         answers |= _ask(found, runtime, device_map)
     rungs = tuple(answers[rung] for rung in RUNGS)
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
     return FileResult(
         file=str(path),
         size=path.stat().st_size,
-        sha256=digest,
+        sha256=file_sha256(path),
         status="good" if outcome(rungs) == "built" else "rejected",
         rungs=rungs,
         required=required,

@@ -1,0 +1,43 @@
+"""``etdev report``: a program as one HTML page."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from etdev.cli.calls import ProgramArgument, find_program
+from etdev.cli.common import ConfigOption, OutputOption, QuietOption
+from etdev.cli.output import Output, Outputs, note, parse_outputs
+from etdev.errors import ExitCode
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def report(
+    program: ProgramArgument,
+    config: ConfigOption = None,
+    output: OutputOption = None,
+    quiet: QuietOption = False,
+) -> int:
+    """Write a page about a .pte: memory map, bytes in use and their peak, file size, devices, verification.
+
+    One HTML file that needs no network, NAME.html beside the program unless --output says where. What the build left
+    beside the program is in it too. Needs neither torch nor executorch, and runs nothing of the file. Formats of
+    --output: html.
+    """
+    outputs = parse_outputs(output, allowed=("html",))
+    file = find_program(program, config)
+    outputs.refuse(file)
+    from etdev.pipeline.report import file_page, page_place
+
+    page = file_page(file)
+    outputs = outputs if outputs.items else Outputs((Output("html", page_place(file)),))
+    outputs.write({"html": lambda: page})
+    for item in outputs.items:
+        _say(item.path, quiet=quiet)
+    return ExitCode.DONE
+
+
+def _say(place: Path | None, *, quiet: bool) -> None:
+    if place is not None:
+        note(f"wrote {place}", quiet=quiet)

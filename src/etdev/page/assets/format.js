@@ -1,0 +1,64 @@
+"use strict";
+// Elements and numbers. Texts out of a program become text nodes, never markup.
+
+/** An element with attributes (`class`, `on…` listeners) and children: elements, texts, or null for nothing. */
+function element(tag, attributes = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
+    else if (value !== null && value !== false) made.setAttribute(name, value === true ? "" : value);
+  }
+  made.append(...children.filter((child) => child !== null && child !== undefined));
+  return made;
+}
+
+function grouped(number) {
+  return number.toLocaleString("en-US");
+}
+
+/** `41.3 KiB`, as etdev writes it everywhere. */
+function size(bytes) {
+  if (bytes < 1024) return `${bytes} B`;
+  let value = bytes;
+  for (const unit of ["KiB", "MiB", "GiB", "TiB"]) {
+    value /= 1024;
+    if (value < 1023.5 || unit === "TiB") return `${value.toFixed(value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2)} ${unit}`;
+  }
+}
+
+/** The unit that an axis for so many bytes is drawn in, so that its ticks are round. */
+function axisUnit(bytes) {
+  const power = Math.min(Math.max(Math.floor(Math.log2(Math.max(bytes, 1)) / 10), 0), 4);
+  return { bytes: 1024 ** power, name: ["B", "KiB", "MiB", "GiB", "TiB"][power] };
+}
+
+function exactSize(bytes) {
+  return bytes < 1024 ? `${bytes} bytes` : `${size(bytes)} (${grouped(bytes)} bytes)`;
+}
+
+function percent(part, whole) {
+  return whole ? `${((100 * part) / whole).toFixed(part < whole / 10 ? 1 : 0)} %` : "";
+}
+
+/** The colour that a custom property has now, as a canvas takes it. */
+function colour(name) {
+  const probe = document.body.appendChild(element("span"));
+  probe.style.color = `var(--${name})`;
+  const found = getComputedStyle(probe).color;
+  probe.remove();
+  return found;
+}
+
+/** A length in a chart that grows with the page's text. */
+function scaled(length) {
+  return (length * parseFloat(getComputedStyle(document.documentElement).fontSize)) / 16;
+}
+
+function facts(pairs) {
+  return element("dl", { class: "facts" }, ...pairs.flatMap(([label, text]) => [element("dt", {}, label), element("dd", {}, text)]));
+}
+
+function choice(label, options, onchange) {
+  const select = element("select", { onchange: () => onchange(select.selectedIndex) }, ...options.map((text) => element("option", {}, text)));
+  return element("label", {}, label, select);
+}

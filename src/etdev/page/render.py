@@ -1,0 +1,82 @@
+"""A document as one HTML file that needs nothing else: no network, no folder beside it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+from dataclasses import asdict
+from importlib.resources import files
+
+from etdev.page.model import Document
+from etdev.page.vendor import ECHARTS
+
+STYLES = ("page.css",)
+SCRIPTS = (
+    "format.js",
+    "table.js",
+    "lifetimes.js",
+    "map.js",
+    "memory.js",
+    "sizes.js",
+    "timeline.js",
+    "program.js",
+    "page.js",
+)
+"""In this order; each sees what those before it define."""
+
+_UNSAFE = {ord(character): f"\\u{ord(character):04x}" for character in "<>&"}
+"""What could end a script element; all that is not ASCII is escaped by itself."""
+
+
+def render(document: Document) -> str:
+    """The page. Equal documents give equal pages.
+
+    Texts of the document stand in JSON that no browser runs; the scripts put them into the page as text. The page's
+    policy lets the browser run the scripts and styles in it, by their digests, and fetch nothing.
+    """
+    styles = [_asset(name) for name in STYLES]
+    scripts = [ECHARTS.read(), *map(_asset, SCRIPTS)]
+    parts = {
+        "title": html.escape(document.title.encode("utf-8", "replace").decode()),
+        "policy": html.escape(_policy(styles, scripts)),
+        "styles": "".join(f"<style>{style}</style>\n" for style in styles),
+        "data": embedded(document),
+        "scripts": "".join(f"<script>{script}</script>\n" for script in scripts),
+    }
+    page = _asset("page.html")
+    before, *pieces = page.split("{{")
+    filled = [before]
+    for piece in pieces:
+        name, _, rest = piece.partition("}}")
+        filled += [parts[name], rest]
+    return "".join(filled)
+
+
+def embedded(document: Document) -> str:
+    """JSON that may stand in a script element, whatever its texts are."""
+    return json.dumps(asdict(document), separators=(",", ":"), allow_nan=False).translate(_UNSAFE)
+
+
+def _policy(styles: list[str], scripts: list[str]) -> str:
+    """A content security policy."""
+    return "; ".join(
+        (
+            "default-src 'none'",
+            f"script-src {' '.join(map(_source, scripts))}",
+            f"style-src {' '.join(map(_source, styles))}",
+            "img-src data:",
+            "base-uri 'none'",
+            "form-action 'none'",
+        )
+    )
+
+
+def _source(content: str) -> str:
+    digest = hashlib.sha256(content.encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"
+
+
+def _asset(name: str) -> str:
+    return files("etdev.page").joinpath("assets", name).read_text(encoding="utf-8")

@@ -1,0 +1,5 @@
+"""What ``etdev report`` says: a program, what its build left beside it, and both as one page."""
+
+from etdev.pipeline.report.document import build_page, file_page, page_place, report
+
+__all__ = ["build_page", "file_page", "page_place", "report"]

@@ -1,0 +1,163 @@
+"""Pages of programs: of one file, or of all targets of a build."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import etdev
+from etdev import program as pte
+from etdev.errors import ProgramError, UsageError
+from etdev.files import atomic_write_text, describe_os_error, file_sha256
+from etdev.page import Document, render
+from etdev.page.model import ProgramPage, RungRow, Texts
+from etdev.pipeline.inspect import ProgramInfo, describe
+from etdev.pipeline.memory import method_memories
+from etdev.pipeline.report.methods import method_page
+from etdev.pipeline.report.provenance import Provenance, built_by, provenance
+from etdev.pipeline.report.sections import sections
+from etdev.pipeline.result import BuildResult, RungResult, TargetResult
+from etdev.pipeline.write import REJECTED_SUFFIX
+from etdev.program import Program
+
+
+def report(file: str | os.PathLike[str], place: str | os.PathLike[str] | None = None) -> Path:
+    """Write the page of a ``.pte`` from any toolchain, and return where it is: beside the file by default.
+
+    What the build of the file left beside it is read where it is of this very file. Raises
+    :class:`~etdev.errors.ProgramError` if the file cannot be read or is malformed,
+    :class:`~etdev.errors.UsageError` if the page would take the file's place, and
+    :class:`~etdev.errors.WriteError` if the page cannot be written.
+    """
+    path = Path(file)
+    target = page_place(path) if place is None else Path(place)
+    if target.resolve() == path.resolve():
+        raise UsageError(f"{str(target)!r} is the program itself", hint="give the page another name")
+    atomic_write_text(target, file_page(path))
+    return target
+
+
+def file_page(file: Path) -> str:
+    """The HTML page of one file. Raises :class:`~etdev.errors.ProgramError`."""
+    return render(file_document(file))
+
+
+def build_page(build: BuildResult) -> str:
+    """The HTML page of all targets of a build, also of what was rejected."""
+    return render(build_document(build))
+
+
+def page_place(file: Path) -> Path:
+    """Where the page of a file goes by default."""
+    return file.with_name(file.name.removesuffix(REJECTED_SUFFIX)).with_suffix(".html")
+
+
+def file_document(file: Path) -> Document:
+    """What the page of one file shows. Raises :class:`~etdev.errors.ProgramError`."""
+    program = pte.read(file)
+    try:
+        digest = file_sha256(file)
+    except OSError as error:
+        raise ProgramError(f"cannot read the program: {describe_os_error(error)[0]}", where=str(file)) from error
+    texts = Texts()
+    known = provenance(file, digest)
+    page = _program_page(program, file, digest, known, texts)
+    return _document((page,), known.build, texts)
+
+
+def build_document(build: BuildResult) -> Document:
+    """What the page of a build shows."""
+    texts = Texts()
+    pages = tuple(_target_page(build, target, texts) for target in build.targets)
+    return _document(pages, build, texts)
+
+
+def _document(programs: tuple[ProgramPage, ...], build: BuildResult | None, texts: Texts) -> Document:
+    title = programs[0].file if len(programs) == 1 else build.project if build is not None else ""
+    return Document(
+        title=title,
+        made_by=f"etdev {etdev.__version__}",
+        programs=programs,
+        texts=texts.all(),
+        versions=build.versions if build is not None else {},
+        notes=build.notes if build is not None else (),
+    )
+
+
+def _target_page(build: BuildResult, target: TargetResult, texts: Texts) -> ProgramPage:
+    file = build.path(target.name)
+    try:
+        program = pte.read(file)
+    except ProgramError as error:
+        return ProgramPage(
+            name=target.name,
+            file=file.name,
+            size=target.size,
+            sha256=target.sha256,
+            status=target.status,
+            problem=error.message,
+            facts=_facts(target, None),
+            memory=target.memory,
+            sources=None,
+            rungs=tuple(map(_rung, target.rungs)),
+            notes=target.notes,
+        )
+    return _program_page(program, file, target.sha256, built_by(build, target, file), texts)
+
+
+def _program_page(program: Program, file: Path, digest: str, known: Provenance, texts: Texts) -> ProgramPage:
+    inputs = {name: notes.delegate_inputs for name, notes in known.notes.items()}
+    memories = method_memories(program, inputs)
+    info = describe(program, file, memories)
+    target = known.target
+    methods = tuple(
+        method_page(plan, memory, described, known, texts)
+        for plan, memory, described in zip(program.execution_plan, memories, info.methods, strict=True)
+    )
+    return ProgramPage(
+        name=target.name if target is not None else file.name,
+        file=file.name,
+        size=info.size,
+        sha256=digest,
+        status=target.status if target is not None else None,
+        problem=None,
+        facts=_facts(target, info),
+        memory=info.memory,
+        sources=known.unnoted,
+        sections=sections(program, info, known),
+        methods=methods,
+        rungs=tuple(map(_rung, target.rungs)) if target is not None else (),
+        unverified=known.unbuilt,
+        notes=_notes(target, info),
+    )
+
+
+def _facts(target: TargetResult | None, info: ProgramInfo | None) -> tuple[tuple[str, str], ...]:
+    found: list[tuple[str, str | None]] = []
+    if target is not None:
+        found += [
+            ("target", target.name),
+            ("quantized by", target.quantize),
+            ("planner", target.planner),
+            ("shared state", ", ".join(target.shared_state) or None),
+            ("has to run", ", ".join(target.required) or None),
+        ]
+    if info is not None:
+        found += [
+            ("methods", ", ".join(method.name for method in info.methods)),
+            ("weights", f"{info.weights_bytes:,} bytes outside of delegates"),
+            ("data in other files", ", ".join(info.external_data) or None),
+            ("not known to this version of etdev", ", ".join(info.unknown_fields) or None),
+        ]
+    return tuple((label, text) for label, text in found if text is not None)
+
+
+def _notes(target: TargetResult | None, info: ProgramInfo) -> tuple[str, ...]:
+    unknown = tuple(f"{one.name}: {one.memory_unknown}" for one in info.methods if one.memory_unknown is not None)
+    return (*(target.notes if target is not None else ()), *unknown)
+
+
+def _rung(rung: RungResult) -> RungRow:
+    hint = None if rung.hint is None else f"hint: {rung.hint}"
+    details = (*rung.problems, *(text for text in (rung.where, hint) if text is not None))
+    return RungRow(rung.rung, rung.status, rung.summary, tuple(text for text in details if text != rung.summary))

@@ -1,0 +1,82 @@
+"""What the build of a file left beside it, taken only where it is of this very file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from etdev.errors import ProgramError
+from etdev.files import file_sha256
+from etdev.pipeline.result import BuildResult, MethodResult, TargetResult
+from etdev.pipeline.write import REJECTED_SUFFIX
+from etdev.program.sidecar import MethodNotes, read_sidecar
+
+REPORT = "report.json"
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Where a file comes from, as far as that is known."""
+
+    build: BuildResult | None = None
+    target: TargetResult | None = None
+    """The target that the file was built for."""
+    unbuilt: str | None = None
+    """Why there is no target, if there is none."""
+    notes: Mapping[str, MethodNotes] = field(default_factory=dict)
+    """By method, with the positions of the file's instructions."""
+    unnoted: str | None = None
+    """Why there are no notes, if there are none."""
+
+    def method(self, name: str) -> MethodResult | None:
+        """What the build said of a method."""
+        methods = self.target.methods if self.target is not None else ()
+        return next((method for method in methods if method.name == name), None)
+
+
+def provenance(file: Path, sha256: str) -> Provenance:
+    """What lies beside a file, whose digest is known. Raises nothing."""
+    try:
+        build = BuildResult.model_validate_json(file.with_name(REPORT).read_bytes())
+    except FileNotFoundError:
+        return _unknown(f"there is no {REPORT} of a build beside the file")
+    except (OSError, ValidationError):
+        return _unknown(f"the {REPORT} beside the file is none of this version of etdev, or cannot be read")
+    target = next((target for target in build.targets if target.sha256 == sha256), None)
+    if target is None:
+        return _unknown(f"the {REPORT} beside the file is of another file, or the file was changed since it was built")
+    return built_by(build, target, file)
+
+
+def built_by(build: BuildResult, target: TargetResult, file: Path) -> Provenance:
+    """What is known of the file of a target. Raises nothing."""
+    place = sidecar_of(file)
+    try:
+        if file_sha256(place) != target.sidecar_sha256:
+            return Provenance(build, target, unnoted=f"{place.name} was written anew since the file was linked")
+        sidecar = read_sidecar(place)
+    except OSError:
+        return Provenance(build, target, unnoted=f"there is no {place.name} beside the file")
+    except ProgramError as error:
+        return Provenance(build, target, unnoted=f"{place.name} cannot be read: {error.message}")
+    known = {method.name: method for method in target.methods}
+    notes = {name: _moved(notes, known[name]) for name, notes in sidecar.methods.items() if name in known}
+    return Provenance(build, target, notes=notes)
+
+
+def sidecar_of(file: Path) -> Path:
+    """Where the notes of the object program are that a file was linked from."""
+    return file.with_name(file.name.removesuffix(REJECTED_SUFFIX)).with_suffix(".object.json")
+
+
+def _moved(notes: MethodNotes, method: MethodResult) -> MethodNotes:
+    """Notes of the object program's instructions as notes of the file's."""
+    noted = {*notes.sources, *notes.delegate_inputs, *notes.debug_handles}
+    return notes.renumbered({position: method.renumbered.get(position) for position in noted})
+
+
+def _unknown(why: str) -> Provenance:
+    return Provenance(unbuilt=why, unnoted=why)

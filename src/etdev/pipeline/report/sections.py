@@ -1,0 +1,108 @@
+"""What the bytes of a file are spent on, and the largest things among them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+
+from etdev.page.model import Section
+from etdev.pipeline.inspect import ProgramInfo
+from etdev.pipeline.naming import dtype_name, instruction_name
+from etdev.pipeline.report.provenance import Provenance
+from etdev.program import Program
+from etdev.program import model as m
+from etdev.program.effects import tensors
+
+_NAMES = {
+    "flatbuffer": "program",
+    "constants": "constants",
+    "initial_state": "initial state",
+    "delegates": "delegates",
+    "named_data": "named data",
+    "other": "padding and unused",
+}
+_LISTED = 200
+"""Of the things in a section, the largest."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Weight:
+    """Data of a constant or of an initial value."""
+
+    name: str
+    size: int
+    """Bytes."""
+    details: str
+
+
+def sections(program: Program, info: ProgramInfo, known: Provenance) -> tuple[Section, ...]:
+    """The sections that a file has, in the order of ``etdev inspect``."""
+    constants, initial = _weights(program, known)
+    items = {
+        "constants": [(item.name, item.size, item.details) for item in constants],
+        "initial_state": [(item.name, item.size, item.details) for item in initial],
+        "delegates": _blobs(info),
+        "named_data": [(item.key, item.size, "looked up by delegates") for item in info.named_data],
+    }
+    return tuple(
+        Section(_NAMES[name], size, _largest(items.get(name, ())))
+        for name, size in asdict(info.sections).items()
+        if size
+    )
+
+
+def _largest(items: Iterable[tuple[str, int, str]]) -> tuple[tuple[str, int, str], ...]:
+    return tuple(sorted(items, key=lambda item: (-item[1], item[0]))[:_LISTED])
+
+
+def _blobs(info: ProgramInfo) -> Iterator[tuple[str, int, str]]:
+    """Each blob once, however many delegates have it."""
+    seen: set[int | None] = set()
+    for method in info.methods:
+        for index, delegate in enumerate(method.delegates):
+            if delegate.segment is None or delegate.segment in seen:
+                continue
+            seen.add(delegate.segment)
+            yield f"{delegate.id} {index}", delegate.blob_bytes, f"called {delegate.calls} times in {method.name}"
+
+
+def _weights(program: Program, known: Provenance) -> tuple[list[_Weight], list[_Weight]]:
+    """Constants and initial values, each once, with what uses it first."""
+    found: dict[tuple[bool, int], _Weight] = {}
+    for plan in program.execution_plan:
+        users = _first_users(plan)
+        sources = known.notes[plan.name].sources if plan.name in known.notes else {}
+        for value, tensor in plan.tensors():
+            if tensor.is_external or tensor.data_buffer_idx == 0:
+                continue
+            key = tensor.allocation_info is not None, tensor.data_buffer_idx
+            user = users.get(value)
+            before = found.get(key)
+            if before is None or before.size < tensor.nbytes:
+                used = "" if user is None else f", for {instruction_name(plan, user[1])}"
+                line = sources.get(user[0]) if user is not None else None
+                details = f"{_shape(tensor)}{used}{f' at {line}' if line is not None else ''}"
+                found[key] = _Weight(_name(tensor, *key), tensor.nbytes, details)
+    constants = [weight for (initial, _), weight in found.items() if not initial]
+    return constants, [weight for (initial, _), weight in found.items() if initial]
+
+
+def _name(tensor: m.Tensor, initial: bool, index: int) -> str:
+    info = tensor.extra_tensor_info
+    if info is not None and info.fully_qualified_name:
+        return info.fully_qualified_name
+    return f"{'initial value' if initial else 'constant'} {index}"
+
+
+def _shape(tensor: m.Tensor) -> str:
+    return f"{dtype_name(tensor.scalar_type)} [{', '.join(map(str, tensor.sizes))}]"
+
+
+def _first_users(plan: m.ExecutionPlan) -> dict[int, tuple[int, m.Instruction]]:
+    """Tensor → position of the first instruction that has it as an argument, and the instruction."""
+    found: dict[int, tuple[int, m.Instruction]] = {}
+    for position, call in enumerate(call for chain in plan.chains for call in chain.instructions):
+        if isinstance(call, m.KernelCall | m.DelegateCall):
+            for value in tensors(plan, call.args):
+                found.setdefault(value, (position, call))
+    return found

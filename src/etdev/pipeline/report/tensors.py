@@ -1,0 +1,125 @@
+"""The tensors in planned memory, with what is known of each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from etdev.linker.state import state_name
+from etdev.page.model import NONE, Tensors, Texts
+from etdev.pipeline.lifetimes import TensorLife
+from etdev.pipeline.naming import dtype_name
+from etdev.program import model as m
+from etdev.program.devices import D2H_COPY, H2D_COPY
+from etdev.program.storage import MethodMemory
+
+TensorKind: TypeAlias = Literal["input", "state", "kernel", "delegate", "transfer", "alias"]
+"""Who fills it: the caller, the call before, an instruction by its sort; an alias is filled through other tensors."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A tensor in planned memory."""
+
+    life: TensorLife
+    name: str | None
+    kind: TensorKind
+    dtype: str
+    shape: str
+    writer: int
+    """Position of the instruction that writes it first; :data:`NONE` if none does."""
+    reason: str | None
+    """Why it lies over an operand, or has bytes of its own; None if nothing is known of it."""
+
+
+def tensors(
+    plan: m.ExecutionPlan,
+    memory: MethodMemory,
+    lives: Sequence[TensorLife],
+    input_names: Sequence[str],
+    reasons: Mapping[int, str],
+) -> tuple[Tensor, ...]:
+    """The tensors of a method, by value index; ``reasons`` says why outputs lie where they lie."""
+    names = _names(plan, input_names)
+    writers = _first_writers(memory)
+    calls = memory.reaching.flow.instructions
+    found = []
+    for life in lives:
+        tensor = plan.values[life.value]
+        assert isinstance(tensor, m.Tensor)
+        writer = writers.get(life.value)
+        found.append(
+            Tensor(
+                life=life,
+                name=names.get(life.value),
+                kind=_kind(plan, memory, life, None if writer is None or writer < 0 else calls[writer], writer),
+                dtype=dtype_name(tensor.scalar_type),
+                shape=_shape(tensor),
+                writer=NONE if writer is None else writer,
+                reason=reasons.get(life.value),
+            )
+        )
+    return tuple(found)
+
+
+def columns(rows: Sequence[Tensor], shared: Mapping[int, int], texts: Texts) -> Tensors:
+    """As the page has them; ``shared`` are the rows of the storages that hold more than one."""
+    return Tensors(
+        value=tuple(row.life.value for row in rows),
+        name=tuple(texts.number(row.name) for row in rows),
+        kind=tuple(texts.number(row.kind) for row in rows),
+        dtype=tuple(texts.number(row.dtype) for row in rows),
+        shape=tuple(texts.number(row.shape) for row in rows),
+        offset=tuple(row.life.offset for row in rows),
+        size=tuple(row.life.size for row in rows),
+        start=tuple(row.life.start for row in rows),
+        end=tuple(row.life.end for row in rows),
+        writer=tuple(row.writer for row in rows),
+        storage=tuple(shared.get(row.life.storage, NONE) for row in rows),
+        reason=tuple(texts.number(row.reason) for row in rows),
+    )
+
+
+def _names(plan: m.ExecutionPlan, inputs: Sequence[str]) -> dict[int, str]:
+    found: dict[int, str] = {}
+    for position, value in enumerate(plan.outputs):
+        found[value] = f"output {position}"
+    for position, value in enumerate(plan.inputs):
+        found[value] = f"input {inputs[position]}" if position < len(inputs) else f"input {position}"
+    for value, _ in plan.tensors():
+        name = state_name(plan, (value,))
+        if name is not None:
+            found[value] = name
+    return found
+
+
+def _first_writers(memory: MethodMemory) -> dict[int, int]:
+    """Value index → position of the first write of its place; -1 is the caller's, who fills an input."""
+    found: dict[int, int] = {}
+    for write in memory.reaching.writes:
+        found[write.place] = min(write.position, found.get(write.place, write.position))
+    return found
+
+
+def _kind(
+    plan: m.ExecutionPlan, memory: MethodMemory, life: TensorLife, call: m.Instruction | None, writer: int | None
+) -> TensorKind:
+    if writer is not None and writer < 0:
+        return "input"
+    if memory.storages[life.storage].persistent:
+        return "state"
+    if isinstance(call, m.DelegateCall):
+        return "delegate"
+    if isinstance(call, m.KernelCall):
+        return "transfer" if plan.operators[call.op_index].name in (H2D_COPY, D2H_COPY) else "kernel"
+    return "alias"
+
+
+def _shape(tensor: m.Tensor) -> str:
+    bound = {
+        m.TensorShapeDynamism.STATIC: "",
+        m.TensorShapeDynamism.DYNAMIC_BOUND: " at most",
+        m.TensorShapeDynamism.DYNAMIC_UNBOUND: " without limit",
+    }
+    return f"[{', '.join(map(str, tensor.sizes))}]{bound[tensor.shape_dynamism]}"
