@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,6 +14,7 @@ import etdev
 from etdev.cli import app
 from etdev.cli.inspect import render
 from etdev.linker import link
+from etdev.pipeline.inspect import inspect_memory
 from etdev.program import Program, write
 from etdev.program import model as m
 from program.hand import everything, loop, tensor
@@ -168,3 +170,60 @@ def test_what_cannot_be_read(run: Run, content: bytes | None, said: str) -> None
     if content is not None:
         Path("no.pte").write_bytes(content)
     assert run("inspect", "no.pte") == (2, "", said)
+
+
+def test_charts_of_memory(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bytes in use over the lower bound, and who lies where: a chain goes up the addresses, step by step."""
+    monkeypatch.setenv("COLUMNS", "40")
+    write(chain(3), "steps.pte")
+    code, out, err = run("inspect", "steps.pte", "--chart")
+
+    assert (code, err) == (0, "")
+    assert out[out.index("  chart") :] == (
+        "  chart      buffer 1 on cpu: bytes in use, and below who lies where\n"
+        "       64 B |                         |\n"
+        "            |                         |\n"
+        "            |┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄|\n"
+        "            |     ███████████████     |\n"
+        "            |▄▄▄▄▄███████████████▄▄▄▄▄|\n"
+        "          0 |█████████████████████████|\n"
+        "       64 B |               ██████████|\n"
+        "            |               ██████████|\n"
+        "            |          ▒▒▒▒▒█████▒▒▒▒▒|\n"
+        "            |          ██████████     |\n"
+        "            |          ██████████     |\n"
+        "            |     ██████████          |\n"
+        "            |     ██████████          |\n"
+        "            |▒▒▒▒▒█████▒▒▒▒▒          |\n"
+        "            |██████████               |\n"
+        "          0 |██████████               |\n"
+        "             in   3 instructions   out\n"
+        "             ┄ the least that any plan needs, 32 B\n"
+    )
+
+
+@pytest.mark.parametrize("columns", [1, 30, 80, 1000])
+def test_charts_fit_the_terminal(columns: int, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    for name in FILES:
+        out = run("inspect", name, "--chart")[1]
+        drawn = [line for line in out.splitlines() if line.endswith("|")]
+        assert all(len(line) <= min(max(columns, 30), 134) for line in drawn)
+        assert len({len(line) for line in drawn}) <= 2  # Methods differ in their instructions.
+
+
+def test_charts_without_block_characters(run: Run) -> None:
+    class Ascii(io.StringIO):
+        encoding = "ascii"
+
+    stream = Ascii()
+    write(chain(3), "steps.pte")
+    found, memories = inspect_memory("steps.pte")
+    text = render(found, stream, memories=memories)
+    assert "\n            |_____" in text
+    assert text.isascii()
+
+
+def test_what_has_no_lifetimes_has_no_chart(run: Run) -> None:
+    assert "chart" not in run("inspect", "overwriting.pte", "--chart")[1]
+    assert "chart" not in run("inspect", "loop.pte")[1]

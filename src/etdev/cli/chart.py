@@ -29,7 +29,7 @@ def chart_lines(method: MethodInfo, memory: MethodMemory | str, stream: TextIO) 
     """Bytes in use and who lies where, over the instructions; two charts for each planned buffer of a method."""
     if isinstance(memory, str):
         return
-    width = min(max(shutil.get_terminal_size().columns - _LABELS - 1, _NARROWEST), _WIDEST)
+    width = min(max(shutil.get_terminal_size().columns - _LABELS - 2, _NARROWEST), _WIDEST)
     for buffer in method.buffers:
         storages = [storage for storage in memory.storages if storage.memory_id == buffer.index]
         if storages and buffer.size:

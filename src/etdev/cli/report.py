@@ -27,9 +27,9 @@ def report(
     """
     outputs = parse_outputs(output, allowed=("html",))
     file = find_program(program, config)
-    outputs.refuse(file)
-    from etdev.pipeline.report import file_page, page_place
+    from etdev.pipeline.report import file_page, files_read, page_place
 
+    outputs.refuse(*files_read(file))
     page = file_page(file)
     outputs = outputs if outputs.items else Outputs((Output("html", page_place(file)),))
     outputs.write({"html": lambda: page})

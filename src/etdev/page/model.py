@@ -23,7 +23,7 @@ class Tensors:
     name: tuple[int, ...]
     """Texts, or :data:`NONE`."""
     kind: tuple[int, ...]
-    """Texts: ``input``, ``state``, ``kernel``, ``delegate``, ``copy``, ``unwritten``."""
+    """Texts: ``input``, ``state``, ``kernel``, ``delegate``, ``transfer`` between host and device, ``alias``."""
     dtype: tuple[int, ...]
     """Texts."""
     shape: tuple[int, ...]
@@ -37,7 +37,8 @@ class Tensors:
     end: tuple[int, ...]
     """First instants at which they are so no more."""
     writer: tuple[int, ...]
-    """Positions of the instructions that write them first; :data:`NONE` if none does."""
+    """Positions of the instructions that write them first, of aliases those that filled them last before; :data:`NONE`
+    if none did."""
     storage: tuple[int, ...]
     """Rows of :class:`Storages` if they share their bytes on purpose; :data:`NONE` if they do not."""
     reason: tuple[int, ...]

@@ -193,8 +193,10 @@ def inspect_memory(file: str | os.PathLike[str]) -> tuple[ProgramInfo, tuple[Met
     return describe(program, Path(file), memories), memories
 
 
-def describe(program: Program, file: Path, memories: Sequence[MethodMemory | str]) -> ProgramInfo:
-    """Describe the program that was read from a file; ``memories`` are what its methods have in planned memory."""
+def describe(program: Program, file: Path, memories: Sequence[MethodMemory | str] | None = None) -> ProgramInfo:
+    """Describe the program that was read from a file; ``memories`` are what its methods have in planned memory, if that
+    is known already."""
+    memories = method_memories(program) if memories is None else memories
     size, flatbuffer = _sizes(file)
     holds = _holders(program)
     return ProgramInfo(

@@ -22,7 +22,8 @@ function size(bytes) {
   let value = bytes;
   for (const unit of ["KiB", "MiB", "GiB", "TiB"]) {
     value /= 1024;
-    if (value < 1023.5 || unit === "TiB") return `${value.toFixed(value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2)} ${unit}`;
+    if (value < 1023.5 || unit === "TiB")
+      return `${value.toFixed(value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2)} ${unit}`;
   }
 }
 
@@ -55,10 +56,18 @@ function scaled(length) {
 }
 
 function facts(pairs) {
-  return element("dl", { class: "facts" }, ...pairs.flatMap(([label, text]) => [element("dt", {}, label), element("dd", {}, text)]));
+  return element(
+    "dl",
+    { class: "facts" },
+    ...pairs.flatMap(([label, text]) => [element("dt", {}, label), element("dd", {}, text)]),
+  );
 }
 
 function choice(label, options, onchange) {
-  const select = element("select", { onchange: () => onchange(select.selectedIndex) }, ...options.map((text) => element("option", {}, text)));
+  const select = element(
+    "select",
+    { onchange: () => onchange(select.selectedIndex) },
+    ...options.map((text) => element("option", {}, text)),
+  );
   return element("label", {}, label, select);
 }

@@ -38,10 +38,14 @@ function sourceOf(method, position) {
 function tensorFacts(method, buffer, row) {
   const { value, kind, dtype, shape, offset, size: sizes, start, end, writer, storage, reason } = buffer.tensors;
   const used = start[row] < end[row];
-  const shared = storage[row] < 0 ? "" : `with others in ${exactSize(buffer.storages.size[storage[row]])} that they share`;
+  const shared =
+    storage[row] < 0 ? "" : `with others in ${exactSize(buffer.storages.size[storage[row]])} that they share`;
   return [
-    ["tensor", buffer.tensors.name[row] < 0 ? `value ${value[row]}` : `${tensorName(buffer, row)}, value ${value[row]}`],
-    ["op", writer[row] < 0 ? KINDS[text(kind[row])] : `${operatorOf(method, writer[row])}, instruction ${grouped(writer[row])}`],
+    [
+      "tensor",
+      buffer.tensors.name[row] < 0 ? `value ${value[row]}` : `${tensorName(buffer, row)}, value ${value[row]}`,
+    ],
+    ["op", whoFills(method, text(kind[row]), writer[row])],
     ["source", sourceOf(method, writer[row])],
     ["type", `${text(dtype[row])} ${text(shape[row])}`],
     ["bytes", exactSize(sizes[row])],
@@ -50,6 +54,12 @@ function tensorFacts(method, buffer, row) {
     ["shared", shared],
     ["place", text(reason[row])],
   ].filter(([, found]) => found !== "");
+}
+
+function whoFills(method, kind, writer) {
+  if (writer < 0) return KINDS[kind];
+  const instruction = `${operatorOf(method, writer)}, instruction ${grouped(writer)}`;
+  return kind === "alias" ? `${KINDS[kind]}: ${instruction}` : instruction;
 }
 
 /** The tensor at a point; of several, the one that came last. -1 where there is none. */
@@ -68,7 +78,12 @@ function tensorAt(buffer, instant, address) {
 function holderAt(buffer, instant, address) {
   const { offset, size: sizes, start, end } = buffer.storages;
   for (let storage = 0; storage < offset.length; storage++) {
-    if (start[storage] <= instant && instant < end[storage] && offset[storage] <= address && address < offset[storage] + sizes[storage]) {
+    if (
+      start[storage] <= instant &&
+      instant < end[storage] &&
+      offset[storage] <= address &&
+      address < offset[storage] + sizes[storage]
+    ) {
       return largestIn(buffer, storage);
     }
   }
@@ -104,6 +119,16 @@ function neighbour(buffer, row, direction) {
     if (meets && distance > 0 && (found < 0 || distance < (offset[found] - offset[row]) * direction)) found = other;
   }
   return found;
+}
+
+/** What is known of an instant. */
+function instantFacts(method, buffer, instant) {
+  const op = instant < method.instants - 1 ? operatorOf(method, instant - 1) : "";
+  return [
+    ["when", moment(method, instant)],
+    ["op", op],
+    ["in use", exactSize(liveAt(buffer, instant))],
+  ].filter(([, found]) => found !== "");
 }
 
 /** Bytes in use at an instant. */

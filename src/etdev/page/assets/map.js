@@ -13,8 +13,26 @@ function mapOption(method, buffer, narrow) {
   const fontSize = scaled(12);
   const unit = axisUnit(buffer.size);
   const limit = Math.max(buffer.size, 1) / unit.bytes;
-  const time = { type: "value", min: -1, max: method.instants - 1, minInterval: 1, axisLine: { onZero: false, lineStyle: { color: line } } };
-  const bytes = { type: "value", min: 0, max: limit, axisLine: { onZero: false }, axisLabel: { color: faint, fontSize, showMaxLabel: false, formatter: (at) => `${Number(at.toPrecision(6))} ${unit.name}` }, splitLine: { lineStyle: { color: line, opacity: 0.5 } } };
+  const time = {
+    type: "value",
+    min: -1,
+    max: method.instants - 1,
+    minInterval: 1,
+    axisLine: { onZero: false, lineStyle: { color: line } },
+  };
+  const bytes = {
+    type: "value",
+    min: 0,
+    max: limit,
+    axisLine: { onZero: false },
+    axisLabel: {
+      color: faint,
+      fontSize,
+      showMaxLabel: false,
+      formatter: (at) => `${Number(at.toPrecision(6))} ${unit.name}`,
+    },
+    splitLine: { lineStyle: { color: line, opacity: 0.5 } },
+  };
   const named = { nameTextStyle: { color: faint, fontSize, align: "left" }, nameGap: scaled(8) };
   return {
     animation: false,
@@ -25,14 +43,28 @@ function mapOption(method, buffer, narrow) {
     ],
     xAxis: [
       { ...time, gridIndex: 0, axisLabel: { show: false }, axisTick: { show: false }, splitLine: { show: false } },
-      { ...time, gridIndex: 1, name: "instruction", nameLocation: "middle", nameGap: scaled(22), nameTextStyle: { color: faint, fontSize }, splitLine: { show: false }, axisLabel: { color: faint, fontSize, hideOverlap: true, formatter: (at) => instantLabel(method, at + 1) } },
+      {
+        ...time,
+        gridIndex: 1,
+        name: "instruction",
+        nameLocation: "middle",
+        nameGap: scaled(22),
+        nameTextStyle: { color: faint, fontSize },
+        splitLine: { show: false },
+        axisLabel: { color: faint, fontSize, hideOverlap: true, formatter: (at) => instantLabel(method, at + 1) },
+      },
     ],
     yAxis: [
       { ...bytes, ...named, gridIndex: 0, name: "address" },
       { ...bytes, ...named, gridIndex: 1, splitNumber: 3, name: "bytes in use" },
     ],
     dataZoom: zooms(faint, line, left, right),
-    series: [storageSeries(buffer, unit), tensorSeries(buffer, unit), liveSeries(method, buffer, unit), peakSeries(buffer)],
+    series: [
+      storageSeries(buffer, unit),
+      tensorSeries(buffer, unit),
+      liveSeries(method, buffer, unit),
+      peakSeries(buffer),
+    ],
   };
 }
 
@@ -45,16 +77,47 @@ function instantLabel(method, instant) {
 /** Ctrl and the wheel zoom, dragging moves, the slider does both; on a touch screen dragging scrolls the page. */
 function zooms(faint, line, left, right) {
   const touch = matchMedia("(pointer: coarse)").matches;
-  const inside = { type: "inside", filterMode: "none", moveOnMouseWheel: false, moveOnMouseMove: !touch, preventDefaultMouseMove: !touch };
+  const inside = {
+    type: "inside",
+    filterMode: "none",
+    moveOnMouseWheel: false,
+    moveOnMouseMove: !touch,
+    preventDefaultMouseMove: !touch,
+  };
   return [
     { ...inside, id: "time", xAxisIndex: [0, 1], zoomOnMouseWheel: "ctrl" },
     { ...inside, id: "address", yAxisIndex: [0], zoomOnMouseWheel: "shift" },
-    { type: "slider", id: "slider", filterMode: "none", xAxisIndex: [0, 1], left, right, bottom: scaled(8), height: scaled(18), showDetail: false, showDataShadow: false, brushSelect: false, borderColor: line, handleStyle: { color: faint } },
+    {
+      type: "slider",
+      id: "slider",
+      filterMode: "none",
+      xAxisIndex: [0, 1],
+      left,
+      right,
+      bottom: scaled(8),
+      height: scaled(18),
+      showDetail: false,
+      showDataShadow: false,
+      brushSelect: false,
+      borderColor: line,
+      handleStyle: { color: faint },
+    },
   ];
 }
 
 function boxes(id, data, renderItem, z) {
-  return { id, type: "custom", xAxisIndex: 0, yAxisIndex: 0, clip: true, silent: true, z, data, renderItem, encode: { x: [0, 1], y: [2, 3] } };
+  return {
+    id,
+    type: "custom",
+    xAxisIndex: 0,
+    yAxisIndex: 0,
+    clip: true,
+    silent: true,
+    z,
+    data,
+    renderItem,
+    encode: { x: [0, 1], y: [2, 3] },
+  };
 }
 
 /** On the axes: positions of instructions, the caller's turn at -1 and behind the last; addresses in the unit. */
@@ -85,9 +148,15 @@ function tensorSeries(buffer, unit) {
     const row = api.value(4);
     const shape = boxAt(api);
     const framed = shape.width > 3 && shape.height > 3;
-    const style = { fill: fills[MAP_KINDS.indexOf(text(kind[row]))], stroke: framed ? page : null, lineWidth: framed ? 1 : 0 };
+    const style = {
+      fill: fills[MAP_KINDS.indexOf(text(kind[row]))],
+      stroke: framed ? page : null,
+      lineWidth: framed ? 1 : 0,
+    };
     const plain = { type: "rect", shape, style };
-    return shape.width > least.width && shape.height > least.height ? { ...plain, ...boxLabel(tensorName(buffer, row), shape, page) } : plain;
+    return shape.width > least.width && shape.height > least.height
+      ? { ...plain, ...boxLabel(tensorName(buffer, row), shape, page) }
+      : plain;
   };
   return boxes("tensors", data, draw, 2);
 }
@@ -95,7 +164,9 @@ function tensorSeries(buffer, unit) {
 function boxLabel(name, shape, fill) {
   return {
     textConfig: { position: "inside" },
-    textContent: { style: { text: name, fill, fontSize: scaled(11), width: shape.width - 8, overflow: "truncate", ellipsis: "…" } },
+    textContent: {
+      style: { text: name, fill, fontSize: scaled(11), width: shape.width - 8, overflow: "truncate", ellipsis: "…" },
+    },
   };
 }
 
@@ -103,9 +174,17 @@ function liveSeries(method, buffer, unit) {
   const fill = colour("live");
   const steps = [[0, 0], ...buffer.live, [method.instants, liveAt(buffer, method.instants - 1)]];
   return {
-    id: "live", type: "line", xAxisIndex: 1, yAxisIndex: 1, step: "end", symbol: "none", silent: true, sampling: "max",
+    id: "live",
+    type: "line",
+    xAxisIndex: 1,
+    yAxisIndex: 1,
+    step: "end",
+    symbol: "none",
+    silent: true,
+    sampling: "max",
     data: steps.map(([instant, bytes]) => [instant - 1, bytes / unit.bytes]),
-    lineStyle: { color: fill, width: 1.5 }, areaStyle: { color: fill, opacity: 0.35 },
+    lineStyle: { color: fill, width: 1.5 },
+    areaStyle: { color: fill, opacity: 0.35 },
     markLine: { symbol: "none", silent: true, data: limits(buffer, unit) },
   };
 }
@@ -113,12 +192,17 @@ function liveSeries(method, buffer, unit) {
 /** Horizontal lines: what the buffer has, and what any plan needs. */
 function limits(buffer, unit) {
   const line = (at, name, hue, type, position) => ({
-    yAxis: at / unit.bytes, lineStyle: { color: colour(hue), type, width: 1.5 },
+    yAxis: at / unit.bytes,
+    lineStyle: { color: colour(hue), type, width: 1.5 },
     label: { formatter: name, color: colour(hue), fontSize: scaled(12), position, distance: 3 },
   });
   if (buffer.lower_bound === null) return [line(buffer.size, "size", "text", "solid", "insideEndTop")];
-  if (buffer.lower_bound === buffer.size) return [line(buffer.size, "size, no plan needs less", "text", "solid", "insideEndTop")];
-  return [line(buffer.size, "size", "text", "solid", "insideEndTop"), line(buffer.lower_bound, "lower bound", "doubt", "dashed", "insideEndBottom")];
+  if (buffer.lower_bound === buffer.size)
+    return [line(buffer.size, "size, no plan needs less", "text", "solid", "insideEndTop")];
+  return [
+    line(buffer.size, "size", "text", "solid", "insideEndTop"),
+    line(buffer.lower_bound, "lower bound", "doubt", "dashed", "insideEndBottom"),
+  ];
 }
 
 /** A vertical line through both charts where most is in use. */
@@ -126,7 +210,19 @@ function peakSeries(buffer) {
   const hue = colour("bad");
   const data = buffer.peak ? [{ xAxis: buffer.peak.instant - 0.5 }] : [];
   return {
-    id: "peak", type: "line", xAxisIndex: 0, yAxisIndex: 0, data: [], silent: true, z: 3,
-    markLine: { symbol: "none", silent: true, data, lineStyle: { color: hue, type: "dashed", width: 1.5 }, label: { formatter: "peak", color: hue, fontSize: scaled(12), position: "insideEndTop" } },
+    id: "peak",
+    type: "line",
+    xAxisIndex: 0,
+    yAxisIndex: 0,
+    data: [],
+    silent: true,
+    z: 3,
+    markLine: {
+      symbol: "none",
+      silent: true,
+      data,
+      lineStyle: { color: hue, type: "dashed", width: 1.5 },
+      label: { formatter: "peak", color: hue, fontSize: scaled(12), position: "insideEndTop" },
+    },
   };
 }

@@ -22,7 +22,9 @@
   function themeButton() {
     const button = element("button", { type: "button", onclick: turn });
     const isDark = () => (root.dataset.theme || (dark.matches ? "dark" : "light")) === "dark";
-    const label = () => { button.textContent = isDark() ? "Light" : "Dark"; };
+    const label = () => {
+      button.textContent = isDark() ? "Light" : "Dark";
+    };
     label();
     dark.addEventListener("change", label);
     return button;
@@ -47,8 +49,14 @@
   }
 
   function lastWords() {
-    const versions = Object.entries(DOCUMENT.versions).map(([name, version]) => `${name} ${version}`).join(", ");
-    const lines = [`Made by ${DOCUMENT.made_by}. Charts by Apache ECharts.`, versions ? `Built with ${versions}.` : "", ...DOCUMENT.notes];
+    const versions = Object.entries(DOCUMENT.versions)
+      .map(([name, version]) => `${name} ${version}`)
+      .join(", ");
+    const lines = [
+      `Made by ${DOCUMENT.made_by}. Charts by Apache ECharts.`,
+      versions ? `Built with ${versions}.` : "",
+      ...DOCUMENT.notes,
+    ];
     return lines.filter(Boolean).map((line) => element("p", {}, line));
   }
 })();

@@ -5,7 +5,8 @@
 function programView(program) {
   const charts = [];
   const parts = [summary(program)];
-  if (program.problem) parts.push(section("Program", element("p", { class: "failed" }, `The file cannot be read: ${program.problem}`)));
+  if (program.problem)
+    parts.push(section("Program", element("p", { class: "failed" }, `The file cannot be read: ${program.problem}`)));
   parts.push(verification(program));
   if (program.methods.length) parts.push(methodsView(program, charts));
   if (program.sections.length) {
@@ -13,7 +14,8 @@ function programView(program) {
     charts.push(sizes);
     parts.push(section("File", sizes.view));
   }
-  if (program.notes.length) parts.push(section("Notes", element("ul", {}, ...program.notes.map((note) => element("li", {}, note)))));
+  if (program.notes.length)
+    parts.push(section("Notes", element("ul", {}, ...program.notes.map((note) => element("li", {}, note)))));
   return { view: element("div", {}, ...parts), charts };
 }
 
@@ -22,10 +24,19 @@ function section(title, ...children) {
 }
 
 function summary(program) {
-  const tile = (label, value, more) => element("div", { class: "tile" }, element("div", { class: "label" }, label), element("div", { class: "value" }, value), element("div", { class: "faint" }, more || ""));
+  const tile = (label, value, more) =>
+    element(
+      "div",
+      { class: "tile" },
+      element("div", { class: "label" }, label),
+      element("div", { class: "value" }, value),
+      element("div", { class: "faint" }, more || ""),
+    );
   const tiles = [
     tile("file", size(program.size), `${grouped(program.size)} bytes`),
-    ...Object.entries(program.memory).map(([device, bytes]) => tile(`planned memory, ${device}`, size(bytes), `${grouped(bytes)} bytes`)),
+    ...Object.entries(program.memory).map(([device, bytes]) =>
+      tile(`planned memory, ${device}`, size(bytes), `${grouped(bytes)} bytes`),
+    ),
     program.status ? tile("build", program.status, rungCount(program)) : null,
   ];
   const lines = [...program.facts, ["SHA-256", program.sha256]];
@@ -38,26 +49,56 @@ function rungCount(program) {
 }
 
 function verification(program) {
-  if (!program.rungs.length) return section("Verification", element("p", {}, `Nothing is known of it: ${program.unverified || "the build did not verify"}.`));
+  if (!program.rungs.length)
+    return section(
+      "Verification",
+      element("p", {}, `Nothing is known of it: ${program.unverified || "the build did not verify"}.`),
+    );
   const status = (rung) => element("span", { class: rung.status.replace(" ", "-") }, rung.status);
-  const said = (rung) => element("div", {}, rung.summary, ...rung.details.map((text) => element("p", { class: "faint" }, text)));
-  return section("Verification", dataTable({
-    rows: program.rungs,
-    columns: [
-      { title: "rung", text: (rung) => rung.name },
-      { title: "answer", text: (rung) => rung.status, cell: status },
-      { title: "what was seen", wide: true, text: (rung) => [rung.summary, ...rung.details].join(" "), cell: said },
-    ],
-  }));
+  const said = (rung) =>
+    element("div", {}, rung.summary, ...rung.details.map((text) => element("p", { class: "faint" }, text)));
+  return section(
+    "Verification",
+    dataTable({
+      rows: program.rungs,
+      columns: [
+        { title: "rung", text: (rung) => rung.name },
+        { title: "answer", text: (rung) => rung.status, cell: status },
+        { title: "what was seen", wide: true, text: (rung) => [rung.summary, ...rung.details].join(" "), cell: said },
+      ],
+    }),
+  );
 }
 
 /** The methods, one at a time. */
 function methodsView(program, charts) {
   const place = element("div");
-  const several = program.methods.length > 1 ? element("div", { class: "controls" }, choice("Method", program.methods.map((method) => method.name), show)) : null;
-  const views = { charts: [], redraw() { this.charts.forEach((chart) => chart.redraw()); }, dispose() { this.charts.forEach((chart) => chart.dispose()); } };
+  const several =
+    program.methods.length > 1
+      ? element(
+          "div",
+          { class: "controls" },
+          choice(
+            "Method",
+            program.methods.map((method) => method.name),
+            show,
+          ),
+        )
+      : null;
+  const views = {
+    charts: [],
+    redraw() {
+      this.charts.forEach((chart) => chart.redraw());
+    },
+    dispose() {
+      this.charts.forEach((chart) => chart.dispose());
+    },
+  };
   charts.push(views);
-  const fill = (index) => { views.charts = []; place.replaceChildren(methodView(program, program.methods[index], views.charts)); };
+  const fill = (index) => {
+    views.charts = [];
+    place.replaceChildren(methodView(program, program.methods[index], views.charts));
+  };
   fill(0);
   return section("Memory", several, place);
 
@@ -80,17 +121,37 @@ function methodView(program, method, charts) {
     parts.push(element("h3", {}, "Devices"), timeline.view);
   }
   parts.push(element("h3", {}, `Method ${method.name}, ${grouped(method.instants - 2)} instructions`));
-  parts.push(...method.tables.map((table) => element("details", {}, element("summary", {}, `${table.title} (${grouped(table.rows.length)})`), plainTable(table))));
+  parts.push(
+    ...method.tables.map((table) =>
+      element(
+        "details",
+        {},
+        element("summary", {}, `${table.title} (${grouped(table.rows.length)})`),
+        plainTable(table),
+      ),
+    ),
+  );
   return element("div", {}, ...parts);
 }
 
 /** The planned buffers of a method, one at a time; the first that holds more than state. */
 function buffersView(method, charts) {
   const place = element("div");
-  const holder = { map: null, redraw() { this.map.redraw(); }, dispose() { this.map.dispose(); } };
+  const holder = {
+    map: null,
+    redraw() {
+      this.map.redraw();
+    },
+    dispose() {
+      this.map.dispose();
+    },
+  };
   const names = method.buffers.map((buffer) => `${buffer.index}, ${buffer.device}, ${size(buffer.size)}`);
   const chooser = names.length > 1 ? choice("Buffer", names, show) : null;
-  const first = Math.max(method.buffers.findIndex((buffer) => buffer.peak), 0);
+  const first = Math.max(
+    method.buffers.findIndex((buffer) => buffer.peak),
+    0,
+  );
   if (chooser) chooser.querySelector("select").selectedIndex = first;
   charts.push(holder);
   fill(first);
@@ -98,8 +159,12 @@ function buffersView(method, charts) {
 
   function fill(index) {
     const buffer = method.buffers[index];
-    holder.map = memoryView(method, buffer);
-    place.replaceChildren(bufferFacts(buffer), holder.map.view, ...bufferTables(method, buffer, holder.map.select));
+    holder.map = new MemoryMap(method, buffer);
+    place.replaceChildren(
+      bufferFacts(buffer),
+      holder.map.view,
+      ...bufferTables(method, buffer, (row) => holder.map.present(row)),
+    );
   }
 
   function show(index) {
@@ -110,14 +175,28 @@ function buffersView(method, charts) {
 }
 
 function bufferFacts(buffer) {
-  const bound = buffer.lower_bound === null ? "not known" : buffer.lower_bound === buffer.size ? "the same: no plan needs less" : exactSize(buffer.lower_bound);
-  const pairs = [["buffer", `${buffer.index} on ${buffer.device}`], ["size", exactSize(buffer.size)], ["any plan needs", bound]];
+  const bound =
+    buffer.lower_bound === null
+      ? "not known"
+      : buffer.lower_bound === buffer.size
+        ? "the same: no plan needs less"
+        : exactSize(buffer.lower_bound);
+  const pairs = [
+    ["buffer", `${buffer.index} on ${buffer.device}`],
+    ["size", exactSize(buffer.size)],
+    ["any plan needs", bound],
+  ];
   if (buffer.greedy !== null) pairs.push(["greedy planner", exactSize(buffer.greedy)]);
   return facts(pairs);
 }
 
 function bufferTables(method, buffer, onselect) {
   const peak = buffer.peak ? [element("h3", {}, "What makes the peak"), peakTable(method, buffer, onselect)] : [];
-  const all = element("details", {}, element("summary", {}, `All tensors (${grouped(buffer.tensors.value.length)})`), tensorTable(method, buffer, onselect));
+  const all = element(
+    "details",
+    {},
+    element("summary", {}, `All tensors (${grouped(buffer.tensors.value.length)})`),
+    tensorTable(method, buffer, onselect),
+  );
   return [...peak, all];
 }

@@ -4,74 +4,98 @@
 const PAGE_ROWS = 50;
 
 /**
- * A table. `columns` have `title`, `text(row)`, and may have `number` (bytes or a count, sorted as one), `value(row)` to
- * sort by, `wide`, and `cell(row)` for what is more than text. `rows` are anything; a column without any text is left out.
+ * A table. `columns` have `title`, `text(row)`, and may have `number` (bytes or a count, sorted as one), `value(row)`
+ * to sort by, `wide`, and `cell(row)` for what is more than text. `rows` are anything. A column without any text is
+ * left out.
  */
-function dataTable({ caption, columns: possible, rows }) {
-  const columns = possible.filter((column) => rows.some((row) => column.text(row) !== ""));
-  const state = { rows, page: 0, sorted: null };
-  const body = element("tbody");
-  const heads = columns.map((column, index) => headCell(column, rows.length > 1 && (() => sortBy(index))));
-  const table = element("table", {}, caption ? element("caption", {}, caption) : null, element("thead", {}, element("tr", {}, ...heads)), body);
-  const pager = element("div", { class: "controls" });
-  show();
-  return element("div", {}, rows.length > PAGE_ROWS ? searchField(columns, rows, filter) : null, element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption || "Table" }, table), pager);
+function dataTable({ caption, columns, rows }) {
+  const filled = columns.filter((column) => rows.some((row) => column.text(row) !== ""));
+  return new DataTable(caption, filled, rows).view;
+}
 
-  function show() {
-    const first = state.page * PAGE_ROWS;
-    body.replaceChildren(...state.rows.slice(first, first + PAGE_ROWS).map((row) => bodyRow(columns, row)));
-    const pages = Math.ceil(state.rows.length / PAGE_ROWS);
-    pager.replaceChildren();
-    if (rows.length <= PAGE_ROWS) return;
-    const last = Math.min(first + PAGE_ROWS, state.rows.length);
-    const turn = (by) => () => { state.page += by; show(); };
-    pager.append(
-      element("button", { type: "button", disabled: state.page === 0, onclick: turn(-1) }, "Back"),
-      element("span", { role: "status" }, state.rows.length ? `${grouped(first + 1)} to ${grouped(last)} of ${grouped(state.rows.length)}` : "none"),
-      element("button", { type: "button", disabled: state.page >= pages - 1, onclick: turn(1) }, "On"),
+class DataTable {
+  constructor(caption, columns, rows) {
+    this.columns = columns;
+    this.rows = rows;
+    this.shown = rows;
+    this.page = 0;
+    this.sorted = -1;
+    this.heads = columns.map((column, index) => this.head(column, index));
+    this.body = element("tbody");
+    this.pager = element("div", { class: "controls" });
+    const title = caption ? element("caption", {}, caption) : null;
+    const table = element("table", {}, title, element("thead", {}, element("tr", {}, ...this.heads)), this.body);
+    const region = { class: "scroll", tabindex: "0", role: "region", "aria-label": caption || "Table" };
+    this.view = element("div", {}, this.search(), element("div", region, table), this.pager);
+    this.show();
+  }
+
+  head(column, index) {
+    const sort = () => this.sortBy(index);
+    const label =
+      this.rows.length > 1 ? element("button", { type: "button", onclick: sort }, column.title) : column.title;
+    return element("th", { scope: "col", class: column.number ? "number" : null }, label);
+  }
+
+  search() {
+    if (this.rows.length <= PAGE_ROWS) return null;
+    const field = element("input", { type: "search", oninput: () => this.find(field.value.toLowerCase()) });
+    return element("div", { class: "controls" }, element("label", {}, "Find", field));
+  }
+
+  show() {
+    const first = this.page * PAGE_ROWS;
+    this.body.replaceChildren(...this.shown.slice(first, first + PAGE_ROWS).map((row) => this.row(row)));
+    if (this.rows.length <= PAGE_ROWS) return;
+    const last = Math.min(first + PAGE_ROWS, this.shown.length);
+    const range = last ? `${grouped(first + 1)} to ${grouped(last)} of ${grouped(this.shown.length)}` : "none";
+    this.pager.replaceChildren(
+      this.turn("Back", -1, first === 0),
+      element("span", { role: "status" }, range),
+      this.turn("On", 1, last >= this.shown.length),
     );
   }
 
-  function sortBy(index) {
-    const column = columns[index];
-    const descending = state.sorted === index ? heads[index].getAttribute("aria-sort") === "ascending" : Boolean(column.number);
-    const value = column.value || column.text;
-    const compare = column.number ? (a, b) => value(a) - value(b) : (a, b) => String(value(a)).localeCompare(String(value(b)), "en", { numeric: true });
-    state.rows = state.rows.toSorted((a, b) => (descending ? compare(b, a) : compare(a, b)));
-    state.sorted = index;
-    state.page = 0;
-    heads.forEach((head, at) => (at === index ? head.setAttribute("aria-sort", descending ? "descending" : "ascending") : head.removeAttribute("aria-sort")));
-    show();
+  turn(label, by, disabled) {
+    const onclick = () => {
+      this.page += by;
+      this.show();
+    };
+    return element("button", { type: "button", disabled, onclick }, label);
   }
 
-  function filter(found) {
-    state.rows = found;
-    state.page = 0;
-    heads.forEach((head) => head.removeAttribute("aria-sort"));
-    show();
+  row(row) {
+    const cells = this.columns.map((column) => {
+      const kind = [column.number ? "number" : "", column.wide ? "wide" : ""].join(" ").trim();
+      return element("td", { class: kind || null }, column.cell ? column.cell(row) : column.text(row));
+    });
+    return element("tr", {}, ...cells);
   }
-}
 
-function headCell(column, onsort) {
-  const attributes = { scope: "col", class: column.number ? "number" : null };
-  return element("th", attributes, onsort ? element("button", { type: "button", onclick: onsort }, column.title) : column.title);
-}
+  /** Numbers the largest first, texts from A to Z; the other way when asked again. */
+  sortBy(index) {
+    const { number, text, value = text } = this.columns[index];
+    const again = this.sorted === index && this.heads[index].getAttribute("aria-sort");
+    const descending = again ? again === "ascending" : Boolean(number);
+    const compare = number
+      ? (a, b) => value(a) - value(b)
+      : (a, b) => String(value(a)).localeCompare(String(value(b)), "en", { numeric: true });
+    this.heads.forEach((head) => head.removeAttribute("aria-sort"));
+    this.heads[index].setAttribute("aria-sort", descending ? "descending" : "ascending");
+    this.sorted = index;
+    this.put([...this.shown].sort((a, b) => (descending ? compare(b, a) : compare(a, b))));
+  }
 
-function bodyRow(columns, row) {
-  const cells = columns.map((column) => {
-    const kind = [column.number ? "number" : "", column.wide ? "wide" : ""].join(" ").trim();
-    return element("td", { class: kind || null }, column.cell ? column.cell(row) : column.text(row));
-  });
-  return element("tr", {}, ...cells);
-}
+  find(wanted) {
+    const matches = (row) => this.columns.some((column) => String(column.text(row)).toLowerCase().includes(wanted));
+    this.heads.forEach((head) => head.removeAttribute("aria-sort"));
+    this.put(wanted ? this.rows.filter(matches) : this.rows);
+  }
 
-function searchField(columns, rows, onfound) {
-  const search = element("input", { type: "search", oninput: find });
-  return element("div", { class: "controls" }, element("label", {}, "Find", search));
-
-  function find() {
-    const wanted = search.value.toLowerCase();
-    onfound(wanted ? rows.filter((row) => columns.some((column) => String(column.text(row)).toLowerCase().includes(wanted))) : rows);
+  put(rows) {
+    this.shown = rows;
+    this.page = 0;
+    this.show();
   }
 }
 

@@ -4,12 +4,23 @@
 /** The timeline of a method on devices, and its copies as a table. */
 function timelineView(method) {
   const { devices, transfers } = method.timeline;
-  const canvas = element("div", { class: "chart timeline", role: "img", "aria-label": `Devices by instruction: ${devices.join(", ")}; ${transfers.instruction.length} copies between them, listed below` });
+  const canvas = element("div", {
+    class: "chart timeline",
+    role: "img",
+    "aria-label": `Devices by instruction: ${devices.join(", ")}; ${transfers.instruction.length} copies, listed below`,
+  });
   let chart = null;
   const resized = new ResizeObserver(() => chart?.resize());
   resized.observe(canvas);
   const view = element("div", {}, canvas, transfers.instruction.length ? transferTable(method) : null);
-  return { view, redraw, dispose: () => { resized.disconnect(); chart?.dispose(); } };
+  return {
+    view,
+    redraw,
+    dispose: () => {
+      resized.disconnect();
+      chart?.dispose();
+    },
+  };
 
   function redraw() {
     chart?.dispose();
@@ -25,15 +36,50 @@ function timelineOption(method) {
   const hues = [colour("kernel"), colour("delegate")];
   const copies = colour("transfer");
   const stretches = start.map((from, row) => [from, end[row], lane[row], 0]);
-  const arrows = transfers.instruction.map((at, row) => [at, transfers.to_device[row] ? 1 : 0, devices.indexOf(text(transfers.device[row]))]);
+  const arrows = transfers.instruction.map((at, row) => [
+    at,
+    transfers.to_device[row] ? 1 : 0,
+    devices.indexOf(text(transfers.device[row])),
+  ]);
   return {
     animation: false,
     grid: { left: scaled(8), right: scaled(24), top: scaled(8), bottom: scaled(40), containLabel: true },
-    xAxis: { type: "value", min: 0, max: Math.max(method.instants - 2, 1), minInterval: 1, name: "instruction", nameLocation: "middle", nameGap: scaled(22), nameTextStyle: { color: faint, fontSize }, axisLabel: { color: faint, fontSize, hideOverlap: true }, splitLine: { show: false } },
-    yAxis: { type: "category", data: devices, inverse: true, axisLabel: { color: colour("text"), fontSize }, axisTick: { show: false } },
+    xAxis: {
+      type: "value",
+      min: 0,
+      max: Math.max(method.instants - 2, 1),
+      minInterval: 1,
+      name: "instruction",
+      nameLocation: "middle",
+      nameGap: scaled(22),
+      nameTextStyle: { color: faint, fontSize },
+      axisLabel: { color: faint, fontSize, hideOverlap: true },
+      splitLine: { show: false },
+    },
+    yAxis: {
+      type: "category",
+      data: devices,
+      inverse: true,
+      axisLabel: { color: colour("text"), fontSize },
+      axisTick: { show: false },
+    },
     series: [
-      { type: "custom", silent: true, clip: true, data: stretches, encode: { x: [0, 1], y: 2 }, renderItem: (_, api) => stretch(api, hues) },
-      { type: "custom", silent: true, clip: true, data: arrows, encode: { x: 0, y: 2 }, renderItem: (_, api) => arrow(api, copies) },
+      {
+        type: "custom",
+        silent: true,
+        clip: true,
+        data: stretches,
+        encode: { x: [0, 1], y: 2 },
+        renderItem: (_, api) => stretch(api, hues),
+      },
+      {
+        type: "custom",
+        silent: true,
+        clip: true,
+        data: arrows,
+        encode: { x: 0, y: 2 },
+        renderItem: (_, api) => arrow(api, copies),
+      },
     ],
   };
 }
@@ -43,7 +89,11 @@ function stretch(api, hues) {
   const [left, middle] = api.coord([api.value(0), lane]);
   const [right] = api.coord([api.value(1), lane]);
   const height = api.size([0, 1])[1] * 0.5;
-  return { type: "rect", shape: { x: left, y: middle - height / 2, width: Math.max(right - left, 1), height }, style: { fill: hues[lane ? 1 : 0] } };
+  return {
+    type: "rect",
+    shape: { x: left, y: middle - height / 2, width: Math.max(right - left, 1), height },
+    style: { fill: hues[lane ? 1 : 0] },
+  };
 }
 
 /** From the lane that is copied from to the one that is copied to. */
@@ -56,7 +106,11 @@ function arrow(api, stroke) {
     type: "group",
     children: [
       { type: "line", shape: { x1: from[0], y1: from[1], x2: to[0], y2: to[1] }, style: { stroke, lineWidth: 2 } },
-      { type: "polygon", shape: { points: [to, [to[0] - 4, to[1] + back], [to[0] + 4, to[1] + back]] }, style: { fill: stroke } },
+      {
+        type: "polygon",
+        shape: { points: [to, [to[0] - 4, to[1] + back], [to[0] + 4, to[1] + back]] },
+        style: { fill: stroke },
+      },
     ],
   };
 }
@@ -68,8 +122,16 @@ function transferTable(method) {
     caption: `Copies: ${exactSize(total(true))} to devices, ${exactSize(total(false))} back, each instruction once`,
     rows: instruction.map((_, row) => row),
     columns: [
-      { title: "instruction", number: true, value: (row) => instruction[row], text: (row) => grouped(instruction[row]) },
-      { title: "direction", text: (row) => (to_device[row] ? `host to ${text(device[row])}` : `${text(device[row])} to host`) },
+      {
+        title: "instruction",
+        number: true,
+        value: (row) => instruction[row],
+        text: (row) => grouped(instruction[row]),
+      },
+      {
+        title: "direction",
+        text: (row) => (to_device[row] ? `host to ${text(device[row])}` : `${text(device[row])} to host`),
+      },
       { title: "bytes", number: true, value: (row) => sizes[row], text: (row) => grouped(sizes[row]) },
       { title: "into", text: (row) => `value ${value[row]}` },
       { title: "source", wide: true, text: (row) => sourceOf(method, instruction[row]) },

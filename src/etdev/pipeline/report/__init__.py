@@ -1,5 +1,6 @@
 """What ``etdev report`` says: a program, what its build left beside it, and both as one page."""
 
 from etdev.pipeline.report.document import build_page, file_page, page_place, report
+from etdev.pipeline.report.provenance import files_read
 
-__all__ = ["build_page", "file_page", "page_place", "report"]
+__all__ = ["build_page", "file_page", "files_read", "page_place", "report"]

@@ -14,7 +14,7 @@ from etdev.page.model import ProgramPage, RungRow, Texts
 from etdev.pipeline.inspect import ProgramInfo, describe
 from etdev.pipeline.memory import method_memories
 from etdev.pipeline.report.methods import method_page
-from etdev.pipeline.report.provenance import Provenance, built_by, provenance
+from etdev.pipeline.report.provenance import Provenance, built_by, files_read, provenance
 from etdev.pipeline.report.sections import sections
 from etdev.pipeline.result import BuildResult, RungResult, TargetResult
 from etdev.pipeline.write import REJECTED_SUFFIX
@@ -26,13 +26,13 @@ def report(file: str | os.PathLike[str], place: str | os.PathLike[str] | None = 
 
     What the build of the file left beside it is read where it is of this very file. Raises
     :class:`~etdev.errors.ProgramError` if the file cannot be read or is malformed,
-    :class:`~etdev.errors.UsageError` if the page would take the file's place, and
+    :class:`~etdev.errors.UsageError` if the page would take the place of the file or of what is read beside it, and
     :class:`~etdev.errors.WriteError` if the page cannot be written.
     """
     path = Path(file)
     target = page_place(path) if place is None else Path(place)
-    if target.resolve() == path.resolve():
-        raise UsageError(f"{str(target)!r} is the program itself", hint="give the page another name")
+    if target.resolve() in {read.resolve() for read in files_read(path)}:
+        raise UsageError(f"{str(target)!r} is a file that the page is made from", hint="give the page another name")
     atomic_write_text(target, file_page(path))
     return target
 

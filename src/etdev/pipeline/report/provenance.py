@@ -67,6 +67,11 @@ def built_by(build: BuildResult, target: TargetResult, file: Path) -> Provenance
     return Provenance(build, target, notes=notes)
 
 
+def files_read(file: Path) -> tuple[Path, ...]:
+    """The file and what is read beside it, if it is there."""
+    return file, file.with_name(REPORT), sidecar_of(file)
+
+
 def sidecar_of(file: Path) -> Path:
     """Where the notes of the object program are that a file was linked from."""
     return file.with_name(file.name.removesuffix(REJECTED_SUFFIX)).with_suffix(".object.json")

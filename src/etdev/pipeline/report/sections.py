@@ -63,7 +63,11 @@ def _blobs(info: ProgramInfo) -> Iterator[tuple[str, int, str]]:
             if delegate.segment is None or delegate.segment in seen:
                 continue
             seen.add(delegate.segment)
-            yield f"{delegate.id} {index}", delegate.blob_bytes, f"called {delegate.calls} times in {method.name}"
+            yield f"{delegate.id} {index}", delegate.blob_bytes, _called(delegate.calls, method.name)
+
+
+def _called(calls: int, method: str) -> str:
+    return f"called {calls:,} time{'s' * (calls != 1)} in {method}"
 
 
 def _weights(program: Program, known: Provenance) -> tuple[list[_Weight], list[_Weight]]:

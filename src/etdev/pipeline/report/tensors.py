@@ -28,7 +28,8 @@ class Tensor:
     dtype: str
     shape: str
     writer: int
-    """Position of the instruction that writes it first; :data:`NONE` if none does."""
+    """Position of the instruction that writes it first, of an alias the one that filled it last before; :data:`NONE` if
+    none did."""
     reason: str | None
     """Why it lies over an operand, or has bytes of its own; None if nothing is known of it."""
 
@@ -56,7 +57,7 @@ def tensors(
                 kind=_kind(plan, memory, life, None if writer is None or writer < 0 else calls[writer], writer),
                 dtype=dtype_name(tensor.scalar_type),
                 shape=_shape(tensor),
-                writer=NONE if writer is None else writer,
+                writer=_filled_by(memory, life) if writer is None else writer,
                 reason=reasons.get(life.value),
             )
         )
@@ -100,6 +101,12 @@ def _first_writers(memory: MethodMemory) -> dict[int, int]:
     for write in memory.reaching.writes:
         found[write.place] = min(write.position, found.get(write.place, write.position))
     return found
+
+
+def _filled_by(memory: MethodMemory, life: TensorLife) -> int:
+    """Position of the last write before an alias is in use, of what lies there with it."""
+    before = [instant for instant in memory.storages[life.storage].writes if 0 < instant <= life.start]
+    return before[-1] - 1 if before else NONE
 
 
 def _kind(

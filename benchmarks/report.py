@@ -1,0 +1,99 @@
+"""What the page of `etdev report` costs: bytes, time to make it, time until it answers in headless Chromium.
+
+The programs have as many tensors as `--tensors` says: a chain, each tensor in use for two instructions, and one in
+which all are in use to the end. Times are of a browser that is open already, the median of `--rounds`: until the page
+has drawn itself, until a tensor under the pointer is described, and for each key that goes to another tensor. Ends with
+1 if a limit is passed, with 3 if there is no Chromium with its driver.
+
+    python benchmarks/report.py [--tensors N ...] [--rounds N] [--size BYTES] [--seconds S]
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+
+import etdev
+from etdev.program import Program, write
+from page.browser import Browser
+from program.hand import tensor
+from support.files import chain, method, program, sin
+
+_KEYS = 20
+
+
+def held(length: int) -> Program:
+    """A chain whose tensors are all outputs."""
+    values = [tensor(4, at=16 * index) for index in range(length + 1)]
+    calls = [sin(index, index + 1) for index in range(length)]
+    return program(method(values, calls, outputs=range(length + 1)))
+
+
+PROGRAMS: dict[str, Callable[[int], Program]] = {"chain": chain, "held": held}
+
+
+def measure(browser: Browser, page: Path) -> tuple[float, float, float]:
+    """Seconds until the page is drawn, until the pointer is answered, and for a key."""
+    from selenium.webdriver import Keys
+
+    start = time.perf_counter()
+    browser.open(page)
+    assert browser.run("return document.documentElement.dataset.ready") == "yes"
+    drawn = time.perf_counter()
+    browser.move(".chart canvas", 0.5, 0.36)
+    browser.run("return document.querySelector('.tip').innerText")
+    answered = time.perf_counter()
+    browser.run("document.querySelector('.chart-frame').focus()")
+    pressed = time.perf_counter()
+    browser.key(*[Keys.RIGHT] * _KEYS)
+    assert browser.text(".tip")
+    return drawn - start, answered - start, (time.perf_counter() - pressed) / _KEYS
+
+
+def main() -> int:
+    """Measure, print a table, and judge it."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tensors", type=int, nargs="+", default=[100, 1_000, 10_000])
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--size", type=int, default=6_000_000, help="fail above so many bytes")
+    parser.add_argument("--seconds", type=float, default=2, help="fail if the pointer is answered later")
+    arguments = parser.parse_args()
+    chromium, driver = shutil.which("chromium") or shutil.which("google-chrome"), shutil.which("chromedriver")
+    if chromium is None or driver is None:
+        print("there is no Chromium with its driver", file=sys.stderr)
+        return 3
+    failed = False
+    with tempfile.TemporaryDirectory() as folder, Browser(chromium, driver) as browser:
+        version = browser.driver.capabilities["browserVersion"]
+        print(f"{platform.platform()}, {os.cpu_count()} cores, Chromium {version}")
+        print("| program | tensors | page, bytes | to make it, s | drawn, s | pointer answered, s | a key, ms |")
+        print("|---|--:|--:|--:|--:|--:|--:|")
+        for name, make in PROGRAMS.items():
+            for count in arguments.tensors:
+                file = Path(folder) / f"{name}{count}.pte"
+                write(make(count - 1), file)
+                start = time.perf_counter()
+                page = etdev.report(file)
+                made = time.perf_counter() - start
+                rounds = zip(*(measure(browser, page) for _ in range(arguments.rounds)), strict=True)
+                drawn, answered, key = map(statistics.median, rounds)
+                size = page.stat().st_size
+                failed |= size > arguments.size or answered > arguments.seconds
+                print(
+                    f"| {name} | {count:,} | {size:,} | {made:.2f} | {drawn:.2f} | {answered:.2f} | {key * 1000:.0f} |"
+                )
+    return int(failed)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,103 @@
+"use strict";
+// What stands around a memory map, and the tables that say the same in words.
+
+function mapSummary(method, buffer) {
+  const peak = buffer.peak ? `; most in use: ${size(buffer.peak.size)} at ${moment(method, buffer.peak.instant)}` : "";
+  const tensors = `${grouped(buffer.tensors.value.length)} tensors in ${size(buffer.size)}`;
+  const where = `buffer ${buffer.index} on ${buffer.device}`;
+  return `Memory map of ${where}: ${tensors}, ${grouped(method.instants - 2)} instructions${peak}`;
+}
+
+function mapHelp() {
+  return element(
+    "p",
+    { class: "faint", id: "map-help" },
+    "Left and right: tensors by time. Up and down: what lies above and below. P: the peak. + − 0: zoom. ",
+    "With a pointer: drag to move, Ctrl and wheel to zoom time, Shift and wheel to zoom addresses, click to hold. ",
+    "The tables below say the same.",
+  );
+}
+
+function legend(buffer) {
+  const there = MAP_KINDS.filter((kind) => buffer.tensors.kind.some((number) => text(number) === kind));
+  const entry = (hue, name) => {
+    const swatch = element("span", { class: "swatch" });
+    swatch.style.background = `var(--${hue})`;
+    return element("li", {}, swatch, name);
+  };
+  const held = buffer.storages.offset.length ? [entry("storage", "held for an alias, or as a part")] : [];
+  return element("ul", { class: "legend" }, ...there.map((kind) => entry(kind, KINDS[kind])), ...held);
+}
+
+/** Which tensors make the peak, the largest first. */
+function peakTable(method, buffer, onselect) {
+  const { instant, size: most, during, tensors } = buffer.peak;
+  const bar = (row) => {
+    const made = element("span", { class: "bar" });
+    made.style.width = percent(tensors.size[row], tensors.size[0]).replace(" ", "");
+    return made;
+  };
+  const when = during === moment(method, instant) ? `while ${during}` : `at ${moment(method, instant)} (${during})`;
+  return dataTable({
+    caption: `${exactSize(most)} are in use ${when}, by ${grouped(tensors.value.length)} tensors:`,
+    rows: tensors.value.map((_, row) => row),
+    columns: [
+      { title: "tensor", ...tensorCell(buffer, (row) => rowOfValue(buffer, tensors.value[row]), onselect) },
+      { title: "bytes", number: true, value: (row) => tensors.size[row], text: (row) => grouped(tensors.size[row]) },
+      {
+        title: "share",
+        number: true,
+        value: (row) => tensors.size[row],
+        text: (row) => percent(tensors.size[row], most),
+        cell: (row) => element("span", {}, percent(tensors.size[row], most), bar(row)),
+      },
+      { title: "type", text: (row) => typeOf(buffer, rowOfValue(buffer, tensors.value[row])) },
+      { title: "written by", text: (row) => text(tensors.written_by[row]) },
+      { title: "source", wide: true, text: (row) => sourceOf(method, tensors.instruction[row]) },
+    ],
+  });
+}
+
+/** Every tensor of the buffer. */
+function tensorTable(method, buffer, onselect) {
+  const { value, offset, size: sizes, start, end, writer, reason, kind } = buffer.tensors;
+  const numbers = (title, column) => ({
+    title,
+    number: true,
+    value: (row) => column[row],
+    text: (row) => grouped(column[row]),
+  });
+  return dataTable({
+    caption: "Every tensor; a name shows it in the map",
+    rows: value.map((_, row) => row),
+    columns: [
+      { title: "tensor", ...tensorCell(buffer, (row) => row, onselect) },
+      numbers("bytes", sizes),
+      numbers("offset", offset),
+      { title: "from", number: true, value: (row) => start[row], text: (row) => instantLabel(method, start[row]) },
+      {
+        title: "to",
+        number: true,
+        value: (row) => end[row],
+        text: (row) => (start[row] < end[row] ? instantLabel(method, end[row] - 1) : "–"),
+      },
+      { title: "type", text: (row) => typeOf(buffer, row) },
+      { title: "op", text: (row) => operatorOf(method, writer[row]) || text(kind[row]) },
+      { title: "source", wide: true, text: (row) => sourceOf(method, writer[row]) },
+      { title: "place", wide: true, text: (row) => text(reason[row]) },
+    ],
+  });
+}
+
+function typeOf(buffer, row) {
+  return row < 0 ? "" : `${text(buffer.tensors.dtype[row])} ${text(buffer.tensors.shape[row])}`;
+}
+
+function tensorCell(buffer, rowOf, onselect) {
+  const name = (row) => (rowOf(row) < 0 ? "" : tensorName(buffer, rowOf(row)));
+  return {
+    text: name,
+    cell: (row) =>
+      element("button", { type: "button", class: "plain", onclick: () => onselect(rowOf(row)) }, name(row)),
+  };
+}

@@ -1,0 +1,241 @@
+"""The page in headless Chromium: it opens without an error or a request, and answers pointer, keys and screens."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import etdev
+from etdev.page import Document, render
+from etdev.page.model import ProgramPage
+from etdev.program import Program, write
+from etdev.program import model as m
+from page.browser import DESKTOP, LARGE, PHONE, Browser, Screen
+from pipeline.report.builds import built_file
+from program.hand import tensor
+from support.files import chain, copies, counters, delegated, method, program, sin
+from support.on_devices import two_devices
+
+EVIL = "</script><script>evil = 1</script><img src=x onerror='evil = 1'>{{data}}<b>"
+FRAME = ".chart-frame"
+
+
+def page_of(found: Program, folder: Path) -> Path:
+    write(found, folder / "m.pte")
+    return etdev.report(folder / "m.pte")
+
+
+def check(browser: Browser, page: Path) -> None:
+    """It drew itself, complained of nothing, and fetched nothing but itself."""
+    assert browser.run("return document.documentElement.dataset.ready") == "yes"
+    assert browser.problems() == []
+    assert set(browser.requests()) == {page.resolve().as_uri()}
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("screen", [PHONE, DESKTOP, LARGE], ids=["phone", "desktop", "4k"])
+@pytest.mark.parametrize("found", [copies, two_devices], ids=["copies", "devices"])
+def test_opens_on_any_screen(browser: Browser, found: Any, screen: Screen, dark: bool, tmp_path: Path) -> None:
+    page = page_of(found(), tmp_path)
+    browser.open(page, screen, dark=dark)
+    check(browser, page)
+    assert browser.run("return document.documentElement.scrollWidth") <= screen.width
+    width, height, inked = browser.run(
+        "const canvas = document.querySelector('.chart canvas'); const { width, height } = canvas;"
+        "const { data } = canvas.getContext('2d').getImageData(0, 0, width, height);"
+        "return [width, height, data.some((part) => part > 0)];"
+    )
+    assert width > 200 * screen.scale
+    assert height > 200 * screen.scale
+    assert inked
+
+
+def contrast(browser: Browser, text: str, ground: str) -> float:
+    """As WCAG defines it; 4.5 is what text needs."""
+    channels = browser.run(
+        "return [arguments[0], arguments[1]].map((name) => { const context = document.createElement('canvas')"
+        ".getContext('2d'); context.fillStyle = colour(name); context.fillRect(0, 0, 1, 1);"
+        "return [...context.getImageData(0, 0, 1, 1).data].slice(0, 3); });",
+        text,
+        ground,
+    )
+    linear = [
+        [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in (v / 255 for v in rgb)]
+        for rgb in channels
+    ]
+    dark, light = sorted(0.2126 * red + 0.7152 * green + 0.0722 * blue for red, green, blue in linear)
+    return (light + 0.05) / (dark + 0.05)
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_texts_can_be_read_in_both_themes(browser: Browser, dark: bool, tmp_path: Path) -> None:
+    browser.open(page_of(copies(), tmp_path), dark=dark)
+    for text in ("text", "faint", "accent", "good", "bad", "doubt"):
+        for ground in ("page", "panel"):
+            assert contrast(browser, text, ground) >= 4.5, (text, ground)
+    for area in ("kernel", "delegate", "input", "state", "transfer", "alias"):
+        assert contrast(browser, area, "page") >= 3, area
+
+
+def test_the_theme_can_be_turned(browser: Browser, tmp_path: Path) -> None:
+    browser.open(page_of(copies(), tmp_path))
+    ground = "return getComputedStyle(document.body).backgroundColor"
+    light = browser.run(ground)
+    browser.run("document.querySelector('header button').click()")
+    assert browser.run(ground) != light
+    assert browser.text("header button") == "Light"
+    browser.run("document.querySelector('header button').click()")
+    assert browser.run(ground) == light
+    assert browser.problems() == []
+
+
+def test_the_pointer_is_answered(browser: Browser, tmp_path: Path) -> None:
+    """What is known of a tensor stands beside it, also where its lines come from."""
+    browser.open(etdev.report(built_file(tmp_path, chain(2))))
+    browser.move(".chart canvas", 0.45, 0.3)
+    said = browser.text(".tip")
+    for part in (
+        "value 1",
+        "aten::sin.out",
+        "float32 [4]",
+        "16 bytes",
+        "model.py:11: x = x.sin()",
+        "its operand is used",
+    ):
+        assert part in said
+    assert browser.run("return getComputedStyle(document.querySelector('.marker')).display") == "block"
+    browser.move(".chart canvas", 0.45, 0.72)
+    assert "in use" in browser.text(".tip")
+    browser.move("h1", 0.5, 0.5)
+    assert browser.text(".tip") == ""
+
+
+def test_the_keyboard_walks_through_the_tensors(browser: Browser, tmp_path: Path) -> None:
+    from selenium.webdriver import Keys
+
+    browser.open(page_of(copies(), tmp_path))
+    browser.run("document.querySelector('.controls select').focus()")
+    for _ in range(20):
+        if browser.run("return document.activeElement.matches('.chart-frame')"):
+            break
+        browser.key(Keys.TAB)
+    assert browser.run("return getComputedStyle(document.activeElement).outlineStyle") == "solid"
+    seen = []
+    for key in (Keys.RIGHT, Keys.RIGHT, Keys.RIGHT, Keys.LEFT, Keys.UP, Keys.DOWN, Keys.END, Keys.HOME, "p"):
+        browser.key(key)
+        seen.append(browser.text(".tip").partition("\nop\n")[0].removeprefix("tensor\n"))
+    first = "input 0, value 0"
+    assert seen == [
+        first,
+        "value 2",
+        "value 3",
+        "value 2",
+        "value 3",
+        "value 2",
+        "output 0, value 8",
+        first,
+        "output 0, value 8",
+    ]
+    before = browser.run("return document.querySelector('.marker').offsetWidth")
+    browser.key("+")
+    browser.key("+")
+    assert browser.run("return document.querySelector('.marker').offsetWidth") > before
+    browser.key("0")
+    assert browser.run("return document.querySelector('.marker').offsetWidth") == before
+    browser.key(Keys.ESCAPE)
+    assert browser.text(".tip") == ""
+    assert browser.problems() == []
+
+
+def test_tables_say_the_same_and_lead_to_the_map(browser: Browser, tmp_path: Path) -> None:
+    browser.open(page_of(copies(), tmp_path))
+    browser.run("document.querySelector('table button.plain').click()")
+    assert "output 0, value 8" in browser.text(".tip")
+    browser.run("[...document.querySelectorAll('details')].forEach((one) => { one.open = true; })")
+    assert browser.run("return document.querySelectorAll('details table')[0].tBodies[0].rows.length") == 8
+
+
+def test_long_tables_are_sorted_searched_and_turned(browser: Browser, tmp_path: Path) -> None:
+    browser.open(page_of(chain(120), tmp_path))
+    browser.run("document.querySelector('details').open = true")
+    cells = (
+        "const rows = document.querySelector('details table').tBodies[0].rows;"
+        "return [...rows].map((row) => row.cells[0].innerText)"
+    )
+    press = "[...document.querySelectorAll('details button')].find((one) => one.innerText === arguments[0]).click()"
+    assert browser.run(cells)[:2] == ["input 0", "value 1"]
+    assert len(browser.run(cells)) == 50
+    browser.run(press, "On")
+    assert browser.run(cells)[0] == "value 50"
+    assert "51 to 100 of 121" in browser.text("details")
+    browser.run(press, "offset")
+    assert browser.run(cells)[:2] == ["output 0", "value 119"]
+    assert browser.run("return document.querySelectorAll('details th[aria-sort=descending]').length") == 1
+    browser.run(press, "offset")
+    assert browser.run(cells)[0] == "input 0"
+    find = "const field = document.querySelector('details input'); field.value = arguments[0];"
+    browser.run(f"{find} field.dispatchEvent(new Event('input'));", "VALUE 11")
+    assert browser.run(cells) == ["value 11", *(f"value {number}" for number in range(110, 120))]
+    browser.run(f"{find} field.dispatchEvent(new Event('input'));", "nothing like it")
+    assert browser.run(cells) == []
+    assert browser.problems() == []
+
+
+def test_methods_and_buffers_can_be_chosen(browser: Browser, tmp_path: Path) -> None:
+    browser.open(page_of(counters(buffer=2), tmp_path))
+    choose = (
+        "const found = document.querySelectorAll('main select')[arguments[0]];"
+        "found.selectedIndex = 1; found.dispatchEvent(new Event('change'));"
+    )
+    browser.run(choose, 0)
+    assert "Method second" in browser.text("main")
+    browser.run(choose, 1)
+    assert browser.run("return document.querySelectorAll('.chart-frame').length") == 1
+    assert "kept between calls" in browser.text(".legend")
+    assert browser.problems() == []
+
+
+def test_names_of_a_program_are_shown_and_do_nothing(browser: Browser, tmp_path: Path) -> None:
+    """Of the file, methods, operators, tensors, delegates and named data; and on a page of nothing but such names."""
+    named = tensor(4, at=0, extra_tensor_info=m.ExtraTensorInfo(fully_qualified_name=EVIL))
+    plan = method([named, tensor(4, at=16)], [sin(0, 1)], name=EVIL, operators=(m.Operator(EVIL),) * 2)
+    spec = m.CompileSpec(EVIL, EVIL.encode())
+    part = m.BackendDelegate(EVIL, m.BackendDelegateDataReference(m.DataLocation.SEGMENT, 1), (spec,))
+    called = method([tensor(4, at=0), tensor(4, at=16)], [m.DelegateCall(0, (0, 1))], name="b", delegates=(part,))
+    page = page_of(program(plan, called, segments=delegated().segments, named_data=(m.NamedData(EVIL, 1),)), tmp_path)
+    only = ProgramPage(EVIL, EVIL, 1, EVIL, EVIL, EVIL, ((EVIL, EVIL),), {EVIL: 1}, EVIL, notes=(EVIL,))
+    other = tmp_path / "other.html"
+    other.write_text(render(Document(EVIL, EVIL, (only, only), (EVIL,), {EVIL: EVIL}, (EVIL,))), encoding="utf-8")
+    for file in (page, other):
+        browser.open(file)
+        if file == page:
+            browser.run("document.querySelector('.chart-frame').focus()")
+            browser.key("p")
+            browser.run("[...document.querySelectorAll('details')].forEach((one) => { one.open = true; })")
+        check(browser, file)
+        assert EVIL in browser.text("main")
+        assert browser.run(
+            "return [typeof evil, document.querySelectorAll('main img, main b, main script').length]"
+        ) == ["undefined", 0]
+
+
+def test_it_can_be_printed(browser: Browser, tmp_path: Path) -> None:
+    browser.open(page_of(copies(), tmp_path), dark=True)
+    assert browser.printed().startswith(b"%PDF-")
+    assert browser.problems() == []
+
+
+def test_ten_thousand_tensors_open_and_answer(browser: Browser, tmp_path: Path) -> None:
+    """Twice what it may take on a quiet machine, where ``benchmarks/report.py`` holds it to that."""
+    page = page_of(chain(9_999), tmp_path)
+    start = time.perf_counter()
+    browser.open(page)
+    browser.move(".chart canvas", 0.5, 0.3)
+    browser.run("document.querySelector('.chart-frame').focus()")
+    browser.key("p")
+    assert "tensor" in browser.text(".tip")
+    assert time.perf_counter() - start < 4
+    check(browser, page)
