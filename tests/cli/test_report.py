@@ -94,3 +94,6 @@ def test_a_build_leaves_what_the_page_needs(tmp_path: Path) -> None:
     page = etdev.report(result.path("cpu")).read_text(encoding="utf-8")
     assert "return self.layer(x).relu()" in page
     assert build_page(result) == page
+    again = etdev.build(config, verify=False, environ={})
+    assert "unchanged: taken from the cache" in again["cpu"].notes
+    assert build_page(again) == page

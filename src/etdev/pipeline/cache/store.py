@@ -17,7 +17,7 @@ from typing import BinaryIO
 
 from pydantic import ValidationError
 
-from etdev.files import TEMPORARY_SUFFIX, atomic_path, atomic_write_text
+from etdev.files import TEMPORARY_SUFFIX, atomic_path, atomic_write_text, file_sha256
 from etdev.pipeline.cache.digests import digest_of_text
 from etdev.pipeline.cache.entries import Entry, Facts, Level, Output
 
@@ -62,7 +62,7 @@ class Store:
     def keep(self, path: Path, output: Output) -> None:
         """Have a file with this content. Raises :class:`~etdev.errors.WriteError`; OSError if it is not there."""
         place = self._place(output.sha256)
-        if _size_of(place) == output.size and _digest(place) == output.sha256:
+        if _size_of(place) == output.size and file_sha256(place) == output.sha256:
             _touch(place)
             return
         with path.open("rb") as source, atomic_path(place) as temporary:
@@ -228,8 +228,3 @@ def _copy(source: BinaryIO, place: Path) -> str:
             digest.update(part)
             file.write(part)
     return digest.hexdigest()
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

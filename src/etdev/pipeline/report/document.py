@@ -13,11 +13,11 @@ from etdev.page import Document, render
 from etdev.page.model import ProgramPage, RungRow, Texts
 from etdev.pipeline.inspect import ProgramInfo, describe
 from etdev.pipeline.memory import method_memories
+from etdev.pipeline.places import REJECTED_SUFFIX
 from etdev.pipeline.report.methods import method_page
 from etdev.pipeline.report.provenance import Provenance, built_by, files_read, provenance
 from etdev.pipeline.report.sections import sections
 from etdev.pipeline.result import BuildResult, RungResult, TargetResult
-from etdev.pipeline.write import REJECTED_SUFFIX
 from etdev.program import Program
 
 
@@ -102,7 +102,9 @@ def _target_page(build: BuildResult, target: TargetResult, texts: Texts) -> Prog
             rungs=tuple(map(_rung, target.rungs)),
             notes=target.notes,
         )
-    return _program_page(program, file, target.sha256, built_by(build, target, file), texts)
+    reported = provenance(file, target.sha256)  # The same page, whether the target was built now or before.
+    known = built_by(build, target, file) if reported.target is None else reported
+    return _program_page(program, file, target.sha256, known, texts)
 
 
 def _program_page(program: Program, file: Path, digest: str, known: Provenance, texts: Texts) -> ProgramPage:

@@ -10,8 +10,8 @@ from pydantic import ValidationError
 
 from etdev.errors import ProgramError
 from etdev.files import file_sha256
+from etdev.pipeline.places import REJECTED_SUFFIX, sidecar_place
 from etdev.pipeline.result import BuildResult, MethodResult, TargetResult
-from etdev.pipeline.write import REJECTED_SUFFIX
 from etdev.program.sidecar import MethodNotes, read_sidecar
 
 REPORT = "report.json"
@@ -74,7 +74,7 @@ def files_read(file: Path) -> tuple[Path, ...]:
 
 def sidecar_of(file: Path) -> Path:
     """Where the notes of the object program are that a file was linked from."""
-    return file.with_name(file.name.removesuffix(REJECTED_SUFFIX)).with_suffix(".object.json")
+    return sidecar_place(file.with_name(file.name.removesuffix(REJECTED_SUFFIX)).with_suffix(".object.pte"))
 
 
 def _moved(notes: MethodNotes, method: MethodResult) -> MethodNotes:
