@@ -99,7 +99,7 @@ def test_exit_codes(run: Run, arguments: tuple[str, ...], code: int, verdict: st
     [
         (("-t", "gpu"), 2, "error: no target matches 'gpu'\nhint: targets: cpu, small\n"),
         (("--require", "runtme"), 2, "error: there is no rung 'runtme'\nhint: rungs: bytes, plan,"),
-        (("--output", "yaml"), 2, "error: --output: unknown format 'yaml'\nhint: one of: text, json\n"),
+        (("--output", "yaml"), 2, "error: --output: unknown format 'yaml'\nhint: one of: text, json, html\n"),
         (("-p", "ci"), 2, "error: --profile ci: there is no profile `ci`\nhint: profiles here: strict\n"),
         (
             ("--set", 'methods.forward.samples="data:sample"'),
@@ -131,13 +131,16 @@ def test_v_shows_the_traceback(run: Run, project: Path) -> None:
     assert loud.splitlines()[-1].startswith("error: ")
 
 
-def test_json_has_all_of_it(run: Run, project: Path) -> None:
-    code, out, err = run("build", "-q", "--output", "json", "--output", "json=found.json", "--output", "text=found.txt")
+def test_files_have_all_of_it(run: Run, project: Path) -> None:
+    files = ("--output", "json=found.json", "--output", "text=found.txt", "--output", "html=found.html")
+    code, out, err = run("build", "-q", "--output", "json", *files)
 
     result = BuildResult.model_validate_json(out)
     assert code == result.exit_code == 1
     assert result == BuildResult.model_validate_json((project / "found.json").read_text())
     assert (project / "found.txt").read_text().endswith("1 missed a gate (budget)\n")
+    page = (project / "found.html").read_text()
+    assert all(f'"name":"{target.name}"' in page and f'"sha256":"{target.sha256}"' in page for target in result.targets)
     for target in result.targets:
         report = json.loads((project / "build" / target.name / "report.json").read_text())
         assert report["targets"] == [json.loads(target.model_dump_json())]

@@ -230,6 +230,8 @@ def test_it_can_be_printed(browser: Browser, tmp_path: Path) -> None:
 
 def test_ten_thousand_tensors_open_and_answer(browser: Browser, tmp_path: Path) -> None:
     """Twice what it may take on a quiet machine, where ``benchmarks/report.py`` holds it to that."""
+    from selenium.webdriver import Keys
+
     page = page_of(chain(9_999), tmp_path)
     start = time.perf_counter()
     browser.open(page)
@@ -238,4 +240,13 @@ def test_ten_thousand_tensors_open_and_answer(browser: Browser, tmp_path: Path) 
     browser.key("p")
     assert "tensor" in browser.text(".tip")
     assert time.perf_counter() - start < 4
+    browser.key(Keys.END, *"+++++++++")
+    drawn, expected = browser.run(
+        "const marker = document.querySelector('.marker').getBoundingClientRect();"
+        "const canvas = document.querySelector('.chart canvas'); const { left, top } = canvas.getBoundingClientRect();"
+        "const [x, y] = [(marker.left + marker.right) / 2 - left, marker.top + 3 - top];"
+        "const at = canvas.getContext('2d').getImageData(x, y, 1, 1).data;"
+        "return [`rgb(${[...at].slice(0, 3).join(', ')})`, colour('kernel')];"
+    )
+    assert drawn == expected
     check(browser, page)

@@ -69,6 +69,7 @@ function mapOption(method, buffer, narrow) {
 }
 
 function instantLabel(method, instant) {
+  if (!Number.isInteger(instant)) return "";
   if (instant <= 0) return "in";
   if (instant < method.instants - 1) return grouped(instant - 1);
   return instant === method.instants - 1 ? "out" : "";
@@ -113,6 +114,7 @@ function boxes(id, data, renderItem, z) {
     yAxisIndex: 0,
     clip: true,
     silent: true,
+    progressive: 0, // In pieces, frame by frame, it would lag behind the keys.
     z,
     data,
     renderItem,

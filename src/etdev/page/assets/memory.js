@@ -116,13 +116,10 @@ class MemoryMap {
       this.chart.containPixel({ gridIndex }, [x, y]) && this.chart.convertFromPixel({ gridIndex }, [x, y]);
     const inMap = at(0);
     const inCurve = at(1);
-    if (inMap) {
-      const [position, address] = inMap;
-      this.select(tensorAt(this.buffer, Math.floor(position) + 1, Math.floor(address * this.unit)), [x, y]);
-    } else {
-      this.select(-1);
-      if (inCurve) this.tell(instantFacts(this.method, this.buffer, Math.floor(inCurve[0]) + 1), [x, y]);
-    }
+    const [position, address] = inMap || inCurve || [];
+    const instant = Math.floor(position) + 1;
+    this.select(inMap ? tensorAt(this.buffer, instant, Math.floor(address * this.unit)) : -1, [x, y]);
+    if (this.selected < 0 && (inMap || inCurve)) this.tell(instantFacts(this.method, this.buffer, instant), [x, y]);
   }
 
   /** Say what a tensor is, and frame it; -1 is none. */
