@@ -16,6 +16,11 @@ def format_size(size: int) -> str:
     return f"{value:.{decimals}f} {unit}"
 
 
+def format_share(share: float) -> str:
+    """A part of a whole with as many figures as it takes to tell it from one that is larger: ``95%``, ``99.95%``."""
+    return f"{share * 100:.4g}%"
+
+
 def format_duration(seconds: float) -> str:
     """A measured time with three figures: ``38.2 µs``, ``2.51 ms``, ``2.51 s``, ``12 min 5 s``."""
     if seconds >= 99.95:

@@ -17,7 +17,7 @@ from etdev.cli import app
 from etdev.cli.bench import render
 from etdev.pipeline import bench as bench_module
 from etdev.pipeline import machine
-from etdev.pipeline.bench import summarize
+from etdev.pipeline.latency import Thoroughness, summarize
 from etdev.program import read, write
 from etdev.runtime.stock import StockRuntime
 from program.hand import tensor
@@ -237,7 +237,7 @@ def test_the_way_to_the_runtime_is_no_part_of_a_call(bench: Bench, monkeypatch: 
         yield "stock", None, Slow()
 
     monkeypatch.setattr(bench_module, "chosen_runtime", chosen)
-    options = bench_module.BenchOptions(random=True, calls=5, seconds=0, workers=())
+    options = bench_module.BenchOptions(random=True, thoroughness=Thoroughness(calls=5, seconds=0), workers=())
     found = bench_module.bench_file(Path("chain.pte"), options)
     assert (found.latency.min, found.latency.max) == (0.002, 0.002)
     assert found.way is not None

@@ -144,6 +144,57 @@ INVALID = {
         "7:19",
         "`targets.cpu.verify.accuracy` gates nothing",
     ),
+    "latency of nothing": (
+        MINIMAL + 'budget.latency = { method = "forward" }\n',
+        "7:18",
+        "`targets.cpu.budget.latency` limits nothing; expected `p50`, `p95`, `p99`, or several of them",
+    ),
+    "latency of no method": (
+        MINIMAL + 'budget.latency = { p95 = 1, method = "forwad" }\n',
+        "7:38",
+        '`targets.cpu.budget.latency.method` names no method: "forwad"',
+    ),
+    "latency of one of two methods": (
+        MINIMAL + 'budget.latency.p95 = "1 s"\n' + SECOND,
+        "7:8",
+        "`targets.cpu.budget.latency.method` is missing: the program has several methods",
+    ),
+    "latency in another unit": (
+        MINIMAL + 'budget.latency.p95 = "1 hour"\n',
+        "7:22",
+        '`targets.cpu.budget.latency.p95` is "1 hour"; expected a duration such as "12ms" (units: us, µs, ms, s, min)',
+    ),
+    "no time at all": (
+        MINIMAL + 'budget.latency.p95 = "0ms"\n',
+        "7:22",
+        '`targets.cpu.budget.latency.p95` is "0ms"; expected a duration',
+    ),
+    "more than all": (
+        MINIMAL + "budget.delegated = 1.5\n",
+        "7:20",
+        "`targets.cpu.budget.delegated` is 1.5; expected a number from 0 to 1",
+    ),
+    "growth against nothing": (
+        MINIMAL + 'budget.growth.file = "0%"\n',
+        "7:8",
+        "`targets.cpu.budget.growth` has nothing to compare with: there is no `baseline.from`",
+    ),
+    "growth of nothing stated": (
+        MINIMAL + 'budget.growth.file = "two"\n[baseline]\nfrom = "old"\n',
+        "7:22",
+        '`targets.cpu.budget.growth.file` is "two"; expected a percentage such as "2%", a size such as',
+    ),
+    "less than nothing": (
+        MINIMAL + 'budget.growth.file = -1\n[baseline]\nfrom = "old"\n',
+        "7:22",
+        "`targets.cpu.budget.growth.file` is -1; expected a percentage",
+    ),
+    "baseline of an option": (
+        MINIMAL + '[baseline]\nfrom = "git:--help"\n',
+        "8:8",
+        '`baseline.from` is "git:--help"; expected "git:REF", or the path of a .pte file or of a folder',
+    ),
+    "baseline without a name": (MINIMAL + '[baseline]\nfrom = "git:"\n', "8:8", '`baseline.from` is "git:"; expected'),
     "gate without a gap": (
         MINIMAL + 'verify.accuracy = { fn = "a:b", min = 2, max = 1 }\n',
         "7:39",

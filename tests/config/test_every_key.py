@@ -44,7 +44,15 @@ _TARGET = {
     "io": {"forward": {"inputs": "caller", "outputs": {"0": "caller"}}},
     "elide": {"views": False, "slices": False, "cat": False, "write_back": False, "constants": False},
     "inplace": {"ops": ["relu"], "add": ["aten::mm.out"], "remove": ["aten.relu.default"]},
-    "budget": {"file": "1MiB", "memory": {"cpu": "1MiB", "cuda:0": "1MiB"}, "copies": "1KiB"},
+    "budget": {
+        "file": "1MiB",
+        "weights": "1MiB",
+        "memory": {"cpu": "1MiB", "cuda:0": "1MiB"},
+        "copies": "1KiB",
+        "delegated": 0.9,
+        "latency": {"p50": "0.5ms", "p95": 0.5, "p99": "1.5 s", "method": "forward"},
+        "growth": {"file": "0%", "weights": "1.5%", "memory": "1KiB", "copies": 1},
+    },
     "etrecord": True,
     "runtime": {"kernels": ["portable", "optimized"], "backends": ["XnnpackBackend"]},
 }
@@ -71,6 +79,7 @@ BASES: dict[str, dict[str, Any]] = {
         "methods": {"forward": _METHOD},
         "quantize": {"static": _STATIC, "grouped": {"scheme": "8da4w", "group_size": 32}},
         "targets": {"cpu": _TARGET},
+        "baseline": {"from": "git:main"},
     },
     "hf": {
         "version": 1,

@@ -23,7 +23,8 @@ CASES = {
         MINIMAL + '[deploy.board]\ntarget = "cpu"\n',
         (
             "etdev.toml:7:2: unknown key `deploy`\n"
-            "  hint: keys here: version, extends, project, model, constants, methods, quantize, targets, profiles\n"
+            "  hint: keys here: version, extends, project, model, constants, methods, quantize, targets, baseline, "
+            "profiles\n"
         ),
     ),
     "quoted number": (
@@ -37,7 +38,8 @@ CASES = {
         MINIMAL + 'verify.require = "runtime"\n',
         (
             'etdev.toml:7:18: `targets.cpu.verify.require` is "runtime"; expected a list, each element one of "bytes", '
-            '"plan", "placement", "kernels", "budget", "runtime", "replay", "device", "accuracy"\n'
+            '"plan", "placement", "kernels", "budget", "growth", "runtime", "replay", "device", "accuracy", '
+            '"latency"\n'
             '  hint: write a list: ["runtime"]\n'
         ),
     ),

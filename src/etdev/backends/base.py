@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from typing import Any, Protocol, runtime_checkable
 
-from etdev.config.models import Table
+from etdev.config.table import Table
 from etdev.errors import LowerError
 
 CompileSpecValue = int | str | bytes

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from etdev.backends.base import BUILD_EXTRA, Availability, CompileSpecValue, SpecIssue, find_packages, no_compile_specs
-from etdev.config.models import Table
+from etdev.config.table import Table
 from etdev.config.types import ByteSize, Many, Text
 
 _STORAGE = {"buffer": "BUFFER", "texture-3d": "TEXTURE_3D", "texture-2d": "TEXTURE_2D"}

@@ -88,6 +88,7 @@ def bench(
     time = _seconds(seconds)
     from etdev.cli.progress import shown_progress
     from etdev.pipeline.bench import BenchOptions, bench_file
+    from etdev.pipeline.latency import Thoroughness
     from etdev.pipeline.options import check_device_map
 
     with shown_progress(quiet=quiet) as progress:
@@ -100,9 +101,11 @@ def bench(
                 seed=seed,
                 runtime=check_runtime(runtime),
                 device_map=check_device_map(device_map),
-                warmup=warmup,
-                calls=calls or (_CALLS if time is None else 1),
-                seconds=time if time is not None else 0 if calls else _SECONDS,
+                thoroughness=Thoroughness(
+                    warmup=warmup,
+                    calls=calls or (_CALLS if time is None else 1),
+                    seconds=time if time is not None else 0 if calls else _SECONDS,
+                ),
                 workers=counts,
                 transport=check_transport(transport),
                 progress=progress,

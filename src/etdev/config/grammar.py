@@ -87,6 +87,8 @@ class Key:
     default: object
     """None where the key is required or has no value unless it is set."""
     description: str
+    attribute: str
+    """Of the model: the key's name, unless that is a word of Python's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +122,8 @@ def grammar_of(model: type[BaseModel]) -> TableOf:
     keys = {}
     for name, info in model.model_fields.items():
         node = _node(info.annotation, tuple(info.metadata), info.discriminator)
-        keys[name] = Key(name, node, info.is_required(), _default(info), info.description or "")
+        key = info.alias or name
+        keys[key] = Key(key, node, info.is_required(), _default(info), info.description or "", name)
     return TableOf(model, keys)
 
 

@@ -16,6 +16,7 @@ from pydantic import BaseModel
 from etdev.config.checks import CHECKS
 from etdev.config.extends import FileSet, read_files
 from etdev.config.files import display, find_config
+from etdev.config.grammar import grammar_of
 from etdev.config.issues import REFERENCE, Check, Issue
 from etdev.config.keys import KeyPath, format_key, nearest
 from etdev.config.layers import Layer, Origin
@@ -70,7 +71,10 @@ class LoadedConfig:
         """The path-valued key as an absolute path, relative to the file that states it."""
         value: Any = self.config
         for part in key:
-            value = getattr(value, str(part)) if isinstance(value, BaseModel) else value[part]
+            if isinstance(value, BaseModel):
+                value = getattr(value, grammar_of(type(value)).keys[str(part)].attribute)
+            else:
+                value = value[part]
         if not isinstance(value, str):
             raise TypeError(f"{format_key(key)} holds no path")
         origin = self.origins.get(key)

@@ -1,21 +1,22 @@
 """The config file as frozen models: one class per table, one field per key, each with its meaning.
 
-These models are the single source of the validation, the JSON Schema (``etdev schema``), ``etdev config explain``
-and ``docs/config.md``. A key stands here only if this version gives it an effect. What needs to know where a value
-came from (relative paths, positions) lives in :mod:`etdev.config.loader`, rules that join several keys in
-:mod:`etdev.config.checks`; nothing here touches the file system.
+These models, with the limits in :mod:`etdev.config.budget`, are the single source of the validation, the JSON Schema
+(``etdev schema``), ``etdev config explain`` and ``docs/config.md``. A key stands here only if this version gives it an
+effect. What needs to know where a value came from (relative paths, positions) lives in :mod:`etdev.config.loader`,
+rules that join several keys in :mod:`etdev.config.checks`; nothing here touches the file system.
 """
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from etdev.config.budget import Baseline, Budget
 from etdev.config.keys import KeyPath
+from etdev.config.table import Table
 from etdev.config.types import (
     Alignment,
-    ByteSize,
     CommitHash,
     CompileSpecValue,
     DeviceName,
@@ -32,7 +33,19 @@ from etdev.config.types import (
 )
 
 DType = Literal["float32", "float64", "float16", "bfloat16", "int8", "int16", "int32", "int64", "uint8", "bool"]
-Rung = Literal["bytes", "plan", "placement", "kernels", "budget", "runtime", "replay", "device", "accuracy"]
+Rung = Literal[
+    "bytes",
+    "plan",
+    "placement",
+    "kernels",
+    "budget",
+    "growth",
+    "runtime",
+    "replay",
+    "device",
+    "accuracy",
+    "latency",
+]
 KernelLibrary = Literal["portable", "optimized", "quantized"]
 PlannerName = Literal["naive", "greedy", "best"]
 Owner = Literal["host", "device", "caller"]
@@ -42,12 +55,6 @@ where it is used or made; that of whoever calls it, on the host."""
 
 Size = Annotated[int, Field(ge=1, le=2**31 - 1)]
 """Of one dimension; the runtime holds sizes in 32 bits."""
-
-
-class Table(BaseModel):
-    """A table of the config: immutable, without unknown keys, without silent conversion of types."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
 class Project(Table):
@@ -202,20 +209,6 @@ class Verify(Table):
     )
 
 
-class Budget(Table):
-    """Limits. Missing one fails the build with exit code 1 and keeps the artifact."""
-
-    file: ByteSize | None = Field(None, description="Largest size of the `.pte` file.")
-    memory: dict[DeviceName, ByteSize] = Field(
-        default_factory=dict,
-        description="Largest planned memory of each device, that of programs in delegates included: "
-        '`{ cpu = "256KiB", "cuda:0" = "64MiB" }`.',
-    )
-    copies: ByteSize | None = Field(
-        None, description="Most bytes that one call of a method copies between devices, both ways together."
-    )
-
-
 class Memory(Table):
     """How planned memory is laid out."""
 
@@ -328,6 +321,7 @@ class Config(Table):
         default_factory=dict, description="Quantization schemes, by a name of your own that targets refer to."
     )
     targets: dict[SafeName, Target] = Field(min_length=1, description="What to build.")
+    baseline: Baseline | None = Field(None, description="What `budget.growth` of targets compares with.")
     profiles: dict[SafeName, dict[str, Any]] = Field(
         default_factory=dict,
         description="Named overlays, chosen with `--profile`. May hold any key but `version`, `extends`, `profiles`.",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from etdev.config.document import MAX_BYTES, MAX_DEPTH
-from etdev.config.types import UNITS
+from etdev.config.types import TIME_UNITS, UNITS
 
 TOML_EXAMPLE = """\
 version = 1
@@ -131,6 +131,10 @@ the main config file. `module:callable` is imported by `build`, `verify` and `bu
 
 **Sizes** are whole numbers of bytes or text with a unit: `"64KiB"`, `"1.5 MB"` (units: {UNITS}).
 
+**Durations** are numbers of seconds or text with a unit: `"12ms"`, `"1.5 s"` (units: {TIME_UNITS}).
+
+**Growth** is a percentage of what was there before (`"2%"`, rounded down to whole bytes) or a size.
+
 **Bytes**, where a compile spec needs them, are written `{{ base64 = "…" }}`; in YAML also `!!binary`.
 
 **TOML** is version 1.0. **YAML** is version 1.2 in its core schema: only `true` and `false` are booleans; `on`, `yes`
@@ -158,5 +162,7 @@ AFTER = """\
 * The partitioner `portable` takes every op that is left, and so stands last if at all.
 * `io` names methods that there are, and their inputs.
 * `accuracy` has `min`, `max`, or both.
+* `budget.latency` has `p50`, `p95`, `p99`, or several of them; with several methods, it says which one is called.
+* `budget.growth` needs `[baseline]`.
 * `runtime` has `kernels` or `operators`, not both.
 """

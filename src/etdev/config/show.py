@@ -14,6 +14,7 @@ from etdev.config.keys import KeyPath, format_key
 from etdev.config.layers import Origin
 from etdev.config.loader import LoadedConfig
 from etdev.config.notation import literal, plain
+from etdev.config.types import GIT_PREFIX
 
 _SPENT = ("extends", "profiles")
 """Keys that have had their effect once the layers are merged."""
@@ -91,8 +92,9 @@ def effective_data(loaded: LoadedConfig) -> dict[str, Any]:
 
 def _dump(value: Any) -> Any:
     if isinstance(value, BaseModel):
-        defaults = {name: key.default for name, key in grammar_of(type(value)).keys.items()}
-        stated = {name: getattr(value, name) for name in defaults}
+        keys = grammar_of(type(value)).keys
+        defaults = {name: key.default for name, key in keys.items()}
+        stated = {name: getattr(value, key.attribute) for name, key in keys.items()}
         dumped = {name: _dump(item) for name, item in stated.items() if item is not None}
         # A table at its default may not even be allowed here, such as `kwargs` beside `pt2`.
         return {name: item for name, item in dumped.items() if item not in ({}, ()) or stated[name] != defaults[name]}
@@ -105,7 +107,7 @@ def _rows(loaded: LoadedConfig, path: KeyPath, value: Any, default: Any) -> Iter
     if isinstance(value, BaseModel):
         keys = grammar_of(type(value)).keys
         for name, key in keys.items():
-            yield from _rows(loaded, (*path, name), getattr(value, name), key.default)
+            yield from _rows(loaded, (*path, name), getattr(value, key.attribute), key.default)
     elif isinstance(value, Mapping) and value:
         for name, item in value.items():
             yield from _rows(loaded, (*path, name), item, None)
@@ -151,13 +153,15 @@ def _foreign_paths(loaded: LoadedConfig) -> str:
 
 
 _PATH_KEYS = frozenset(
-    {"out", "entry", "weights", "hf", "pt2", "samples", "sessions", "fn", "operators", "imports", "calibration"}
+    {"out", "entry", "hf", "pt2", "samples", "sessions", "fn", "operators", "imports", "calibration"}
 )
 
 
 def _is_local_name(row: Row) -> bool:
     if row.key[-1] == "planner":
         return ":" in row.value
-    return row.key == ("model", "inputs") or not _PATH_KEYS.isdisjoint(
+    if row.key == ("baseline", "from"):
+        return not row.value.startswith(GIT_PREFIX)
+    return row.key in (("model", "inputs"), ("model", "weights")) or not _PATH_KEYS.isdisjoint(
         part for part in row.key if isinstance(part, str)
     )

@@ -7,6 +7,7 @@ import binascii
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Annotated, Literal, TypeVar
 
 from pydantic import AfterValidator, AllowInfNan, BeforeValidator, Field, WithJsonSchema
@@ -42,6 +43,21 @@ _SIZE = re.compile(r"(?P<number>\d{1,18}(?:\.\d{1,9})?)\s*(?P<unit>[A-Za-z]+)")
 UNITS = ", ".join(_UNITS)
 
 
+def refuse_negative(value: int | str) -> int | str:
+    """The value, unless it is a number below 0."""
+    if isinstance(value, int) and value < 0:
+        raise ValueError("negative")
+    return value
+
+
+def refuse_bad_reference(value: str) -> str:
+    """The value, unless it is ``git:`` with what git takes for no name of a commit."""
+    reference = value.removeprefix(GIT_PREFIX)
+    if value.startswith(GIT_PREFIX) and not re.fullmatch(r"[^\s:\-][^\s:]*", reference):
+        raise ValueError("no name of a commit")
+    return value
+
+
 def parse_byte_size(value: object) -> object:
     """Bytes of ``"64KiB"``; a whole number stands for bytes. Anything else is left for pydantic to refuse."""
     if not isinstance(value, str):
@@ -72,6 +88,94 @@ ByteSize = Annotated[
     ),
 ]
 """A number of bytes, written as a whole number or with a unit."""
+
+
+_SECONDS = {
+    "us": Fraction(1, 10**6),
+    "µs": Fraction(1, 10**6),
+    "ms": Fraction(1, 10**3),
+    "s": Fraction(1),
+    "min": Fraction(60),
+}
+_DURATION = re.compile(r"(?P<number>\d{1,18}(?:\.\d{1,9})?)\s*(?P<unit>[A-Za-zµ]+)")
+TIME_UNITS = ", ".join(_SECONDS)
+
+
+def parse_duration(value: object) -> object:
+    """Seconds of ``"12ms"``; a number stands for seconds. Anything else is left for pydantic to refuse."""
+    if not isinstance(value, str):
+        return value
+    match = _DURATION.fullmatch(value.strip())
+    if match is None or match["unit"] not in _SECONDS:
+        raise ValueError(f"not a duration; the units are {TIME_UNITS}")
+    return float(Fraction(match["number"]) * _SECONDS[match["unit"]])
+
+
+Duration = Annotated[
+    float,
+    BeforeValidator(parse_duration),
+    AllowInfNan(False),
+    Field(gt=0, le=86_400),
+    Expected(f'a duration such as "12ms" (units: {TIME_UNITS}) or a number of seconds', also=frozenset({"text"})),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "number", "exclusiveMinimum": 0, "maximum": 86_400},
+                {"type": "string", "pattern": r"^\s*\d+(\.\d+)?\s*(us|µs|ms|s|min)\s*$"},
+            ]
+        }
+    ),
+]
+"""Seconds, written as a number or with a unit."""
+
+_PERCENT = re.compile(r"\d{1,9}(\.\d{1,9})?\s*%")
+
+
+def parse_growth(value: object) -> object:
+    """``"2%"`` as it is; a size as :func:`parse_byte_size` reads it."""
+    if isinstance(value, str) and value.strip().endswith("%"):
+        if _PERCENT.fullmatch(value.strip()) is None:
+            raise ValueError("not a percentage")
+        return value.strip()
+    return parse_byte_size(value)
+
+
+def allowed_growth(growth: int | str, before: int) -> int:
+    """Bytes that what took ``before`` bytes may grow by: as many as stated, or so many percent, rounded down."""
+    if isinstance(growth, int):
+        return growth
+    return int(Fraction(growth.removesuffix("%").strip()) * before / 100)
+
+
+Growth = Annotated[
+    int | str,
+    BeforeValidator(parse_growth),
+    AfterValidator(refuse_negative),
+    Expected(
+        f'a percentage such as "2%", a size such as "64KiB" (units: {UNITS}) or a whole number of bytes',
+        also=frozenset({"text", "integer"}),
+    ),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "integer", "minimum": 0},
+                {"type": "string", "pattern": r"^\s*\d+(\.\d+)?\s*(%|B|kB|MB|GB|KiB|MiB|GiB)\s*$"},
+            ]
+        }
+    ),
+]
+"""How much something may grow: bytes, or text with a percentage of what it was."""
+
+GIT_PREFIX = "git:"
+"""What a baseline in a git history begins with."""
+
+BaselineSource = Annotated[
+    str,
+    Field(min_length=1),
+    AfterValidator(refuse_bad_reference),
+    Expected('"git:REF", or the path of a .pte file or of a folder'),
+]
+"""Where the figures to compare with come from."""
 
 
 def parse_base64_table(value: object) -> object:
@@ -113,6 +217,10 @@ CompileSpecValue = Annotated[
 Text = Annotated[str, Field(min_length=1), Expected("text that is not empty")]
 
 Number = Annotated[float, AllowInfNan(False), Expected("a finite number")]
+
+
+Share = Annotated[float, AllowInfNan(False), Field(ge=0, le=1), Expected("a number")]
+"""A part of a whole."""
 
 
 def refuse_non_integer(value: object) -> object:

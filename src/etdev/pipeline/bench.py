@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import math
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import cycle, islice
 from pathlib import Path
-from statistics import median
 from typing import Any, Literal
 
-from etdev.pipeline.machine import Machine, describe_machine, peak_resident
+from etdev.pipeline.latency import Thoroughness, enough, measure_latency
+from etdev.pipeline.machine import Machine, describe_load, describe_machine, peak_resident
 from etdev.pipeline.progress import Progress, Silent, StageClock
-from etdev.pipeline.result import Part
+from etdev.pipeline.result import LatencyResult, Part
 from etdev.pipeline.run import Asked, chosen_runtime, read_program
 from etdev.pipeline.run_results import RuntimeName
 from etdev.pipeline.run_workers import OnWorkers, WorkerOptions, keeps_state
 from etdev.pipeline.verify.devices import unused
-from etdev.pipeline.verify.subject import Runtime
 from etdev.program.devices import named_devices
 from etdev.program.footprint import planned_memory
 from etdev.runtime.errors import RunError
@@ -28,36 +26,17 @@ from etdev.runtime.stock import ProgramFailureError, StockRuntime
 
 _RARE = 100
 """Calls below which one in a hundred is the slowest one."""
-_BUSY = 0.5
-"""Load for each core from which other processes may be in the way."""
 
 
 @dataclass(frozen=True)
 class BenchOptions(Asked):
     """What is measured, and for how long."""
 
-    warmup: int = 3
-    """Calls before each measurement, on each worker."""
-    calls: int = 20
-    """At least so many are measured,"""
-    seconds: float = 2.0
-    """for at least so long."""
+    thoroughness: Thoroughness = field(default_factory=Thoroughness)
     workers: Sequence[int] = (1,)
     """Numbers of workers whose throughput is measured."""
     transport: str = "process"
     progress: Progress = field(default_factory=Silent)
-
-
-class LatencyResult(Part):
-    """Seconds of a call, of all that were measured. A percentile is the time of a call: the nearest rank."""
-
-    calls: int
-    min: float
-    p50: float
-    p95: float
-    p99: float
-    max: float
-    mean: float
 
 
 class ThroughputResult(Part):
@@ -116,7 +95,7 @@ def bench_file(file: Path, options: BenchOptions) -> BenchResult:
         try:
             runtime.load(file)
             with clock.stage("latency"):
-                latency, way = _latency(runtime, options, calls.samples)
+                latency, way = measure_latency(runtime, options.method, calls.samples, options.thoroughness)
             after = peak_resident(process)
             throughput: list[ThroughputResult] = []
             for count in options.workers:
@@ -137,7 +116,7 @@ def bench_file(file: Path, options: BenchOptions) -> BenchResult:
             *(() if superfluous is None else (superfluous,)),
             *_notes(name, options.method, latency.calls, machine, state=keeps_state(program, plan)),
         ),
-        warmup=options.warmup,
+        warmup=options.thoroughness.warmup,
         latency=latency,
         way=way,
         transport=options.transport,
@@ -151,8 +130,8 @@ def bench_file(file: Path, options: BenchOptions) -> BenchResult:
 
 
 def _notes(runtime: RuntimeName, method: str, calls: int, machine: Machine, *, state: bool) -> Iterator[str]:
-    if machine.load is not None and machine.load > machine.cores * _BUSY:
-        yield f"the machine was busy before, with a load of {machine.load:.1f}: the times may be those of a slower one"
+    if busy := describe_load(machine):
+        yield busy
     if runtime == "replay":
         yield "the interpreter checks what it does; ExecuTorch's runtime takes other times"
     if state:
@@ -161,61 +140,17 @@ def _notes(runtime: RuntimeName, method: str, calls: int, machine: Machine, *, s
         yield f"of fewer than {_RARE} calls, p99 is the slowest"
 
 
-def _latency(
-    runtime: Runtime, options: BenchOptions, samples: Sequence[tuple[Any, ...]]
-) -> tuple[LatencyResult, float | None]:
-    """Of calls one after the other, on all threads that the runtime takes; and the way to its process and back."""
-    for sample in islice(cycle(samples), options.warmup):
-        runtime.call(options.method, sample)
-    times: list[float] = []
-    ways: list[float] = []
-    for sample in _enough(samples, options):
-        began = time.perf_counter()
-        runtime.call(options.method, sample)
-        whole = time.perf_counter() - began
-        times.append(runtime.seconds if isinstance(runtime, StockRuntime) else whole)
-        ways.append(whole - times[-1])
-    return summarize(times), median(ways) if isinstance(runtime, StockRuntime) else None
-
-
-def summarize(times: Sequence[float]) -> LatencyResult:
-    """The distribution of at least one time."""
-    ordered = sorted(times)
-
-    def percentile(percent: int) -> float:
-        return ordered[math.ceil(len(ordered) * percent / 100) - 1]
-
-    return LatencyResult(
-        calls=len(ordered),
-        min=ordered[0],
-        p50=percentile(50),
-        p95=percentile(95),
-        p99=percentile(99),
-        max=ordered[-1],
-        mean=math.fsum(ordered) / len(ordered),
-    )
-
-
 def _throughput(
     on_workers: OnWorkers, count: int, options: BenchOptions, samples: Sequence[tuple[Any, ...]]
 ) -> ThroughputResult:
     with on_workers.opened(count, samples, pinned=True) as (_, pool):
         for future in [
             pool.call(options.method, sample, worker=worker)
-            for sample in islice(cycle(samples), options.warmup)
+            for sample in islice(cycle(samples), options.thoroughness.warmup)
             for worker in range(count)
         ]:
             outputs_of(future)
         began = time.perf_counter()
-        made = sum(1 for _ in pool.map(options.method, _enough(samples, options)))
+        made = sum(1 for _ in pool.map(options.method, enough(samples, options.thoroughness)))
         seconds = time.perf_counter() - began
     return ThroughputResult(workers=count, calls=made, seconds=seconds, calls_per_second=made / seconds, factor=None)
-
-
-def _enough(samples: Sequence[tuple[Any, ...]], options: BenchOptions) -> Iterator[tuple[Any, ...]]:
-    """The samples in turn, until there are as many as are asked for and the time is over."""
-    end = time.perf_counter() + options.seconds
-    for number, sample in enumerate(cycle(samples)):
-        if number >= options.calls and time.perf_counter() >= end:
-            return
-        yield sample

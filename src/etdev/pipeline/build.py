@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from etdev.errors import WriteError
+from etdev.pipeline.baseline import check_baseline
 from etdev.pipeline.cache import Cache, locked_facts, open_store
 from etdev.pipeline.finished import Finished, find_finished
 from etdev.pipeline.lock import Lock, check_inputs, check_outputs, find_lock, is_of_the_files_alone, write_lock
@@ -22,6 +23,7 @@ def build_project(project: Project, options: BuildOptions) -> BuildResult:
     rejected artifact or a missed gate is a result, not an error: the other targets are built all the same.
     """
     names = choose_targets(project, options.targets)
+    check_baseline(project, names)
     lock = find_lock(project)
     with Cache(open_store()) as cache:
         if options.locked:

@@ -10,7 +10,7 @@ import json
 import mmap
 import os
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -197,12 +197,11 @@ def describe(program: Program, file: Path, memories: Sequence[MethodMemory | str
     """Describe the program that was read from a file; ``memories`` are what its methods have in planned memory, if that
     is known already."""
     memories = method_memories(program) if memories is None else memories
-    size, flatbuffer = _sizes(file)
     holds = _holders(program)
     return ProgramInfo(
         format=FORMAT,
         file=str(file),
-        size=size,
+        size=file.stat().st_size,
         schema_version=program.version,
         header_bytes=program.header_length,
         methods=tuple(
@@ -211,7 +210,7 @@ def describe(program: Program, file: Path, memories: Sequence[MethodMemory | str
         ),
         memory=planned_memory(program),
         weights_bytes=constant_bytes(program),
-        sections=_sections(program, holds, size, flatbuffer),
+        sections=file_sections(program, file),
         segments=tuple(
             SegmentInfo(index, segment.offset, len(segment.data), holds.get(index, ()))
             for index, segment in enumerate(program.segments)
@@ -348,8 +347,10 @@ def _references(program: Program) -> Iterator[tuple[int, str]]:
         yield named.segment_index, "named_data"
 
 
-def _sections(program: Program, holds: Mapping[int, Sequence[str]], size: int, flatbuffer: int) -> Sections:
-    """A segment that several refer to counts for the first of them."""
+def file_sections(program: Program, file: Path) -> Sections:
+    """What the bytes of the program's file are spent on. A segment that several refer to counts for the first."""
+    size, flatbuffer = _sizes(file)
+    holds = _holders(program)
     spent: Counter[str] = Counter()
     for index, segment in enumerate(program.segments):
         for kind in holds.get(index, ())[:1]:

@@ -11,6 +11,9 @@ from pathlib import Path
 from etdev.pipeline.result import Part
 from etdev.pipeline.versions import versions
 
+_BUSY = 0.5
+"""Load for each core from which other processes may be in the way."""
+
 
 class Machine(Part):
     """What a time belongs to."""
@@ -28,6 +31,13 @@ class Machine(Part):
 
 def describe_machine() -> Machine:
     return Machine(cpu=_cpu(), cores=usable_cores(), load=_load(), system=platform.platform(), versions=versions())
+
+
+def describe_load(machine: Machine) -> str | None:
+    """What to say of times measured while other processes may have been in the way; None if they were not."""
+    if machine.load is None or machine.load <= machine.cores * _BUSY:
+        return None
+    return f"the machine was busy before, with a load of {machine.load:.1f}: the times may be those of a slower one"
 
 
 def usable_cores() -> int:

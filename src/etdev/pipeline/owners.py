@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from etdev.config.issues import REFERENCE
 from etdev.config.keys import KeyPath, format_key, nearest
 from etdev.config.models import Owner
-from etdev.errors import ConfigError, Problem
+from etdev.errors import ConfigError
 from etdev.linker import CallerOwned
 from etdev.linker.io import CallerOwnedError
 from etdev.pipeline.inputs import Signature
@@ -81,14 +81,4 @@ def _valid(name: str, kinds: str, names: Sequence[str]) -> str:
 
 
 def _error(project: Project, key: KeyPath, message: str, hint: str | None) -> ConfigError:
-    origin = project.loaded.origin(*key)
-    problem = Problem(
-        f"`{format_key(key)}`: {message}",
-        key=format_key(key),
-        source=origin.source if origin else None,
-        line=origin.line if origin else None,
-        column=origin.column if origin else None,
-        hint=hint,
-        rule=REFERENCE,
-    )
-    return ConfigError((problem,))
+    return project.error(f"`{format_key(key)}`: {message}", *key, hint=hint, rule=REFERENCE)

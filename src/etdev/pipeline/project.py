@@ -6,8 +6,11 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from etdev.config.issues import CONFLICT
+from etdev.config.keys import format_key
 from etdev.config.loader import LoadedConfig
 from etdev.config.models import Config
+from etdev.errors import ConfigError, Problem
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,12 @@ class Project:
     def where(self, *key: str | int) -> str:
         """Place of a key for an error message, with the key's own name: ``etdev.toml:3:9 (model.entry)``."""
         return f"{self.loaded.where(*key)} ({_dotted(key)})"
+
+    def error(self, message: str, *key: str | int, hint: str | None, rule: str = CONFLICT) -> ConfigError:
+        """What only a stage can find wrong with the value of a key."""
+        origin = self.loaded.origin(*key)
+        source, line, column = (origin.source, origin.line, origin.column) if origin else (None, None, None)
+        return ConfigError((Problem(message, format_key(key), source, line, column, hint, rule),))
 
     def base(self, *key: str | int) -> Path:
         """Folder that the module named by this key is looked up in."""

@@ -11,6 +11,7 @@ from etdev.config.models import Rung
 from etdev.decisions import Elision, InPlace
 from etdev.errors import ExitCode
 from etdev.pipeline.decisions import CopiesOfKind, InPlaceOutputs
+from etdev.pipeline.figures import Figures
 from etdev.pipeline.parts import AllocatedBuffer, Copies, DeviceMemory
 
 RUNGS: tuple[Rung, ...] = (
@@ -19,10 +20,12 @@ RUNGS: tuple[Rung, ...] = (
     "placement",
     "kernels",
     "budget",
+    "growth",
     "runtime",
     "replay",
     "device",
     "accuracy",
+    "latency",
 )
 """In the order in which they are reported."""
 
@@ -51,6 +54,29 @@ class OutputError(Part):
     """For a quantized target: the ratio against the float model; None if equal, or if not quantized."""
 
 
+class LatencyResult(Part):
+    """Seconds of a call, of all that were measured. A percentile is the time of a call: the nearest rank."""
+
+    calls: int
+    min: float
+    p50: float
+    p95: float
+    p99: float
+    max: float
+    mean: float
+
+
+class Failure(Part):
+    """One thing that failed, where one rung asks for several."""
+
+    message: str
+    """One sentence."""
+    where: str
+    """Place of the limit in the config."""
+    hint: str
+    """What to do about it."""
+
+
 class RungResult(Part):
     """One question of the verification, and its answer."""
 
@@ -66,9 +92,13 @@ class RungResult(Part):
     """Place of what failed: of the limit in the config, or of the line in the model."""
     hint: str | None = None
     """What to do about a failure; ``replay`` that did not run: what would have it run."""
+    failures: tuple[Failure, ...] = ()
+    """``problems`` with the place and the remedy of each, if they are known one by one."""
     outputs: tuple[OutputError, ...] = ()
     value: float | None = None
     """``accuracy``: the metric."""
+    latency: LatencyResult | None = None
+    """``latency``: what was measured."""
     lacking: bool = False
     """Whether it was to run by itself and this machine did not let it, so that it counts as required."""
     devices: tuple[str, ...] | None = None
@@ -162,6 +192,8 @@ class TargetResult(Part):
     """Rungs that had to run."""
     seconds: dict[str, float] = {}
     """Per stage, in the order they ran."""
+    figures: Figures | None = None
+    """What budgets and baselines compare; ``build`` has them."""
     notes: tuple[str, ...] = ()
 
     @property

@@ -107,10 +107,13 @@ def _build_target(place: Workplace, name: str, runtime: StockRuntime | None) -> 
                 *describe_unused(project, name, program.linked.program),
             ),
         )
+        result = result.model_copy(update={"figures": figures_of(result, program.linked.program)})
         if runtime is None or compiled.models is None:
             rungs = tuple(not_run(rung, "verification was turned off") for rung in RUNGS)
         else:
-            candidate = Candidate(written.path, written.size, *compiled.models, program, inplace.table)
+            candidate = Candidate(
+                written.path, written.size, *compiled.models, program, inplace.table, compiled.record.methods
+            )
             with clock.stage("verify"):
                 rungs = verify_program(
                     project,

@@ -252,7 +252,11 @@ def test_copies_have_a_budget(judge: Callable[..., dict[Rung, RungResult]], limi
 
     assert (rung.status, rung.gate) == (status, status == "failed")
     if status == "failed":
-        assert rung.problems == ("copies in a call of 'forward': 64 bytes, 1 more than budget.copies (63)",)
+        (problem,) = rung.problems
+        assert problem == (
+            "copies in a call of 'forward': 64 bytes, 1 more than budget.copies (63); float32 [4] back from cuda:0 "
+            "16 bytes, float32 [4] back from cuda:1 16 bytes, float32 [4] to cuda:0 16 bytes and 1 more"
+        )
         assert str(rung.where).endswith("(targets.gpu.budget.copies)")
         assert rung.hint == (
             "leave inputs and outputs on their device (io), let a delegate take the ops between two others, "

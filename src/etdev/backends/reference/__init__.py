@@ -19,7 +19,7 @@ from etdev.backends.base import (
     SpecIssue,
     find_packages,
 )
-from etdev.config.models import Table
+from etdev.config.table import Table
 from etdev.config.types import Expected, Many, OperatorName, Text
 
 DELEGATE_ID = "EtdevReferenceBackend"

@@ -6,6 +6,7 @@ report it.
 
 from __future__ import annotations
 
+from etdev.config.checks.budget import check_budgets
 from etdev.config.checks.methods import check_constants, check_dims, check_methods
 from etdev.config.checks.model import check_kwargs, check_model_source
 from etdev.config.checks.quantization import check_quantization
@@ -20,6 +21,7 @@ CHECKS: tuple[Check, ...] = (
     check_constants,
     check_quantization,
     check_targets,
+    check_budgets,
     check_io,
     check_profiles,
 )

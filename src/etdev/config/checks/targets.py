@@ -7,11 +7,10 @@ from typing import Any
 
 from etdev.config.checks.model import meant_source
 from etdev.config.checks.raw import is_settled, list_of_tables, pair, table_at, tables_at, there_are
-from etdev.config.issues import CONFLICT, DUPLICATE, MISSING_KEY, NOT_IN_PROFILE, REFERENCE, Issue
+from etdev.config.issues import CONFLICT, MISSING_KEY, NOT_IN_PROFILE, REFERENCE, Issue
 from etdev.config.keys import KeyPath, format_key, nearest
 from etdev.config.layers import NOT_IN_PROFILES
 from etdev.config.notation import literal
-from etdev.config.types import canonical_device
 
 
 def check_targets(data: Mapping[str, Any]) -> Iterator[Issue]:
@@ -32,20 +31,6 @@ def check_targets(data: Mapping[str, Any]) -> Iterator[Issue]:
             message = f"`{format_key(key)}` and `kernels` exclude each other: both say which operators the runtime has"
             yield Issue(key, message, CONFLICT, "keep one of the two")
         yield from _check_accuracy(table_at(target, "verify"), (*path, "verify", "accuracy"))
-        yield from _check_devices(table_at(table_at(target, "budget"), "memory"), (*path, "budget", "memory"))
-
-
-def _check_devices(limits: Mapping[str, Any], path: KeyPath) -> Iterator[Issue]:
-    """One device may be written in several ways."""
-    seen: dict[str, str] = {}
-    for name in limits:
-        try:
-            device = canonical_device(name)
-        except ValueError:
-            continue
-        if seen.setdefault(device, name) != name:
-            message = f"`{format_key((*path, name))}` is a second limit of {device}, beside {literal(seen[device])}"
-            yield Issue((*path, name), message, DUPLICATE, "keep one of the two")
 
 
 def _check_accuracy(verify: Mapping[str, Any], path: KeyPath) -> Iterator[Issue]:

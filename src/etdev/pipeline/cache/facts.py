@@ -25,6 +25,7 @@ _NOT_SETTINGS = (("extends",), ("profiles",))
 _AFTER_EMISSION = (
     ("project", "name"),
     ("project", "out"),
+    ("baseline",),
     ("methods", "*", "samples"),
     ("targets", "*", "verify"),
     ("targets", "*", "budget"),

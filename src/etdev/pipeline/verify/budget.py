@@ -1,92 +1,99 @@
-"""Rung *budget*: do the file, the memory of each device and what is copied stay within the config's limits?"""
+"""Rung *budget*: do the file, its weights, the memory of each device, what is copied and what is delegated stay within
+the config's limits?"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator
+from functools import partial
 
-from etdev.devices import parse_device
+from etdev.pipeline.breakdown import (
+    Parts,
+    copy_parts,
+    memory_parts,
+    section_parts,
+    undelegated_parts,
+    weight_parts,
+)
 from etdev.pipeline.nested import device_memory
 from etdev.pipeline.project import Project
 from etdev.pipeline.result import RungResult
 from etdev.pipeline.transfers import copies_per_call
+from etdev.pipeline.verify.advice import advise
+from etdev.pipeline.verify.limits import Limit, Measured, Unjudged, judge
 from etdev.program import Program
-from etdev.program import model as m
-from etdev.program.devices import D2H_COPY, H2D_COPY
-from etdev.units import format_size
+from etdev.units import format_share, format_size
 
 
-def check_budget(project: Project, target: str, size: int, program: Program | None) -> RungResult:
-    """Compare the file's ``size``, the planned memory per device and the bytes copied per call with the limits.
+def check_budget(project: Project, target: str, measured: Measured) -> RungResult:
+    """Compare what a file takes with each limit of ``[targets.X.budget]`` but those on growth and on time."""
+    limits, unjudged = _Limits(project, target, measured), []
+    budget = limits.budget
+    found = [*limits.of_file()]
+    if measured.program is not None:
+        found += limits.of_program(measured.program)
+        if budget.delegated is not None and measured.methods:
+            found.append(limits.of_delegation(measured.program, budget.delegated))
+        elif budget.delegated is not None:
+            reason = "neither the file nor a report.json of its build says how many ops its delegates took"
+            unjudged.append(Unjudged(("budget", "delegated"), reason))
+    else:
+        asked = {name: getattr(budget, name) for name in ("weights", "memory", "copies", "delegated")}
+        unread = (name for name, limit in asked.items() if limit not in (None, {}))
+        unjudged += [Unjudged(("budget", name), "the rung `bytes` failed") for name in unread]
+    return judge(project, target, "budget", found, unjudged)
 
-    ``program`` is None for a file that cannot be read.
-    """
-    budget = project.config.targets[target].budget
-    limits: list[tuple[str, tuple[str, ...], int, int]] = []
-    if budget.file is not None:
-        limits.append(("file", ("file",), budget.file, size))
-    if program is not None:
-        memory = device_memory(program) if budget.memory else {}
+
+class _Limits:
+    """The limits of one target, and what was found."""
+
+    def __init__(self, project: Project, target: str, measured: Measured) -> None:
+        self._project, self._target, self._measured = project, target, measured
+        self.budget = project.config.targets[target].budget
+
+    def of_file(self) -> Iterator[Limit]:
+        found = self._measured
+        if self.budget.file is not None:
+            parts = None if found.program is None else partial(section_parts, found.program, found.path)
+            yield self._bytes("file", found.size, self.budget.file, parts, "file")
+
+    def of_program(self, program: Program) -> Iterator[Limit]:
+        figures, budget = self._measured.figures(program), self.budget
+        if budget.weights is not None:
+            parts = partial(weight_parts, program)
+            yield self._bytes("weights", figures.weights, budget.weights, parts, "weights")
+        inside = device_memory(program) if budget.memory else {}
         for device, limit in budget.memory.items():
-            planned, nested = memory.get(device, (0, 0))
-            inside = f", {format_size(nested)} of it in delegates" if nested else ""
-            limits.append((f"memory of {device}{inside}", ("memory", device), limit, planned + nested))
-        if budget.copies is not None:
-            for plan in program.execution_plan:
-                copied = copies_per_call(plan).total
-                limits.append((f"copies in a call of {plan.name!r}", ("copies",), budget.copies, copied))
-    if not limits:
-        nothing = budget.copies is None and not budget.memory
-        reason = "the config sets no budget" if nothing else "the rung `bytes` failed"
-        return RungResult(rung="budget", status="not run", summary=reason)
-    problems, places = [], []
-    for name, key, limit, found in limits:
-        if found > limit:
-            setting = ".".join(("budget", *key))
-            problems.append(f"{name}: {found:,} bytes, {found - limit:,} more than {setting} ({limit:,})")
-            places.append(key)
-    if not problems:
-        seen = ", ".join(f"{name} {format_size(found)} of {format_size(limit)}" for name, _, limit, found in limits)
-        return RungResult(rung="budget", status="passed", summary=seen)
-    return RungResult(
-        rung="budget",
-        status="failed",
-        gate=True,
-        summary=problems[0],
-        problems=tuple(problems),
-        where="; ".join(dict.fromkeys(project.where("targets", target, "budget", *place) for place in places)),
-        hint=_hints(project, target, places, program),
-    )
+            _, nested = inside.get(device, (0, 0))
+            name = f"memory of {device}" + (f", {format_size(nested)} of it in delegates" if nested else "")
+            parts = partial(memory_parts, program, device)
+            yield self._bytes(name, figures.memory.get(device, 0), limit, parts, "memory", device)
+        for plan in program.execution_plan if budget.copies is not None else ():
+            name, copied = f"copies in a call of {plan.name!r}", copies_per_call(plan).total
+            yield self._bytes(name, copied, budget.copies or 0, partial(copy_parts, plan), "copies")
 
+    def of_delegation(self, program: Program, least: float) -> Limit:
+        figures, methods = self._measured.figures(program), self._measured.methods
+        taken, left = figures.delegated_ops or 0, figures.undelegated_ops or 0
+        share = 1.0 if figures.delegated is None else figures.delegated  # Of no ops, none is left out.
+        seen = f"{taken:,} of {taken + left:,} ops delegated"
+        lacking = f"{seen}: {format_share(share)}, less than budget.delegated ({format_share(least)})"
+        return Limit(
+            ("budget", "delegated"),
+            f"{seen} (at least {format_share(least)})",
+            lacking if share < least else None,
+            lambda: f"on the runtime's own kernels: {undelegated_parts(methods).largest()}",
+            self._advice("delegated"),
+        )
 
-def _hints(project: Project, target: str, keys: Sequence[tuple[str, ...]], program: Program | None) -> str:
-    """What helps against each kind of limit that was missed."""
-    found = dict.fromkeys(_remedy(project, target, key, program) for key in keys)
-    return "; ".join(found)
+    def _bytes(self, name: str, found: int, limit: int, parts: Callable[[], Parts] | None, *key: str) -> Limit:
+        setting = ".".join(("budget", *key))
+        return Limit(
+            ("budget", *key),
+            f"{name} {format_size(found)} of {format_size(limit)}",
+            f"{name}: {found:,} bytes, {found - limit:,} more than {setting} ({limit:,})" if found > limit else None,
+            (lambda: parts().largest()) if parts is not None else None,
+            self._advice(*key),
+        )
 
-
-def _remedy(project: Project, target: str, key: tuple[str, ...], program: Program | None) -> str:
-    settings = project.config.targets[target]
-    if key[0] == "file":
-        return f"{'' if settings.quantize else 'quantize the model, or '}raise budget.file"
-    if key[0] == "copies":
-        at_ends = "leave inputs and outputs on their device (io), " if program and _copies_ends(program) else ""
-        return f"{at_ends}let a delegate take the ops between two others, or raise budget.copies"
-    planner = "" if settings.memory.planner == "best" else 'use memory.planner = "best", '
-    inputs = "the max of dims" if _has_dynamic_dims(project) else "their shapes"
-    device = "" if parse_device(key[1]).is_host else "move a part of the model to another device, "
-    return f"{planner}{device}make the largest inputs smaller ({inputs}), or raise budget.memory"
-
-
-def _copies_ends(program: Program) -> bool:
-    """Whether a method copies one of its inputs to a device, or one of its outputs back."""
-    return any(
-        call.args[0] in plan.inputs if plan.operators[call.op_index].name == H2D_COPY else call.args[1] in plan.outputs
-        for plan in program.execution_plan
-        for chain in plan.chains
-        for call in chain.instructions
-        if isinstance(call, m.KernelCall) and plan.operators[call.op_index].name in (H2D_COPY, D2H_COPY)
-    )
-
-
-def _has_dynamic_dims(project: Project) -> bool:
-    return any(dim.min != dim.max for method in project.config.methods.values() for dim in method.dims.values())
+    def _advice(self, *key: str) -> str:
+        return advise(self._project, self._target, self._measured.program, key)

@@ -12,6 +12,7 @@ from etdev.pipeline.verify.device import check_device
 from etdev.pipeline.verify.devices import named
 from etdev.pipeline.verify.file import Requirements
 from etdev.pipeline.verify.jobs import jobs_for
+from etdev.pipeline.verify.latency import check_latency
 from etdev.pipeline.verify.replay import check_replay, open_replay, replay_obstacle
 from etdev.pipeline.verify.runtime import check_runtime
 from etdev.pipeline.verify.subject import Runtime, Subject
@@ -34,7 +35,7 @@ def run_program(
     linked: LinkedProgram | None,
     inplace: InPlaceTable,
 ) -> dict[Rung, RungResult]:
-    """The rungs *runtime*, *replay*, *device* and *accuracy*.
+    """The rungs *runtime*, *replay*, *device*, *accuracy* and *latency*.
 
     ``inplace`` is the table of kernels that the program was linked with. The metric is computed in the stock runtime;
     where that cannot run the program, by the replay if that could.
@@ -45,7 +46,8 @@ def run_program(
     else:
         runtime = _not_run("runtime", obstacle)
     accuracy = _accuracy(subject, program, stock, runtime) if obstacle is None else _not_run("accuracy", obstacle)
-    answers: dict[Rung, RungResult] = {"runtime": runtime, "accuracy": accuracy}
+    latency = check_latency(subject, stock, runtime, obstacle)
+    answers: dict[Rung, RungResult] = {"runtime": runtime, "accuracy": accuracy, "latency": latency}
     answers |= _replayed(subject, program, device_map, inplace, alone=obstacle is not None)
     answers["device"] = _located(
         subject,

@@ -6,9 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from etdev.config.models import Rung
 from etdev.errors import LoadError
 from etdev.files import file_sha256
+from etdev.pipeline.baseline import check_baseline
 from etdev.pipeline.inplace_ops import resolve_ops
 from etdev.pipeline.models import Models
 from etdev.pipeline.noise import quiet_libraries
@@ -18,7 +21,7 @@ from etdev.pipeline.progress import StageClock
 from etdev.pipeline.project import Project
 from etdev.pipeline.report_file import display_path, start_result
 from etdev.pipeline.requirements import require_packages
-from etdev.pipeline.result import BuildResult, RungResult, TargetResult, outcome
+from etdev.pipeline.result import BuildResult, MethodResult, RungResult, TargetResult, outcome
 from etdev.pipeline.stock import runtime_for
 from etdev.pipeline.usercode import UserCode
 from etdev.pipeline.verify.kernels import check_runtime_settings
@@ -41,6 +44,7 @@ def verify_project(project: Project, options: BuildOptions) -> BuildResult:
             rejected = path.with_name(path.name + REJECTED_SUFFIX).exists()
             why = "; the last build of it was rejected" if rejected else ""
             raise LoadError(f"target {name!r} has no artifact: {path}{why}", hint=f"run `etdev build -t {name}` first")
+    check_baseline(project, names)
     require_packages(project, names, "verifying")
     for name in names:
         check_runtime_settings(project, name)
@@ -64,7 +68,11 @@ def _verify_target(
     with clock.stage("verify"):
         required: tuple[Rung, ...] = required_rungs(project, name, options)
         inplace = resolve_ops(project, name, user)
-        candidate = Candidate(path, path.stat().st_size, float_model, reference, inplace=inplace.table)
+        size, digest = path.stat().st_size, file_sha256(path)
+        built = _built(path, name)
+        change = _change_since_build(built, size, digest)
+        methods = _methods(built) if change is None else ()
+        candidate = Candidate(path, size, float_model, reference, inplace=inplace.table, methods=methods)
         rungs = verify_program(
             project,
             user,
@@ -75,8 +83,6 @@ def _verify_target(
             jobs=options.jobs,
             count=clock.count("verify"),
         )
-        digest = file_sha256(path)
-        change = _change_since_build(path, name, candidate.size, digest)
         if change is not None:
             where = display_path(project, path.with_name(_REPORT))
             rungs = tuple(_fail_changed(rung, name, change, where) if rung.rung == "bytes" else rung for rung in rungs)
@@ -95,17 +101,32 @@ def _verify_target(
     )
 
 
-def _change_since_build(path: Path, target: str, size: int, digest: str) -> str | None:
-    """How a file differs from the one in the ``report.json`` beside it; None if it does not, or without a report."""
+def _built(path: Path, target: str) -> Any:
+    """What the ``report.json`` beside a file says of its build; None without one, or if it is about another file."""
     try:
         report: Any = json.loads(path.with_name(_REPORT).read_bytes())
-        built = next(
+        return next(
             item
             for item in report["targets"]
             if item["name"] == target and Path(item["artifact"]).name.removesuffix(REJECTED_SUFFIX) == path.name
         )
-        built_size, built_digest = int(built["size"]), str(built["sha256"])
     except (OSError, ValueError, LookupError, TypeError, StopIteration):
+        return None
+
+
+def _methods(built: Any) -> tuple[MethodResult, ...]:
+    """How lowering split the methods of a build; nothing if its report does not say."""
+    try:
+        return tuple(MethodResult.model_validate(item) for item in built["methods"])
+    except (ValidationError, LookupError, TypeError):
+        return ()
+
+
+def _change_since_build(built: Any, size: int, digest: str) -> str | None:
+    """How a file differs from the one that was built; None if it does not, or if nothing is known of that."""
+    try:
+        built_size, built_digest = int(built["size"]), str(built["sha256"])
+    except (ValueError, LookupError, TypeError):
         return None
     if size != built_size:
         return f"it has {size:,} bytes, {_REPORT} says {built_size:,}"

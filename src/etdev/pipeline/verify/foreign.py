@@ -25,7 +25,7 @@ from etdev.program import Program
 from etdev.runtime.device_map import NO_MAP, DeviceMap
 from etdev.runtime.stock import StockRuntime
 
-_NEED_A_CONFIG: tuple[Rung, ...] = ("budget", "runtime", "accuracy")
+_NEED_A_CONFIG: tuple[Rung, ...] = ("budget", "growth", "runtime", "accuracy", "latency")
 """Rungs that compare with a limit, with a model or with data."""
 _ALIGNMENT = 16
 """Bytes: what allocators give that nobody asks for more."""

@@ -14,12 +14,14 @@ from etdev.pipeline.link import LinkedProgram
 from etdev.pipeline.places import object_place
 from etdev.pipeline.progress import Count, uncounted
 from etdev.pipeline.project import Project
-from etdev.pipeline.result import RUNGS, RungResult
+from etdev.pipeline.result import RUNGS, MethodResult, RungResult
 from etdev.pipeline.usercode import UserCode
 from etdev.pipeline.verify.budget import check_budget
 from etdev.pipeline.verify.execution import run_program
 from etdev.pipeline.verify.file import check_bytes, requirements
+from etdev.pipeline.verify.growth import check_growth
 from etdev.pipeline.verify.kernels import check_kernels, target_runtime
+from etdev.pipeline.verify.limits import Measured
 from etdev.pipeline.verify.placement import check_placement
 from etdev.pipeline.verify.plan import check_existing, check_linked
 from etdev.pipeline.verify.remedy import explain_kernels
@@ -44,6 +46,12 @@ class Candidate:
     """What was written; None if that is not known any more."""
     inplace: Mapping[str, tuple[Donor, ...]] = field(default_factory=lambda: DEFAULT)
     """The kernels that may write over an operand."""
+    methods: tuple[MethodResult, ...] = ()
+    """How lowering split its methods; none if that is not known any more."""
+
+    def measured(self, program: Program | None) -> Measured:
+        """What limits are about; ``program`` is what the file holds, None if it cannot be read."""
+        return Measured(self.path, self.size, program, self.methods)
 
 
 def verify_program(
@@ -69,7 +77,7 @@ def verify_program(
         answers["bytes"] = rung.model_copy(
             update={"where": project.where("targets", target), "hint": f"build it again: `etdev build -t {target}`"}
         )
-        answers["budget"] = check_budget(project, target, candidate.size, None)
+        answers["budget"] = check_budget(project, target, candidate.measured(None))
         return tuple(answers[name] for name in RUNGS)
     answers = {"bytes": rung, **_read(project, target, candidate, found)}
     required = requirements(found)
@@ -95,7 +103,8 @@ def _read(project: Project, target: str, candidate: Candidate, found: Program) -
     return {
         "plan": _located(plan, project, target),
         "placement": _with_remedy(placement, project, target),
-        "budget": check_budget(project, target, candidate.size, found),
+        "budget": check_budget(project, target, candidate.measured(found)),
+        "growth": check_growth(project, target, candidate.measured(found)),
     }
 
 

@@ -1,0 +1,67 @@
+"""The tables of the config that limit what is built: budgets, and what growth is judged against."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from etdev.config.table import Table
+from etdev.config.types import BaselineSource, ByteSize, DeviceName, Duration, Growth, Identifier, Share
+
+
+class Latency(Table):
+    """Limits on the time of a call, measured on this machine in the stock runtime: at least one of the percentiles."""
+
+    p50: Duration | None = Field(None, description="Longest time that half of the calls may take.")
+    p95: Duration | None = Field(None, description="Longest time that 95 of 100 calls may take.")
+    p99: Duration | None = Field(None, description="Longest time that 99 of 100 calls may take.")
+    method: Identifier | None = Field(
+        None, description="The method that is called, with its `samples` in turn. Required if there are several."
+    )
+
+
+class GrowthLimits(Table):
+    """How much larger than the baseline's something may be: `"2%"` of it, or a size."""
+
+    file: Growth | None = Field(None, description="Growth of the `.pte` file.")
+    weights: Growth | None = Field(None, description="Growth of the weights in it.")
+    memory: Growth | None = Field(None, description="Growth of the planned memory of each device.")
+    copies: Growth | None = Field(
+        None, description="Growth of what one call of a method copies between devices, both ways together."
+    )
+
+
+class Budget(Table):
+    """Limits. Missing one fails the build with exit code 1 and keeps the artifact."""
+
+    file: ByteSize | None = Field(None, description="Largest size of the `.pte` file.")
+    weights: ByteSize | None = Field(
+        None,
+        description="Most bytes of weights in the file: constants, and the data that delegates look up by name. "
+        "Weights inside a delegate's blob count for `file` alone.",
+    )
+    memory: dict[DeviceName, ByteSize] = Field(
+        default_factory=dict,
+        description="Largest planned memory of each device, that of programs in delegates included: "
+        '`{ cpu = "256KiB", "cuda:0" = "64MiB" }`.',
+    )
+    copies: ByteSize | None = Field(
+        None, description="Most bytes that one call of a method copies between devices, both ways together."
+    )
+    delegated: Share | None = Field(
+        None, description="Smallest share of the ops that delegates take, from 0 to 1, of all methods together."
+    )
+    latency: Latency | None = Field(None, description="Limits on the time of a call. The rung `latency` measures it.")
+    growth: GrowthLimits = Field(
+        default_factory=GrowthLimits,
+        description="How much larger than the baseline's the file and what it takes may be. Needs `baseline.from`.",
+    )
+
+
+class Baseline(Table):
+    """What `budget.growth` compares with. Where there is nothing to compare with, the rung `growth` does not run."""
+
+    from_: BaselineSource = Field(
+        alias="from",
+        description="`git:REF`, whose `etdev.lock` has the figures; the output folder of another build; or a `.pte` "
+        "file, if one target is built.",
+    )

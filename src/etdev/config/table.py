@@ -1,0 +1,11 @@
+"""What every table of the config is."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict
+
+
+class Table(BaseModel):
+    """A table of the config: immutable, without unknown keys, without silent conversion of types."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)

@@ -1,0 +1,74 @@
+"""How long a call of a method takes, in a runtime that is there already."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import cycle, islice
+from statistics import median
+from typing import Any
+
+from etdev.pipeline.result import LatencyResult
+from etdev.pipeline.verify.subject import Runtime
+from etdev.runtime.stock import StockRuntime
+
+
+@dataclass(frozen=True)
+class Thoroughness:
+    """How long something is measured."""
+
+    warmup: int = 3
+    """Calls before each measurement, on each worker."""
+    calls: int = 20
+    """At least so many are measured,"""
+    seconds: float = 2.0
+    """for at least so long."""
+
+
+def measure_latency(
+    runtime: Runtime, method: str, samples: Sequence[tuple[Any, ...]], thoroughness: Thoroughness
+) -> tuple[LatencyResult, float | None]:
+    """Of calls one after the other, on all threads that the runtime takes; the samples are taken in turn.
+
+    Also the median of the seconds on the way to the runtime's process and back; None where there is no such process.
+    """
+    for sample in islice(cycle(samples), thoroughness.warmup):
+        runtime.call(method, sample)
+    times: list[float] = []
+    ways: list[float] = []
+    for sample in enough(samples, thoroughness):
+        began = time.perf_counter()
+        runtime.call(method, sample)
+        whole = time.perf_counter() - began
+        times.append(runtime.seconds if isinstance(runtime, StockRuntime) else whole)
+        ways.append(whole - times[-1])
+    return summarize(times), median(ways) if isinstance(runtime, StockRuntime) else None
+
+
+def summarize(times: Sequence[float]) -> LatencyResult:
+    """The distribution of at least one time."""
+    ordered = sorted(times)
+
+    def percentile(percent: int) -> float:
+        return ordered[math.ceil(len(ordered) * percent / 100) - 1]
+
+    return LatencyResult(
+        calls=len(ordered),
+        min=ordered[0],
+        p50=percentile(50),
+        p95=percentile(95),
+        p99=percentile(99),
+        max=ordered[-1],
+        mean=math.fsum(ordered) / len(ordered),
+    )
+
+
+def enough(samples: Sequence[tuple[Any, ...]], thoroughness: Thoroughness) -> Iterator[tuple[Any, ...]]:
+    """The samples in turn, until there are as many as are asked for and the time is over."""
+    end = time.perf_counter() + thoroughness.seconds
+    for number, sample in enumerate(cycle(samples)):
+        if number >= thoroughness.calls and time.perf_counter() >= end:
+            return
+        yield sample

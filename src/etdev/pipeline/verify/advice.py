@@ -1,0 +1,55 @@
+"""What helps against each kind of limit that was missed."""
+
+from __future__ import annotations
+
+from etdev.devices import parse_device
+from etdev.pipeline.project import Project
+from etdev.program import Program
+from etdev.program import model as m
+from etdev.program.devices import D2H_COPY, H2D_COPY
+
+
+def advise(project: Project, target: str, program: Program | None, key: tuple[str, ...]) -> str:
+    """How to have less of what ``budget.KEY`` limits, or to allow more. ``("growth", "memory", "cuda:0")`` is a key.
+
+    ``program`` is None if the file cannot be read.
+    """
+    figure, *device = key[1:] if key[0] == "growth" else key
+    setting = f"budget.growth.{figure}" if key[0] == "growth" else f"budget.{figure}"
+    change = f"{'lower' if figure == 'delegated' else 'raise'} {setting}"
+    helps = _advice(project, target, program, figure, *device)
+    return f"{helps}, or {change}" if helps else change
+
+
+def _advice(project: Project, target: str, program: Program | None, figure: str, device: str = "cpu") -> str:
+    settings = project.config.targets[target]
+    match figure:
+        case "file" | "weights":
+            return "" if settings.quantize else "quantize the model"
+        case "copies":
+            at_ends = program is not None and _copies_ends(program)
+            less = "leave inputs and outputs on their device (io), " if at_ends else ""
+            return f"{less}let a delegate take the ops between two others"
+        case "latency":
+            return "measure it at length (`etdev bench`), let delegates take more ops (partitioners)"
+        case "delegated":
+            return "offer the ops to another backend (partitioners)"
+    planner = "" if settings.memory.planner == "best" else 'use memory.planner = "best", '
+    inputs = "the max of dims" if _has_dynamic_dims(project) else "their shapes"
+    moved = "" if parse_device(device).is_host else "move a part of the model to another device, "
+    return f"{planner}{moved}make the largest inputs smaller ({inputs})"
+
+
+def _copies_ends(program: Program) -> bool:
+    """Whether a method copies one of its inputs to a device, or one of its outputs back."""
+    return any(
+        call.args[0] in plan.inputs if plan.operators[call.op_index].name == H2D_COPY else call.args[1] in plan.outputs
+        for plan in program.execution_plan
+        for chain in plan.chains
+        for call in chain.instructions
+        if isinstance(call, m.KernelCall) and plan.operators[call.op_index].name in (H2D_COPY, D2H_COPY)
+    )
+
+
+def _has_dynamic_dims(project: Project) -> bool:
+    return any(dim.min != dim.max for method in project.config.methods.values() for dim in method.dims.values())

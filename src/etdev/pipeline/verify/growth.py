@@ -1,0 +1,134 @@
+"""Rung *growth*: is a target no more larger than what the baseline has of it than the config allows?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from etdev.config.types import allowed_growth
+from etdev.pipeline.baseline import Baseline, NoBaseline, find_baseline
+from etdev.pipeline.breakdown import Parts, copy_parts, memory_parts, section_parts, weight_parts
+from etdev.pipeline.figures import Figures
+from etdev.pipeline.project import Project
+from etdev.pipeline.result import RungResult
+from etdev.pipeline.transfers import copies_per_call
+from etdev.pipeline.verify.advice import advise
+from etdev.pipeline.verify.limits import Limit, Measured, judge
+from etdev.program import Program
+from etdev.units import format_share, format_size
+
+
+def check_growth(project: Project, target: str, measured: Measured) -> RungResult:
+    """Compare a file with the baseline; not run if the config limits no growth or if there is nothing to compare with.
+
+    Raises as :func:`~etdev.pipeline.baseline.find_baseline` does.
+    """
+    growth = project.config.targets[target].budget.growth
+    if growth == type(growth)():
+        return RungResult(rung="growth", status="not run", summary="the config sets no limit")
+    if measured.program is None:
+        return RungResult(rung="growth", status="not run", summary="the rung `bytes` failed")
+    baseline = find_baseline(project, target)
+    if isinstance(baseline, NoBaseline):
+        summary = f"nothing to compare with: {baseline.reason}"
+        return RungResult(rung="growth", status="not run", summary=summary)
+    comparison = _Comparison(project, target, measured, measured.program, baseline)
+    rung = judge(project, target, "growth", list(comparison.limits()))
+    if rung.status == "passed":
+        return rung.model_copy(update={"summary": f"against {baseline.name}: {rung.summary}"})
+    return rung
+
+
+@dataclass(frozen=True)
+class _Figure:
+    """One figure, then and now."""
+
+    name: str
+    before: int
+    found: int
+    parts: Callable[[Program, Path], Parts]
+    """What it is made of, in one of the two programs."""
+
+
+@dataclass(frozen=True)
+class _Comparison:
+    """A target's file beside its baseline."""
+
+    project: Project
+    target: str
+    measured: Measured
+    program: Program
+    baseline: Baseline
+
+    def limits(self) -> Iterator[Limit]:
+        growth = self.project.config.targets[self.target].budget.growth
+        before, found = self.baseline.figures, self.measured.figures(self.program)
+        for key, allowed in growth:
+            if allowed is not None:
+                for figure in _figures(key, before, found):
+                    yield self._limit(key, allowed, figure)
+
+    def _limit(self, key: str, growth: int | str, figure: _Figure) -> Limit:
+        more = figure.found - figure.before
+        allowed = allowed_growth(growth, figure.before)
+        stated = f"{growth:,} bytes" if isinstance(growth, int) else growth
+        share = f" ({format_share(more / figure.before)})" if figure.before else ""
+        missed = (
+            f"{figure.name}: {figure.found:,} bytes, {more:,}{share} more than the {figure.before:,} of "
+            f"{self.baseline.name}; budget.growth.{key} allows {stated}"
+        )
+        return Limit(
+            ("budget", "growth", key),
+            _change(figure, allowed),
+            missed if more > allowed else None,
+            partial(self._cause, figure),
+            advise(self.project, self.target, self.program, ("growth", *_advised(key, figure))),
+        )
+
+    def _cause(self, figure: _Figure) -> str:
+        """What grew, where the file of the baseline is there to tell; otherwise what there is most of now."""
+        parts = figure.parts(self.program, self.measured.path)
+        if self.baseline.program is not None and self.baseline.file is not None:
+            grown = parts.grown_since(figure.parts(self.baseline.program, self.baseline.file))
+            if grown:
+                return grown
+        return parts.largest()
+
+
+def _figures(key: str, before: Figures, found: Figures) -> Iterator[_Figure]:
+    match key:
+        case "file":
+            yield _Figure("file", before.file, found.file, section_parts)
+        case "weights":
+            yield _Figure("weights", before.weights, found.weights, lambda program, _: weight_parts(program))
+        case "copies":
+            yield _Figure("copies in a call", before.copies, found.copies, lambda program, _: _most_copies(program))
+        case "memory":
+            for device, size in found.memory.items():
+                parts = partial(_memory_of, device)
+                yield _Figure(f"memory of {device}", before.memory.get(device, 0), size, parts)
+
+
+def _memory_of(device: str, program: Program, _: Path) -> Parts:
+    return memory_parts(program, device)
+
+
+def _most_copies(program: Program) -> Parts:
+    """Of the method that copies most."""
+    plans = program.execution_plan
+    return copy_parts(max(plans, key=lambda plan: copies_per_call(plan).total)) if plans else Parts(())
+
+
+def _advised(key: str, figure: _Figure) -> tuple[str, ...]:
+    return (key, figure.name.removeprefix("memory of ")) if key == "memory" else (key,)
+
+
+def _change(figure: _Figure, allowed: int) -> str:
+    more = figure.found - figure.before
+    if not more:
+        return f"{figure.name} the same"
+    if more < 0:
+        return f"{figure.name} {format_size(-more)} less"
+    return f"{figure.name} {format_size(more)} more, of {format_size(allowed)}"

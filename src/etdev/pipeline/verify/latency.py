@@ -1,0 +1,75 @@
+"""Rung *latency*: does a call of a method take no longer than the config allows, here, in the stock runtime?"""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from etdev.config.budget import Latency
+from etdev.pipeline.latency import Thoroughness, measure_latency
+from etdev.pipeline.machine import describe_load, describe_machine
+from etdev.pipeline.result import LatencyResult, RungResult
+from etdev.pipeline.verify.advice import advise
+from etdev.pipeline.verify.limits import Limit, judge
+from etdev.pipeline.verify.subject import Runtime, Subject
+from etdev.runtime.stock import ProgramFailureError
+from etdev.units import format_duration
+
+_MOST_SAMPLES = 32
+"""Samples that are kept in memory, to be taken in turn."""
+
+
+def check_latency(subject: Subject, runtime: Runtime, before: RungResult, obstacle: str | None) -> RungResult:
+    """Measure the method that ``[targets.X.budget.latency]`` names, and compare the percentiles that it limits.
+
+    ``before`` is the rung *runtime*; ``obstacle`` says why the program cannot run in ``runtime``. Calls of a method
+    that keeps state go on from those before.
+    """
+    limits = subject.project.config.targets[subject.target].budget.latency
+    if limits is None:
+        return _not_run("the config sets no limit")
+    if obstacle is not None:
+        return _not_run(obstacle)
+    if before.status == "failed" and not before.gate:
+        return _not_run("the rung `runtime` failed")
+    method = limits.method or next(iter(subject.reference.signatures))
+    machine = describe_machine()
+    try:
+        runtime.load(subject.path, shared=subject.project.config.model.share_state)
+        samples = tuple(islice(subject.samples[method], _MOST_SAMPLES))
+        found, _ = measure_latency(runtime, method, samples, Thoroughness())
+    except ProgramFailureError as error:
+        return _not_run(f"the program fails when it is called again and again: {error}")
+    busy = describe_load(machine)
+    rung = judge(subject.project, subject.target, "latency", _limits(subject, limits, method, found, busy))
+    return rung.model_copy(update={"summary": f"{rung.summary}{_how(subject, method, found, busy)}", "latency": found})
+
+
+def _limits(subject: Subject, limits: Latency, method: str, found: LatencyResult, busy: str | None) -> list[Limit]:
+    judged = []
+    for name in ("p50", "p95", "p99"):
+        allowed, took = getattr(limits, name), getattr(found, name)
+        if allowed is None:
+            continue
+        missed = (
+            f"{name} of a call of {method!r}: {format_duration(took)}, {format_duration(took - allowed)} more than "
+            f"budget.latency.{name} ({format_duration(allowed)})"
+        )
+        judged.append(
+            Limit(
+                ("budget", "latency", name),
+                f"{name} {format_duration(took)} of {format_duration(allowed)}",
+                missed if took > allowed else None,
+                (lambda: busy) if busy is not None else None,
+                advise(subject.project, subject.target, None, ("latency", name)),
+            )
+        )
+    return judged
+
+
+def _how(subject: Subject, method: str, found: LatencyResult, busy: str | None) -> str:
+    inputs = ", on random inputs" if method in subject.weak else ""
+    return f" ({found.calls:,} calls of {method!r}{inputs}{'; ' + busy if busy else ''})"
+
+
+def _not_run(reason: str) -> RungResult:
+    return RungResult(rung="latency", status="not run", summary=reason)

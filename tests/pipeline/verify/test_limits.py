@@ -1,0 +1,337 @@
+"""Budgets and growth of programs written by hand: what a missed limit says, and what cannot be judged (E2)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from etdev.config.types import allowed_growth
+from etdev.errors import ConfigError
+from etdev.pipeline.baseline import check_baseline
+from etdev.pipeline.measure import measure_program
+from etdev.pipeline.project import Project
+from etdev.pipeline.result import MethodResult, RungResult, UndelegatedOps
+from etdev.pipeline.verify.budget import check_budget
+from etdev.pipeline.verify.growth import check_growth
+from etdev.pipeline.verify.limits import Measured
+from etdev.program import Blob, Program, read, write
+from etdev.program import model as m
+from program.hand import tensor
+from support.files import ADD, chain, method, program
+from support.on_devices import two_devices
+from support.projects import LINEAR_CONFIG, make_project
+
+OPS = MethodResult(
+    name="forward",
+    inputs=(),
+    stateful=False,
+    delegate_calls={"XnnpackBackend": 1},
+    delegated_ops=9,
+    undelegated=(UndelegatedOps(op="aten.sin.default", count=2), UndelegatedOps(op="aten.cos.default", count=1)),
+    operators=(),
+)
+
+
+def weighted(*sizes: int) -> Program:
+    """``x`` and constants of so many numbers, added one after the other."""
+    values = [tensor(4, at=0), *(tensor(size, data=index) for index, size in enumerate(sizes, start=1)), m.Int(1)]
+    out = tensor(4, at=16)
+    calls = [
+        m.KernelCall(0, (0, index, len(values) - 1, len(values), len(values))) for index in range(1, len(sizes) + 1)
+    ]
+    offsets = [0]
+    for size in sizes:
+        offsets.append(offsets[-1] + 4 * size)
+    return program(
+        method([*values, out], calls, operators=(ADD,)),
+        segments=(m.Segment(0, Blob(bytes(offsets[-1]))),),
+        constant_segment=m.SubsegmentOffsets(0, (0, *offsets[:-1])),
+    )
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def measured(folder: Path, found: Program, *methods: MethodResult) -> Measured:
+    file = folder / "found.pte"
+    write(found, file)
+    return Measured(file, file.stat().st_size, read(file), methods)
+
+
+def project(folder: Path, target: str, *tables: str) -> Project:
+    """A project whose target ``cpu`` has these lines, with further tables."""
+    return make_project(folder, dedent(LINEAR_CONFIG) + "\n".join(["[targets.cpu]", target, *tables]))
+
+
+Budget = Callable[..., RungResult]
+
+
+@pytest.fixture
+def budget(folder: Path) -> Budget:
+    def judge(limits: str, found: Program, *methods: MethodResult) -> RungResult:
+        return check_budget(project(folder, f"budget = {{ {limits} }}"), "cpu", measured(folder, found, *methods))
+
+    return judge
+
+
+@pytest.mark.parametrize(
+    ("limit", "found", "problem"),
+    [
+        pytest.param(
+            "file = 100",
+            weighted(4, 4),
+            "file: {size:,} bytes, {more:,} more than budget.file (100); flatbuffer",
+            id="file: its sections",
+        ),
+        pytest.param(
+            "weights = 40",
+            weighted(4, 8, 2),
+            "weights: 56 bytes, 16 more than budget.weights (40); float32 [8] for aten::add.out 32 bytes, float32 [4] "
+            "for aten::add.out 16 bytes, float32 [2] for aten::add.out 8 bytes",
+            id="weights: the largest constants",
+        ),
+        pytest.param(
+            "weights = 1",
+            weighted(4, 4),
+            "weights: 32 bytes, 31 more than budget.weights (1); float32 [4] for aten::add.out x2 32 bytes",
+            id="weights: those of one shape together",
+        ),
+        pytest.param(
+            'memory = { "cuda:1" = 31 }',
+            two_devices(),
+            "memory of cuda:1: 32 bytes, 1 more than budget.memory.cuda:1 (31); at instruction 5 of 'forward' "
+            "(EtdevReferenceBackend): float32 [4] of EtdevReferenceBackend 16 bytes, float32 [4] of "
+            "et_copy::_h2d_copy.out 16 bytes",
+            id="memory: the tensors at the peak",
+        ),
+        pytest.param(
+            "copies = 0",
+            two_devices(),
+            "copies in a call of 'forward': 64 bytes, 64 more than budget.copies (0); float32 [4] back from cuda:0 16 "
+            "bytes, float32 [4] back from cuda:1 16 bytes, float32 [4] to cuda:0 16 bytes and 1 more",
+            id="copies: the largest transfers",
+        ),
+        pytest.param(
+            "delegated = 0.76",
+            chain(1),
+            "9 of 12 ops delegated: 75%, less than budget.delegated (76%); on the runtime's own kernels: aten.sin 2, "
+            "aten.cos 1",
+            id="delegated: the ops that are not",
+        ),
+    ],
+)
+def test_a_missed_budget_names_what_is_responsible(budget: Budget, limit: str, found: Program, problem: str) -> None:
+    rung = budget(limit, found, OPS)
+
+    size = Path("found.pte").stat().st_size
+    assert (rung.status, rung.gate) == ("failed", True)
+    assert rung.problems[0].startswith(problem.format(size=size, more=size - 100))
+    (failure,) = rung.failures
+    assert failure.message == rung.problems[0]
+    assert failure.where.startswith("etdev.toml:9:")
+    assert "budget." in failure.hint
+
+
+def test_each_missed_limit_has_its_own_place_and_remedy(budget: Budget) -> None:
+    rung = budget("file = 1, delegated = 1, weights = '1MiB'", weighted(4), OPS)
+
+    assert [(item.where.rpartition(" ")[2], item.hint) for item in rung.failures] == [
+        ("(targets.cpu.budget.file)", "quantize the model, or raise budget.file"),
+        (
+            "(targets.cpu.budget.delegated)",
+            "offer the ops to another backend (partitioners), or lower budget.delegated",
+        ),
+    ]
+
+
+def test_what_holds_is_said(budget: Budget) -> None:
+    rung = budget("weights = '1KiB', memory = { cpu = '1KiB', 'cuda:0' = 0 }, delegated = 0.75", weighted(4), OPS)
+
+    assert (rung.status, rung.failures) == ("passed", ())
+    assert rung.summary == (
+        "weights 16 B of 1.00 KiB, memory of cpu 32 B of 1.00 KiB, memory of cuda:0 0 B of 0 B, "
+        "9 of 12 ops delegated (at least 75%)"
+    )
+
+
+def test_a_share_that_nobody_knows_any_more_is_not_judged(budget: Budget) -> None:
+    rung = budget("delegated = 0, file = '1MiB'", chain(1))
+
+    assert rung.status == "not run"
+    assert rung.summary.startswith("budget.delegated: neither the file nor a report.json of its build says how many")
+    assert "; what was judged: file " in rung.summary
+
+
+def test_all_of_no_ops_are_delegated(budget: Budget) -> None:
+    none = OPS.model_copy(update={"delegated_ops": 0, "undelegated": ()})
+    assert budget("delegated = 1", chain(1), none).status == "passed"
+
+
+@pytest.mark.parametrize(("limit", "status"), [("file = 1", "failed"), ("weights = 1", "not run"), ("", "not run")])
+def test_a_file_that_cannot_be_read_has_a_size_all_the_same(folder: Path, limit: str, status: str) -> None:
+    found = Measured(folder / "none.pte", 7, None)
+    assert check_budget(project(folder, f"budget = {{ {limit} }}"), "cpu", found).status == status
+
+
+# Growth.
+
+Growth = Callable[..., RungResult]
+
+
+def write_report(folder: Path, before: Program, *, keep: bool = True, **changes: Any) -> None:
+    """The output folder ``old`` of a build of target ``cpu``."""
+    place = folder / "old" / "cpu"
+    place.mkdir(parents=True)
+    write(before, place / "tiny.pte")
+    size = (place / "tiny.pte").stat().st_size
+    digest = hashlib.sha256((place / "tiny.pte").read_bytes()).hexdigest()
+    figures = measure_program(read(place / "tiny.pte"), size).model_dump()
+    target = {"name": "cpu", "status": "built", "artifact": "old/cpu/tiny.pte", "sha256": digest, "figures": figures}
+    (place / "report.json").write_text(json.dumps({"targets": [target | changes]}))
+    if not keep:
+        (place / "tiny.pte").unlink()
+
+
+@pytest.fixture
+def growth(folder: Path) -> Growth:
+    def judge(limits: str, found: Program, source: str = "old") -> RungResult:
+        made = project(folder, f"budget.growth = {{ {limits} }}", f'[baseline]\nfrom = "{source}"')
+        check_baseline(made, ("cpu",))
+        return check_growth(made, "cpu", measured(folder, found))
+
+    return judge
+
+
+@pytest.mark.parametrize(
+    ("limit", "status"),
+    [
+        ("weights = '50%'", "passed"),
+        ("weights = '49.9%'", "failed"),
+        ("weights = 16", "passed"),
+        ("weights = 15", "failed"),
+    ],
+)
+def test_growth_by_percent_and_by_bytes(growth: Growth, folder: Path, limit: str, status: str) -> None:
+    write_report(folder, weighted(8))
+
+    rung = growth(limit, weighted(8, 4))
+
+    assert rung.status == status
+    if status == "passed":
+        assert rung.summary == "against old/cpu: weights 16 B more, of 16 B"
+    else:
+        assert rung.gate
+        assert rung.summary.startswith(
+            "weights: 48 bytes, 16 (50%) more than the 32 of old/cpu; budget.growth.weights allows "
+        )
+        assert rung.summary.endswith("; float32 [4] for aten::add.out +16 bytes")
+        assert rung.failures[0].where == "etdev.toml:9:29 (targets.cpu.budget.growth.weights)"
+
+
+def test_without_the_file_of_the_baseline_the_present_parts_are_named(growth: Growth, folder: Path) -> None:
+    write_report(folder, weighted(8), keep=False)
+
+    assert growth("weights = 0", weighted(8, 4)).summary.endswith(
+        "; float32 [8] for aten::add.out 32 bytes, float32 [4] for aten::add.out 16 bytes"
+    )
+
+
+def test_memory_grows_on_each_device(growth: Growth, folder: Path) -> None:
+    write(chain(1), folder / "old.pte")
+
+    rung = growth("memory = '0%', copies = 1000", two_devices(), "old.pte")
+
+    assert [problem.partition(";")[0] for problem in rung.problems] == [
+        "memory of cpu: 64 bytes, 32 (100%) more than the 32 of old.pte",
+        "memory of cuda:0: 32 bytes, 32 more than the 0 of old.pte",
+        "memory of cuda:1: 32 bytes, 32 more than the 0 of old.pte",
+    ]
+    assert "): float32 [4] of et_copy::_d2h_copy.out +16 bytes" in rung.problems[0]
+    assert "move a part of the model to another device" in rung.failures[1].hint
+
+
+def test_what_shrinks_or_stays_passes(growth: Growth, folder: Path) -> None:
+    write(weighted(8, 8), folder / "old.pte")
+
+    rung = growth("weights = 0, memory = 0, copies = 0", weighted(8), "old.pte")
+
+    assert rung.summary == ("against old.pte: weights 32 B less, memory of cpu the same, copies in a call the same")
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"name": "other"}, "old/cpu/report.json has no build of it"),
+        ({"status": "rejected"}, "old/cpu/report.json has no good build of it"),
+        (None, "there is no old"),
+    ],
+)
+def test_where_there_is_no_baseline_nothing_is_judged(
+    growth: Growth, folder: Path, changes: dict[str, Any] | None, reason: str
+) -> None:
+    """A first build, or a new target."""
+    if changes is not None:
+        write_report(folder, chain(1), **changes)
+
+    rung = growth("file = 0", chain(1))
+
+    assert (rung.status, rung.summary) == ("not run", f"nothing to compare with: {reason}")
+
+
+def test_a_target_that_the_baseline_did_not_build(growth: Growth, folder: Path) -> None:
+    (folder / "old").mkdir()
+    assert growth("file = 0", chain(1)).summary == "nothing to compare with: there is no old/cpu/report.json"
+
+
+@pytest.mark.parametrize("content", ["{", "{}", '{"targets": [{"name": "cpu"}]}', '{"targets": [3]}', "\xff"])
+def test_a_report_that_is_none_is_an_error(growth: Growth, folder: Path, content: str) -> None:
+    (folder / "old" / "cpu").mkdir(parents=True)
+    (folder / "old" / "cpu" / "report.json").write_text(content, encoding="latin-1")
+
+    with pytest.raises(ConfigError, match="is no report that this version of etdev reads") as caught:
+        growth("file = 0", chain(1))
+    assert caught.value.where == "etdev.toml:11:8"
+
+
+def test_a_file_stands_for_one_target(folder: Path) -> None:
+    limits = "budget.growth.file = 0"
+    made = project(folder, limits, "[targets.other]", limits, "[targets.free]", '[baseline]\nfrom = "old.pte"')
+
+    check_baseline(made, ("cpu", "free"))
+    with pytest.raises(ConfigError, match="is one file, and growth of 2 targets is judged: cpu, other"):
+        check_baseline(made, ("cpu", "other", "free"))
+
+
+@pytest.mark.parametrize("source", ["build", "build/cpu/tiny.pte", "./build/"])
+def test_the_output_of_the_build_itself_is_no_baseline(growth: Growth, source: str) -> None:
+    """A build that misses the limit would be the next one's baseline."""
+    with pytest.raises(ConfigError, match="the project's own output"):
+        growth("file = 0", chain(1), source)
+
+
+@given(st.integers(0, 2**63), st.integers(0, 10**6), st.integers(0, 3))
+def test_a_percentage_is_exact_and_rounded_down(before: int, digits: int, places: int) -> None:
+    whole, fraction = divmod(digits, 10**places)
+    text = f"{whole}.{fraction:0{places}d}%" if places else f"{whole}%"
+
+    allowed = allowed_growth(text, before)
+
+    assert allowed * 100 * 10**places <= before * digits < (allowed + 1) * 100 * 10**places
+    assert allowed_growth(allowed, before) == allowed
+
+
+def test_named_data_counts_for_the_sections(budget: Budget) -> None:
+    made = replace(weighted(4), named_data=(m.NamedData("k" * 64, 0),))
+    assert "data 'kkkkkkkkkkkkkkkk' of delegates 16 bytes" in budget("weights = 1", made).summary
