@@ -178,6 +178,8 @@ class EmitError(StageError):
 class LinkError(StageError):
     """Etdev cannot link a program: what it asks for contradicts itself, or its own plan is wrong."""
 
+    stage = "link"
+
 
 class WriteError(StageError):
     """A file could not be written; whatever stood there before stands there still."""

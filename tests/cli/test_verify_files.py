@@ -99,7 +99,7 @@ def test_a_good_file(run: Run) -> None:
         "  kernels    passed   3 operators in the wheel's runtime\n"
         "  replay     passed   1 method on random inputs, the same with and without poison; weak: nothing says what "
         "the outputs should be\n"
-        "  not run    budget, runtime, accuracy: only the config that the file was built from can tell\n"
+        "  not run    budget, growth, runtime, accuracy, latency: only the config that the file was built from can tell\n"
         "  not run    device: the program has no memory on devices\n"
         "\n"
         "1 file, 1 good as far as it was checked\n"

@@ -20,7 +20,8 @@ from etdev.cli.common import (
 from etdev.cli.output import Outputs, parse_outputs
 
 if TYPE_CHECKING:
-    from etdev.pipeline.dry_run import DryRun
+    from etdev.pipeline.options import BuildOptions
+    from etdev.pipeline.project import Project
 
 DryRunOption = Annotated[
     bool, typer.Option("--dry-run", help="Import the model and check shapes and data; lower and write nothing.")
@@ -52,47 +53,53 @@ def build(
     """Build the config's targets: export, quantize, lower, emit, link, write and verify.
 
     Runs the code that the config names. Formats of --output: text, json, html (the page of
-    `etdev report`, of all targets).
+    `etdev report`, of all targets), github, sarif, md.
     """
-    outputs = parse_outputs(output, allowed=("text", "json", "html"))
-    from etdev.cli.progress import shown_progress
-    from etdev.cli.render import render_result
-    from etdev.pipeline.api import open_project
-    from etdev.pipeline.options import BuildOptions, check_device_map, check_rungs
-    from etdev.pipeline.report import build_page
+    from etdev.cli.reports import ALL_FORMATS, reported_errors
 
-    project = open_project(config, profile=profile, overrides=overrides or ())
-    outputs.refuse(*project.files)
-    options = BuildOptions(
-        targets=targets or (),
-        require=check_rungs(require or ()),
-        verify=not no_verify,
-        cache=not no_cache,
-        locked=locked,
-        device_map=check_device_map(device_map),
-        verbose=verbose,
-    )
+    outputs = parse_outputs(output, allowed=(*ALL_FORMATS, "html"))
     if dry:
         outputs.refuse_format("html", "--dry-run builds nothing that a page could show")
-        from etdev.pipeline.dry_run import dry_run
+    from etdev.cli.reports.projects import opened_project
 
-        _write_dry_run(dry_run(project, options), outputs)
-        return 0
+    project = opened_project(outputs, "build", config, profile=profile, overrides=overrides or ())
+    with reported_errors(outputs, "build"):
+        from etdev.pipeline.options import BuildOptions, check_device_map, check_rungs
+
+        options = BuildOptions(
+            targets=targets or (),
+            require=check_rungs(require or ()),
+            verify=not no_verify,
+            cache=not no_cache,
+            locked=locked,
+            device_map=check_device_map(device_map),
+            verbose=verbose,
+        )
+        return _dry_run(project, options, outputs) if dry else _build(project, options, outputs, quiet=quiet)
+
+
+def _build(project: Project, options: BuildOptions, outputs: Outputs, *, quiet: bool) -> int:
+    from etdev.cli.progress import shown_progress
+    from etdev.cli.render import render_result
+    from etdev.cli.reports.results import write_result
     from etdev.pipeline.build import build_project
+    from etdev.pipeline.report import build_page
 
     with shown_progress(quiet=quiet) as options.progress:
         result = build_project(project, options)
-    outputs.write(
-        {
-            "text": lambda: render_result(result, verbose=verbose),
-            "json": lambda: result.model_dump_json(indent=2),
-            "html": lambda: build_page(result),
-        }
+    write_result(
+        outputs, result, lambda: render_result(result, verbose=options.verbose), html=lambda: build_page(result)
     )
     return result.exit_code
 
 
-def _write_dry_run(found: DryRun, outputs: Outputs) -> None:
+def _dry_run(project: Project, options: BuildOptions, outputs: Outputs) -> int:
+    from etdev.cli.reports import Report, write_report
+    from etdev.cli.reports.markdown import prose
+    from etdev.pipeline.dry_run import dry_run
+
+    found = dry_run(project, options)
+
     def text() -> str:
         lines = []
         for method in found.methods:
@@ -102,4 +109,6 @@ def _write_dry_run(found: DryRun, outputs: Outputs) -> None:
         lines.append(f"dry run: {', '.join(found.targets)} can be built as far as shapes tell; nothing was lowered")
         return "\n".join(lines)
 
-    outputs.write({"text": text, "json": lambda: found.model_dump_json(indent=2)})
+    report = Report((), lambda: "\n\n".join(map(prose, text().split("\n"))) + "\n")
+    write_report(outputs, report, {"text": text, "json": lambda: found.model_dump_json(indent=2)})
+    return 0

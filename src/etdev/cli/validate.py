@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -11,9 +11,8 @@ from etdev.cli.output import TEXT, Outputs, parse_outputs
 from etdev.errors import ConfigError, ExitCode, Problem
 
 if TYPE_CHECKING:
+    from etdev.cli.reports import Report
     from etdev.config.loader import LoadedConfig
-
-_FORMATS = (TEXT, "json", "github", "sarif")
 
 
 def validate(
@@ -26,40 +25,41 @@ def validate(
 ) -> int:
     """Check a config, with all of its profiles, without running any code that it names.
 
-    Exit code 2 when something is wrong. Formats of --output: text, json, github, sarif.
+    Exit code 2 when something is wrong. Formats of --output: text, json, github, sarif, md.
     """
-    outputs = parse_outputs(output, allowed=_FORMATS)
     from etdev.backends.opening import open_config
+    from etdev.cli.reports import ALL_FORMATS, Report, error_report, refuse_config
 
+    outputs = parse_outputs(output, allowed=ALL_FORMATS)
+    refuse_config(outputs, config)
     try:
         loaded = open_config(config, profile=profile, overrides=overrides)
     except ConfigError as error:
-        return _report(error, outputs)
-    outputs.write(_renderers((), text=lambda: "" if quiet else _summary(loaded)))
+        return _report(error, error_report(error, "validate"), outputs)
+    outputs.refuse(*loaded.files)
+    summary = _summary(loaded)
+    report = Report((), lambda: f"### {summary}\n", loaded.name)
+    _write(outputs, report, (), lambda: "" if quiet else summary)
     return ExitCode.DONE
 
 
-def _report(error: ConfigError, outputs: Outputs) -> int:
+def _report(error: ConfigError, report: Report, outputs: Outputs) -> int:
     """Write what was asked for; text for the terminal is what any command prints for this error, on stderr."""
     from etdev.config.diagnostics import as_text
 
     on_terminal = [item for item in outputs.items if item.path is None and item.format == TEXT]
     elsewhere = Outputs(tuple(item for item in outputs.items if item not in on_terminal))
-    elsewhere.write(_renderers(error.problems, text=partial(as_text, error.problems)))
+    _write(elsewhere, report, error.problems, partial(as_text, error.problems))
     if on_terminal:
         raise error
     return error.exit_code
 
 
-def _renderers(problems: tuple[Problem, ...], *, text: Callable[[], str]) -> Mapping[str, Callable[[], str]]:
-    from etdev.config import diagnostics
+def _write(outputs: Outputs, report: Report, problems: tuple[Problem, ...], text: Callable[[], str]) -> None:
+    from etdev.cli.reports import write_report
+    from etdev.config.diagnostics import as_json
 
-    return {
-        TEXT: text,
-        "json": partial(diagnostics.as_json, problems),
-        "github": partial(diagnostics.as_github, problems),
-        "sarif": partial(diagnostics.as_sarif, problems),
-    }
+    write_report(outputs, report, {TEXT: text, "json": partial(as_json, problems)})
 
 
 def _summary(loaded: LoadedConfig) -> str:

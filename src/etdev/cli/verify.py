@@ -25,6 +25,8 @@ from etdev.errors import UsageError
 
 if TYPE_CHECKING:
     from etdev.cli.output import Outputs
+    from etdev.pipeline.options import BuildOptions
+    from etdev.pipeline.project import Project
 
 TargetsArgument = Annotated[
     list[str] | None,
@@ -61,45 +63,55 @@ def verify(
     """Verify the built artifacts again, against the models and data of the config; or any .pte, without a config.
 
     For targets it runs the code that the config names; of a file, it runs the program alone, in etdev's interpreter.
-    Changes no file. Formats of --output: text, json.
+    Changes no file. Formats of --output: text, json, github, sarif, md.
     """
-    outputs = parse_outputs(output, allowed=("text", "json"))
+    from etdev.cli.reports import ALL_FORMATS, reported_errors
+
+    outputs = parse_outputs(output, allowed=ALL_FORMATS)
     files = [name for name in targets or () if name.endswith(".pte") or Path(name).is_file()]
     if files:
         settings = {"--config": config, "--profile": profile, "--set": overrides, "--jobs": jobs > 1}
         _refuse_mixture(files, targets or (), [name for name, value in settings.items() if value])
         outputs.refuse(*files)
-        return _verify_files(files, require or (), device_map, outputs)
+        with reported_errors(outputs, "verify"):
+            return _verify_files(files, require or (), device_map, outputs)
     if config is None and targets:
         require_config(targets[0])
+    from etdev.cli.reports.projects import opened_project
+
+    project = opened_project(outputs, "verify", config, profile=profile, overrides=overrides or ())
+    with reported_errors(outputs, "verify"):
+        from etdev.pipeline.options import BuildOptions, check_device_map, check_rungs
+
+        options = BuildOptions(
+            targets=targets or (),
+            require=check_rungs(require or ()),
+            device_map=check_device_map(device_map),
+            jobs=jobs,
+            verbose=verbose,
+        )
+        return _verify_targets(project, options, outputs, quiet=quiet)
+
+
+def _verify_targets(project: Project, options: BuildOptions, outputs: Outputs, *, quiet: bool) -> int:
     from etdev.cli.progress import shown_progress
     from etdev.cli.render import render_result
-    from etdev.pipeline.api import open_project
-    from etdev.pipeline.options import BuildOptions, check_device_map, check_rungs
+    from etdev.cli.reports.results import write_result
     from etdev.pipeline.verify.existing import verify_project
 
-    project = open_project(config, profile=profile, overrides=overrides or ())
-    outputs.refuse(*project.files)
-    options = BuildOptions(
-        targets=targets or (),
-        require=check_rungs(require or ()),
-        device_map=check_device_map(device_map),
-        jobs=jobs,
-        verbose=verbose,
-    )
     with shown_progress(quiet=quiet) as options.progress:
         result = verify_project(project, options)
-    outputs.write({"text": lambda: render_result(result), "json": lambda: result.model_dump_json(indent=2)})
+    write_result(outputs, result, lambda: render_result(result))
     return result.exit_code
 
 
 def _verify_files(files: Sequence[str], require: Sequence[str], device_map: str | None, outputs: Outputs) -> int:
-    from etdev.cli.render import render_files
+    from etdev.cli.reports.results import write_files
     from etdev.pipeline.options import check_device_map, check_rungs
     from etdev.pipeline.verify.foreign import verify_files
 
     result = verify_files(files, require=check_rungs(require), device_map=check_device_map(device_map))
-    outputs.write({"text": lambda: render_files(result), "json": lambda: result.model_dump_json(indent=2)})
+    write_files(outputs, result)
     return result.exit_code
 
 

@@ -97,6 +97,8 @@ class RungResult(Part):
     outputs: tuple[OutputError, ...] = ()
     value: float | None = None
     """``accuracy``: the metric."""
+    unjudged: str | None = None
+    """Not run: place of the limit of the config that was not judged for that."""
     latency: LatencyResult | None = None
     """``latency``: what was measured."""
     lacking: bool = False

@@ -9,6 +9,7 @@ from pathlib import Path
 from etdev.files import file_sha256
 from etdev.pipeline.cache import Cache, Reads, Seen, Watch, locked_facts
 from etdev.pipeline.compile import Workplace, compile_target
+from etdev.pipeline.figures import Figures
 from etdev.pipeline.finished import Finished, keep_finished
 from etdev.pipeline.import_closure import imported_files
 from etdev.pipeline.inplace_ops import resolve_ops
@@ -32,7 +33,6 @@ from etdev.pipeline.usercode import UserCode
 from etdev.pipeline.verify.kernels import check_runtime_settings
 from etdev.pipeline.verify.ladder import Candidate, check_functions, not_run, verify_program
 from etdev.pipeline.write import StagedFile, write_linked_record, write_program
-from etdev.program import Program
 from etdev.program.footprint import planned_memory
 from etdev.runtime.stock import StockRuntime
 
@@ -107,7 +107,7 @@ def _build_target(place: Workplace, name: str, runtime: StockRuntime | None) -> 
                 *describe_unused(project, name, program.linked.program),
             ),
         )
-        result = result.model_copy(update={"figures": figures_of(result, program.linked.program)})
+        figures = figures_of(result, program.linked.program)
         if runtime is None or compiled.models is None:
             rungs = tuple(not_run(rung, "verification was turned off") for rung in RUNGS)
         else:
@@ -125,14 +125,14 @@ def _build_target(place: Workplace, name: str, runtime: StockRuntime | None) -> 
                     jobs=options.jobs,
                     count=clock.count("verify"),
                 )
-        result = result.model_copy(update={"rungs": rungs, "status": outcome(rungs)})
+        result = result.model_copy(update={"figures": figures, "rungs": rungs, "status": outcome(rungs)})
         record.withdraw()  # At no time is it beside another program.
         artifact = staged.reject() if result.status == "rejected" else staged.accept()
         if result.status != "rejected" and project.config.targets[name].etrecord:
             record.accept()
     result = result.model_copy(update={"artifact": display_path(project, artifact), "seconds": clock.seconds})
     write_report(project, result)
-    locked = _locked(place, result, program.linked.program, compiled.reads)
+    locked = _locked(place, result, figures, compiled.reads)
     finished = Finished(result=_with_changes(place, result), locked=locked, changed=tuple(sorted(place.cache.changed)))
     keep_finished(place, finished, compiled.reads)
     return finished
@@ -147,7 +147,7 @@ def _with_changes(place: Workplace, result: TargetResult) -> TargetResult:
     return result.model_copy(update={"notes": (*result.notes, note)})
 
 
-def _locked(place: Workplace, result: TargetResult, program: Program, compiled: Reads) -> LockedTarget:
+def _locked(place: Workplace, result: TargetResult, figures: Figures, compiled: Reads) -> LockedTarget:
     """What the bytes of a target's file follow from, and what they are."""
     project, user = place.project, place.user
     planner = project.config.targets[result.name].memory.planner
@@ -156,7 +156,7 @@ def _locked(place: Workplace, result: TargetResult, program: Program, compiled: 
     facts = locked_facts(project, result.name)
     return LockedTarget(
         sha256=result.sha256,
-        figures=figures_of(result, program),
+        figures=figures,
         versions=facts.versions,
         settings=facts.settings,
         files=reads.files,

@@ -28,12 +28,13 @@ def check_growth(project: Project, target: str, measured: Measured) -> RungResul
     growth = project.config.targets[target].budget.growth
     if growth == type(growth)():
         return RungResult(rung="growth", status="not run", summary="the config sets no limit")
+    where = project.where("targets", target, "budget", "growth")
     if measured.program is None:
-        return RungResult(rung="growth", status="not run", summary="the rung `bytes` failed")
+        return RungResult(rung="growth", status="not run", summary="the rung `bytes` failed", unjudged=where)
     baseline = find_baseline(project, target)
     if isinstance(baseline, NoBaseline):
         summary = f"nothing to compare with: {baseline.reason}"
-        return RungResult(rung="growth", status="not run", summary=summary)
+        return RungResult(rung="growth", status="not run", summary=summary, unjudged=where)
     comparison = _Comparison(project, target, measured, measured.program, baseline)
     rung = judge(project, target, "growth", list(comparison.limits()))
     if rung.status == "passed":

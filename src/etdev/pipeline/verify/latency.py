@@ -26,11 +26,11 @@ def check_latency(subject: Subject, runtime: Runtime, before: RungResult, obstac
     """
     limits = subject.project.config.targets[subject.target].budget.latency
     if limits is None:
-        return _not_run("the config sets no limit")
+        return RungResult(rung="latency", status="not run", summary="the config sets no limit")
     if obstacle is not None:
-        return _not_run(obstacle)
+        return _unjudged(subject, obstacle)
     if before.status == "failed" and not before.gate:
-        return _not_run("the rung `runtime` failed")
+        return _unjudged(subject, "the rung `runtime` failed")
     method = limits.method or next(iter(subject.reference.signatures))
     machine = describe_machine()
     try:
@@ -38,7 +38,7 @@ def check_latency(subject: Subject, runtime: Runtime, before: RungResult, obstac
         samples = tuple(islice(subject.samples[method], _MOST_SAMPLES))
         found, _ = measure_latency(runtime, method, samples, Thoroughness())
     except ProgramFailureError as error:
-        return _not_run(f"the program fails when it is called again and again: {error}")
+        return _unjudged(subject, f"the program fails when it is called again and again: {error}")
     busy = describe_load(machine)
     rung = judge(subject.project, subject.target, "latency", _limits(subject, limits, method, found, busy))
     return rung.model_copy(update={"summary": f"{rung.summary}{_how(subject, method, found, busy)}", "latency": found})
@@ -71,5 +71,6 @@ def _how(subject: Subject, method: str, found: LatencyResult, busy: str | None) 
     return f" ({found.calls:,} calls of {method!r}{inputs}{'; ' + busy if busy else ''})"
 
 
-def _not_run(reason: str) -> RungResult:
-    return RungResult(rung="latency", status="not run", summary=reason)
+def _unjudged(subject: Subject, reason: str) -> RungResult:
+    where = subject.project.where("targets", subject.target, "budget", "latency")
+    return RungResult(rung="latency", status="not run", summary=reason, unjudged=where)

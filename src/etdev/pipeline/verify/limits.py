@@ -74,7 +74,10 @@ def judge(
     if unjudged:
         reasons = "; ".join(f"{'.'.join(item.key)}: {item.reason}" for item in unjudged)
         return RungResult(
-            rung=rung, status="not run", summary=f"{reasons}; what was judged: {kept}" if kept else reasons
+            rung=rung,
+            status="not run",
+            summary=f"{reasons}; what was judged: {kept}" if kept else reasons,
+            unjudged=project.where("targets", target, *unjudged[0].key),
         )
     if not limits:
         return RungResult(rung=rung, status="not run", summary="the config sets no limit")

@@ -1,0 +1,75 @@
+"""What commands report to CI systems: one list of findings, and one renderer per format over it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from etdev.cli.output import TEXT, Outputs
+from etdev.cli.reports import github, markdown
+from etdev.cli.reports.findings import Finding, of_error
+from etdev.cli.reports.places import Places
+from etdev.cli.reports.sarif import as_sarif
+from etdev.config.files import DEFAULT_NAMES, PYPROJECT
+from etdev.errors import EtdevError
+
+FORMATS = ("github", "sarif", "md")
+"""The formats that findings are rendered in."""
+ALL_FORMATS = (TEXT, "json", *FORMATS)
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a command has to say to a CI system."""
+
+    findings: Sequence[Finding]
+    """The most serious first."""
+    markdown: Callable[[], str]
+    """The whole report, findings and figures."""
+    about: str | None = None
+    """The file that findings without a place are about: the config."""
+
+
+def write_report(outputs: Outputs, report: Report, own: Mapping[str, Callable[[], str]]) -> None:
+    """Write the formats that were asked for; ``own`` are the command's own ones, such as its text.
+
+    Raises :class:`~etdev.errors.UsageError` for an output that would take the place of a file that a finding is about.
+    """
+    outputs.refuse(*(finding.source for finding in report.findings))
+    places = Places.here(os.environ)
+    with_summary = github.has_summary(os.environ)
+    outputs.write(
+        {
+            **own,
+            "github": lambda: github.as_github(report.findings, places, summary=with_summary),
+            "sarif": lambda: as_sarif(report.findings, places, about=report.about),
+            "md": report.markdown,
+        }
+    )
+    if with_summary and any(item.format == "github" for item in outputs.items):
+        github.append_summary(report.markdown(), os.environ)
+
+
+def error_report(error: EtdevError, command: str) -> Report:
+    """What is reported of a command that an error ends."""
+    findings = of_error(error)
+    return Report(findings, lambda: markdown.of_findings(f"`etdev {command}` failed", findings))
+
+
+@contextmanager
+def reported_errors(outputs: Outputs, command: str) -> Iterator[None]:
+    """An error that ends the command reaches the formats for CI systems before it goes its way."""
+    try:
+        yield
+    except EtdevError as error:
+        wanted = Outputs(tuple(item for item in outputs.items if item.format in FORMATS))
+        write_report(wanted, error_report(error, command), {})
+        raise
+
+
+def refuse_config(outputs: Outputs, config: Path | None) -> None:
+    """Raise :class:`~etdev.errors.UsageError` for an output that would take the place of the config, right or wrong."""
+    outputs.refuse(*((*DEFAULT_NAMES, PYPROJECT) if config is None else (config,)))

@@ -1,0 +1,126 @@
+"""Everything that a command has found wrong, as one list: what each format for CI systems is rendered from."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+from etdev.errors import (
+    ConfigError,
+    EtdevError,
+    MissingRequirementError,
+    Problem,
+    ProgramError,
+    StageError,
+    UsageError,
+)
+
+if TYPE_CHECKING:
+    from etdev.pipeline.result import BuildResult, RungResult
+    from etdev.pipeline.verify.foreign import FilesResult
+
+Level = Literal["error", "warning", "note"]
+LEVELS: tuple[Level, ...] = ("error", "warning", "note")
+"""The most serious first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that a command found."""
+
+    rule: str
+    """One of :data:`~etdev.cli.reports.rules.RULES`."""
+    message: str
+    """A sentence."""
+    level: Level = "error"
+    source: str | None = None
+    """The file that it is about, as errors name files; or what else states it, such as ``--set``, without a line."""
+    line: int | None = None
+    """1-based."""
+    column: int | None = None
+    """1-based, in characters."""
+    key: str = ""
+    """Of the config: ``targets.cpu.budget.file``."""
+    hint: str | None = None
+    """The remedy."""
+
+
+_WHERE = re.compile(
+    r"(?P<source>.+?)(?::(?P<line>[1-9]\d*)(?::(?P<column>[1-9]\d*))?)?(?: \((?P<key>[^()]+)\))?", re.DOTALL
+)
+"""``etdev.toml:3:9 (model.entry)``, as :meth:`etdev.pipeline.project.Project.where` writes it; all but the first part
+may be missing."""
+
+
+def at(finding: Finding, where: str | None) -> Finding:
+    """The finding at the place that an error or a rung names."""
+    match = _WHERE.fullmatch(where) if where else None
+    if match is None:
+        return finding
+    line, column = (None if match[name] is None else int(match[name]) for name in ("line", "column"))
+    return replace(finding, source=match["source"], line=line, column=column, key=match["key"] or "")
+
+
+def of_problems(problems: Iterable[Problem]) -> list[Finding]:
+    """What is wrong in a config."""
+    return [
+        Finding(item.rule, item.message, "error", item.source, item.line, item.column, item.key, item.hint)
+        for item in problems
+    ]
+
+
+def of_error(error: EtdevError) -> list[Finding]:
+    """What ended a command."""
+    if isinstance(error, ConfigError):
+        return of_problems(error.problems)
+    return [at(Finding(_rule(error), error.message, hint=error.hint), error.where)]
+
+
+def _rule(error: EtdevError) -> str:
+    if isinstance(error, StageError):
+        return error.stage
+    kinds = ((UsageError, "usage"), (MissingRequirementError, "environment"), (ProgramError, "program"))
+    return next((rule for kind, rule in kinds if isinstance(error, kind)), "build")
+
+
+def of_result(result: BuildResult) -> list[Finding]:
+    """What verification found in all targets, those that failed first."""
+    found = (
+        finding
+        for target in result.targets
+        for finding in _of_rungs(f"target {target.name!r}: ", target.rungs, target.unmet)
+    )
+    return in_order(found)
+
+
+def of_files(result: FilesResult) -> list[Finding]:
+    """What verification found in files without a config."""
+    found = (
+        finding if finding.source is not None else replace(finding, source=file.file)
+        for file in result.files
+        for finding in _of_rungs("", file.rungs, file.unmet)
+    )
+    return in_order(found)
+
+
+def in_order(findings: Iterable[Finding]) -> list[Finding]:
+    """The most serious ones first, and as they were otherwise."""
+    return sorted(findings, key=lambda finding: LEVELS.index(finding.level))
+
+
+def _of_rungs(prefix: str, rungs: Sequence[RungResult], unmet: Sequence[RungResult]) -> Iterator[Finding]:
+    for rung in rungs:
+        if rung.status == "failed" and rung.failures:
+            for failure in rung.failures:
+                yield at(Finding(rung.rung, f"{prefix}{failure.message}", hint=failure.hint), failure.where)
+        elif rung.status == "failed":
+            for problem in rung.problems or (rung.summary,):
+                yield at(Finding(rung.rung, f"{prefix}{problem}", hint=rung.hint), rung.where)
+        elif rung in unmet:
+            yield Finding("not-run", f"{prefix}{rung.rung} is required and did not run: {rung.summary}")
+        elif rung.unjudged is not None:
+            level: Level = "note" if rung.rung == "growth" else "warning"
+            message = f"{prefix}{rung.rung} was not judged: {rung.summary}"
+            yield at(Finding("not-judged", message, level), rung.unjudged)

@@ -1,0 +1,69 @@
+"""Workflow commands, which GitHub shows as annotations on the lines of a change."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from etdev.cli.reports.findings import Finding, Level
+from etdev.cli.reports.places import Places
+from etdev.cli.text import escaped, printable
+from etdev.files import write_errors_named
+
+MOST_ANNOTATIONS = 10
+"""GitHub shows as many of one step, and drops the others without a word."""
+_COMMANDS: Mapping[Level, str] = {"error": "error", "warning": "warning", "note": "notice"}
+SUMMARY_VARIABLE = "GITHUB_STEP_SUMMARY"
+"""Names the file whose Markdown GitHub shows on the page of the run."""
+
+
+def as_github(findings: Sequence[Finding], places: Places, *, summary: bool) -> str:
+    """At most ten commands, the last of which says how many findings there are beyond them.
+
+    ``summary`` is whether all of them are in the summary of the step.
+    """
+    shown = findings if len(findings) <= MOST_ANNOTATIONS else findings[: MOST_ANNOTATIONS - 1]
+    lines = [_command(finding, places) for finding in shown]
+    if rest := len(findings) - len(shown):
+        where = "in the summary of this step" if summary else "see `--output text`"
+        worst = _COMMANDS[findings[len(shown)].level]
+        lines.append(f"::{worst} title=etdev::{rest:,} more findings: {where}")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def append_summary(markdown: str, environ: Mapping[str, str]) -> None:
+    """Add to the summary of the step, if there is one. Raises :class:`~etdev.errors.WriteError`."""
+    if path := environ.get(SUMMARY_VARIABLE):
+        with write_errors_named(Path(path)), open(path, "a", encoding="utf-8") as file:
+            file.write(markdown if markdown.endswith("\n") else f"{markdown}\n")
+
+
+def has_summary(environ: Mapping[str, str]) -> bool:
+    """Whether there is a summary to add to."""
+    return bool(environ.get(SUMMARY_VARIABLE))
+
+
+def _command(finding: Finding, places: Places) -> str:
+    properties = {"title": f"etdev: {finding.rule}"}
+    message = finding.message
+    if finding.line is not None and finding.source is not None:
+        file = str(places.path(finding.source)).replace(os.sep, "/")
+        column = {} if finding.column is None else {"col": str(finding.column)}
+        properties = {"file": file, "line": str(finding.line), **column, **properties}
+    elif finding.source:
+        message = f"{finding.source}: {message}"
+    if finding.hint:
+        message = f"{message}\nhint: {finding.hint}"
+    listed = ",".join(f"{name}={_escape_property(printable(value))}" for name, value in properties.items())
+    return f"::{_COMMANDS[finding.level]} {listed}::{_escape_data(escaped(message))}"
+
+
+def _escape_data(text: str) -> str:
+    # @actions/core, command.ts: escapeData
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _escape_property(text: str) -> str:
+    # @actions/core, command.ts: escapeProperty
+    return _escape_data(text).replace(":", "%3A").replace(",", "%2C")

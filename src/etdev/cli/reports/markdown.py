@@ -1,0 +1,129 @@
+"""Markdown for comments on a change and for the summary of a run."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from etdev.cli.reports.findings import Finding, Level
+from etdev.cli.text import count, escaped, printable
+from etdev.units import format_share, format_size
+
+if TYPE_CHECKING:
+    from etdev.pipeline.result import BuildResult, RungResult, TargetResult
+    from etdev.pipeline.verify.foreign import FilesResult
+
+_CODE = re.compile(r"(`[^`\n]+`)")
+_SPECIAL = re.compile(r"([\\`*_\[\]<>&|~#@])")
+_MOST_FINDINGS = 50
+_LEVELS: dict[Level, str] = {"error": "error", "warning": "warning", "note": "note"}
+
+
+def prose(text: str) -> str:
+    """Text of a message inside a table or a line: code in backquotes stays, everything else is no markup."""
+    parts = _CODE.split(" ".join(escaped(text).split("\n")))
+    return "".join(part.replace("|", "\\|") if at % 2 else _SPECIAL.sub(r"\\\1", part) for at, part in enumerate(parts))
+
+
+def code(text: str) -> str:
+    """A name as code."""
+    shown = printable(text)
+    fence = "``" if "`" in shown else "`"
+    pad = " " if fence == "``" else ""
+    return f"{fence}{pad}{shown}{pad}{fence}".replace("|", "\\|")
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Rows of cells, which are Markdown already."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def details(summary: str, blocks: Iterable[str]) -> str:
+    """Blocks that are shown on a click."""
+    return "\n\n".join([f"<details><summary>{summary}</summary>", *blocks, "</details>"])
+
+
+def findings_table(findings: Sequence[Finding]) -> list[str]:
+    """What was found, a row each; nothing if there is nothing."""
+    if not findings:
+        return []
+    rows = [
+        (
+            _LEVELS[item.level],
+            code(_place(item)) if item.source else "",
+            prose(item.message) + (f"<br>{prose(item.hint)}" if item.hint else ""),
+        )
+        for item in findings[:_MOST_FINDINGS]
+    ]
+    rest = len(findings) - len(rows)
+    return [table(("", "where", "what"), rows), *([f"and {rest:,} more"] if rest else [])]
+
+
+def of_findings(heading: str, findings: Sequence[Finding]) -> str:
+    """A report that is about findings alone."""
+    return "\n\n".join([f"### {heading}", *findings_table(findings)]) + "\n"
+
+
+def of_result(result: BuildResult, findings: Sequence[Finding]) -> str:
+    """A build or a verification: the verdict, the figures of each target, what was found, what did not run."""
+    bad = sum(target.exit_code != 0 for target in result.targets)
+    verdict = "good" if not bad else f"{bad} of {len(result.targets)} not"
+    blocks = [f"### etdev: {prose(result.project)}, {count(len(result.targets), 'target')}, {verdict}"]
+    head = ("target", "result", "file", "memory", "copies in a call", "delegated")
+    blocks.append(table(head, map(_target_row, result.targets)))
+    blocks += findings_table(findings)
+    for target in result.targets:
+        lines = [*_rung_lines(target.rungs), *(f"* note: {prose(note)}" for note in target.notes)]
+        blocks.append(details(code_html(target.name), ["\n".join(lines)]))
+    blocks += [f"note: {prose(note)}" for note in result.notes]
+    return "\n\n".join(blocks) + "\n"
+
+
+def of_files(result: FilesResult, findings: Sequence[Finding]) -> str:
+    """Files that were verified without a config."""
+    blocks = [f"### etdev: {count(len(result.files), 'file')}, {'good' if not result.exit_code else 'not all good'}"]
+    rows = [(code(file.file), _status(file.status, file.rungs), format_size(file.size)) for file in result.files]
+    blocks.append(table(("file", "result", "size"), rows))
+    blocks += findings_table(findings)
+    blocks += [details(code_html(file.file), ["\n".join(_rung_lines(file.rungs))]) for file in result.files]
+    blocks += [f"note: {prose(note)}" for note in result.notes]
+    return "\n\n".join(blocks) + "\n"
+
+
+def code_html(text: str) -> str:
+    """A name as code where Markdown is not read, such as in a summary of details."""
+    shown = printable(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return f"<code>{shown}</code>"
+
+
+def _target_row(target: TargetResult) -> tuple[str, ...]:
+    figures = target.figures
+    status = _status(target.status, target.rungs) + (", a required check did not run" if target.unmet else "")
+    if figures is None:
+        return code(target.name), status, format_size(target.size), "", "", ""
+    memory = ", ".join(f"{device} {format_size(size)}" for device, size in figures.memory.items())
+    share = "" if figures.delegated is None else format_share(figures.delegated)
+    return code(target.name), status, format_size(figures.file), memory, format_size(figures.copies), share
+
+
+def _status(status: str, rungs: Sequence[RungResult]) -> str:
+    failed = ", ".join(rung.rung for rung in rungs if rung.status == "failed")
+    return f"**{status}** ({failed})" if failed else status
+
+
+def _rung_lines(rungs: Sequence[RungResult]) -> Iterator[str]:
+    """What was asked and answered; then what did not run, by reason."""
+    for rung in rungs:
+        if rung.status != "not run":
+            yield f"* {rung.rung}: {rung.status}, {prose(rung.summary)}"
+    for reason in Counter(rung.summary for rung in rungs if rung.status == "not run"):
+        names = ", ".join(rung.rung for rung in rungs if rung.status == "not run" and rung.summary == reason)
+        yield f"* not run: {names}: {prose(reason)}"
+
+
+def _place(finding: Finding) -> str:
+    parts = (finding.source, finding.line, finding.column)
+    return ":".join(str(part) for part in parts if part is not None)

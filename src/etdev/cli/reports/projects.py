@@ -1,0 +1,26 @@
+"""Opening the project that a command is about."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from etdev.cli.output import Outputs
+from etdev.cli.reports import refuse_config, reported_errors
+from etdev.pipeline.api import open_project
+from etdev.pipeline.project import Project
+
+
+def opened_project(
+    outputs: Outputs, command: str, config: Path | None, *, profile: str | None, overrides: Sequence[str]
+) -> Project:
+    """The project that a command is about; errors in its config are reported.
+
+    Raises as :func:`~etdev.pipeline.api.open_project` does, and :class:`~etdev.errors.UsageError` for an output that
+    would take the place of one of the project's files.
+    """
+    refuse_config(outputs, config)
+    with reported_errors(outputs, command):
+        project = open_project(config, profile=profile, overrides=overrides)
+    outputs.refuse(*project.files)
+    return project

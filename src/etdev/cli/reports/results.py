@@ -1,0 +1,30 @@
+"""Results of builds and verifications in every format."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from etdev.cli.output import TEXT, Outputs
+from etdev.cli.render import render_files
+from etdev.cli.reports import Report, findings, markdown, write_report
+
+if TYPE_CHECKING:
+    from etdev.pipeline.result import BuildResult
+    from etdev.pipeline.verify.foreign import FilesResult
+
+
+def write_result(outputs: Outputs, result: BuildResult, text: Callable[[], str], **more: Callable[[], str]) -> None:
+    """Write what a build or a verification of targets found; ``more`` are formats of the command's own."""
+    found = findings.of_result(result)
+    report = Report(found, partial(markdown.of_result, result, found), result.config)
+    write_report(outputs, report, {TEXT: text, "json": lambda: result.model_dump_json(indent=2), **more})
+
+
+def write_files(outputs: Outputs, result: FilesResult) -> None:
+    """Write what a verification of files found."""
+    found = findings.of_files(result)
+    report = Report(found, partial(markdown.of_files, result, found))
+    own = {TEXT: lambda: render_files(result), "json": lambda: result.model_dump_json(indent=2)}
+    write_report(outputs, report, own)

@@ -1,0 +1,60 @@
+"""The kinds of finding, by the identifiers that code scanners keep: none is ever renamed. docs/ci.md lists them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+CONFIG_RULES: Mapping[str, str] = {
+    "unknown-key": "A key that this version of etdev does not have",
+    "missing-key": "A required key is missing",
+    "wrong-type": "A value of the wrong type",
+    "wrong-value": "A value of the right type that is not valid",
+    "wrong-name": "A name that is not spelled as names are",
+    "duplicate-key": "A key that is defined twice",
+    "duplicate": "A name that is used twice",
+    "syntax": "A file that is not TOML or YAML as etdev reads it",
+    "file": "A file that cannot be read",
+    "reference": "A value that names something which does not exist",
+    "conflict": "Keys that do not go together",
+    "unknown-backend": "A backend that does not exist here",
+    "broken-backend": "A backend of another package that cannot be used",
+    "compile-spec": "A compile spec that the backend does not take",
+    "override": "An environment variable or --set that cannot apply",
+    "not-in-profile": "A key that a profile cannot contain",
+}
+"""What is wrong in a config."""
+
+RUNG_RULES: Mapping[str, str] = {
+    "bytes": "A file that the strict reader does not accept, or that was changed since it was built",
+    "plan": "A file that does not do what was linked, or that overwrites what it still reads",
+    "placement": "Devices of tensors, buffers, copies and delegates that do not agree",
+    "kernels": "Operators or delegates that the target's runtime does not have",
+    "budget": "A budget that was missed",
+    "growth": "More growth against the baseline than is allowed",
+    "runtime": "The stock runtime does not compute what the model computes",
+    "replay": "The interpreter does not compute what the model computes",
+    "device": "Memory on a device that is not as planned",
+    "accuracy": "A limit of the project's own metric that was missed",
+    "latency": "Calls that take longer than they may",
+    "not-run": "A required check that did not run",
+    "not-judged": "A limit of the config that was not judged",
+}
+"""What verification finds. Those of the rungs have their names."""
+
+ERROR_RULES: Mapping[str, str] = {
+    "usage": "A command that was called in a way that it does not understand",
+    "environment": "Something that this machine lacks",
+    "program": "A file that is malformed, or that cannot be linked",
+    "load": "The model, its weights or its data could not be loaded",
+    "export": "torch.export refused the model",
+    "quantize": "The quantization scheme could not be applied",
+    "lower": "A backend refused the exported program",
+    "emit": "The lowered program could not become an ExecuTorch program",
+    "link": "The program could not be linked",
+    "write": "A file could not be written",
+    "verify": "Verification could not be carried out",
+    "build": "The build failed in another way",
+}
+"""What ends a command."""
+
+RULES: Mapping[str, str] = {**CONFIG_RULES, **RUNG_RULES, **ERROR_RULES}
