@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from etdev.errors import WriteError
-from etdev.pipeline.baseline import check_baseline
+from etdev.pipeline.baseline_source import check_baseline
 from etdev.pipeline.cache import Cache, locked_facts, open_store
 from etdev.pipeline.finished import Finished, find_finished
 from etdev.pipeline.lock import Lock, check_inputs, check_outputs, find_lock, is_of_the_files_alone, write_lock

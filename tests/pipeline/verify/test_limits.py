@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,13 +13,17 @@ from textwrap import dedent
 from typing import Any
 
 import pytest
+import tomli_w
 from hypothesis import given
 from hypothesis import strategies as st
 
 from etdev.config.types import allowed_growth
-from etdev.errors import ConfigError
-from etdev.pipeline.baseline import check_baseline
+from etdev.errors import ConfigError, MissingRequirementError, UsageError
+from etdev.pipeline.baseline_source import check_baseline
+from etdev.pipeline.cache import linked_facts
+from etdev.pipeline.cache.digests import Digests
 from etdev.pipeline.measure import measure_program
+from etdev.pipeline.options import BuildOptions
 from etdev.pipeline.project import Project
 from etdev.pipeline.result import MethodResult, RungResult, UndelegatedOps
 from etdev.pipeline.verify.budget import check_budget
@@ -319,6 +325,108 @@ def test_the_output_of_the_build_itself_is_no_baseline(growth: Growth, source: s
     """A build that misses the limit would be the next one's baseline."""
     with pytest.raises(ConfigError, match="the project's own output"):
         growth("file = 0", chain(1), source)
+
+
+@pytest.fixture
+def git(folder: Path) -> Callable[..., str]:
+    """A repository in the folder: runs git there."""
+    environment = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1", "PATH": os.environ["PATH"]}
+    who = ("-c", "user.name=a", "-c", "user.email=a@example.org")
+
+    def git(*arguments: str) -> str:
+        command = ["git", *who, *arguments]
+        return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=True).stdout
+
+    git("init", "--quiet", "--initial-branch=main")
+    return git
+
+
+def lock_of(found: Measured) -> str:
+    figures = measure_program(found.program or chain(1), found.size).model_dump(exclude_none=True)
+    target = {"sha256": "0", "figures": figures, "versions": {}, "settings": {}, "files": {}}
+    return tomli_w.dumps({"version": 1, "targets": {"cpu": target}})
+
+
+@pytest.mark.parametrize("reference", ["main", "v1", "HEAD~1"])
+def test_growth_since_a_commit(growth: Growth, folder: Path, git: Callable[..., str], reference: str) -> None:
+    (folder / "etdev.lock").write_text(lock_of(measured(folder, weighted(8))))
+    git("add", "etdev.lock")
+    git("commit", "--quiet", "-m", "a lock")
+    git("tag", "v1")
+    if reference == "HEAD~1":
+        git("commit", "--quiet", "--allow-empty", "-m", "another")
+    (folder / "etdev.lock").write_text(lock_of(measured(folder, weighted(8, 8))))
+
+    rung = growth("weights = 0", weighted(8, 4), f"git:{reference}")
+
+    assert rung.status == "failed"
+    assert rung.summary == (
+        f"weights: 48 bytes, 16 (50%) more than the 32 of git:{reference}; budget.growth.weights allows 0 bytes; "
+        "float32 [8] for aten::add.out 32 bytes, float32 [4] for aten::add.out 16 bytes"
+    )
+
+
+@pytest.mark.parametrize(
+    ("lock", "reason"),
+    [(None, "git:main has no etdev.lock"), ("version = 1\n", "the etdev.lock of git:main does not have it")],
+)
+def test_a_commit_without_the_target(
+    growth: Growth, folder: Path, git: Callable[..., str], lock: str | None, reason: str
+) -> None:
+    if lock is not None:
+        (folder / "etdev.lock").write_text(lock)
+        git("add", "etdev.lock")
+    git("commit", "--quiet", "--allow-empty", "-m", "one")
+
+    assert growth("file = 0", chain(1), "git:main").summary == f"nothing to compare with: {reason}"
+
+
+def test_nothing_is_committed_yet(growth: Growth, git: Callable[..., str]) -> None:
+    assert growth("file = 0", chain(1), "git:main").summary.endswith("git:main has no etdev.lock")
+
+
+def test_a_commit_that_the_clone_lacks_is_no_first_build(
+    growth: Growth, folder: Path, git: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a shallow clone, where the gate would be passed unseen."""
+    git("commit", "--quiet", "--allow-empty", "-m", "one")
+
+    with pytest.raises(MissingRequirementError, match="this clone has no commit 'origin/main'") as caught:
+        growth("file = 0", chain(1), "git:origin/main")
+    assert "fetch-depth: 0" in str(caught.value.hint)
+    assert caught.value.where == "etdev.toml:11:8 (baseline.from)"
+    monkeypatch.setenv("PATH", str(folder))
+    with pytest.raises(MissingRequirementError, match="git cannot be run"):
+        growth("file = 0", chain(1), "git:main")
+
+
+def test_a_folder_that_is_in_no_repository(growth: Growth, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    with pytest.raises(MissingRequirementError, match="is in no git repository"):
+        growth("file = 0", chain(1), "git:main")
+
+
+def test_a_damaged_lock_is_an_error(growth: Growth, folder: Path, git: Callable[..., str]) -> None:
+    (folder / "etdev.lock").write_text("version = 2\n")
+    git("add", "etdev.lock")
+    git("commit", "--quiet", "-m", "a lock")
+    with pytest.raises(UsageError) as caught:
+        growth("file = 0", chain(1), "git:main")
+    assert caught.value.where == "git:main:etdev.lock"
+
+
+def test_a_cached_target_goes_by_its_baseline(folder: Path) -> None:
+    """What is found again must have been judged against the same figures."""
+    made = project(folder, "budget.growth.file = 0", '[baseline]\nfrom = "old"')
+    free = project(folder / "free", "", '[baseline]\nfrom = "../old"')
+
+    def facts(of: Project) -> object:
+        return linked_facts(of, "cpu", BuildOptions(), Digests()).settings
+
+    first, unlimited = facts(made), facts(free)
+    write_report(folder, chain(1))
+    assert facts(made) != first
+    assert facts(free) == unlimited
 
 
 @given(st.integers(0, 2**63), st.integers(0, 10**6), st.integers(0, 3))

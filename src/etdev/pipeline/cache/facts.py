@@ -13,9 +13,11 @@ from typing import Any
 import etdev
 from etdev.backends import plugin_distribution
 from etdev.config.models import LINK_KEYS
-from etdev.pipeline.cache.digests import Digests
+from etdev.pipeline.baseline_source import baseline_path, committed_lock, judges_growth, report_of
+from etdev.pipeline.cache.digests import Digests, digest_of_text
 from etdev.pipeline.cache.entries import Facts, Plain, flattened
 from etdev.pipeline.forms import usable_forms
+from etdev.pipeline.machine import describe_machine
 from etdev.pipeline.options import BuildOptions, required_rungs
 from etdev.pipeline.project import Project
 from etdev.pipeline.versions import versions
@@ -58,6 +60,8 @@ def linked_facts(project: Project, target: str, options: BuildOptions, digests: 
         "require": list(required_rungs(project, target, options)),
         "device map": {str(device): str(place) for device, place in options.device_map.items()},
         "devices": _visible_devices(),
+        "baseline": _baseline(project, target, digests),
+        "machine": _machine() if project.config.targets[target].budget.latency is not None else None,
     }
     return Facts(settings=flattened(settings), versions=_versions(project, target, digests))
 
@@ -135,6 +139,26 @@ def _source_digest(digests: Digests) -> str | None:
     for path in sorted(root.rglob("*.py")):
         found.update(f"{path.relative_to(root)}\n{digests.of(path)}\n".encode())
     return found.hexdigest()[:12]
+
+
+def _baseline(project: Project, target: str, digests: Digests) -> str | None:
+    """What tells one baseline of a target from another; None if nothing of the target is compared, or with nothing."""
+    if not judges_growth(project, target) or project.config.baseline is None:
+        return None
+    path = baseline_path(project)
+    if path is None:
+        lock = committed_lock(project)
+        return None if lock is None else digest_of_text(lock)
+    try:
+        return digests.of(report_of(path, target) if path.is_dir() else path)
+    except OSError:
+        return None
+
+
+def _machine() -> str:
+    """What a time belongs to."""
+    machine = describe_machine()
+    return f"{machine.cpu}, {machine.cores} cores, {machine.system}"
 
 
 def _visible_devices() -> Mapping[str, Plain]:

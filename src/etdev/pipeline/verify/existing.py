@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from etdev.config.models import Rung
 from etdev.errors import LoadError
 from etdev.files import file_sha256
-from etdev.pipeline.baseline import check_baseline
+from etdev.pipeline.baseline_source import check_baseline
 from etdev.pipeline.inplace_ops import resolve_ops
 from etdev.pipeline.models import Models
 from etdev.pipeline.noise import quiet_libraries

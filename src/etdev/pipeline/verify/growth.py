@@ -9,6 +9,7 @@ from pathlib import Path
 
 from etdev.config.types import allowed_growth
 from etdev.pipeline.baseline import Baseline, NoBaseline, find_baseline
+from etdev.pipeline.baseline_source import judges_growth
 from etdev.pipeline.breakdown import Parts, copy_parts, memory_parts, section_parts, weight_parts
 from etdev.pipeline.figures import Figures
 from etdev.pipeline.project import Project
@@ -25,8 +26,7 @@ def check_growth(project: Project, target: str, measured: Measured) -> RungResul
 
     Raises as :func:`~etdev.pipeline.baseline.find_baseline` does.
     """
-    growth = project.config.targets[target].budget.growth
-    if growth == type(growth)():
+    if not judges_growth(project, target):
         return RungResult(rung="growth", status="not run", summary="the config sets no limit")
     where = project.where("targets", target, "budget", "growth")
     if measured.program is None:
