@@ -99,7 +99,11 @@ def test_exit_codes(run: Run, arguments: tuple[str, ...], code: int, verdict: st
     [
         (("-t", "gpu"), 2, "error: no target matches 'gpu'\nhint: targets: cpu, small\n"),
         (("--require", "runtme"), 2, "error: there is no rung 'runtme'\nhint: rungs: bytes, plan,"),
-        (("--output", "yaml"), 2, "error: --output: unknown format 'yaml'\nhint: one of: text, json, html\n"),
+        (
+            ("--output", "yaml"),
+            2,
+            "error: --output: unknown format 'yaml'\nhint: one of: text, json, github, sarif, md, html\n",
+        ),
         (("-p", "ci"), 2, "error: --profile ci: there is no profile `ci`\nhint: profiles here: strict\n"),
         (
             ("--set", 'methods.forward.samples="data:sample"'),

@@ -8,6 +8,8 @@ import os
 import signal
 import time
 from pathlib import Path
+from shutil import copytree
+from textwrap import dedent
 from typing import ClassVar
 
 import pytest
@@ -52,7 +54,7 @@ def test_every_target_is_built_and_verified(built: BuildResult) -> None:
         rungs = {rung.rung: rung.status for rung in target.rungs}
         assert tuple(rungs) == RUNGS
         assert (rungs["kernels"], rungs["runtime"]) == ("passed", "passed")
-    assert built["portable"].rungs[-1].value == 3
+    assert next(rung for rung in built["portable"].rungs if rung.rung == "accuracy").value == 3
     assert [target.quantize for target in built.targets] == [None, None, "pt2e-xnnpack", "8da4w"]
     assert built["portable"].methods[0].operators == ("aten::linear.out", "aten::relu.out")
     assert built["xnnpack"].methods[0].delegate_calls == {"XnnpackBackend": 1}
@@ -155,6 +157,33 @@ def test_a_missed_gate_keeps_its_artifact_and_the_other_targets_are_built(tmp_pa
     assert failed == {"large": ["budget"], "good": [], "exact": ["runtime"], "low": ["accuracy"]}
     for target in result.targets:
         assert files(tmp_path / "build" / target.name) == ["report.json", "tiny.pte"]
+
+
+def test_growth_against_the_output_of_an_earlier_build(tmp_path: Path, one_runtime: None) -> None:
+    """Also where the target is found again, and in a verification, which has the ops from the report of the build."""
+    limits = "budget = { delegated = 0, growth = { file = '1%', weights = 0, memory = '0%' } }\n"
+    config = dedent(LINEAR_CONFIG) + 'samples = "data:samples"\n[targets.cpu]\n' + limits
+    path = write_project(tmp_path, config + '[baseline]\nfrom = "before"\n', model=LINEAR, data=SAMPLES)
+
+    def growth(result: BuildResult) -> tuple[str, str]:
+        (target,) = result.targets
+        rungs = {rung.rung: rung for rung in target.rungs}
+        assert rungs["budget"].status == "passed"
+        return target.status, rungs["growth"].summary
+
+    assert growth(etdev.build(path)) == ("built", "nothing to compare with: there is no before")
+    copytree(tmp_path / "build", tmp_path / "before")
+    unchanged = ("built", "against before/cpu: file the same, weights the same, memory of cpu the same")
+    assert growth(etdev.build(path)) == growth(etdev.build(path)) == growth(etdev.verify(path)) == unchanged
+
+    (tmp_path / "model.py").write_text((tmp_path / "model.py").read_text().replace("32, 32)", "32, 40)"))
+    grown = etdev.build(path)
+    assert (grown.exit_code, growth(grown)[0]) == (1, "gate failed")
+    assert files(tmp_path / "build" / "cpu") == ["report.json", "tiny.pte"]
+    failures = {rung.rung: rung.problems for rung in grown["cpu"].rungs if rung.status == "failed"}
+    assert [problem.partition(":")[0] for problem in failures["growth"]] == ["file", "weights", "memory of cpu"]
+    assert "; float32 [40, 32] for aten::linear.out +5,120 bytes" in failures["growth"][1]
+    assert growth(etdev.verify(path))[0] == "gate failed"
 
 
 SORTING = """
