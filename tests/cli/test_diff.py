@@ -16,6 +16,7 @@ from etdev.program import model as m
 from program.hand import everything, loop
 from support.files import chain, copies, counters, delegated, overwriting
 from support.golden import check_golden
+from support.on_devices import two_devices
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -33,6 +34,12 @@ def _renamed(found: Program) -> Program:
     return replace(found, execution_plan=(replace(first, name="third | one"), second))
 
 
+def _on_one_device(found: Program) -> Program:
+    """Delegates only: what the rest says of devices is not right any more."""
+    (plan,) = found.execution_plan
+    return replace(found, execution_plan=(replace(plan, delegates=(plan.delegates[0],) * 2),))
+
+
 PAIRS: tuple[tuple[Program, Program], ...] = (
     (loop(), loop()),
     (loop(), everything()),
@@ -44,6 +51,8 @@ PAIRS: tuple[tuple[Program, Program], ...] = (
     (chain(2), chain(3)),
     (copies(), link(copies()).program),
     (overwriting(), link(chain(2)).program),
+    (chain(3), two_devices()),
+    (two_devices(), _on_one_device(two_devices())),
 )
 
 

@@ -5,22 +5,34 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TextIO, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TextIO, TypeAlias
 
 import typer
 
 from etdev.cli.common import OutputOption, VerboseOption
 from etdev.cli.output import TEXT, paint, parse_outputs
+from etdev.cli.reports.markdown import code, code_html, details, prose, table
 from etdev.cli.text import columns, count, printable
 from etdev.errors import ExitCode
+from etdev.units import format_share
 
 if TYPE_CHECKING:
-    from etdev.pipeline.diff import ArgumentDiff, MethodDiff, Pair, ProgramDiff
+    from etdev.pipeline.diff import ArgumentDiff, DelegateDiff, MethodDiff, Pair, ProgramDiff
     from etdev.pipeline.inspect import Argument
 
-_Row: TypeAlias = tuple[str, str, str]
-"""What it is about, in the first file, in the second one."""
 _NONE = "-"
+
+
+class _Row(NamedTuple):
+    what: str
+    a: str
+    """In the first file."""
+    b: str
+    """In the second one."""
+    change: str = ""
+    """Of a number: ``+1,024 (+5.2%)``."""
+
+
 _Block: TypeAlias = tuple[str, Sequence[_Row]]
 """A heading and what differs under it."""
 
@@ -54,37 +66,40 @@ def render_text(found: ProgramDiff, stream: TextIO | None = None) -> str:
     if found.identical:
         return verdict
     blocks = [
-        "\n".join([paint(printable(heading), "bright_white", stream=stream), *(f"  {row}" for row in columns(rows))])
+        "\n".join([paint(printable(heading), "bright_white", stream=stream), *_lines(rows)])
         for heading, rows in _blocks(found)
     ]
     return "\n\n".join([*blocks, verdict])
 
 
+def _lines(rows: Sequence[_Row]) -> list[str]:
+    return [f"  {line}" for line in columns([(row.what, row.a, row.b) for row in rows])]
+
+
 def render_markdown(found: ProgramDiff) -> str:
-    """The same as tables, for comments on a change."""
-    a, b = (_cell(f"`{printable(name)}`") for name in (found.files.a, found.files.b))
+    """The same for a comment on a change: a table for the file, and one for each method that shows on a click."""
+    a, b = (code(name) for name in (found.files.a, found.files.b))
+    verdict = _verdict(found, code)
     if found.identical:
-        return f"{a} and {b} are identical\n"
-    blocks = []
-    for heading, rows in _blocks(found):
-        table = [f"| {_cell(f'**{printable(heading)}**')} | {a} | {b} |", "|---|---|---|"]
-        table += [f"| {' | '.join(map(_cell, row))} |" for row in rows]
-        blocks.append("\n".join(table))
-    return "\n\n".join([*blocks, _verdict(found, quote="`")])
+        return f"{verdict}\n"
+    (_, of_file), *of_methods = _blocks(found)
+    blocks = [f"### {a} → {b}", verdict, _table(of_file, a, b)]
+    blocks += [details(f"method {code_html(name)}", [_table(rows, a, b)]) for name, rows in of_methods]
+    return "\n\n".join(blocks)
 
 
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
+def _table(rows: Sequence[_Row], a: str, b: str) -> str:
+    return table(("", a, b, "change"), ([prose(cell.strip()) for cell in row] for row in rows))
 
 
-def _verdict(found: ProgramDiff, quote: str = "") -> str:
-    a, b = (f"{quote}{printable(name)}{quote}" for name in (found.files.a, found.files.b))
+def _verdict(found: ProgramDiff, name: Callable[[str], str] = printable) -> str:
+    a, b = name(found.files.a), name(found.files.b)
     if found.identical:
         return f"{a} and {b} are identical"
     if found.same_program:
         return f"{a} and {b} hold the same program; only its layout in the file differs"
     same = [method.name for method in found.methods if method.same]
-    unchanged = f"; unchanged: {', '.join(map(printable, same))}" if same else ""
+    unchanged = f"; unchanged: {', '.join(map(name, same))}" if same else ""
     return f"{a} and {b} differ{unchanged}"
 
 
@@ -96,17 +111,17 @@ def _blocks(found: ProgramDiff) -> Iterator[_Block]:
 
 
 def _file_rows(found: ProgramDiff) -> Iterator[_Row]:
-    yield "size", *_bytes(found.size)
+    yield _bytes("size", found.size)
     for name, pair in found.sections.items():
         if pair.differs:
-            yield name.replace("_", " "), *_bytes(pair)
+            yield _bytes(name.replace("_", " "), pair)
     for name, numbers in (("schema", found.schema_version), ("header bytes", found.header_bytes)):
         if numbers.differs:
-            yield name, *_shown(numbers, str)
+            yield _shown(name, numbers, str)
     for device, pair in found.memory.items():
-        yield f"memory of {device}", *_bytes(pair)
+        yield _bytes(f"memory of {device}", pair)
     if not found.same_weights and not found.weights_bytes.differs:
-        yield "weights", f"{found.weights_bytes.a:,} bytes", "other content"
+        yield _Row("weights", f"{found.weights_bytes.a:,} bytes", "other content")
     yield from _named_data_rows(found.named_data.values())
     yield from _presence_rows("method", found.methods_only_in_a, found.methods_only_in_b)
     yield from _presence_rows("external", found.external_only_in_a, found.external_only_in_b)
@@ -117,48 +132,70 @@ def _named_data_rows(sizes: Collection[Pair[int | None]]) -> Iterator[_Row]:
     alone = sum(pair.b is None for pair in sizes), sum(pair.a is None for pair in sizes)
     if any(alone):
         first, second = (f"{count(number, 'name')} of its own" for number in alone)
-        yield "named data", first, second
+        yield _Row("named data", first, second)
     if changed := len(sizes) - sum(alone):
-        yield "named data", count(changed, "name"), "other content"
+        yield _Row("named data", count(changed, "name"), "other content")
 
 
 def _presence_rows(what: str, only_in_a: Iterable[str], only_in_b: Iterable[str]) -> Iterator[_Row]:
     for name in only_in_a:
-        yield f"{what} {printable(name)}", "present", _NONE
+        yield _Row(f"{what} {printable(name)}", "present", _NONE)
     for name in only_in_b:
-        yield f"{what} {printable(name)}", _NONE, "present"
+        yield _Row(f"{what} {printable(name)}", _NONE, "present")
 
 
 def _method_rows(method: MethodDiff) -> Iterator[_Row]:
     for buffer in method.buffers:
-        yield f"buffer {buffer.index} on {buffer.device}", *_bytes(buffer.size)
+        yield _bytes(f"buffer {buffer.index} on {buffer.device}", buffer.size)
         if buffer.lower_bound.differs:
-            yield "  lower bound", *_bytes(buffer.lower_bound)
+            yield _bytes("  lower bound", buffer.lower_bound)
     if method.instructions.differs:
-        yield "instructions", *_shown(method.instructions, "{:,}".format)
+        yield _shown("instructions", method.instructions, "{:,}".format)
     if method.copied_bytes.differs:
-        yield "copies", *_bytes(method.copied_bytes)
+        yield _bytes("copies", method.copied_bytes)
+    yield from _placement_rows(method)
     if method.inplace.differs:
-        yield "in place", *_shown(method.inplace, lambda number: count(number, "output"))
+        yield _shown("in place", method.inplace, lambda number: count(number, "output"))
     yield from _argument_rows("input", method.inputs)
     yield from _argument_rows("output", method.outputs)
     for name, pair in method.operators.items():
-        yield printable(name), *_shown(pair, lambda number: count(number, "call"))
+        yield _shown(printable(name), pair, lambda number: count(number, "call"))
     for delegate in method.delegates:
-        parts = zip((delegate.calls.a, delegate.calls.b), (delegate.blob_bytes.a, delegate.blob_bytes.b), strict=True)
-        first, second = (f"{count(calls, 'call')}, {size:,} bytes" for calls, size in parts)
-        yield printable(delegate.id), first, second if first != second else "other data"
+        first, second = (_delegate(delegate, part) for part in ("a", "b"))
+        yield _Row(printable(delegate.id), first, second if first != second else "other data")
     if method.plan.tensors is None:
-        yield "addresses", _NONE, "not comparable: other instructions or values"
+        yield _Row("addresses", _NONE, "not comparable: other instructions or values")
     else:
         moved = method.plan.moved or 0
         tensors = count(method.plan.tensors, "tensor")
-        yield "addresses", tensors, f"{moved:,} moved" if moved else "none moved"
+        yield _Row("addresses", tensors, f"{moved:,} moved" if moved else "none moved")
+
+
+def _placement_rows(method: MethodDiff) -> Iterator[_Row]:
+    """Where tensors lie, and what a call copies to get them there; nothing of programs that stay on the host."""
+    from etdev.pipeline.diff import Pair
+
+    for device, tensors in method.tensors.items():
+        if tensors.differs:
+            yield _shown(f"tensors on {device}", tensors, "{:,}".format)
+    a, b = method.transfers.a, method.transfers.b
+    for what, pair in (
+        ("copied to devices", Pair(a.h2d_bytes, b.h2d_bytes)),
+        ("copied back", Pair(a.d2h_bytes, b.d2h_bytes)),
+    ):
+        if pair.differs:
+            yield _bytes(f"{what} in a call", pair)
+
+
+def _delegate(delegate: DelegateDiff, part: Literal["a", "b"]) -> str:
+    calls, size, devices = (getattr(pair, part) for pair in (delegate.calls, delegate.blob_bytes, delegate.devices))
+    place = f" on {', '.join(devices)}" if set(devices) - {"cpu"} else ""
+    return f"{count(calls, 'call')}{place}, {size:,} bytes"
 
 
 def _argument_rows(kind: str, arguments: Sequence[ArgumentDiff]) -> Iterator[_Row]:
     for item in arguments:
-        yield f"{kind} {item.position}", _argument(item.a), _argument(item.b)
+        yield _Row(f"{kind} {item.position}", _argument(item.a), _argument(item.b))
 
 
 def _argument(argument: Argument | None) -> str:
@@ -169,10 +206,16 @@ def _argument(argument: Argument | None) -> str:
     return printable(str(argument)) + device + memory
 
 
-def _bytes(pair: Pair[int] | Pair[int | None]) -> tuple[str, str]:
-    return _shown(pair, "{:,} bytes".format)
+def _bytes(what: str, pair: Pair[int] | Pair[int | None]) -> _Row:
+    return _shown(what, pair, "{:,} bytes".format)
 
 
-def _shown(pair: Pair[int] | Pair[int | None], text: Callable[[int], str]) -> tuple[str, str]:
+def _shown(what: str, pair: Pair[int] | Pair[int | None], text: Callable[[int], str]) -> _Row:
     first, second = (_NONE if number is None else text(number) for number in (pair.a, pair.b))
-    return first, second
+    return _Row(what, first, second, _change(pair.a, pair.b))
+
+
+def _change(a: int | None, b: int | None) -> str:
+    if a is None or b is None or a == b:
+        return ""
+    return f"{b - a:+,}" + (f" ({'+' if b > a else '-'}{format_share(abs(b - a) / a)})" if a else "")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields, replace
 from itertools import zip_longest
@@ -14,10 +15,13 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from etdev import program as pte
+from etdev.devices import DeviceNameError
 from etdev.linker.edit import without_unused
 from etdev.pipeline.inspect import Argument, MethodInfo, ProgramInfo, Sections, describe
+from etdev.pipeline.parts import Copies
 from etdev.program import Blob, Program
 from etdev.program import model as m
+from etdev.program.devices import delegate_device
 
 FORMAT = 1
 
@@ -64,6 +68,8 @@ class DelegateDiff:
 
     id: str
     calls: Pair[int]
+    devices: Pair[tuple[str, ...]]
+    """Where its parts run, as their compile specs say; ``?`` for one that names no device."""
     blob_bytes: Pair[int]
     same_data: bool
     """Whether every part has the same data and compile specs in both files."""
@@ -96,6 +102,10 @@ class MethodDiff:
     """Those with another number of calls; None where the file does not name the operator at all."""
     copied_bytes: Pair[int]
     """What one pass over the instructions copies between tensors in the same memory, of the largest sizes."""
+    tensors: dict[str, Pair[int]]
+    """How many tensors lie on each device, if either file has any on another one than the host."""
+    transfers: Pair[Copies]
+    """What one call copies between the host and devices at most."""
     inplace: Pair[int | None]
     """How many outputs lie over an operand; None where it is not known."""
     delegates: tuple[DelegateDiff, ...]
@@ -193,6 +203,8 @@ def _method_diff(name: str, programs: Pair[Program], found: Pair[ProgramInfo]) -
         buffers=buffers,
         operators=changed,
         copied_bytes=Pair(*(sum(copy.nbytes for copy in method.copying) for method in (methods.a, methods.b))),
+        tensors=_tensor_diffs(plans),
+        transfers=Pair(methods.a.copies, methods.b.copies),
         inplace=Pair(*(_outputs_in_place(method) for method in (methods.a, methods.b))),
         delegates=delegates,
         plan=plan,
@@ -235,9 +247,10 @@ def _delegate_diffs(programs: Pair[Program], plans: Pair[m.ExecutionPlan]) -> tu
     for name in ids:
         parts = Pair(_parts(programs.a, plans.a, name), _parts(programs.b, plans.b, name))
         calls = Pair(_calls(plans.a, name), _calls(plans.b, name))
-        if parts.differs or calls.differs:
+        devices = Pair(_devices(plans.a, name), _devices(plans.b, name))
+        if parts.differs or calls.differs or devices.differs:
             blobs = Pair(sum(len(blob) for blob, _ in parts.a), sum(len(blob) for blob, _ in parts.b))
-            found.append(DelegateDiff(name, calls, blobs, not parts.differs))
+            found.append(DelegateDiff(name, calls, devices, blobs, not parts.differs))
     return tuple(found)
 
 
@@ -250,6 +263,25 @@ def _parts(program: Program, plan: m.ExecutionPlan, name: str) -> list[tuple[Blo
             blob = program.segments[at.index].data if in_segment else program.backend_delegate_data[at.index]
             found.append((blob, delegate.compile_specs))
     return found
+
+
+def _devices(plan: m.ExecutionPlan, name: str) -> tuple[str, ...]:
+    return tuple(sorted({_device(item) for item in plan.delegates if item.id == name}))
+
+
+def _device(delegate: m.BackendDelegate) -> str:
+    try:
+        return str(delegate_device(delegate))
+    except DeviceNameError:
+        return "?"
+
+
+def _tensor_diffs(plans: Pair[m.ExecutionPlan]) -> dict[str, Pair[int]]:
+    a, b = (Counter(tensor.device for _, tensor in plan.tensors()) for plan in (plans.a, plans.b))
+    devices = sorted({*a, *b})
+    if all(device.is_host for device in devices):
+        return {}
+    return {str(device): Pair(a[device], b[device]) for device in devices}
 
 
 def _calls(plan: m.ExecutionPlan, name: str) -> int:
