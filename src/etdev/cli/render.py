@@ -186,12 +186,23 @@ def _verification_lines(rungs: Sequence[RungResult], unmet: Sequence[RungResult]
 def _rung_lines(rung: RungResult, stream: TextIO) -> Iterator[str]:
     status = paint(rung.status, _COLOURS[rung.status], stream=stream)
     yield _line(rung.rung, f"{status}   {escaped(rung.summary)}")
+    if rung.failures:
+        first, *others = rung.failures
+        yield from _remedy_lines(first.where, first.hint)
+        for failure in others:
+            yield _line("", f"         {escaped(failure.message)}")
+            yield from _remedy_lines(failure.where, failure.hint)
+        return
     for problem in rung.problems[1:]:
         yield _line("", f"         {escaped(problem)}")
-    if rung.where is not None:
-        yield _line("", f"         at {rung.where}")
-    if rung.hint is not None:
-        yield _line("", f"         hint: {rung.hint}")
+    yield from _remedy_lines(rung.where, rung.hint)
+
+
+def _remedy_lines(where: str | None, hint: str | None) -> Iterator[str]:
+    if where is not None:
+        yield _line("", f"         at {where}")
+    if hint is not None:
+        yield _line("", f"         hint: {hint}")
 
 
 def _not_run_lines(skipped: Sequence[RungResult]) -> Iterator[str]:

@@ -70,7 +70,7 @@ def of_findings(heading: str, findings: Sequence[Finding]) -> str:
 def of_result(result: BuildResult, findings: Sequence[Finding]) -> str:
     """A build or a verification: the verdict, the figures of each target, what was found, what did not run."""
     bad = sum(target.exit_code != 0 for target in result.targets)
-    verdict = "good" if not bad else f"{bad} of {len(result.targets)} not"
+    verdict = f"{bad} of {len(result.targets)} not good" if bad else "good"
     blocks = [f"### etdev: {prose(result.project)}, {count(len(result.targets), 'target')}, {verdict}"]
     head = ("target", "result", "file", "memory", "copies in a call", "delegated")
     blocks.append(table(head, map(_target_row, result.targets)))

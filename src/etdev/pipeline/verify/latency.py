@@ -41,7 +41,10 @@ def check_latency(subject: Subject, runtime: Runtime, before: RungResult, obstac
         return _unjudged(subject, f"the program fails when it is called again and again: {error}")
     busy = describe_load(machine)
     rung = judge(subject.project, subject.target, "latency", _limits(subject, limits, method, found, busy))
-    return rung.model_copy(update={"summary": f"{rung.summary}{_how(subject, method, found, busy)}", "latency": found})
+    said = f"; {busy}" if busy is not None and rung.status == "passed" else ""  # A failure says so as its cause.
+    inputs = ", on random inputs" if method in subject.weak else ""
+    how = f"{found.calls:,} calls of {method!r}{inputs}{said}"
+    return rung.model_copy(update={"summary": f"{rung.summary} ({how})", "latency": found})
 
 
 def _limits(subject: Subject, limits: Latency, method: str, found: LatencyResult, busy: str | None) -> list[Limit]:
@@ -64,11 +67,6 @@ def _limits(subject: Subject, limits: Latency, method: str, found: LatencyResult
             )
         )
     return judged
-
-
-def _how(subject: Subject, method: str, found: LatencyResult, busy: str | None) -> str:
-    inputs = ", on random inputs" if method in subject.weak else ""
-    return f" ({found.calls:,} calls of {method!r}{inputs}{'; ' + busy if busy else ''})"
 
 
 def _unjudged(subject: Subject, reason: str) -> RungResult:
