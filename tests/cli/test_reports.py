@@ -24,6 +24,7 @@ from etdev.cli.reports.rules import RULES
 from etdev.cli.reports.sarif import as_sarif
 from etdev.config import issues
 from etdev.errors import ConfigError, EtdevError, LinkError, Problem, StageError, UsageError
+from etdev.pipeline.lock import LockStaleError
 from etdev.pipeline.result import RUNGS, BuildResult, Failure, RungResult, outcome
 from etdev.program import write
 from support.files import chain
@@ -219,6 +220,7 @@ def test_places_of_errors(where: str | None, expected: tuple[object, ...]) -> No
         (LinkError("x"), "link"),
         (errors.MissingRequirementError("x"), "environment"),
         (errors.UnlinkableError("x"), "program"),
+        (LockStaleError("x"), "lock"),
         (EtdevError("x"), "build"),
     ],
 )
@@ -362,6 +364,17 @@ def test_an_error_of_a_stage_reaches_every_format(command: str, etdev: Etdev, tm
     assert out.startswith("::error ")
     assert "title=etdev%3A load::" in out
     assert err.startswith("error: ")
+
+
+def test_a_report_that_cannot_be_written_hides_no_error(etdev: Etdev, tmp_path: Path) -> None:
+    write_project(tmp_path, LINEAR_CONFIG + "[targets.cpu]\n")
+    Path("file").write_text("")
+
+    code, out, err = etdev("verify", "--output", "sarif=file/log.sarif")
+
+    assert (code, out) == (4, "")
+    assert "error: file/log.sarif: " in err
+    assert "error: target 'cpu' has no artifact: " in err
 
 
 @pytest.mark.parametrize(

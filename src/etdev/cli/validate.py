@@ -29,6 +29,7 @@ def validate(
     """
     from etdev.backends.opening import open_config
     from etdev.cli.reports import ALL_FORMATS, Report, error_report, refuse_config
+    from etdev.cli.reports.markdown import prose
 
     outputs = parse_outputs(output, allowed=ALL_FORMATS)
     refuse_config(outputs, config)
@@ -38,7 +39,7 @@ def validate(
         return _report(error, error_report(error, "validate"), outputs)
     outputs.refuse(*loaded.files)
     summary = _summary(loaded)
-    report = Report((), lambda: f"### {summary}\n", loaded.name)
+    report = Report((), lambda: f"### {prose(summary)}\n", loaded.name)
     _write(outputs, report, (), lambda: "" if quiet else summary)
     return ExitCode.DONE
 

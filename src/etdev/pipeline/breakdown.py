@@ -12,6 +12,7 @@ from itertools import islice
 from pathlib import Path
 
 from etdev.pipeline.inspect import file_sections
+from etdev.pipeline.measure import nested_programs
 from etdev.pipeline.memory import MemoryUse, memory_use, method_memories
 from etdev.pipeline.naming import dtype_name, instruction_name
 from etdev.pipeline.nested import device_memory
@@ -108,7 +109,14 @@ def _moment(peak: Peak | None, method: str) -> str:
 
 
 def weight_parts(program: Program) -> Parts:
-    """The constants of a program, each with the op that uses it first, and the data that delegates look up by name."""
+    """The constants of a program, each with the op that uses it first, and the data that delegates look up by name.
+
+    Those of programs in its reference delegates are among them.
+    """
+    return Parts(tuple(part for each in (program, *nested_programs(program)) for part in _weights(each)))
+
+
+def _weights(program: Program) -> Iterator[tuple[str, int]]:
     found: dict[int, tuple[str, int]] = {}
     for plan in program.execution_plan:
         readers = _readers(plan)
@@ -116,12 +124,10 @@ def weight_parts(program: Program) -> Parts:
             if tensor.is_constant and not tensor.is_external:
                 size = max(tensor.nbytes, found.get(tensor.data_buffer_idx, ("", 0))[1])
                 found[tensor.data_buffer_idx] = _constant(tensor, readers.get(index)), size
+    yield from found.values()
     segments = {item.segment_index: item.key for item in reversed(program.named_data)}
-    named = [
-        (f"data {key[:_KEY_LENGTH]!r} of delegates", len(program.segments[index].data))
-        for index, key in segments.items()
-    ]
-    return Parts((*found.values(), *named))
+    for index, key in segments.items():
+        yield f"data {key[:_KEY_LENGTH]!r} of delegates", len(program.segments[index].data)
 
 
 def _readers(plan: m.ExecutionPlan) -> dict[int, str]:

@@ -33,10 +33,11 @@ def measure_program(program: Program, size: int, methods: Sequence[MethodResult]
 
 def weight_bytes(program: Program) -> int:
     """Constants and named data of a program and of the programs in its reference delegates, each counted once."""
-    return sum(constant_bytes(each) + named_bytes(each) for each in (program, *_nested(program)))
+    return sum(constant_bytes(each) + named_bytes(each) for each in (program, *nested_programs(program)))
 
 
-def _nested(program: Program) -> Iterator[Program]:
+def nested_programs(program: Program) -> Iterator[Program]:
+    """The programs in its reference delegates, each once; a blob that is none is left out."""
     seen = set()
     for plan, index, delegate in reference_delegates(program):
         if delegate.processed not in seen:

@@ -33,7 +33,7 @@ from etdev.program import Blob, Program, read, write
 from etdev.program import model as m
 from program.hand import tensor
 from support.files import ADD, chain, method, program
-from support.on_devices import two_devices
+from support.on_devices import file_of, two_devices
 from support.projects import LINEAR_CONFIG, make_project
 
 OPS = MethodResult(
@@ -440,6 +440,11 @@ def test_a_percentage_is_exact_and_rounded_down(before: int, digits: int, places
     assert allowed_growth(allowed, before) == allowed
 
 
-def test_named_data_counts_for_the_sections(budget: Budget) -> None:
+def test_weights_of_a_program_in_a_delegate_are_named(budget: Budget) -> None:
+    around = replace(two_devices(), segments=(m.Segment(0, Blob()), m.Segment(128, Blob(file_of(weighted(6))))))
+    assert budget("weights = 1", around).summary.endswith("; float32 [6] for aten::add.out 24 bytes")
+
+
+def test_named_data_counts_for_the_weights(budget: Budget) -> None:
     made = replace(weighted(4), named_data=(m.NamedData("k" * 64, 0),))
     assert "data 'kkkkkkkkkkkkkkkk' of delegates 16 bytes" in budget("weights = 1", made).summary

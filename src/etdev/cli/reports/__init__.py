@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from etdev.cli.output import TEXT, Outputs
+from etdev.cli.output import TEXT, Outputs, print_error
 from etdev.cli.reports import github, markdown
 from etdev.cli.reports.findings import Finding, of_error
 from etdev.cli.reports.places import Places
@@ -66,7 +66,10 @@ def reported_errors(outputs: Outputs, command: str) -> Iterator[None]:
         yield
     except EtdevError as error:
         wanted = Outputs(tuple(item for item in outputs.items if item.format in FORMATS))
-        write_report(wanted, error_report(error, command), {})
+        try:
+            write_report(wanted, error_report(error, command), {})
+        except EtdevError as other:  # What ended the command matters more than who does not hear of it.
+            print_error(other.message, where=other.where, hint=other.hint)
         raise
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from etdev.errors import (
     ConfigError,
     EtdevError,
+    ExitCode,
     MissingRequirementError,
     Problem,
     ProgramError,
@@ -81,6 +82,8 @@ def of_error(error: EtdevError) -> list[Finding]:
 def _rule(error: EtdevError) -> str:
     if isinstance(error, StageError):
         return error.stage
+    if error.exit_code is ExitCode.LOCK_STALE:
+        return "lock"
     kinds = ((UsageError, "usage"), (MissingRequirementError, "environment"), (ProgramError, "program"))
     return next((rule for kind, rule in kinds if isinstance(error, kind)), "build")
 

@@ -12,7 +12,7 @@ from etdev.cli.text import escaped, printable
 from etdev.files import write_errors_named
 
 MOST_ANNOTATIONS = 10
-"""GitHub shows as many of one step, and drops the others without a word."""
+"""GitHub shows as many of each kind for a step, and drops the others without a word."""
 _COMMANDS: Mapping[Level, str] = {"error": "error", "warning": "warning", "note": "notice"}
 SUMMARY_VARIABLE = "GITHUB_STEP_SUMMARY"
 """Names the file whose Markdown GitHub shows on the page of the run."""

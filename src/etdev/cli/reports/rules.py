@@ -53,6 +53,7 @@ ERROR_RULES: Mapping[str, str] = {
     "link": "The program could not be linked",
     "write": "A file could not be written",
     "verify": "Verification could not be carried out",
+    "lock": "Something is not as etdev.lock says",
     "build": "The build failed in another way",
 }
 """What ends a command."""

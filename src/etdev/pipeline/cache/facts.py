@@ -60,7 +60,7 @@ def linked_facts(project: Project, target: str, options: BuildOptions, digests: 
         "require": list(required_rungs(project, target, options)),
         "device map": {str(device): str(place) for device, place in options.device_map.items()},
         "devices": _visible_devices(),
-        "baseline": _baseline(project, target, digests),
+        "baseline": _baseline(project, target, digests) if options.verify else None,
         "machine": _machine() if project.config.targets[target].budget.latency is not None else None,
     }
     return Facts(settings=flattened(settings), versions=_versions(project, target, digests))
