@@ -22,6 +22,7 @@ from etdev.cli.output import Outputs, parse_outputs
 if TYPE_CHECKING:
     from etdev.pipeline.options import BuildOptions
     from etdev.pipeline.project import Project
+    from etdev.pipeline.result import BuildResult
 
 DryRunOption = Annotated[
     bool, typer.Option("--dry-run", help="Import the model and check shapes and data; lower and write nothing.")
@@ -83,14 +84,17 @@ def _build(project: Project, options: BuildOptions, outputs: Outputs, *, quiet: 
     from etdev.cli.render import render_result
     from etdev.cli.reports.results import write_result
     from etdev.pipeline.build import build_project
-    from etdev.pipeline.report import build_page
 
     with shown_progress(quiet=quiet) as options.progress:
         result = build_project(project, options)
-    write_result(
-        outputs, result, lambda: render_result(result, verbose=options.verbose), html=lambda: build_page(result)
-    )
+    write_result(outputs, result, lambda: render_result(result, verbose=options.verbose), html=lambda: _page(result))
     return result.exit_code
+
+
+def _page(result: BuildResult) -> str:
+    from etdev.pipeline.report import build_page
+
+    return build_page(result)
 
 
 def _dry_run(project: Project, options: BuildOptions, outputs: Outputs) -> int:
