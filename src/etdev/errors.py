@@ -191,3 +191,9 @@ class VerifyError(StageError):
     """Verification could not be carried out (which is not the same as a check that failed)."""
 
     stage = "verify"
+
+
+class DeployError(EtdevError):
+    """A release could not be brought to its target, or the target refused it; it serves what it served before."""
+
+    exit_code = ExitCode.DEPLOY_FAILED

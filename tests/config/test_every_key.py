@@ -56,6 +56,15 @@ _TARGET = {
     "etrecord": True,
     "runtime": {"kernels": ["portable", "optimized"], "backends": ["XnnpackBackend"]},
 }
+_BOARD = {
+    "target": "cpu",
+    "uri": "sftp://board/srv/models",
+    "keep": 2,
+    "smoke": ["sh", "-c", "true"],
+    "known_hosts": "hosts",
+    "password_env": "BOARD_PASSWORD",
+}
+_CLOUD = {"target": "cpu", "uri": "s3://models/boards", "endpoint_url": "https://minio:9000"}
 _METHOD = {
     "inputs": [{"name": "image", "dtype": "float32", "shape": ["batch", 8]}],
     "dims": {"batch": {"min": 1, "max": 8}},
@@ -80,6 +89,7 @@ BASES: dict[str, dict[str, Any]] = {
         "quantize": {"static": _STATIC, "grouped": {"scheme": "8da4w", "group_size": 32}},
         "targets": {"cpu": _TARGET},
         "baseline": {"from": "git:main"},
+        "deploy": {"board": _BOARD, "cloud": _CLOUD},
     },
     "hf": {
         "version": 1,

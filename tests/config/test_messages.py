@@ -20,10 +20,10 @@ CASES = {
         "etdev.toml:7:1: unknown key `targets.cpu.atol`\n  hint: `atol` is a key of `targets.cpu.verify`\n",
     ),
     "key of a later version": (
-        MINIMAL + '[deploy.board]\ntarget = "cpu"\n',
+        MINIMAL + '[run]\ntarget = "cpu"\n',
         (
-            "etdev.toml:7:2: unknown key `deploy`\n"
-            "  hint: keys here: version, extends, project, model, constants, methods, quantize, targets, baseline, "
+            "etdev.toml:7:2: unknown key `run`\n"
+            "  hint: keys here: version, extends, project, model, constants, methods, quantize, targets, baseline, deploy, "
             "profiles\n"
         ),
     ),

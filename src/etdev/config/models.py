@@ -19,8 +19,10 @@ from etdev.config.types import (
     Alignment,
     CommitHash,
     CompileSpecValue,
+    DestinationUri,
     DeviceName,
     Entry,
+    EnvironmentName,
     FormatVersion,
     Identifier,
     Many,
@@ -302,6 +304,33 @@ class Target(Table):
     runtime: TargetRuntime = Field(default_factory=TargetRuntime, description="The runtime that the artifact is for.")
 
 
+class Deploy(Table):
+    """A place that a built target is deployed to, by `etdev deploy NAME`."""
+
+    target: SafeName = Field(description="The target whose built files are deployed.")
+    uri: DestinationUri = Field(
+        description="Where to: `file:///PATH` or `file:RELATIVE`, `sftp://[USER@]HOST[:PORT]/PATH`, "
+        "`s3://BUCKET/PREFIX`, `adb:/PATH` or `adb://SERIAL/PATH`. It never holds a password."
+    )
+    keep: int = Field(
+        3, ge=1, le=1000, description="Releases kept beside the current one; older ones are removed after the switch."
+    )
+    smoke: Many[Text] = Field(
+        (),
+        description="A command with its arguments, run at the target before the switch, with `ETDEV_RELEASE` set to "
+        "the path of the new release; if it fails, the old release stays. Not for `s3`.",
+    )
+    known_hosts: Text | None = Field(
+        None, description="File with the host keys that are trusted, for `sftp`. Default: `~/.ssh/known_hosts`."
+    )
+    password_env: EnvironmentName | None = Field(
+        None, description="Name of the environment variable that holds the password, for `sftp`. Default: keys only."
+    )
+    endpoint_url: Text | None = Field(
+        None, description="The service's URL, for an `s3` that is not Amazon's: `https://HOST[:PORT]`."
+    )
+
+
 class Config(Table):
     """A whole config, after all layers were merged."""
 
@@ -322,6 +351,9 @@ class Config(Table):
     )
     targets: dict[SafeName, Target] = Field(min_length=1, description="What to build.")
     baseline: Baseline | None = Field(None, description="What `budget.growth` of targets compares with.")
+    deploy: dict[SafeName, Deploy] = Field(
+        default_factory=dict, description="Where built targets are deployed to, by a name of your own."
+    )
     profiles: dict[SafeName, dict[str, Any]] = Field(
         default_factory=dict,
         description="Named overlays, chosen with `--profile`. May hold any key but `version`, `extends`, `profiles`.",

@@ -5,10 +5,14 @@ from __future__ import annotations
 import base64
 import datetime
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from etdev.config.keys import toml_name
+
+_PASSWORD = re.compile(r"(?P<user>://[^/@:\s]*:)[^@\s]+@")
+"""With the user before it, in a URI."""
 
 KIND_WORDS = {
     "boolean": "true or false",
@@ -66,15 +70,20 @@ def literal(value: object) -> str:
 
 
 def short(value: object, limit: int = 60) -> str:
-    """:func:`literal`, cut where it gets long; for lists and tables just the word."""
+    """:func:`literal`, without passwords, cut where it gets long; for lists and tables just the word."""
     if isinstance(value, Mapping | list | tuple):
         if value:
             return KIND_WORDS[kind(value)]
         return "an empty table" if isinstance(value, Mapping) else "an empty list"
     if isinstance(value, int) and value.bit_length() > limit * 4:
         return "a number of over 70 digits"
-    text = literal(value[: limit * 2] if isinstance(value, str | bytes) else value)
+    text = without_password(literal(value[: limit * 2] if isinstance(value, str | bytes) else value))
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
+def without_password(text: str) -> str:
+    """The text with ``…`` for the password of a URI in it: messages go to logs that others read."""
+    return _PASSWORD.sub(r"\g<user>…@", text)
 
 
 def bytes_table(value: bytes) -> dict[str, str]:

@@ -15,6 +15,7 @@ from etdev.config.document import MAX_DEPTH
 from etdev.config.grammar import ListOf, Node, children, key_names
 from etdev.config.keys import KeyPath, folded, format_key, parse_dotted, split_assignment
 from etdev.config.layers import Layer, LayerName, Mark, Origin, lookup, single_value_layer
+from etdev.config.notation import without_password
 from etdev.errors import Problem
 
 PREFIX = "ETDEV__"
@@ -113,8 +114,8 @@ def override_layers(
 
 
 def short_text(text: str, limit: int = 60) -> str:
-    """The text on one line, cut where it gets long."""
-    line = " ".join(text.split())
+    """The text on one line, without passwords, cut where it gets long."""
+    line = without_password(" ".join(text.split()))
     return line if len(line) <= limit else f"{line[: limit - 1]}…"
 
 

@@ -153,7 +153,7 @@ def _foreign_paths(loaded: LoadedConfig) -> str:
 
 
 _PATH_KEYS = frozenset(
-    {"out", "entry", "hf", "pt2", "samples", "sessions", "fn", "operators", "imports", "calibration"}
+    {"out", "entry", "hf", "pt2", "samples", "sessions", "fn", "operators", "imports", "calibration", "known_hosts"}
 )
 
 

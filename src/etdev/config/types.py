@@ -216,6 +216,21 @@ CompileSpecValue = Annotated[
 
 Text = Annotated[str, Field(min_length=1), Expected("text that is not empty")]
 
+DestinationUri = Annotated[
+    str,
+    Field(min_length=1),
+    Expected("a URI such as file:///PATH, sftp://HOST/PATH, s3://BUCKET/PREFIX or adb:/PATH"),
+    WithJsonSchema({"type": "string", "pattern": "^([Ff][Ii][Ll][Ee]|[Ss][Ff][Tt][Pp]|[Ss]3|[Aa][Dd][Bb]):"}),
+]
+"""A place to deploy to. What it says is judged by :mod:`etdev.config.checks.deployments`, whose messages repeat no
+secret that somebody has put into it."""
+
+EnvironmentName = Annotated[
+    str,
+    Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=128),
+    Expected("the name of an environment variable"),
+]
+
 Number = Annotated[float, AllowInfNan(False), Expected("a finite number")]
 
 

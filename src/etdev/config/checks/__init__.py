@@ -7,6 +7,7 @@ report it.
 from __future__ import annotations
 
 from etdev.config.checks.budget import check_budgets
+from etdev.config.checks.deployments import check_deployments
 from etdev.config.checks.methods import check_constants, check_dims, check_methods
 from etdev.config.checks.model import check_kwargs, check_model_source
 from etdev.config.checks.quantization import check_quantization
@@ -23,6 +24,7 @@ CHECKS: tuple[Check, ...] = (
     check_targets,
     check_budgets,
     check_io,
+    check_deployments,
     check_profiles,
 )
 """Every rule of the config itself; backends add theirs."""

@@ -1,0 +1,140 @@
+"""Where a program is deployed to: ``file:``, ``sftp:``, ``s3:`` and ``adb:`` URIs, and what may stand in one."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal, get_args
+from urllib.parse import SplitResult, unquote, urlsplit
+
+Scheme = Literal["file", "sftp", "s3", "adb"]
+SCHEMES: tuple[Scheme, ...] = get_args(Scheme)
+
+FORMS: dict[Scheme, str] = {
+    "file": "file:///PATH or file:RELATIVE",
+    "sftp": "sftp://[USER@]HOST[:PORT]/PATH",
+    "s3": "s3://BUCKET/PREFIX",
+    "adb": "adb:/PATH or adb://SERIAL/PATH",
+}
+"""How a URI of each scheme is written."""
+
+OPTIONS: dict[str, tuple[Scheme, ...]] = {
+    "smoke": ("file", "sftp", "adb"),
+    "known_hosts": ("sftp",),
+    "password_env": ("sftp",),
+    "endpoint_url": ("s3",),
+}
+"""Keys of a deployment that only some schemes have a use for."""
+
+_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
+_SCHEME = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):")
+
+
+class DestinationError(ValueError):
+    """A URI that names no place to deploy to. Its message never repeats what may be a secret."""
+
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """A place that releases are put into."""
+
+    scheme: Scheme
+    path: str
+    """A folder; relative only for ``file``. For ``s3`` the prefix of all keys, without slashes at its ends."""
+    host: str | None = None
+    """The host, the bucket, or the serial number of the device."""
+    user: str | None = None
+    port: int | None = None
+
+    def __str__(self) -> str:
+        if self.host is None:
+            return f"{self.scheme}:{self.path}"
+        user = f"{self.user}@" if self.user else ""
+        host = f"[{self.host}]" if ":" in self.host and self.scheme == "sftp" else self.host
+        port = f":{self.port}" if self.port is not None else ""
+        return f"{self.scheme}://{user}{host}{port}/{self.path.lstrip('/')}"
+
+
+def parse_destination(uri: str) -> Destination:
+    """Read a URI. Raises :class:`DestinationError`."""
+    scheme = scheme_of(uri)
+    if scheme is None:
+        raise DestinationError("has no scheme that etdev deploys to", f"one of: {', '.join(FORMS.values())}")
+    parts = _split(uri, scheme)
+    path = unquote(parts.path)
+    _check_path(path, scheme)
+    match scheme:
+        case "file":
+            return _file(parts, path)
+        case "sftp":
+            return _sftp(parts, path)
+        case "s3":
+            return _s3(parts, path)
+        case "adb":
+            return _adb(parts, path)
+
+
+def scheme_of(uri: str) -> Scheme | None:
+    """The scheme of a URI, which may be wrong in all else; None if it is none of :data:`SCHEMES`."""
+    found = _SCHEME.match(uri)
+    name = found["scheme"].lower() if found else ""
+    return next((scheme for scheme in SCHEMES if scheme == name), None)
+
+
+def _split(uri: str, scheme: Scheme) -> SplitResult:
+    form = f"write {FORMS[scheme]}"
+    if not uri.isprintable() or " " in uri.partition("/")[0]:
+        raise DestinationError("has characters that no URI has", form)
+    try:
+        parts = urlsplit(uri)
+        _ = parts.port
+    except ValueError:
+        raise DestinationError("names no host and port", form) from None
+    if parts.password is not None or (scheme != "sftp" and "@" in parts.netloc):
+        hint = "name the variable that holds it in `password_env`" if scheme == "sftp" else "leave it out"
+        raise DestinationError("holds a password or a key, which never stand in a config", hint)
+    if parts.query or parts.fragment:
+        raise DestinationError("has a query or a fragment, which would have no effect", form)
+    return parts
+
+
+def _check_path(path: str, scheme: Scheme) -> None:
+    if ".." in path.split("/") and scheme != "file":
+        raise DestinationError("has `..` in its path", "write the path without it")
+    if not path.isprintable():
+        raise DestinationError("has characters in its path that cannot be printed", f"write {FORMS[scheme]}")
+
+
+def _file(parts: SplitResult, path: str) -> Destination:
+    if parts.netloc not in ("", "localhost"):
+        raise DestinationError("names a host", "write file:///PATH for a folder of this machine, or sftp://HOST/PATH")
+    if not path.strip("/"):
+        raise DestinationError("names no folder", f"write {FORMS['file']}")
+    return Destination("file", path)
+
+
+def _sftp(parts: SplitResult, path: str) -> Destination:
+    if not parts.hostname:
+        raise DestinationError("names no host", f"write {FORMS['sftp']}")
+    if not path.strip("/"):
+        raise DestinationError("names no folder", f"write {FORMS['sftp']}")
+    return Destination("sftp", path, parts.hostname, unquote(parts.username) if parts.username else None, parts.port)
+
+
+def _s3(parts: SplitResult, path: str) -> Destination:
+    if not _BUCKET.fullmatch(parts.netloc):
+        raise DestinationError("names no bucket", f"write {FORMS['s3']}")
+    prefix = path.strip("/")
+    if "//" in prefix:
+        raise DestinationError("has an empty part in its prefix", f"write {FORMS['s3']}")
+    return Destination("s3", prefix, parts.netloc)
+
+
+def _adb(parts: SplitResult, path: str) -> Destination:
+    if not path.startswith("/") or not path.strip("/"):
+        raise DestinationError("names no absolute path on the device", f"write {FORMS['adb']}")
+    return Destination("adb", path, parts.netloc or None)
