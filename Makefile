@@ -3,7 +3,7 @@
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null && { echo $$p; break; }; done)
 # Parts to install; the tests of a part that is left out skip and say so. Smallest: EXTRAS=build.
-EXTRAS ?= build,hf,openvino,ray
+EXTRAS ?= build,deploy,hf,openvino,ray
 VENV := .venv
 BIN := $(VENV)/bin
 # Processes that run the tests: each takes a gigabyte or two.

@@ -167,7 +167,7 @@ def test_what_another_process_still_writes_stays(tmp_path: Path, monkeypatch: py
     atomic_write_bytes(file, b"new")
     assert temporary.exists()
 
-    monkeypatch.setattr("etdev.files._is_alive", lambda process: False)  # As seen from another container.
+    monkeypatch.setattr("etdev.files.is_alive", lambda process: False)  # As seen from another container.
     atomic_write_bytes(file, b"newer")
     assert temporary.exists()
     writer.kill()

@@ -114,11 +114,12 @@ def _remove_leftovers(target: Path) -> None:
     with suppress(OSError):
         for name in os.listdir(target.parent):
             found = ours.fullmatch(name)
-            if found and not _is_alive(int(found[1])):
+            if found and not is_alive(int(found[1])):
                 _remove_unless_locked(target.with_name(name))
 
 
-def _is_alive(process: int) -> bool:
+def is_alive(process: int) -> bool:
+    """Whether a process of this machine runs, whoever's it is."""
     try:
         os.kill(process, 0)
     except (ProcessLookupError, OverflowError):
