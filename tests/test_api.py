@@ -47,8 +47,14 @@ def test_modules_are_there_when_they_are_asked_for(module: str) -> None:
 
 
 def test_only_what_is_promised() -> None:
-    commands = {"build", "diff", "inspect", "relink", "report", "verify"}
-    assert set(etdev.__all__) == commands | {"BuildResult", "ProgramDiff", "ProgramInfo", "RelinkResult"}
+    commands = {"build", "deploy", "diff", "inspect", "relink", "report", "verify"}
+    assert set(etdev.__all__) == commands | {
+        "BuildResult",
+        "DeployResult",
+        "ProgramDiff",
+        "ProgramInfo",
+        "RelinkResult",
+    }
     assert all(callable(getattr(etdev, name)) for name in etdev.__all__)
     with pytest.raises(AttributeError, match="has no attribute 'bild'"):
         etdev.bild  # noqa: B018

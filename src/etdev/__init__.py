@@ -1,6 +1,7 @@
 """etdev: the build tool and linker for ExecuTorch programs.
 
-``etdev.build`` and ``etdev.verify`` are the commands of the same name; both return a ``BuildResult``.
+``etdev.build`` and ``etdev.verify`` are the commands of the same name; both return a ``BuildResult``. ``etdev.deploy``
+brings what was built to its place, and returns a ``DeployResult``.
 ``etdev.inspect``, ``etdev.relink``, ``etdev.report`` and ``etdev.diff`` work on any ``.pte`` and need neither torch nor
 executorch.
 Importing this package imports nothing else; ``etdev.errors`` and ``etdev.program`` are there when they are asked for.
@@ -13,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from etdev import errors as errors
     from etdev import program as program
-    from etdev.pipeline.api import build, verify
+    from etdev.pipeline.api import build, deploy, verify
+    from etdev.pipeline.deploy import DeployResult
     from etdev.pipeline.diff import ProgramDiff, diff
     from etdev.pipeline.inspect import ProgramInfo, inspect
     from etdev.pipeline.relink import RelinkResult, relink
@@ -23,10 +25,12 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = [
     "BuildResult",
+    "DeployResult",
     "ProgramDiff",
     "ProgramInfo",
     "RelinkResult",
     "build",
+    "deploy",
     "diff",
     "inspect",
     "relink",
@@ -37,11 +41,13 @@ __all__ = [
 _HOME = {
     "build": "etdev.pipeline.api",
     "verify": "etdev.pipeline.api",
+    "deploy": "etdev.pipeline.api",
     "diff": "etdev.pipeline.diff",
     "inspect": "etdev.pipeline.inspect",
     "relink": "etdev.pipeline.relink",
     "report": "etdev.pipeline.report",
     "BuildResult": "etdev.pipeline.result",
+    "DeployResult": "etdev.pipeline.deploy",
     "ProgramDiff": "etdev.pipeline.diff",
     "ProgramInfo": "etdev.pipeline.inspect",
     "RelinkResult": "etdev.pipeline.relink",

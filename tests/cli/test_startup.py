@@ -58,6 +58,7 @@ def test_help_imports_nothing_of_the_configs(arguments: list[str], tmp_path: Pat
         ["config", "explain", "model.entry"],
         ["schema"],
         ["build", "--help"],
+        ["deploy", "--help"],
         ["verify", "--help"],
         ["--show-completion", "bash"],
     ],
@@ -113,3 +114,11 @@ def project(tmp_path: Path) -> Path:
 
     create_project(tmp_path / "project", render("minimal", "project"))
     return tmp_path / "project"
+
+
+def test_deploying_imports_nothing_heavy(tmp_path: Path) -> None:
+    from pipeline.test_deploy import built
+
+    built(tmp_path)
+    for arguments in (["deploy", "here", "--dry-run"], ["deploy", "here"], ["deploy", "here", "--list"]):
+        assert not _modules_after(arguments, tmp_path) & (HEAVY | {"asyncssh", "boto3"})

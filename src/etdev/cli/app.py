@@ -26,6 +26,7 @@ class Commands(LazyGroup):
         "verify": Entry("Verify built targets, or any .pte, again.", "etdev.cli.verify:verify"),
         "run": Entry("Call a method of a .pte, and say what comes out.", "etdev.cli.run:run"),
         "bench": Entry("Measure a .pte: latency, throughput of workers, memory.", "etdev.cli.bench:bench"),
+        "deploy": Entry("Bring a built target to its place, or go back.", "etdev.cli.deploy:deploy"),
         "inspect": Entry("Say what a .pte holds: methods, memory, operators, delegates.", "etdev.cli.inspect:inspect"),
         "report": Entry("Write an HTML page about a .pte: memory map, peak, sizes, checks.", "etdev.cli.report:report"),
         "diff": Entry("Compare two .pte files.", "etdev.cli.diff:diff"),
@@ -55,7 +56,8 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings=CONTEXT_SETTINGS,
     invoke_without_command=True,
-    epilog="Exit codes: 0 done, 1 a gate failed, 2 usage or config, 3 environment, 4 build failed or rejected.",
+    epilog="Exit codes: 0 done, 1 a gate failed, 2 usage or config, 3 environment, 4 build failed or rejected, "
+    "6 deployment failed.",
 )
 
 

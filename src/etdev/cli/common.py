@@ -24,6 +24,11 @@ def complete_profile(ctx: typer.Context, incomplete: str) -> list[str]:
     return _matching(_names_in_config(ctx, "profiles"), incomplete)
 
 
+def complete_deployment(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Names of deployments in the config, for the shell."""
+    return _matching(_names_in_config(ctx, "deploy"), incomplete)
+
+
 ConfigOption = Annotated[
     Path | None,
     typer.Option(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from etdev.backends.opening import open_config
 from etdev.config.models import Rung
@@ -11,6 +12,9 @@ from etdev.pipeline.options import BuildOptions, check_device_map, check_rungs
 from etdev.pipeline.progress import Progress, Silent
 from etdev.pipeline.project import Project
 from etdev.pipeline.result import BuildResult
+
+if TYPE_CHECKING:
+    from etdev.pipeline.deploy import DeployResult
 
 
 def open_project(
@@ -91,3 +95,26 @@ def verify(
         progress=progress or Silent(),
     )
     return verify_project(project, options)
+
+
+def deploy(
+    config: str | os.PathLike[str] | None,
+    name: str,
+    *,
+    profile: str | None = None,
+    overrides: Sequence[str] = (),
+    dry_run: bool = False,
+    rollback: bool = False,
+    environ: Mapping[str, str] | None = None,
+    progress: Progress | None = None,
+) -> DeployResult:
+    """Bring the built files of a target to the place that ``[deploy.NAME]`` of the config says.
+
+    ``dry_run`` connects and says what would be done, ``rollback`` goes back to the release before the current one; the
+    other arguments as for :func:`build`. Raises an :class:`~etdev.errors.EtdevError` if the config, the environment,
+    what was built or the target stands in the way; the target serves what it served before then.
+    """
+    from etdev.pipeline.deploy import DeployOptions, deploy_project
+
+    project = open_project(config, profile=profile, overrides=overrides, environ=environ)
+    return deploy_project(project, name, DeployOptions(dry_run, rollback, progress or Silent()))

@@ -1,0 +1,120 @@
+"""``etdev deploy``: bring a built target to its place, go back, or list what lies there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from etdev.cli.common import (
+    ConfigOption,
+    OutputOption,
+    ProfileOption,
+    QuietOption,
+    SetOption,
+    VerboseOption,
+    complete_deployment,
+)
+from etdev.cli.output import TEXT, parse_outputs
+from etdev.cli.text import columns, count, line, lines, printable
+from etdev.errors import ExitCode, UsageError
+from etdev.units import format_size
+
+if TYPE_CHECKING:
+    from etdev.pipeline.deploy import DeployResult, ReleaseInfo, ReleaseList
+
+NameArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME",
+        help="A deployment of the config, `[deploy.NAME]`.",
+        autocompletion=complete_deployment,
+        show_default=False,
+    ),
+]
+
+
+def deploy(
+    name: NameArgument,
+    config: ConfigOption = None,
+    profile: ProfileOption = None,
+    overrides: SetOption = None,
+    dry: Annotated[
+        bool, typer.Option("--dry-run", help="Connect and say what would be done; change nothing there.")
+    ] = False,
+    rollback: Annotated[
+        bool, typer.Option("--rollback", help="Go back to the release before the current one.")
+    ] = False,
+    listed: Annotated[bool, typer.Option("--list", help="Say which releases lie there, and which is current.")] = False,
+    output: OutputOption = None,
+    quiet: QuietOption = False,
+    verbose: VerboseOption = False,
+) -> int:
+    """Bring the built files of a target to its place, as one release that is switched to at once.
+
+    What was rejected, missed a gate or was not verified is refused. Formats of --output: text, json.
+    """
+    outputs = parse_outputs(output, allowed=(TEXT, "json"))
+    chosen = [
+        option for option, wanted in {"--dry-run": dry, "--rollback": rollback, "--list": listed}.items() if wanted
+    ]
+    if len(chosen) > 1:
+        raise UsageError(f"{chosen[0]} and {chosen[1]} exclude each other", hint="give one of them")
+    from etdev.cli.progress import shown_progress
+    from etdev.pipeline.api import open_project
+    from etdev.pipeline.deploy import DeployOptions, deploy_project, list_project
+
+    project = open_project(config, profile=profile, overrides=overrides or ())
+    outputs.refuse(*project.files)
+    if listed:
+        found = list_project(project, name)
+        outputs.write({TEXT: lambda: render_list(found), "json": lambda: found.model_dump_json(indent=2)})
+        return ExitCode.DONE
+    with shown_progress(quiet=quiet) as progress:
+        result = deploy_project(project, name, DeployOptions(dry_run=dry, rollback=rollback, progress=progress))
+    outputs.write({TEXT: lambda: render(result), "json": lambda: result.model_dump_json(indent=2)})
+    return ExitCode.DONE
+
+
+def render(result: DeployResult) -> str:
+    """A line on what is current now, then what was done for it."""
+    return "\n".join([f"{result.name}  {printable(result.uri)}", *_lines(result)])
+
+
+def _lines(result: DeployResult) -> Iterator[str]:
+    would = result.dry_run
+    yield line("would be" if would else "current", f"{result.release}{_ALREADY[result.action]}")
+    if result.action != "unchanged":
+        yield line("before", result.before or "nothing was deployed there")
+    if result.action == "published":
+        for file in result.files:
+            size = f"{format_size(file.size)} ({file.size:,} bytes)"
+            yield line("file", f"{file.name}  {size}  sha256 {file.sha256[:12]}…")
+    if result.not_run:
+        yield line("not run", f"{', '.join(result.not_run)}, as the manifest states")
+    yield from lines("would go" if would else "removed", map(printable, (*result.removed, *result.leftovers)))
+    yield from lines("note", map(printable, result.notes))
+    if would:
+        yield line("dry run", "nothing was changed")
+
+
+_ALREADY = {
+    "published": "",
+    "switched": ", which lay there already",
+    "unchanged": ", which holds the same already: nothing to do",
+}
+
+
+def render_list(found: ReleaseList) -> str:
+    """A line for each release, newest first; ``*`` marks the current one."""
+    head = f"{found.name}  {printable(found.uri)}  {count(len(found.releases), 'release')}"
+    return "\n".join([head, *columns([_row(item) for item in found.releases])])
+
+
+def _row(item: ReleaseInfo) -> tuple[str, ...]:
+    if item.problem is not None:
+        return ("*" if item.current else " ", item.name, printable(item.problem), "", "")
+    what = f"{item.project} {item.target}"
+    size = format_size(item.size or 0)
+    return ("*" if item.current else " ", item.name, what, size, f"etdev {item.etdev}")

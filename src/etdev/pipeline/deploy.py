@@ -1,0 +1,193 @@
+"""``etdev deploy``: from a built target to a release at its place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal
+
+from etdev.config.destinations import parse_destination
+from etdev.config.keys import nearest
+from etdev.config.models import Deploy
+from etdev.deployment import release as releases
+from etdev.deployment.release import Outcome, Plan, Release, Terms
+from etdev.deployment.state import Listed, listing
+from etdev.deployment.transports import Reach, open_transport
+from etdev.deployment.transports.base import Transport
+from etdev.errors import DeployError, UsageError
+from etdev.pipeline.deployable import make_release
+from etdev.pipeline.progress import Progress, Silent, StageClock
+from etdev.pipeline.project import Project
+from etdev.pipeline.result import Part
+
+
+class ReleasedFileInfo(Part):
+    """A file of the release."""
+
+    name: str
+    size: int
+    """Bytes."""
+    sha256: str
+
+
+class DeployResult(Part):
+    """What a deployment did; or with ``dry_run``, what one would do."""
+
+    format: Literal[1] = 1
+    name: str
+    """Of the deployment, in the config."""
+    target: str
+    uri: str
+    dry_run: bool
+    action: Literal["published", "switched", "unchanged"]
+    """``published``: a new release was uploaded and is current. ``switched``: one that lay there is. ``unchanged``: it
+    was current already."""
+    release: str
+    """Name of the release that is current now."""
+    before: str | None
+    """Of the one that was; None for the first."""
+    files: tuple[ReleasedFileInfo, ...]
+    """Of the release, beside its manifest; empty for a rollback."""
+    not_run: tuple[str, ...] = ()
+    """Rungs of the verification that did not run, as the manifest states."""
+    removed: tuple[str, ...] = ()
+    """Releases beyond ``keep``."""
+    leftovers: tuple[str, ...] = ()
+    """What interrupted deployments had left, and is removed."""
+    notes: tuple[str, ...] = ()
+
+
+class ReleaseInfo(Part):
+    """A release that lies at a target."""
+
+    name: str
+    time: datetime
+    """UTC."""
+    current: bool
+    project: str | None
+    target: str | None
+    size: int | None
+    """Bytes of all its files."""
+    etdev: str | None
+    """Version that built it."""
+    problem: str | None
+    """Why its manifest cannot be read; the fields above are None then."""
+
+
+class ReleaseList(Part):
+    """What lies at a target, newest first."""
+
+    format: Literal[1] = 1
+    name: str
+    uri: str
+    releases: tuple[ReleaseInfo, ...]
+
+
+@dataclass(frozen=True)
+class DeployOptions:
+    """How it is deployed, as opposed to what and where: the config says that."""
+
+    dry_run: bool = False
+    rollback: bool = False
+    progress: Progress = field(default_factory=Silent)
+
+
+def deploy_project(project: Project, name: str, options: DeployOptions) -> DeployResult:
+    """Deploy what was built, or go back to the release before.
+
+    Raises :class:`~etdev.errors.UsageError` for a deployment that the config does not have,
+    :class:`~etdev.errors.DeployError` if what was built is not to be deployed or the target fails, and
+    :class:`~etdev.errors.MissingRequirementError`.
+    """
+    settings = _settings(project, name)
+    if options.rollback and options.dry_run:
+        raise UsageError("a rollback has no dry run", where="--dry-run", hint="`--list` says what lies there")
+    clock = StageClock(name, options.progress)
+    terms, now = Terms(settings.keep, settings.smoke), datetime.now(UTC)
+    if options.rollback:
+        with _connected(project, name) as transport:
+            return _result(name, settings, None, releases.roll_back(transport, terms, now, clock.stage))
+    made = make_release(project, settings.target)
+    with _connected(project, name) as transport:
+        if options.dry_run:
+            transport.check()
+            return _result(name, settings, made, releases.plan(transport, made, terms, now))
+        return _result(name, settings, made, releases.deploy(transport, made, terms, now, clock.stage))
+
+
+def list_project(project: Project, name: str) -> ReleaseList:
+    """What lies at a deployment's target; errors as for :func:`deploy_project`."""
+    settings = _settings(project, name)
+    with _connected(project, name) as transport:
+        found = tuple(map(_info, listing(transport)))
+    return ReleaseList(name=name, uri=str(parse_destination(settings.uri)), releases=found)
+
+
+def _settings(project: Project, name: str) -> Deploy:
+    known = project.config.deploy
+    if name not in known:
+        near = nearest(name, known)
+        there = f"deployments: {', '.join(known)}" if known else "add [deploy.NAME] with `target` and `uri`"
+        hint = f"did you mean {near!r}?" if near else there
+        raise UsageError(f"the config has no deployment {name!r}", where=project.loaded.name, hint=hint)
+    return known[name]
+
+
+@contextmanager
+def _connected(project: Project, name: str) -> Iterator[Transport]:
+    """The way to a deployment's target. Errors of the block that name no place are about the target as a whole."""
+    try:
+        with open_transport(_reach(project, name)) as transport:
+            yield transport
+    except DeployError as error:
+        error.where = error.where or str(parse_destination(project.config.deploy[name].uri))
+        raise
+
+
+def _reach(project: Project, name: str) -> Reach:
+    settings = project.config.deploy[name]
+    trusted = settings.known_hosts
+    if trusted is not None and not trusted.startswith("~"):
+        trusted = str(project.loaded.resolve("deploy", name, "known_hosts"))
+    return Reach(
+        destination=parse_destination(settings.uri),
+        base=project.base("deploy", name, "uri"),
+        known_hosts=None if trusted is None else Path(trusted).expanduser(),
+        password_env=settings.password_env,
+        endpoint_url=settings.endpoint_url,
+    )
+
+
+def _result(name: str, settings: Deploy, made: Release | None, found: Outcome | Plan) -> DeployResult:
+    manifest = made.manifest if made is not None else None
+    return DeployResult(
+        name=name,
+        target=settings.target,
+        uri=str(parse_destination(settings.uri)),
+        dry_run=isinstance(found, Plan),
+        action=found.action,
+        release=found.release,
+        before=found.before,
+        files=tuple(ReleasedFileInfo(**file.model_dump()) for file in manifest.files) if manifest else (),
+        not_run=tuple(check.rung for check in manifest.verification if check.status == "not run") if manifest else (),
+        removed=found.surplus if isinstance(found, Plan) else found.removed,
+        leftovers=found.leftovers,
+        notes=() if isinstance(found, Plan) else found.notes,
+    )
+
+
+def _info(found: Listed) -> ReleaseInfo:
+    manifest = found.manifest
+    return ReleaseInfo(
+        name=found.name,
+        time=found.time,
+        current=found.current,
+        project=manifest and manifest.project,
+        target=manifest and manifest.target,
+        size=manifest and sum(file.size for file in manifest.files),
+        etdev=manifest and manifest.versions.get("etdev"),
+        problem=found.problem,
+    )

@@ -1,0 +1,146 @@
+"""What a build has left, as a release: whether it may be deployed, its files, its manifest. Runs nothing of it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from etdev import program as pte
+from etdev.deployment.manifest import MANIFEST, Check, FileName, Manifest, Needs, ReleasedFile
+from etdev.deployment.release import Release
+from etdev.errors import DeployError, ProgramError
+from etdev.pipeline.places import REJECTED_SUFFIX, report_place
+from etdev.pipeline.project import Project
+from etdev.pipeline.result import BuildResult, TargetResult
+from etdev.pipeline.verify.file import requirements
+from etdev.program import Program
+from etdev.program.devices import named_devices
+
+_BUILD_PACKAGES = ("etdev", "python", "torch", "executorch")
+"""Whose versions a manifest states."""
+
+
+def make_release(project: Project, target: str) -> Release:
+    """The release of a target as it was built.
+
+    Raises :class:`~etdev.errors.DeployError` if it was not built, is not the file that was, or did not pass.
+    """
+    path = project.artifact(target)
+    build = f"run `etdev build -t {target}` first"
+    if not path.is_file():
+        rejected = path.with_name(path.name + REJECTED_SUFFIX).exists()
+        why = "the last build of it was rejected" if rejected else "it was not built"
+        raise DeployError(f"target {target!r} cannot be deployed: {why}", where=str(path), hint=build)
+    report = _report(project, target, build)
+    built = report[target]
+    _refuse_unverified(built, report_place(project, target))
+    files = _files(path)
+    program = next(file for file in files if file.name == path.name)
+    if program.sha256 != built.sha256:
+        raise DeployError(
+            f"the file is not the one that was built: its sha256 is {program.sha256[:12]}…, the report says "
+            f"{built.sha256[:12]}…",
+            where=str(path),
+            hint=f"run `etdev build -t {target}` again",
+        )
+    manifest = Manifest(
+        project=project.name,
+        target=target,
+        program=path.name,
+        files=files,
+        versions={name: report.versions[name] for name in _BUILD_PACKAGES if name in report.versions},
+        needs=_needs(_read(path), built, report.versions),
+        verification=tuple(_check(rung.rung, rung.status, rung.summary) for rung in built.rungs),
+        lock=_lock_digest(project.lock),
+    )
+    return Release(manifest, {file.name: path.with_name(file.name) for file in files})
+
+
+def _report(project: Project, target: str, hint: str) -> BuildResult:
+    place = report_place(project, target)
+    try:
+        report = BuildResult.model_validate_json(place.read_bytes())
+    except FileNotFoundError:
+        raise DeployError("there is no report of the build", where=str(place), hint=hint) from None
+    except OSError as error:
+        raise DeployError(f"cannot read the report: {error.strerror}", where=str(place)) from error
+    except ValidationError:
+        raise DeployError("this is no report of this version of etdev", where=str(place), hint=hint) from None
+    if target not in [item.name for item in report.targets]:
+        raise DeployError(f"the report says nothing of the target {target!r}", where=str(place), hint=hint)
+    return report
+
+
+def _refuse_unverified(built: TargetResult, place: Path) -> None:
+    if built.status != "built":
+        failed = [rung for rung in built.rungs if rung.status == "failed"]
+        said = "; ".join(f"{rung.rung}: {rung.summary}" for rung in failed)
+        what = "missed a gate" if built.status == "gate failed" else "was rejected"
+        raise DeployError(f"target {built.name!r} {what}: {said}", where=str(place), hint="mend that and build again")
+    if built.unmet:
+        names = ", ".join(rung.rung for rung in built.unmet)
+        raise DeployError(
+            f"target {built.name!r} requires checks that did not run: {names}",
+            where=str(place),
+            hint="build it where they run",
+        )
+    if not any(rung.rung == "bytes" and rung.status == "passed" for rung in built.rungs):
+        raise DeployError(
+            f"target {built.name!r} was built without verification",
+            where=str(place),
+            hint="build it again, without `--no-verify`",
+        )
+
+
+def _files(path: Path) -> tuple[ReleasedFile, ...]:
+    """The program and the external weights beside it."""
+    weights = sorted(item for item in path.parent.glob("*.ptd") if item.is_file())
+    return tuple(_file(item) for item in (path, *weights))
+
+
+def _file(path: Path) -> ReleasedFile:
+    if not FileName.fullmatch(path.name) or path.name == MANIFEST:
+        raise DeployError(
+            f"a file of a release cannot be called {path.name!r}",
+            where=str(path),
+            hint="names are of letters, digits, `.`, `_` and `-`, and begin with a letter or a digit",
+        )
+    try:
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+            return ReleasedFile(name=path.name, size=file.tell(), sha256=digest)
+    except OSError as error:
+        raise DeployError(f"cannot read the file: {error.strerror}", where=str(path)) from error
+
+
+def _read(path: Path) -> Program:
+    try:
+        return pte.read(path)
+    except ProgramError as error:
+        raise DeployError(f"the file is malformed: {error.message}", where=str(path), hint=error.hint) from error
+
+
+def _needs(program: Program, built: TargetResult, versions: Mapping[str, str]) -> Needs:
+    asked = requirements(program)
+    return Needs(
+        executorch=versions.get("executorch"),
+        devices=tuple(map(str, named_devices(program))),
+        operators=tuple(sorted(set().union(*asked.operators.values()))),
+        delegates=tuple(sorted(set().union(*asked.delegates.values()))),
+        libraries=tuple(sorted({library for method in built.methods for library in method.libraries})),
+        memory=built.memory,
+    )
+
+
+def _check(rung: str, status: str, summary: str) -> Check:
+    return Check(rung=rung, status="passed" if status == "passed" else "not run", summary=summary)
+
+
+def _lock_digest(path: Path) -> str | None:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except FileNotFoundError:
+        return None
