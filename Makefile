@@ -50,7 +50,7 @@ docs: $(INSTALLED)  ## Write the config reference anew from the models.
 	$(BIN)/python -m etdev.config.reference
 
 clean:  ## Remove the environment and everything that was built.
-	rm -rf $(VENV) dist build examples/*/build .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) dist build examples/*/build examples/*/etdev.lock .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find src tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 $(INSTALLED): pyproject.toml constraints.txt
