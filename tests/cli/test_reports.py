@@ -9,7 +9,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cli.test_render import RESULT
@@ -282,6 +282,9 @@ def test_findings_of_all_targets() -> None:
 
 
 @given(st.text(), st.text())
+@example("", "\\|")
+@example("`a\\|b`", "")
+@example("`a\\\\|b`", "`\\|`")
 def test_a_row_stays_a_row(message: str, source: str) -> None:
     lines = markdown.findings_table([Finding("file", message, source=source or "x", hint=message)])[0].split("\n")
 

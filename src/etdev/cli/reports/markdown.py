@@ -24,7 +24,19 @@ _LEVELS: dict[Level, str] = {"error": "error", "warning": "warning", "note": "no
 def prose(text: str) -> str:
     """Text of a message inside a table or a line: code in backquotes stays, everything else is no markup."""
     parts = _CODE.split(" ".join(escaped(text).split("\n")))
-    return "".join(part.replace("|", "\\|") if at % 2 else _SPECIAL.sub(r"\\\1", part) for at, part in enumerate(parts))
+    return "".join(_in_a_cell(part) if at % 2 else _plain(part) for at, part in enumerate(parts))
+
+
+def _plain(text: str) -> str:
+    return _SPECIAL.sub(r"\\\1", text)
+
+
+def _in_a_cell(span: str) -> str:
+    """Code that may stand in a table, which splits at bars, but for escaped ones, before it looks for code.
+
+    A bar behind a backslash cannot be escaped there: such text is no code.
+    """
+    return _plain(span) if "\\|" in span else span.replace("|", "\\|")
 
 
 def code(text: str) -> str:
@@ -32,7 +44,7 @@ def code(text: str) -> str:
     shown = printable(text)
     fence = "``" if "`" in shown else "`"
     pad = " " if fence == "``" else ""
-    return f"{fence}{pad}{shown}{pad}{fence}".replace("|", "\\|")
+    return _in_a_cell(f"{fence}{pad}{shown}{pad}{fence}")
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
