@@ -48,7 +48,8 @@ def _lock(project: Project, options: BuildOptions, lock: Lock | None, found: Map
     if options.locked and lock is not None:
         check_outputs(project, lock, {name: finished.result.sha256 for name, finished in found.items()})
     elif is_of_the_files_alone(project):
+        good = {name: finished.locked for name, finished in found.items() if finished.good}
         try:
-            write_lock(project, lock, {name: finished.locked for name, finished in found.items() if finished.good})
+            write_lock(project, find_lock(project), good)  # As it is by now: another build may have written it.
         except WriteError as error:
             yield f"the lock was not written: {error}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from etdev.config.models import Pt2eXnnpack
 from etdev.errors import ProgramError
 from etdev.pipeline.artifacts import ExportedModel
-from etdev.pipeline.cache import Cache, Reads, Seen, Watch, object_facts
+from etdev.pipeline.cache import Cache, Output, Reads, Seen, Watch, object_facts
 from etdev.pipeline.etrecord import read_delegates
 from etdev.pipeline.import_closure import imported_files
 from etdev.pipeline.inputs import Signature
@@ -57,6 +57,8 @@ class Compiled:
     notes: tuple[str, ...]
     reads: Reads
     """What it was made from."""
+    outputs: Mapping[str, Output]
+    """Its files, as they were when they were written."""
 
 
 @dataclass(frozen=True)
@@ -75,8 +77,11 @@ class Workplace:
     @contextmanager
     def modelling(self) -> Iterator[None]:
         """What is read in the block, models are made from."""
+        before = set(self.user.modules().values())
         with self.watch.into(self.modelled):
             yield
+            new = {str(path) for path in self.user.modules().values() if path not in before}
+            self.modelled.files.update(new)  # Whichever target they were imported for, another uses what came of it.
 
 
 def compile_target(place: Workplace, name: str, clock: StageClock) -> Compiled:
@@ -84,13 +89,15 @@ def compile_target(place: Workplace, name: str, clock: StageClock) -> Compiled:
     found = _reused(place, name) if place.options.cache else None
     if found is None:
         with place.modelling():
-            return _compiled(place, name, clock)
-    objects, record, reads = found
+            compiled = _compiled(place, name, clock)
+        return _kept(place, name, compiled)
+    objects, record, reads, outputs = found
     models, verify = place.models, place.options.verify
-    prepared = models.prepare_unexported(name, record.outputs, clock) if verify else None
-    signatures = prepared[1].signatures if prepared else models.signatures(clock)
+    with place.modelling():  # Another target may go on with the models that are loaded here.
+        prepared = models.prepare_unexported(name, record.outputs, clock) if verify else None
+        signatures = prepared[1].signatures if prepared else models.signatures(clock)
     notes = (*record.notes, "linked again: nothing before the link has changed since it was exported")
-    return Compiled(objects, record, signatures, prepared, notes, reads)
+    return Compiled(objects, record, signatures, prepared, notes, reads, outputs)
 
 
 def declared_files(project: Project) -> Iterator[Path]:
@@ -110,7 +117,7 @@ def _contents(path: Path) -> Iterable[Path]:
     return [path] if path.is_file() else []
 
 
-def _reused(place: Workplace, name: str) -> tuple[ObjectProgram, Record, Reads] | None:
+def _reused(place: Workplace, name: str) -> tuple[ObjectProgram, Record, Reads, Mapping[str, Output]] | None:
     """The target's object program if a build now would give the same one."""
     project, cache = place.project, place.cache
     entry = cache.find(project, name, "object", object_facts(project, name, cache.digests))
@@ -123,14 +130,13 @@ def _reused(place: Workplace, name: str) -> tuple[ObjectProgram, Record, Reads] 
             read_delegates(record_place(path))
         else:
             record_place(path).unlink(missing_ok=True)
-        return objects, Record.model_validate_json(entry.record), entry.reads
+        return objects, Record.model_validate_json(entry.record), entry.reads, entry.outputs
     except (ProgramError, OSError, ValidationError):
         return None
 
 
 def _compiled(place: Workplace, name: str, clock: StageClock) -> Compiled:
-    project, user = place.project, place.user
-    before = set(user.modules().values())
+    project = place.project
     float_model, reference = place.models.prepare(name, clock)
     with clock.stage("lower"):
         lowered = lower_model(project, reference, name)
@@ -142,21 +148,34 @@ def _compiled(place: Workplace, name: str, clock: StageClock) -> Compiled:
     )
     with clock.stage("emit"):
         objects = emit_object(project, lowered, reference, name, object_place(project, name))
-    new = {str(path) for path in user.modules().values() if path not in before}
-    place.modelled.files.update(new)  # Whichever target they were imported for, another one uses what came of it.
+        outputs = place.cache.outputs(object_files(project, name))
+    return Compiled(objects, record, reference.signatures, (float_model, reference), record.notes, Reads(), outputs)
+
+
+def _kept(place: Workplace, name: str, compiled: Compiled) -> Compiled:
+    """With what it was made from; the cache has it if that is known."""
+    project, cache = place.project, place.cache
     reads = _reads(place, name)
-    facts = object_facts(project, name, place.cache.digests)
-    if not place.cache.changed:
-        place.cache.keep(project, name, "object", facts, reads, object_files(project, name), record.model_dump_json())
-    return Compiled(objects, record, reference.signatures, (float_model, reference), record.notes, reads)
+    if not cache.changed:
+        facts = object_facts(project, name, cache.digests)
+        folder = object_place(project, name).parent
+        cache.keep(project, name, "object", facts, reads, folder, compiled.outputs, compiled.record.model_dump_json())
+    return replace(compiled, reads=reads)
 
 
 def _reads(place: Workplace, name: str) -> Reads:
     """What an object program was made from."""
     project, user = place.project, place.user
-    modules = imported_files(_roots(project, name), user.modules())
+    roots = list(_roots(project, name))
+    modules = imported_files(roots, user.modules())
+    place.cache.changed |= {str(path) for path in user.stale()}
     return place.cache.reads(
-        project, sorted(modules), list(declared_files(project)), place.modelled, absent=user.missing()
+        project,
+        sorted(modules),
+        list(declared_files(project)),
+        place.modelled,
+        absent=user.missing(),
+        packages=user.packages(roots),
     )
 
 

@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from etdev.pipeline.cache import Cache, Reads, linked_facts
+from etdev.files import write_errors_named
+from etdev.pipeline.cache import Cache, Output, linked_facts
 from etdev.pipeline.lock import LockedTarget
 from etdev.pipeline.options import BuildOptions
-from etdev.pipeline.places import REJECTED_SUFFIX, object_files, object_place, record_place
+from etdev.pipeline.places import REJECTED_SUFFIX, object_place, record_place
 from etdev.pipeline.project import Project
 from etdev.pipeline.report_file import display_path, write_report
 from etdev.pipeline.result import TargetResult
 
 if TYPE_CHECKING:
-    from etdev.pipeline.compile import Workplace
+    from etdev.pipeline.compile import Compiled, Workplace
 
 UNCHANGED = "unchanged: taken from the cache"
 
@@ -59,27 +60,32 @@ def find_finished(project: Project, target: str, options: BuildOptions, cache: C
     return finished.model_copy(update={"result": seen})
 
 
-def keep_finished(place: Workplace, finished: Finished, reads: Reads) -> None:
-    """Remember a target that is as it should be."""
+def keep_finished(place: Workplace, finished: Finished, compiled: Compiled) -> None:
+    """Remember a target that is as it should be, with its files as this build wrote them."""
     if not finished.good:
         return
-    result = finished.result
-    project = place.project
+    project, cache, result = place.project, place.cache, finished.result
     artifact = project.artifact(result.name)
     record = [record_place(artifact)] if project.config.targets[result.name].etrecord else []
-    everything = place.cache.reads(
-        project, sorted(place.user.modules().values()), _runtime_files(project, result.name), place.watch.seen
+    everything = cache.reads(
+        project,
+        sorted(place.user.modules().values()),
+        _runtime_files(project, result.name),
+        place.watch.seen,
+        absent=place.user.missing(),
+        packages=place.user.packages(()),
     )
-    if place.cache.changed:
+    if cache.changed:
         return
-    facts = linked_facts(project, result.name, place.options, place.cache.digests)
-    place.cache.keep(
+    written = {artifact.name: Output(size=result.size, sha256=result.sha256), **cache.outputs(record)}
+    cache.keep(
         project,
         result.name,
         "linked",
-        facts,
-        reads.joined(everything),
-        (artifact, *record, *object_files(project, result.name)),
+        linked_facts(project, result.name, place.options, cache.digests),
+        compiled.reads.joined(everything),
+        artifact.parent,
+        {**written, **compiled.outputs},
         finished.model_dump_json(),
     )
 
@@ -93,7 +99,8 @@ def _clear(project: Project, target: str, wanted: set[Path]) -> None:
         artifact.with_name(artifact.name + REJECTED_SUFFIX),
     ):
         if path not in wanted:
-            path.unlink(missing_ok=True)
+            with write_errors_named(path):
+                path.unlink(missing_ok=True)
 
 
 def _runtime_files(project: Project, target: str) -> list[Path]:

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from etdev.errors import EtdevError, ExitCode, UsageError
 from etdev.files import atomic_write_text, describe_os_error
-from etdev.pipeline.cache.cache import changes
+from etdev.pipeline.cache.changes import changes
 from etdev.pipeline.cache.digests import Digests
 from etdev.pipeline.cache.entries import Facts, Plain, Reads, differences
 from etdev.pipeline.figures import Figures
@@ -47,6 +47,8 @@ class LockedTarget(_Part):
     """Those that are not the defaults and have an effect on the file, by dotted key."""
     files: dict[str, str]
     """SHA-256 of what was read, by path relative to the config's folder."""
+    packages: dict[str, str] = {}
+    """Versions of the packages that code of the project imports."""
     folders: dict[str, str] = {}
     """Of the names in folders that were listed."""
 
@@ -135,7 +137,9 @@ def _moved(project: Project, lock: Lock, name: str, now: Facts, digests: Digests
     was = lock.targets[name]
     for item in differences(Facts(settings=was.settings, versions=was.versions), now, name):
         yield item.message
-    for item in changes(Reads(files=was.files, folders=was.folders), project.loaded.root, digests):
+    for item in changes(
+        Reads(files=was.files, folders=was.folders, packages=was.packages), project.loaded.root, digests
+    ):
         yield item.message
 
 

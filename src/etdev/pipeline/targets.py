@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,7 +30,7 @@ from etdev.pipeline.report_file import display_path, write_report
 from etdev.pipeline.result import RUNGS, TargetResult, outcome
 from etdev.pipeline.stock import runtime_for
 from etdev.pipeline.summary import describe_state, describe_unused, with_memory
-from etdev.pipeline.usercode import UserCode
+from etdev.pipeline.usercode import LIBRARIES, UserCode
 from etdev.pipeline.verify.kernels import check_runtime_settings
 from etdev.pipeline.verify.ladder import Candidate, check_functions, not_run, verify_program
 from etdev.pipeline.write import StagedFile, write_linked_record, write_program
@@ -58,7 +59,8 @@ def build_targets(project: Project, names: Sequence[str], options: BuildOptions,
 def _own_places(project: Project, cache: Cache) -> list[Path]:
     """Files and folders that a build reads and writes by itself."""
     apart = project.out != project.loaded.root and project.out not in project.loaded.root.parents
-    return [*project.files, *([project.out] if apart else []), cache.store.folder]
+    libraries = [Path(path) for path in (*LIBRARIES, sys.prefix, sys.base_prefix)]
+    return [*project.files, *([project.out] if apart else []), cache.store.folder, *libraries]
 
 
 @contextmanager
@@ -134,7 +136,7 @@ def _build_target(place: Workplace, name: str, runtime: StockRuntime | None) -> 
     write_report(project, result)
     locked = _locked(place, result, figures, compiled.reads)
     finished = Finished(result=_with_changes(place, result), locked=locked, changed=tuple(sorted(place.cache.changed)))
-    keep_finished(place, finished, compiled.reads)
+    keep_finished(place, finished, compiled)
     return finished
 
 
@@ -161,4 +163,5 @@ def _locked(place: Workplace, result: TargetResult, figures: Figures, compiled: 
         settings=facts.settings,
         files=reads.files,
         folders=reads.folders,
+        packages=reads.packages,
     )

@@ -9,9 +9,10 @@ import site
 import sys
 import sysconfig
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from importlib import metadata
 from importlib.machinery import (
     EXTENSION_SUFFIXES,
     SOURCE_SUFFIXES,
@@ -27,9 +28,11 @@ from typing import Any, Self
 
 from etdev.errors import EtdevError, LoadError
 
-_LIBRARIES = (*map(sysconfig.get_path, ("purelib", "platlib", "stdlib")), site.getusersitepackages())
+LIBRARIES = (*map(sysconfig.get_path, ("purelib", "platlib", "stdlib")), site.getusersitepackages())
 
-_SOURCES = (*SOURCE_SUFFIXES, "/__init__.py")
+_SOURCES = (*SOURCE_SUFFIXES, *EXTENSION_SUFFIXES, "/__init__.py")
+_STAMPS: dict[Path, tuple[int, int, int] | None] = {}
+"""Of the files of registered modules, when they were imported."""
 _REGISTERED: dict[tuple[Path, str], dict[str, ModuleType]] = {}
 """What importing a module for its custom ops brought in, by folder and name: registering an op twice is an error."""
 
@@ -56,6 +59,8 @@ class UserCode:
         """File of each local module that a config or local code names."""
         self._asked: set[tuple[str, ...]] = set()
         """Names of modules that somebody imported: of those outside of packages, or in local ones."""
+        self._named: set[str] = set()
+        """What the imports in local code name."""
         self._hook = FileFinder.path_hook(
             (partial(_SourceLoader, self._note_imports), SOURCE_SUFFIXES),  # type: ignore[arg-type]
             (ExtensionFileLoader, EXTENSION_SUFFIXES),
@@ -87,6 +92,7 @@ class UserCode:
                 self._import(name, base, where)
                 new = {key: module for key, module in sys.modules.items() if before.get(key) is not module}
                 known = {key: module for key, module in new.items() if self._is_local(module)}
+                _STAMPS.update({path: _stamp(path) for module in known.values() if (path := _file_of(module))})
                 _REGISTERED[base, name] = known
             else:
                 self._add_base(base)
@@ -133,7 +139,7 @@ class UserCode:
     def shorten(self, filename: str) -> str | None:
         """The file relative to the config's folder; None if it is not the user's code."""
         path = Path(filename)
-        if any(path.is_relative_to(library) for library in _LIBRARIES):
+        if any(path.is_relative_to(library) for library in LIBRARIES):
             return None
         for base in self._bases:
             for folder in (base, base.resolve()):
@@ -143,13 +149,27 @@ class UserCode:
 
     def modules(self) -> dict[str, Path]:
         """Every module of the user's own code that has been imported so far, with its file."""
-        local = {name: _file_of(module) for name, module in list(sys.modules.items()) if self._is_local(module)}
-        return {name: path for name, path in local.items() if path is not None and path.is_file()}
+        files = {name: _file_of(module) for name, module in list(sys.modules.items())}
+        return {
+            name: path
+            for name, path in files.items()
+            if path is not None and self.shorten(str(path)) is not None and path.is_file()
+        }
 
     def missing(self) -> set[Path]:
         """Modules, as paths without a suffix, that were looked for in the project's folders and are not there."""
         places = {base.joinpath(*parts) for base in self._bases for parts in self._asked}
-        return {place for place in places if not any(Path(f"{place}{end}").is_file() for end in _SOURCES)}
+        return {place for place in places if not _is_module(place)}
+
+    def packages(self, roots: Iterable[str]) -> dict[str, str]:
+        """Versions of the installed packages that code of the project, or ``roots``, names in imports; by package."""
+        tops = {name.partition(".")[0] for name in (*self._named, *roots)}
+        known = metadata.packages_distributions()
+        return {package: metadata.version(package) for top in sorted(tops) for package in known.get(top, ())}
+
+    def stale(self) -> set[Path]:
+        """Files of modules that were registered before and have changed since: what is imported is the old code."""
+        return {path for (base, _), known in _REGISTERED.items() if base in self._bases for path in _changed(known)}
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
         """A finder of ``sys.meta_path``: a module that local code means is found where that code expects it."""
@@ -225,9 +245,11 @@ class UserCode:
     def _note_imports(self, tree: ast.Module, base: Path) -> None:
         for node in ast.walk(tree):
             if isinstance(node, ast.Import):
+                self._named.update(alias.name for alias in node.names)
                 for alias in node.names:
                     self._note_import(alias.name, base)
             elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module is not None:
+                self._named.add(node.module)
                 for alias in node.names:
                     self._note_import(f"{node.module}.{alias.name}", base)
 
@@ -294,6 +316,27 @@ def translated(
         raise
     except (Exception, SystemExit) as error:
         raise kind(f"{what}: {user.describe(error)}", where=where, hint=hint) from error
+
+
+def _is_module(place: Path) -> bool:
+    """Is there a module, or a folder that is one, at a path without a suffix?"""
+    return place.is_dir() or any(Path(f"{place}{end}").is_file() for end in _SOURCES)
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    """What changes with a file; None if it is not there."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+def _changed(known: Mapping[str, ModuleType]) -> Iterator[Path]:
+    for module in known.values():
+        path = _file_of(module)
+        if path is not None and _STAMPS.get(path) != _stamp(path):
+            yield path
 
 
 def _file_of(module: ModuleType) -> Path | None:

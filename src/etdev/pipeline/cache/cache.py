@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
@@ -12,9 +12,11 @@ from typing import Self
 from platformdirs import user_cache_path
 
 from etdev.config.types import parse_byte_size
-from etdev.errors import UsageError, WriteError
+from etdev.errors import LoadError, UsageError, WriteError
+from etdev.files import describe_os_error, write_errors_named
+from etdev.pipeline.cache.changes import changes
 from etdev.pipeline.cache.digests import Digests
-from etdev.pipeline.cache.entries import Difference, Entry, Facts, Level, Output, Reads
+from etdev.pipeline.cache.entries import ABSENT, Entry, Facts, Level, Output, Reads
 from etdev.pipeline.cache.store import Store
 from etdev.pipeline.cache.watch import Seen
 from etdev.pipeline.project import Project
@@ -71,16 +73,20 @@ class Cache:
 
         Raises :class:`~etdev.errors.WriteError`.
         """
-        for name, output in entry.outputs.items():
-            place = folder / name
-            try:
-                same = place.stat().st_size == output.size and self.digests.of(place) == output.sha256
-            except OSError:
-                same = False
-            if not same and not self.store.restore(output, place):
-                return False
+        wrong = [name for name, output in entry.outputs.items() if not self._is_there(folder / name, output)]
+        for name in wrong:  # At no time is a file beside those of another build.
+            with write_errors_named(folder / name):
+                (folder / name).unlink(missing_ok=True)
+        if not all(self.store.restore(entry.outputs[name], folder / name) for name in reversed(wrong)):
+            return False
         self.store.use(entry)
         return True
+
+    def _is_there(self, place: Path, output: Output) -> bool:
+        try:
+            return place.stat().st_size == output.size and self.digests.of(place) == output.sha256
+        except OSError:
+            return False
 
     def keep(
         self,
@@ -89,30 +95,33 @@ class Cache:
         level: Level,
         facts: Facts,
         reads: Reads,
-        outputs: Sequence[Path],
+        folder: Path,
+        outputs: Mapping[str, Output],
         record: str = "",
-    ) -> Entry | None:
-        """Remember a build that has gone well. None, and :attr:`obstacle`, if it cannot be: that fails no build."""
+    ) -> None:
+        """Remember a build that has gone well, with its files in a folder. What keeps it from that fails no build:
+        :attr:`obstacle` says it."""
         try:
-            found = {path.name: Output(size=path.stat().st_size, sha256=self.digests.of(path)) for path in outputs}
-            for path in outputs:
-                self.store.keep(path, found[path.name])
+            for name, output in outputs.items():
+                self.store.keep(folder / name, output)
             entry = Entry(
                 level=level,
                 project=project.name,
                 target=target,
                 facts=facts,
                 reads=reads,
-                outputs=found,
+                outputs=dict(outputs),
                 record=record,
             )
             self.store.add(entry)
             if self.store.is_full():
                 self.store.collect()
-        except (WriteError, OSError) as error:
+        except (WriteError, OSError, UnicodeError) as error:
             self.obstacle = f"nothing is kept in the cache {self.store.folder}: {error}"
-            return None
-        return entry
+
+    def outputs(self, paths: Sequence[Path]) -> dict[str, Output]:
+        """Files that were just written, by their names. Raises OSError."""
+        return {path.name: Output(size=path.stat().st_size, sha256=self.digests.of(path)) for path in paths}
 
     def reads(
         self,
@@ -121,50 +130,39 @@ class Cache:
         declared: Sequence[Path],
         seen: Seen,
         absent: Iterable[Path] = (),
+        packages: Mapping[str, str] | None = None,
     ) -> Reads:
         """What a build has read: code, declared files (of folders all that is in them), and what was seen besides;
-        ``absent`` are modules that it looked for, without a suffix.
+        ``absent`` are modules that it looked for, without a suffix; ``packages`` are those that it imported, with their
+        versions.
 
         A file that was written after the cache was opened is entered in :attr:`changed`: nobody knows what was read.
         """
         root = project.loaded.root
-        files = sorted(path for path in {*modules, *declared, *map(Path, seen.files)} if path.is_file())
-        self.changed |= {_relative(path, root) for path in files if _written(path) > self._since}
+        named = {*modules, *declared, *map(Path, seen.files)}
+        files = sorted(path for path in named if path.is_file())
+        self.changed |= {_relative(path, root) for path in files if path.stat().st_ctime > self._since}
+        try:
+            found = {_relative(path, root): self.digests.of(path) for path in files}
+        except OSError as error:
+            cause = describe_os_error(error)[0]
+            raise LoadError(f"cannot read a file that the build depends on: {cause}", where=error.filename) from error
+        gone = {_relative(path, root): ABSENT for path in named if not path.exists()}
         return Reads(
-            files={_relative(path, root): self.digests.of(path) for path in files},
+            files={**found, **gone},
             folders={
                 _relative(Path(folder), root): self.digests.of_names(Path(folder))
                 for folder in sorted(seen.folders)
                 if Path(folder).is_dir()
             },
             absent=tuple(sorted(_relative(path, root) for path in absent)),
+            packages=dict(packages or {}),
         )
 
 
-def changes(reads: Reads, root: Path, digests: Digests) -> Iterator[Difference]:
-    """What is not as it was when a build read it."""
-    for name, digest in reads.files.items():
-        try:
-            if digests.of(root / name) != digest:
-                yield Difference("file", name, f"{name} has changed")
-        except OSError:
-            yield Difference("file", name, f"{name} is gone, or cannot be read")
-    for name, digest in reads.folders.items():
-        try:
-            if digests.of_names(root / name) != digest:
-                yield Difference("folder", name, f"files in {name} came or went")
-        except OSError:
-            yield Difference("folder", name, f"the folder {name} is gone, or cannot be read")
-    for name in reads.absent:
-        if (root / f"{name}.py").is_file() or (root / name).is_dir():
-            yield Difference("module", name, f"the module {name} is new, and is imported before others of this name")
-
-
-def _written(path: Path) -> float:
-    """When a file was written last, or put in its place."""
-    found = path.stat()
-    return max(found.st_mtime, found.st_ctime)
-
-
 def _relative(path: Path, root: Path) -> str:
-    return os.path.relpath(path, root).replace(os.sep, "/")
+    """A name that holds wherever the project lies, also if a link leads to it."""
+    name = os.path.relpath(path, root)
+    if name.startswith(os.pardir):
+        name = os.path.relpath(os.path.realpath(path), os.path.realpath(root))
+    return name.replace(os.sep, "/")

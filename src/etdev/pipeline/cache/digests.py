@@ -14,13 +14,16 @@ from typing import Self
 
 _TABLE = """
 CREATE TABLE IF NOT EXISTS digests (
-    path TEXT PRIMARY KEY, size INTEGER, mtime INTEGER, ctime INTEGER, inode INTEGER, device INTEGER, digest TEXT
+    path BLOB PRIMARY KEY, size INTEGER, mtime INTEGER, ctime INTEGER, inode INTEGER, device INTEGER, digest TEXT
 )
 """
 _SETTLED_SECONDS = 1.0
 """How old a change has to be before it can be told from the next one: clocks of file systems are coarse."""
 _WAIT_SECONDS = 5.0
 """For another process that writes what it remembers."""
+
+_OWN = ("build", "etdev.lock")
+"""What etdev itself puts into a project, by default."""
 
 _Stamp = tuple[int, int, int, int, int]
 
@@ -49,7 +52,7 @@ class Digests:
         return digest
 
     def of_names(self, folder: Path) -> str:
-        """Of the names in a folder, hidden ones and Python's own left out. Raises OSError."""
+        """Of the names in a folder, hidden ones, Python's and etdev's own left out. Raises OSError."""
         return digest_of_names(os.listdir(folder))
 
     def __enter__(self) -> Self:
@@ -65,9 +68,9 @@ class Digests:
     ) -> None:
         if self._database is None:
             return
-        with suppress(sqlite3.Error):  # What is not remembered is read again.
+        with suppress(sqlite3.Error, OverflowError):  # What is not remembered is read again.
             if self._new:
-                rows = [(name, *self._known[name][0], self._known[name][1]) for name in sorted(self._new)]
+                rows = [(os.fsencode(name), *self._known[name][0], self._known[name][1]) for name in sorted(self._new)]
                 with self._database:
                     self._database.executemany("INSERT OR REPLACE INTO digests VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
         self._database.close()
@@ -78,7 +81,7 @@ class Digests:
             return None
         try:
             found = self._database.execute(
-                "SELECT size, mtime, ctime, inode, device, digest FROM digests WHERE path = ?", (name,)
+                "SELECT size, mtime, ctime, inode, device, digest FROM digests WHERE path = ?", (os.fsencode(name),)
             ).fetchone()
         except sqlite3.Error:
             return None
@@ -89,8 +92,8 @@ class Digests:
 
 
 def digest_of_names(names: Iterable[str]) -> str:
-    """Of the names in a folder, hidden ones and Python's own left out."""
-    seen = sorted(name for name in names if not name.startswith((".", "__pycache__")))
+    """Of the names in a folder, hidden ones, Python's and etdev's own left out."""
+    seen = sorted(name for name in names if not name.startswith((".", "__pycache__")) and name not in _OWN)
     return digest_of_text("\n".join(seen))
 
 

@@ -16,6 +16,8 @@ Level = Literal["object", "linked"]
 
 _ABSENT = object()
 
+ABSENT = ""
+"""Stands for the digest of a file that is not there."""
 Plain = str | int | float | bool | None
 
 
@@ -41,9 +43,11 @@ class Reads(_Part):
     """What a build has read. Paths are relative to the config's folder."""
 
     files: dict[str, str] = {}
-    """SHA-256 by path."""
+    """SHA-256 by path; :data:`ABSENT` of what was looked for and not there."""
     folders: dict[str, str] = {}
     """Whose names were looked at: SHA-256 of the names, by path."""
+    packages: dict[str, str] = {}
+    """Versions of the packages that code of the project imports, by name."""
     absent: tuple[str, ...] = ()
     """Modules, as ``package/module``, that are looked for there and were found elsewhere or not at all."""
 
@@ -52,6 +56,7 @@ class Reads(_Part):
         return Reads(
             files={**self.files, **other.files},
             folders={**self.folders, **other.folders},
+            packages={**self.packages, **other.packages},
             absent=tuple(sorted({*self.absent, *other.absent})),
         )
 

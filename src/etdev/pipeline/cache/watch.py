@@ -39,8 +39,8 @@ class Watch:
     _hooked = False
 
     def __init__(self, below: Sequence[Path], ignored: Sequence[Path]) -> None:
-        self._below = tuple(_prefix(path) for path in below)
-        self._ignored = tuple(_prefix(path) for path in ignored)
+        self._below = _prefixes(below)
+        self._ignored = _prefixes(ignored)
         self._sinks: list[Seen] = []
         self.seen = Seen()
         """All of it so far."""
@@ -108,5 +108,6 @@ def _is_nobodys(name: str) -> bool:
     )
 
 
-def _prefix(path: Path) -> str:
-    return f"{os.path.abspath(path)}/"
+def _prefixes(paths: Sequence[Path]) -> tuple[str, ...]:
+    """As they are named, and where links lead to."""
+    return tuple({f"{name}/" for path in paths for name in (os.path.abspath(path), os.path.realpath(path))})

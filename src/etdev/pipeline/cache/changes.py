@@ -1,0 +1,51 @@
+"""What is not any more as it was when a build read it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from importlib import metadata
+from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import Path
+
+from etdev.pipeline.cache.digests import Digests
+from etdev.pipeline.cache.entries import ABSENT, Difference, Reads
+
+_MODULE_ENDS = (".py", *EXTENSION_SUFFIXES, "/__init__.py")
+
+
+def changes(reads: Reads, root: Path, digests: Digests) -> Iterator[Difference]:
+    """Every difference; ``root`` is the config's folder."""
+    for name, digest in reads.files.items():
+        yield from _file(root / name, name, digest, digests)
+    for name, digest in reads.folders.items():
+        try:
+            if digests.of_names(root / name) != digest:
+                yield Difference("folder", name, f"files in {name} came or went")
+        except OSError:
+            yield Difference("folder", name, f"the folder {name} is gone, or cannot be read")
+    for name in reads.absent:
+        if any((root / f"{name}{end}").is_file() for end in _MODULE_ENDS):
+            yield Difference("module", name, f"the module {name} is new, and is imported before others of this name")
+    for package, version in reads.packages.items():
+        now = _version(package)
+        if now != version:
+            yield Difference("version", package, f"{package} is {json.dumps(now)}, and was {json.dumps(version)}")
+
+
+def _file(path: Path, name: str, digest: str, digests: Digests) -> Iterator[Difference]:
+    try:
+        if digest == ABSENT:
+            if path.exists():
+                yield Difference("file", name, f"{name} was looked for and not there, and is there now")
+        elif digests.of(path) != digest:
+            yield Difference("file", name, f"{name} has changed")
+    except OSError:
+        yield Difference("file", name, f"{name} is gone, or cannot be read")
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
