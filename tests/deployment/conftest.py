@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import getpass
+import logging
 import os
+import secrets
 import shutil
 import socket
 import subprocess
@@ -206,6 +208,7 @@ def s3_server() -> Iterator[str]:
             pytest.skip(f"needs the package {package}")
     from moto.server import ThreadedMotoServer
 
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)  # A line for each request.
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
@@ -214,8 +217,8 @@ def s3_server() -> Iterator[str]:
 
 
 @pytest.fixture
-def bucket(s3_server: str, tmp_path: Path) -> Bucket:
-    """A prefix that nobody else uses, of a bucket."""
+def bucket(s3_server: str) -> Bucket:
+    """A bucket of the test's own: the server looks at all objects of a bucket to list a few."""
     import boto3
 
     client = boto3.client(
@@ -225,8 +228,9 @@ def bucket(s3_server: str, tmp_path: Path) -> Bucket:
         aws_access_key_id="testing",
         aws_secret_access_key="hush-hush",
     )
-    client.create_bucket(Bucket="models")
-    return Bucket(client, "models", f"boards/{tmp_path.name}")
+    name = f"models-{secrets.token_hex(8)}"
+    client.create_bucket(Bucket=name)
+    return Bucket(client, name, "boards/a")
 
 
 ADB = """\

@@ -127,6 +127,7 @@ class TestLostConnections:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_each_request_to_s3(s3_target: Target, make: Maker) -> None:
     """What is one step elsewhere is many requests there: copying to the place, removing."""
     target = s3_target

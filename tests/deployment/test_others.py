@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from deployment.places import Bucket
 from etdev.config.destinations import Destination
 from etdev.deployment.transports import Reach, open_transport
 from etdev.errors import DeployError, MissingRequirementError
@@ -34,11 +33,11 @@ class TestFolder:
 
 
 class TestBucket:
-    def _reach(self, server: str, bucket: str = "models") -> Reach:
+    def _reach(self, server: str, bucket: str = "nobodys") -> Reach:
         return Reach(Destination("s3", "x", bucket), Path("/"), endpoint_url=server)
 
-    def test_a_bucket_that_is_not_there(self, s3_server: str, aws: None, bucket: Bucket) -> None:
-        with open_transport(self._reach(s3_server, "nobodys")) as transport:
+    def test_a_bucket_that_is_not_there(self, s3_server: str, aws: None) -> None:
+        with open_transport(self._reach(s3_server)) as transport:
             with pytest.raises(DeployError, match="the service refused"):
                 transport.check()
             with pytest.raises(DeployError, match="the service refused: NoSuchBucket"):

@@ -330,6 +330,7 @@ class Torn:
         return taken
 
 
+@pytest.mark.timeout(900)
 class TestTwoAtOnce:
     """A whole deployment happens in each gap of another one."""
 
