@@ -68,14 +68,17 @@ FILES = ["net.etrecord", "net.object.etrecord", "net.object.json", "net.object.p
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The config of a project that was built with records."""
     config = write_project(tmp_path_factory.mktemp("project"), CONFIG, model=MODEL)
-    etdev.build(config, verify=False)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ETDEV_CACHE_DIR", str(config.parent / ".cache"))
+        etdev.build(config, verify=False)
     return config
 
 
 @pytest.fixture
-def config(built: Path, tmp_path: Path) -> Path:
-    """A copy of that project, to link again."""
+def config(built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of that project and its cache, to link again."""
     shutil.copytree(built.parent, tmp_path / "copy", ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setenv("ETDEV_CACHE_DIR", str(tmp_path / "copy" / ".cache"))
     return tmp_path / "copy" / "etdev.toml"
 
 
@@ -273,8 +276,23 @@ def test_a_link_alone_moves_the_record_too(config: Path) -> None:
 def test_equal_links_give_equal_records(config: Path) -> None:
     file = config.parent / "build" / "portable" / "net.etrecord"
     before = file.read_bytes()
-    file.unlink()
+    assert stages(config, "targets.portable.elide.views=false") == ["link", "write"]
+    assert file.read_bytes() != before
+    for entry in (config.parent / ".cache" / "entries").glob("*/linked-*"):
+        entry.unlink()  # So that it is linked again.
     assert stages(config) == ["link", "write"]
+    assert file.read_bytes() == before
+
+
+@pytest.mark.parametrize("name", ["net.etrecord", "net.object.etrecord"])
+@pytest.mark.parametrize("content", [None, b"PK"])
+def test_a_record_that_is_gone_or_broken_is_put_back(config: Path, name: str, content: bytes | None) -> None:
+    file = config.parent / "build" / "portable" / name
+    before = file.read_bytes()
+    file.unlink()
+    if content is not None:
+        file.write_bytes(content)
+    assert stages(config) == []
     assert file.read_bytes() == before
 
 
@@ -303,23 +321,18 @@ def test_the_program_is_the_same_without(config: Path) -> None:
 
 
 def test_a_program_without_a_record_has_none_of_an_earlier_one_beside_it(config: Path) -> None:
-    """The object program's stays, since that is linked again: wanted once more, it is there."""
-    assert stages(config, "targets.portable.etrecord=false") == ["link", "write"]
-    assert left(config) == [name for name in FILES if name != "net.etrecord"]
-    assert stages(config) == ["link", "write"]
+    """Nor has the object program. Wanted once more, both are there."""
+    stages(config, "targets.portable.etrecord=false")
+    assert left(config) == [name for name in FILES if not name.endswith(".etrecord")]
+    assert stages(config) == []
     assert left(config) == FILES
-
-
-def test_an_object_program_whose_record_is_broken_is_made_anew(config: Path) -> None:
-    (config.parent / "build" / "portable" / "net.object.etrecord").write_bytes(b"PK")
-    assert stages(config, "targets.portable.etrecord=false") == ["link", "write"]
-    assert "emit" in stages(config)
-    assert left(config) == FILES
+    assert stages(config, "targets.portable.etrecord=false") == []
+    assert left(config) == [name for name in FILES if not name.endswith(".etrecord")]
 
 
 def test_a_rejected_program_has_no_record(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("etdev.pipeline.targets.outcome", lambda _: "rejected")
-    assert stages(config) == ["link", "write"]
+    assert stages(config, "targets.portable.elide.views=false") == ["link", "write"]
     assert left(config) == [{"net.pte": "net.pte.rejected"}.get(name, name) for name in FILES if name != "net.etrecord"]
 
 
