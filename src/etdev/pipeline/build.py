@@ -51,5 +51,5 @@ def _lock(project: Project, options: BuildOptions, lock: Lock | None, found: Map
         good = {name: finished.locked for name, finished in found.items() if finished.good}
         try:
             write_lock(project, find_lock(project), good)  # As it is by now: another build may have written it.
-        except WriteError as error:
+        except (WriteError, UnicodeError) as error:
             yield f"the lock was not written: {error}"

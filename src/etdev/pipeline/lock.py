@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from etdev.errors import EtdevError, ExitCode, UsageError
 from etdev.files import atomic_write_text, describe_os_error
-from etdev.pipeline.cache.changes import changes
+from etdev.pipeline.cache.comparison import changes
 from etdev.pipeline.cache.digests import Digests
 from etdev.pipeline.cache.entries import Facts, Plain, Reads, differences
 from etdev.pipeline.figures import Figures

@@ -1,7 +1,7 @@
 """The build cache: what was built before is there again if nothing that it was made from has changed."""
 
 from etdev.pipeline.cache.cache import Cache, open_store
-from etdev.pipeline.cache.changes import changes
+from etdev.pipeline.cache.comparison import changes
 from etdev.pipeline.cache.entries import Difference, Entry, Facts, Output, Reads
 from etdev.pipeline.cache.facts import linked_facts, locked_facts, object_facts
 from etdev.pipeline.cache.watch import Seen, Watch

@@ -14,7 +14,7 @@ from platformdirs import user_cache_path
 from etdev.config.types import parse_byte_size
 from etdev.errors import LoadError, UsageError, WriteError
 from etdev.files import describe_os_error, write_errors_named
-from etdev.pipeline.cache.changes import changes
+from etdev.pipeline.cache.comparison import changes
 from etdev.pipeline.cache.digests import Digests
 from etdev.pipeline.cache.entries import ABSENT, Entry, Facts, Level, Output, Reads
 from etdev.pipeline.cache.store import Store

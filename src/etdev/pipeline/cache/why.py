@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from etdev.pipeline.cache.cache import Cache
-from etdev.pipeline.cache.changes import changes
+from etdev.pipeline.cache.comparison import changes
 from etdev.pipeline.cache.entries import Difference, Entry, Facts, Level, differences
 from etdev.pipeline.cache.facts import linked_facts, object_facts
 from etdev.pipeline.options import BuildOptions
