@@ -123,7 +123,7 @@ def test_versions_of_packages_that_the_code_imports(tmp_path: Path, monkeypatch:
     assert built(config)["cpu"].seconds == {}
     text = (tmp_path / "etdev.lock").read_text()
     assert 'hypothesis = "' in text
-    monkeypatch.setattr("etdev.pipeline.cache.comparison._version", lambda name: "0.1")
+    monkeypatch.setattr("etdev.pipeline.cache.comparison.package_version", lambda name: "0.1")
     assert "lower" in built(config)["cpu"].seconds
 
 

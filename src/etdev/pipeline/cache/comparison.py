@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from importlib import metadata
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 from etdev.pipeline.cache.digests import Digests
 from etdev.pipeline.cache.entries import ABSENT, Difference, Reads
+from etdev.pipeline.versions import package_version
 
 _MODULE_ENDS = (".py", *EXTENSION_SUFFIXES, "/__init__.py")
 
@@ -28,7 +28,7 @@ def changes(reads: Reads, root: Path, digests: Digests) -> Iterator[Difference]:
         if any((root / f"{name}{end}").is_file() for end in _MODULE_ENDS):
             yield Difference("module", name, f"the module {name} is new, and is imported before others of this name")
     for package, version in reads.packages.items():
-        now = _version(package)
+        now = package_version(package)
         if now != version:
             yield Difference("version", package, f"{package} is {json.dumps(now)}, and was {json.dumps(version)}")
 
@@ -42,10 +42,3 @@ def _file(path: Path, name: str, digest: str, digests: Digests) -> Iterator[Diff
             yield Difference("file", name, f"{name} has changed")
     except OSError:
         yield Difference("file", name, f"{name} is gone, or cannot be read")
-
-
-def _version(package: str) -> str | None:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
