@@ -122,14 +122,13 @@ def _reused(place: Workplace, name: str) -> tuple[ObjectProgram, Record, Reads, 
     project, cache = place.project, place.cache
     entry = cache.find(project, name, "object", object_facts(project, name, cache.digests))
     path = object_place(project, name)
-    if entry is None or not cache.restore(entry, path.parent):
+    gone = [] if project.config.targets[name].etrecord else [record_place(path)]
+    if entry is None or not cache.restore(entry, path.parent, gone):
         return None
     try:
         objects = ObjectProgram(path, read(path), read_sidecar(sidecar_place(path)))
         if project.config.targets[name].etrecord:
             read_delegates(record_place(path))
-        else:
-            record_place(path).unlink(missing_ok=True)
         return objects, Record.model_validate_json(entry.record), entry.reads, entry.outputs
     except (ProgramError, OSError, ValidationError):
         return None
@@ -168,7 +167,7 @@ def _reads(place: Workplace, name: str) -> Reads:
     project, user = place.project, place.user
     roots = list(_roots(project, name))
     modules = imported_files(roots, user.modules())
-    place.cache.changed |= {str(path) for path in user.stale()}
+    place.cache.note_changed(project, user.stale())
     return place.cache.reads(
         project,
         sorted(modules),

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from etdev.files import write_errors_named
-from etdev.pipeline.cache import Cache, Output, linked_facts
+from etdev.pipeline.cache import Cache, Entry, Output, linked_facts
 from etdev.pipeline.lock import LockedTarget
 from etdev.pipeline.options import BuildOptions
 from etdev.pipeline.places import REJECTED_SUFFIX, object_place, record_place
@@ -51,8 +50,7 @@ def find_finished(project: Project, target: str, options: BuildOptions, cache: C
     except ValidationError:
         return None
     place = project.artifact(target)
-    _clear(project, target, {place.parent / name for name in entry.outputs})
-    if not cache.restore(entry, place.parent):
+    if not cache.restore(entry, place.parent, _superfluous(project, target, entry)):
         return None
     result = finished.result.model_copy(update={"artifact": display_path(project, place)})
     write_report(project, result)
@@ -90,17 +88,15 @@ def keep_finished(place: Workplace, finished: Finished, compiled: Compiled) -> N
     )
 
 
-def _clear(project: Project, target: str, wanted: set[Path]) -> None:
-    """Take away what a finished target does not have."""
+def _superfluous(project: Project, target: str, entry: Entry) -> list[Path]:
+    """Files of other builds that a finished target does not have."""
     artifact = project.artifact(target)
-    for path in (
+    known = (
         record_place(artifact),
         record_place(object_place(project, target)),
         artifact.with_name(artifact.name + REJECTED_SUFFIX),
-    ):
-        if path not in wanted:
-            with write_errors_named(path):
-                path.unlink(missing_ok=True)
+    )
+    return [path for path in known if path.name not in entry.outputs]
 
 
 def _runtime_files(project: Project, target: str) -> list[Path]:

@@ -8,13 +8,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from etdev.files import file_sha256
+from etdev.pipeline.artifacts import WrittenProgram
 from etdev.pipeline.cache import Cache, Reads, Seen, Watch, locked_facts
-from etdev.pipeline.compile import Workplace, compile_target
+from etdev.pipeline.compile import Compiled, Workplace, compile_target
 from etdev.pipeline.figures import Figures
 from etdev.pipeline.finished import Finished, keep_finished
 from etdev.pipeline.import_closure import imported_files
 from etdev.pipeline.inplace_ops import resolve_ops
-from etdev.pipeline.link import link_program
+from etdev.pipeline.link import LinkedProgram, link_program
 from etdev.pipeline.load import register_imports
 from etdev.pipeline.lock import LockedTarget
 from etdev.pipeline.lower import require_backends
@@ -87,28 +88,7 @@ def _build_target(place: Workplace, name: str, runtime: StockRuntime | None) -> 
             written = write_program(program.linked.program, staged)
             if project.config.targets[name].etrecord:
                 write_linked_record(compiled.objects, program, record)
-        result = TargetResult(
-            name=name,
-            status="built",
-            artifact="",
-            size=written.size,
-            sha256=written.sha256,
-            quantize=compiled.record.scheme,
-            methods=with_memory(compiled.record.methods, program),
-            memory=planned_memory(program.linked.program),
-            sidecar_sha256=file_sha256(sidecar_place(compiled.objects.path)),
-            nested_memory=memory_by_device(program.nested),
-            planner=program.linked.planner,
-            shared_state=program.linked.shared_state,
-            required=required_rungs(project, name, options),
-            notes=(
-                *compiled.notes,
-                *(str(tried) for tried in inplace.tried),
-                *describe_nested(program.nested),
-                *describe_state(program.linked.program),
-                *describe_unused(project, name, program.linked.program),
-            ),
-        )
+        result = _describe(place, name, compiled, program, written, [str(tried) for tried in inplace.tried])
         figures = figures_of(result, program.linked.program)
         if runtime is None or compiled.models is None:
             rungs = tuple(not_run(rung, "verification was turned off") for rung in RUNGS)
@@ -133,11 +113,46 @@ def _build_target(place: Workplace, name: str, runtime: StockRuntime | None) -> 
         if result.status != "rejected" and project.config.targets[name].etrecord:
             record.accept()
     result = result.model_copy(update={"artifact": display_path(project, artifact), "seconds": clock.seconds})
-    write_report(project, result)
     locked = _locked(place, result, figures, compiled.reads)
-    finished = Finished(result=_with_changes(place, result), locked=locked, changed=tuple(sorted(place.cache.changed)))
+    result = _with_changes(place, result)
+    write_report(project, result)
+    finished = Finished(result=result, locked=locked, changed=tuple(sorted(place.cache.changed)))
     keep_finished(place, finished, compiled)
     return finished
+
+
+def _describe(
+    place: Workplace,
+    name: str,
+    compiled: Compiled,
+    program: LinkedProgram,
+    written: WrittenProgram,
+    tried: Sequence[str],
+) -> TargetResult:
+    """What was built, before it is verified; ``tried`` is said of operators that the config adds."""
+    project, linked = place.project, program.linked
+    return TargetResult(
+        name=name,
+        status="built",
+        artifact="",
+        size=written.size,
+        sha256=written.sha256,
+        quantize=compiled.record.scheme,
+        methods=with_memory(compiled.record.methods, program),
+        memory=planned_memory(linked.program),
+        sidecar_sha256=file_sha256(sidecar_place(compiled.objects.path)),
+        nested_memory=memory_by_device(program.nested),
+        planner=linked.planner,
+        shared_state=linked.shared_state,
+        required=required_rungs(project, name, place.options),
+        notes=(
+            *compiled.notes,
+            *tried,
+            *describe_nested(program.nested),
+            *describe_state(linked.program),
+            *describe_unused(project, name, linked.program),
+        ),
+    )
 
 
 def _with_changes(place: Workplace, result: TargetResult) -> TargetResult:

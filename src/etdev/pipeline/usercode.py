@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import difflib
+import functools
 import importlib
 import site
 import sys
@@ -27,10 +28,10 @@ from types import ModuleType, TracebackType
 from typing import Any, Self
 
 from etdev.errors import EtdevError, LoadError
+from etdev.pipeline.module_files import MODULE_ENDS
 
 LIBRARIES = (*map(sysconfig.get_path, ("purelib", "platlib", "stdlib")), site.getusersitepackages())
 
-_SOURCES = (*SOURCE_SUFFIXES, *EXTENSION_SUFFIXES, "/__init__.py")
 _STAMPS: dict[Path, tuple[int, int, int] | None] = {}
 """Of the files of registered modules, when they were imported."""
 _REGISTERED: dict[tuple[Path, str], dict[str, ModuleType]] = {}
@@ -164,7 +165,7 @@ class UserCode:
     def packages(self, roots: Iterable[str]) -> dict[str, str]:
         """Versions of the installed packages that code of the project, or ``roots``, names in imports; by package."""
         tops = {name.partition(".")[0] for name in (*self._named, *roots)}
-        known = metadata.packages_distributions()
+        known = _packages_of_modules()
         return {package: metadata.version(package) for top in sorted(tops) for package in known.get(top, ())}
 
     def stale(self) -> set[Path]:
@@ -318,9 +319,15 @@ def translated(
         raise kind(f"{what}: {user.describe(error)}", where=where, hint=hint) from error
 
 
+@functools.cache
+def _packages_of_modules() -> Mapping[str, list[str]]:
+    """Module → the installed packages that have it; finding out takes a while."""
+    return metadata.packages_distributions()
+
+
 def _is_module(place: Path) -> bool:
     """Is there a module, or a folder that is one, at a path without a suffix?"""
-    return place.is_dir() or any(Path(f"{place}{end}").is_file() for end in _SOURCES)
+    return place.is_dir() or any(Path(f"{place}{end}").is_file() for end in MODULE_ENDS)
 
 
 def _stamp(path: Path) -> tuple[int, int, int] | None:
@@ -352,8 +359,7 @@ def _local_module(dotted: str, base: Path) -> tuple[str, Path | None]:
     parts = dotted.split(".")
     for count, part in enumerate(parts, 1):
         folder = base.joinpath(*parts[: count - 1])
-        suffixes = ("/__init__.py", *EXTENSION_SUFFIXES, *SOURCE_SUFFIXES)
-        for file in (folder / f"{part}{suffix}" for suffix in suffixes):
+        for file in (folder / f"{part}{end}" for end in MODULE_ENDS):
             if file.is_file():
                 return ".".join(parts[:count]), file
         if not (folder / part).is_dir():

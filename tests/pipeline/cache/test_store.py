@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from etdev.pipeline.cache import Cache
 from etdev.pipeline.cache.digests import Digests
 from etdev.pipeline.cache.entries import Entry, Facts, Output, Reads, differences, flattened
 from etdev.pipeline.cache.store import Store
@@ -49,8 +50,8 @@ def test_what_is_kept_is_put_back(store: Store, tmp_path: Path) -> None:
     assert store.entries("p", "cpu", "linked", entry.facts) == [entry]
     assert store.entries("p", "cpu", "linked", FACTS) == []
     assert store.entries("p", "cpu", "object") == store.entries("p", "gpu", "linked") == []
-    assert store.restore(entry.outputs["made"], tmp_path / "new" / "place")
-    assert (tmp_path / "new" / "place").read_bytes() == b"content"
+    assert store.copy_out(entry.outputs["made"], tmp_path / "place")
+    assert (tmp_path / "place").read_bytes() == b"content"
     assert store.holds(entry.outputs["made"])
 
 
@@ -59,13 +60,16 @@ def test_what_is_damaged_is_not_put_back(store: Store, tmp_path: Path, wrong: by
     entry = add(store, tmp_path, b"content")
     kept = next(path for path in (store.folder / "files").rglob("*") if path.is_file())
     kept.write_bytes(wrong)
-    (tmp_path / "place").write_bytes(b"before")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "made").write_bytes(b"before")
 
-    assert not store.restore(entry.outputs["made"], tmp_path / "place")
-    assert (tmp_path / "place").read_bytes() == b"before"
-    assert not store.restore(entry.outputs["made"], tmp_path / "place")  # By now it is gone.
-    store.keep(tmp_path / "made", entry.outputs["made"])
-    assert store.restore(entry.outputs["made"], tmp_path / "place")
+    with Cache(store) as cache:
+        assert not cache.restore(entry, tmp_path / "out")
+        assert [path.read_bytes() for path in (tmp_path / "out").iterdir()] == [b"before"]
+        assert not store.copy_out(entry.outputs["made"], tmp_path / "place")  # By now it is gone.
+        store.keep(tmp_path / "made", entry.outputs["made"])
+        assert cache.restore(entry, tmp_path / "out")
+    assert [path.read_bytes() for path in (tmp_path / "out").iterdir()] == [b"content"]
 
 
 def test_a_file_that_changes_while_it_is_kept_is_not(store: Store, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from platformdirs import user_cache_path
 
 from etdev.config.types import parse_byte_size
 from etdev.errors import LoadError, UsageError, WriteError
-from etdev.files import describe_os_error, write_errors_named
+from etdev.files import describe_os_error, temporary_beside, write_errors_named
 from etdev.pipeline.cache.comparison import changes
 from etdev.pipeline.cache.digests import Digests
 from etdev.pipeline.cache.entries import ABSENT, Entry, Facts, Level, Output, Reads
@@ -68,17 +68,27 @@ class Cache:
                 return entry
         return None
 
-    def restore(self, entry: Entry, folder: Path) -> bool:
-        """Put what a build wrote into a folder; what is there already stays. False if something is damaged or gone.
+    def restore(self, entry: Entry, folder: Path, gone: Sequence[Path] = ()) -> bool:
+        """Put what a build wrote into a folder; what is there already stays, and ``gone`` goes.
 
+        False, and nothing is touched, if something is damaged or lost.
         Raises :class:`~etdev.errors.WriteError`.
         """
         wrong = [name for name, output in entry.outputs.items() if not self._is_there(folder / name, output)]
-        for name in wrong:  # At no time is a file beside those of another build.
-            with write_errors_named(folder / name):
-                (folder / name).unlink(missing_ok=True)
-        if not all(self.store.restore(entry.outputs[name], folder / name) for name in reversed(wrong)):
-            return False
+        with ExitStack() as stack:
+            ready: dict[Path, Path] = {}
+            for name in wrong:
+                place = folder / name
+                with write_errors_named(place):
+                    ready[place] = stack.enter_context(temporary_beside(place))
+                    if not self.store.copy_out(entry.outputs[name], ready[place]):
+                        return False
+            for place in (*ready, *gone):  # All are there. At no time is one beside those of another build.
+                with write_errors_named(place):
+                    place.unlink(missing_ok=True)
+            for place, temporary in ready.items():
+                with write_errors_named(place):
+                    os.replace(temporary, place)
         self.store.use(entry)
         return True
 
@@ -123,6 +133,10 @@ class Cache:
         """Files that were just written, by their names. Raises OSError."""
         return {path.name: Output(size=path.stat().st_size, sha256=self.digests.of(path)) for path in paths}
 
+    def note_changed(self, project: Project, files: Iterable[Path]) -> None:
+        """Of these files nobody knows what was read."""
+        self.changed |= {_relative(path, project.loaded.root) for path in files}
+
     def reads(
         self,
         project: Project,
@@ -141,12 +155,16 @@ class Cache:
         root = project.loaded.root
         named = {*modules, *declared, *map(Path, seen.files)}
         files = sorted(path for path in named if path.is_file())
-        self.changed |= {_relative(path, root) for path in files if path.stat().st_ctime > self._since}
+        self.note_changed(project, (path for path in files if path.stat().st_ctime > self._since))
         try:
             found = {_relative(path, root): self.digests.of(path) for path in files}
         except OSError as error:
             cause = describe_os_error(error)[0]
-            raise LoadError(f"cannot read a file that the build depends on: {cause}", where=error.filename) from error
+            raise LoadError(
+                f"cannot read a file that the build depends on: {cause}",
+                where=error.filename,
+                hint="make it readable; if the model does not need it, take it out of what the config names",
+            ) from error
         gone = {_relative(path, root): ABSENT for path in named if not path.exists()}
         return Reads(
             files={**found, **gone},

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 from etdev.pipeline.cache.digests import Digests
 from etdev.pipeline.cache.entries import ABSENT, Difference, Reads
+from etdev.pipeline.module_files import MODULE_ENDS
 from etdev.pipeline.versions import package_version
-
-_MODULE_ENDS = (".py", *EXTENSION_SUFFIXES, "/__init__.py")
 
 
 def changes(reads: Reads, root: Path, digests: Digests) -> Iterator[Difference]:
@@ -25,7 +23,7 @@ def changes(reads: Reads, root: Path, digests: Digests) -> Iterator[Difference]:
         except OSError:
             yield Difference("folder", name, f"the folder {name} is gone, or cannot be read")
     for name in reads.absent:
-        if any((root / f"{name}{end}").is_file() for end in _MODULE_ENDS):
+        if any((root / f"{name}{end}").is_file() for end in MODULE_ENDS):
             yield Difference("module", name, f"the module {name} is new, and is imported before others of this name")
     for package, version in reads.packages.items():
         now = package_version(package)

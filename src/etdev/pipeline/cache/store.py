@@ -69,26 +69,23 @@ class Store:
             if _copy(source, temporary) != output.sha256:
                 raise OSError(errno.EIO, "the file has changed while it was copied", os.fspath(path))
 
-    def restore(self, output: Output, place: Path) -> bool:
-        """Write the file with this content to a place, whole or not at all. False if there is none that is right.
+    def copy_out(self, output: Output, place: Path) -> bool:
+        """Write the file with this content over a temporary one. False if none is right; a damaged one goes.
 
-        Raises :class:`~etdev.errors.WriteError` if the place cannot be written.
+        Raises OSError if the place cannot be written.
         """
         source = self._place(output.sha256)
         try:
-            source_file = source.open("rb")
+            content = source.open("rb")
         except OSError:
             return False
-        with source_file:
-            try:
-                with atomic_path(place) as temporary:
-                    if _copy(source_file, temporary) != output.sha256:
-                        raise _DamagedError
-            except _DamagedError:
-                source.unlink(missing_ok=True)
-                return False
-        _touch(source)
-        return True
+        with content:
+            good = _copy(content, place) == output.sha256
+        if good:
+            _touch(source)
+        else:
+            source.unlink(missing_ok=True)
+        return good
 
     def holds(self, output: Output) -> bool:
         """Is there a file of this digest and size? What is in it is looked at when it is restored."""
@@ -175,10 +172,6 @@ class Store:
             with suppress(OSError):
                 found = path.stat()
                 yield path, found.st_size, found.st_mtime
-
-
-class _DamagedError(Exception):
-    """A file of the cache is not what its name says."""
 
 
 def _read(path: Path) -> Entry | None:
