@@ -21,6 +21,7 @@ SCRIPTS = (
     "zoom.js",
     "memory.js",
     "tensors.js",
+    "chart.js",
     "sizes.js",
     "timeline.js",
     "program.js",

@@ -18,9 +18,6 @@ function sizesView(program) {
     role: "img",
     "aria-label": `Size of the file by section: ${parts.join(", ")}`,
   });
-  let chart = null;
-  const resized = new ResizeObserver(() => chart?.resize());
-  resized.observe(canvas);
   const items = program.sections.flatMap((section) => section.items.map((item) => [section.name, ...item]));
   const view = element(
     "div",
@@ -42,20 +39,7 @@ function sizesView(program) {
         })
       : null,
   );
-  return {
-    view,
-    redraw,
-    dispose: () => {
-      resized.disconnect();
-      chart?.dispose();
-    },
-  };
-
-  function redraw() {
-    chart?.dispose();
-    chart = echarts.init(canvas);
-    chart.setOption(treemapOption(program));
-  }
+  return chartView(view, canvas, () => treemapOption(program));
 }
 
 function treemapOption(program) {

@@ -9,24 +9,8 @@ function timelineView(method) {
     role: "img",
     "aria-label": `Devices by instruction: ${devices.join(", ")}; ${transfers.instruction.length} copies, listed below`,
   });
-  let chart = null;
-  const resized = new ResizeObserver(() => chart?.resize());
-  resized.observe(canvas);
   const view = element("div", {}, canvas, transfers.instruction.length ? transferTable(method) : null);
-  return {
-    view,
-    redraw,
-    dispose: () => {
-      resized.disconnect();
-      chart?.dispose();
-    },
-  };
-
-  function redraw() {
-    chart?.dispose();
-    chart = echarts.init(canvas);
-    chart.setOption(timelineOption(method));
-  }
+  return chartView(view, canvas, () => timelineOption(method));
 }
 
 function timelineOption(method) {
