@@ -36,6 +36,8 @@ class EtdevError(Exception):
     """
 
     exit_code: ExitCode = ExitCode.BUILD_FAILED
+    rule: str = "build"
+    """Stable identifier of the kind of error: of a stage that failed, its name."""
 
     def __init__(self, message: str, *, where: str | None = None, hint: str | None = None) -> None:
         super().__init__(message)
@@ -64,6 +66,7 @@ class UsageError(EtdevError):
     """A command was called with arguments that do not fit."""
 
     exit_code = ExitCode.CONFIG
+    rule = "usage"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +124,7 @@ class ProgramError(EtdevError):
     """
 
     exit_code = ExitCode.CONFIG
+    rule = "program"
 
     def __init__(self, message: str, *, path: str = "", where: str | None = None, hint: str | None = None) -> None:
         super().__init__(f"{path}: {message}" if path else message, where=where, hint=hint)
@@ -137,60 +141,59 @@ class MissingRequirementError(EtdevError):
     """This machine lacks a package, a backend, a device, or could not run a check that is required."""
 
     exit_code = ExitCode.ENVIRONMENT
+    rule = "environment"
 
 
 class StageError(EtdevError):
     """A stage of the build failed on the user's model, data or options."""
 
-    stage = "build"
-
 
 class LoadError(StageError):
     """The model, its weights or its data could not be loaded."""
 
-    stage = "load"
+    rule = "load"
 
 
 class ExportError(StageError):
     """``torch.export`` refused the model."""
 
-    stage = "export"
+    rule = "export"
 
 
 class QuantizeError(StageError):
     """The quantization scheme could not be applied."""
 
-    stage = "quantize"
+    rule = "quantize"
 
 
 class LowerError(StageError):
     """A partitioner or a backend refused the exported program."""
 
-    stage = "lower"
+    rule = "lower"
 
 
 class EmitError(StageError):
     """The lowered program could not be turned into an ExecuTorch program."""
 
-    stage = "emit"
+    rule = "emit"
 
 
 class LinkError(StageError):
     """Etdev cannot link a program: what it asks for contradicts itself, or its own plan is wrong."""
 
-    stage = "link"
+    rule = "link"
 
 
 class WriteError(StageError):
     """A file could not be written; whatever stood there before stands there still."""
 
-    stage = "write"
+    rule = "write"
 
 
 class VerifyError(StageError):
     """Verification could not be carried out (which is not the same as a check that failed)."""
 
-    stage = "verify"
+    rule = "verify"
 
 
 class DeployError(EtdevError):

@@ -17,6 +17,8 @@ from etdev.errors import WriteError
 TEMPORARY_SUFFIX = ".etdev-tmp"
 """Ends the name of every file that is not finished. What a killed process left goes with the next write of the file."""
 
+_TEMPORARY = re.compile(rf"\..*\.(\d+)-[0-9a-f]{{8}}{re.escape(TEMPORARY_SUFFIX)}", re.DOTALL)
+
 _CAUSES = {
     errno.ENOSPC: ("no space left on the device", "free some space, or write to another place"),
     errno.EDQUOT: ("the disk quota is used up", "free some space, or write to another place"),
@@ -116,6 +118,15 @@ def _remove_leftovers(target: Path) -> None:
             found = ours.fullmatch(name)
             if found and not is_alive(int(found[1])):
                 _remove_unless_locked(target.with_name(name))
+
+
+def remove_abandoned(folder: Path) -> None:
+    """Remove what killed processes left of any file of a folder."""
+    with suppress(OSError):
+        for path in folder.iterdir():
+            found = _TEMPORARY.fullmatch(path.name)
+            if found and not is_alive(int(found[1])):
+                _remove_unless_locked(path)
 
 
 def is_alive(process: int) -> bool:

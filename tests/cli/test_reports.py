@@ -185,7 +185,7 @@ def uris(log: Any) -> list[str]:
 
 def test_every_rule_has_a_description(repository: Path) -> None:
     """And stands in the docs: code scanners keep the identifiers."""
-    stages = {kind.stage for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, StageError)}
+    stages = {kind.rule for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, StageError)}
     config = {value for name, value in vars(issues).items() if name.isupper() and isinstance(value, str)}
     assert (stages | config | set(RUNGS)) - set(RULES) == set()
     docs = (repository / "docs" / "ci.md").read_text(encoding="utf-8")

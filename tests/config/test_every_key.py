@@ -90,6 +90,7 @@ BASES: dict[str, dict[str, Any]] = {
         "targets": {"cpu": _TARGET},
         "baseline": {"from": "git:main"},
         "deploy": {"board": _BOARD, "cloud": _CLOUD},
+        "run": {"executor": "ray", "jobs": 2, "ray_address": "head:6379"},
     },
     "hf": {
         "version": 1,

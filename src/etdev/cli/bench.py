@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 import typer
 
 from etdev.cli.calls import (
-    MOST_WORKERS,
     InputsOption,
     MethodOption,
     ProgramArgument,
@@ -26,6 +25,7 @@ from etdev.cli.calls import (
 from etdev.cli.common import ConfigOption, DeviceMapOption, OutputOption, QuietOption
 from etdev.cli.output import TEXT, paint, parse_outputs
 from etdev.cli.text import columns, count, line, lines, printable
+from etdev.config.limits import MOST_WORKERS
 from etdev.errors import UsageError
 from etdev.units import format_duration, format_size
 

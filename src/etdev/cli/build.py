@@ -9,6 +9,7 @@ import typer
 from etdev.cli.common import (
     ConfigOption,
     DeviceMapOption,
+    JobsOption,
     OutputOption,
     ProfileOption,
     QuietOption,
@@ -34,6 +35,9 @@ NoCacheOption = Annotated[
 LockedOption = Annotated[
     bool, typer.Option("--locked", help="Fail with exit code 5 if anything is not as etdev.lock says.")
 ]
+KeepGoingOption = Annotated[
+    bool, typer.Option("--keep-going", help="Build the other targets, too, if a stage of one fails.")
+]
 
 
 def build(
@@ -47,6 +51,8 @@ def build(
     no_verify: NoVerifyOption = False,
     no_cache: NoCacheOption = False,
     locked: LockedOption = False,
+    jobs: JobsOption = None,
+    keep_going: KeepGoingOption = False,
     output: OutputOption = None,
     quiet: QuietOption = False,
     verbose: VerboseOption = False,
@@ -73,6 +79,8 @@ def build(
             verify=not no_verify,
             cache=not no_cache,
             locked=locked,
+            jobs=jobs,
+            keep_going=keep_going,
             device_map=check_device_map(device_map),
             verbose=verbose,
         )

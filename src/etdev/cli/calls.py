@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from etdev.cli.common import complete_target
+from etdev.config.limits import MOST_WORKERS
 from etdev.errors import UsageError
 
 if TYPE_CHECKING:
     from etdev.pipeline.run_results import RuntimeName
 
 _RUNTIMES = ("stock", "replay")
-MOST_WORKERS = 1024
 
 ProgramArgument = Annotated[
     str,

@@ -13,6 +13,8 @@ from typing import Annotated
 
 import typer
 
+from etdev.config.limits import MOST_WORKERS
+
 
 def complete_target(ctx: typer.Context, incomplete: str) -> list[str]:
     """Names of targets in the config, for the shell."""
@@ -95,6 +97,18 @@ DeviceMapOption = Annotated[
         metavar="MAP",
         help="What stands here for each device of the program: cuda:0=sim simulates cuda:0, cuda:1=cuda:0 has cuda:0 "
         "stand for cuda:1. With commas between several. Default: CUDA devices stand for themselves.",
+        show_default=False,
+    ),
+]
+JobsOption = Annotated[
+    int | None,
+    typer.Option(
+        "-j",
+        "--jobs",
+        metavar="N",
+        help="Build N targets at the same time, each in a process. Default: `run.jobs` of the config, 1 without it.",
+        min=1,
+        max=MOST_WORKERS,
         show_default=False,
     ),
 ]

@@ -90,6 +90,10 @@ class Interruptible:
         if not INTERRUPTS.seen:
             self._progress.failed(target, stage)
 
+    def ended(self, target: str) -> None:
+        """Pass on."""
+        self._progress.ended(target)
+
 
 def ignore_from_now_on() -> None:
     """For the end of the process, when all is said and only libraries still tidy up."""

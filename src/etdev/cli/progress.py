@@ -1,10 +1,11 @@
-"""Shows what a build is doing: a live line on a terminal, one line per finished stage elsewhere. All on stderr."""
+"""Shows what a build is doing, on stderr: a live line per target on a terminal, a line per finished stage elsewhere."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from etdev.cli.interrupts import Interruptible
@@ -13,7 +14,8 @@ from etdev.pipeline.progress import Progress, Silent
 from etdev.units import format_seconds
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, Group
+    from rich.spinner import Spinner
 
     from etdev.pipeline.run import CallProgress
 
@@ -87,47 +89,71 @@ class _Lines:
     def failed(self, target: str, stage: str) -> None:
         note(f"{target}: {stage} failed")
 
+    def ended(self, target: str) -> None:
+        """Its last line says so."""
+
+
+@dataclass
+class _Row:
+    """What is shown of one target."""
+
+    spinner: Spinner
+    doing: str = "starting"
+    done: list[str] = field(default_factory=list)
+    since: float = 0.0
+    """When the stage's calls began."""
+
 
 class _Live:
-    """A spinner with the stage that runs; finished stages stand above it, one line per target."""
+    """A line for each target that is being built, with the stage that runs; the lines of those that are done stand
+    above."""
 
     def __init__(self, console: Console) -> None:
+        from rich.live import Live
+
         self._console = console
-        self._status = console.status("starting")
-        self._status.start()
-        self._target = ""
-        self._done: list[str] = []
-        self._since = 0.0
-        """When the stage's calls began."""
+        self._rows: dict[str, _Row] = {}
+        self._live = Live(console=console, get_renderable=self._render, refresh_per_second=12.5, transient=True)
+        self._live.start()
 
     def started(self, target: str, stage: str) -> None:
-        if target != self._target:
-            self._flush()
-            self._target = target
-        self._show(stage)
+        self._row(target).doing = stage
 
     def counted(self, target: str, stage: str, done: int, total: int | None) -> None:
-        now = time.monotonic()
+        row, now = self._row(target), time.monotonic()
         if done <= 1:
-            self._since = now
-        self._show(f"{stage}: {describe_count(done, total, now - self._since)}")
-
-    def _show(self, doing: str) -> None:
-        done = " ".join([*self._done, ""])
-        self._status.update(f"[bold]{self._target}[/bold]  [dim]{done}[/dim]{doing} …")
+            row.since = now
+        row.doing = f"{stage}: {describe_count(done, total, now - row.since)}"
 
     def finished(self, target: str, stage: str, seconds: float) -> None:
-        self._done.append(f"{stage} {format_seconds(seconds)},")
+        self._row(target).done.append(f"{stage} {format_seconds(seconds)},")
 
     def failed(self, target: str, stage: str) -> None:
-        self._done.append(f"[red]{stage} failed[/red],")
+        self._row(target).done.append(f"[red]{stage} failed[/red],")
+
+    def ended(self, target: str) -> None:
+        row = self._rows.pop(target, None)
+        if row is not None and row.done:
+            self._console.print(f"[bold]{target}[/bold]  [dim]{' '.join(row.done).rstrip(',')}[/dim]")
 
     def close(self) -> None:
-        """Stop the spinner and leave the last line behind."""
-        self._flush()
-        self._status.stop()
+        """Leave the last lines behind."""
+        for target in list(self._rows):
+            self.ended(target)
+        self._live.stop()
 
-    def _flush(self) -> None:
-        if self._done:
-            self._console.print(f"[bold]{self._target}[/bold]  [dim]{' '.join(self._done).rstrip(',')}[/dim]")
-        self._done = []
+    def _row(self, target: str) -> _Row:
+        if target not in self._rows:
+            from rich.spinner import Spinner
+
+            self._rows[target] = _Row(Spinner("dots"))
+        return self._rows[target]
+
+    def _render(self) -> Group:
+        """In the thread that draws."""
+        from rich.console import Group
+
+        for target, row in list(self._rows.items()):
+            done = " ".join([*row.done, ""])
+            row.spinner.update(text=f"[bold]{target}[/bold]  [dim]{done}[/dim]{row.doing} …")
+        return Group(*(row.spinner for row in list(self._rows.values())))

@@ -13,7 +13,15 @@ from etdev.cli.decisions import decision_lines, kind_name
 from etdev.cli.output import paint
 from etdev.cli.text import count, escaped, printable
 from etdev.pipeline.decisions import KINDS
-from etdev.pipeline.result import BufferResult, BuildResult, MethodResult, RungResult, TargetResult, UndelegatedOps
+from etdev.pipeline.result import (
+    BufferResult,
+    BuildResult,
+    FailedTarget,
+    MethodResult,
+    RungResult,
+    TargetResult,
+    UndelegatedOps,
+)
 from etdev.units import format_seconds, format_size
 
 if TYPE_CHECKING:
@@ -31,6 +39,7 @@ def render_result(result: BuildResult, stream: TextIO | None = None, *, verbose:
     """
     stream = stream or sys.stdout
     blocks = ["\n".join(_target_lines(result, target, stream, verbose=verbose)) for target in result.targets]
+    blocks += ["\n".join(_failed_lines(failed, stream)) for failed in result.failed]
     return "\n\n".join([*blocks, *_notes(result.notes), _verdict(result)]) + "\n"
 
 
@@ -87,6 +96,13 @@ def _target_lines(result: BuildResult, target: TargetResult, stream: TextIO, *, 
         total = format_seconds(sum(target.seconds.values()))
         stages = ", ".join(f"{stage} {format_seconds(seconds)}" for stage, seconds in target.seconds.items())
         yield _line("time", f"{total}: {stages}")
+
+
+def _failed_lines(failed: FailedTarget, stream: TextIO) -> Iterator[str]:
+    yield f"{paint(failed.name, 'bright_white', stream=stream)}  not built"
+    for error in failed.errors:
+        yield _line("error", f"{paint('failed', _COLOURS['failed'], stream=stream)}   {escaped(error.message)}")
+        yield from _remedy_lines(error.where, error.hint)
 
 
 def _memory_lines(target: TargetResult) -> Iterator[str]:
@@ -216,7 +232,9 @@ def _not_run_lines(skipped: Sequence[RungResult]) -> Iterator[str]:
 
 def _verdict(result: BuildResult) -> str:
     kinds = Counter(_kind(target) for target in result.targets)
-    count = len(result.targets)
+    kinds.update(f"failed ({failed.errors[0].rule})" for failed in result.failed)
+    kinds.update({"not begun": len(result.not_built)} if result.not_built else {})
+    count = kinds.total()
     text = ", ".join(f"{'all' if number == count > 1 else number} {kind}" for kind, number in kinds.items())
     return f"{result.project}: {count} target{'s' * (count > 1)}, {text}"
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from etdev.cli.calls import MOST_WORKERS, require_config
+from etdev.cli.calls import require_config
 from etdev.cli.common import (
     ConfigOption,
     DeviceMapOption,
@@ -21,6 +21,7 @@ from etdev.cli.common import (
     complete_target,
 )
 from etdev.cli.output import parse_outputs
+from etdev.config.limits import MOST_WORKERS
 from etdev.errors import UsageError
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def verify(
             targets=targets or (),
             require=check_rungs(require or ()),
             device_map=check_device_map(device_map),
-            jobs=jobs,
+            metric_jobs=jobs,
             verbose=verbose,
         )
         return _verify_targets(project, options, outputs, quiet=quiet)

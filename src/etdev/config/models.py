@@ -14,6 +14,7 @@ from pydantic import Field
 
 from etdev.config.budget import Baseline, Budget
 from etdev.config.keys import KeyPath
+from etdev.config.limits import MOST_WORKERS
 from etdev.config.table import Table
 from etdev.config.types import (
     Alignment,
@@ -331,6 +332,22 @@ class Deploy(Table):
     )
 
 
+class Run(Table):
+    """How targets are built, as opposed to what is built: nothing here changes a byte of an artifact."""
+
+    executor: Literal["local", "ray"] = Field(
+        "local",
+        description="`local` builds on this machine; `ray` in workers of a Ray cluster, whose machines need the "
+        "project's folder at the same path, and the same versions of the packages.",
+    )
+    jobs: int = Field(
+        1, ge=1, le=MOST_WORKERS, description="Targets that are built at the same time, each in a process. `-j` wins."
+    )
+    ray_address: Text | None = Field(
+        None, description="Of the Ray cluster that is joined. Default: one of its own, on this machine."
+    )
+
+
 class Config(Table):
     """A whole config, after all layers were merged."""
 
@@ -354,6 +371,7 @@ class Config(Table):
     deploy: dict[SafeName, Deploy] = Field(
         default_factory=dict, description="Where built targets are deployed to, by a name of your own."
     )
+    run: Run = Field(default_factory=Run, description="Where targets are built, and how many at a time.")
     profiles: dict[SafeName, dict[str, Any]] = Field(
         default_factory=dict,
         description="Named overlays, chosen with `--profile`. May hold any key but `version`, `extends`, `profiles`.",

@@ -38,6 +38,8 @@ def build(
     verify: bool = True,
     cache: bool = True,
     locked: bool = False,
+    jobs: int | None = None,
+    keep_going: bool = False,
     device_map: str | None = None,
     environ: Mapping[str, str] | None = None,
     progress: Progress | None = None,
@@ -47,9 +49,11 @@ def build(
     ``targets`` are glob patterns, none meaning all; ``overrides`` are ``key=value`` texts as for ``--set``; ``require``
     names rungs that must have run; ``verify=False`` stops after writing; ``cache=False`` builds again even if nothing
     has changed since an earlier build; ``locked`` asks that everything is as ``etdev.lock`` says; ``device_map`` says
-    what here stands for the programs' devices, as for ``--device-map``. Returns what was built and verification found,
-    also when a gate was missed or an artifact rejected: see :attr:`BuildResult.ok`. Raises an
-    :class:`~etdev.errors.EtdevError` if the config, the environment or a stage stands in the way,
+    what here stands for the programs' devices, as for ``--device-map``. ``jobs`` targets are built at the same time
+    (None: as many as the config says), each in a process. Returns what was built and verification found, also when a
+    gate was missed or an artifact rejected: see :attr:`BuildResult.ok`. Raises an :class:`~etdev.errors.EtdevError`
+    if the config, the environment or a stage stands in the way (with ``keep_going``, a target's error is in
+    :attr:`BuildResult.failed`), and
     :class:`~etdev.pipeline.lock.LockStaleError` if the lock does not hold.
     """
     from etdev.pipeline.build import build_project
@@ -61,6 +65,8 @@ def build(
         verify=verify,
         cache=cache,
         locked=locked,
+        jobs=jobs,
+        keep_going=keep_going,
         device_map=check_device_map(device_map),
         progress=progress or Silent(),
     )
@@ -91,7 +97,7 @@ def verify(
         targets=targets,
         require=check_rungs(require),
         device_map=check_device_map(device_map),
-        jobs=jobs,
+        metric_jobs=jobs,
         progress=progress or Silent(),
     )
     return verify_project(project, options)

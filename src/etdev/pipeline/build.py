@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from etdev.errors import WriteError
 from etdev.pipeline.baseline_source import check_baseline
@@ -10,17 +10,19 @@ from etdev.pipeline.cache import Cache, locked_facts, open_store
 from etdev.pipeline.finished import Finished, find_finished
 from etdev.pipeline.lock import Lock, check_inputs, check_outputs, find_lock, is_of_the_files_alone, write_lock
 from etdev.pipeline.options import BuildOptions, choose_targets
+from etdev.pipeline.outcome import Outcome
 from etdev.pipeline.project import Project
-from etdev.pipeline.report_file import start_result
+from etdev.pipeline.report_file import start_result, write_results
 from etdev.pipeline.result import BuildResult
 
 
 def build_project(project: Project, options: BuildOptions) -> BuildResult:
-    """Build the chosen targets, one after the other; those that an earlier build has finished are taken from the cache.
+    """Build the chosen targets; those that an earlier build has finished are taken from the cache.
 
-    What is good is entered in ``etdev.lock``; with :attr:`BuildOptions.locked`, nothing may be other than it says.
-    Raises a :class:`~etdev.errors.EtdevError` if a stage fails; artifacts of targets that were finished before stay. A
-    rejected artifact or a missed gate is a result, not an error: the other targets are built all the same.
+    What is good is entered in ``etdev.lock``; with :attr:`BuildOptions.locked`, nothing may be other than it says. What
+    became of each target is in ``results.json``, whatever happens. Raises an :class:`~etdev.errors.EtdevError` if a
+    stage fails, unless :attr:`BuildOptions.keep_going`; artifacts of targets that were finished before stay. A rejected
+    artifact or a missed gate is a result, not an error: the other targets are built all the same.
     """
     names = choose_targets(project, options.targets)
     check_baseline(project, names)
@@ -34,13 +36,37 @@ def build_project(project: Project, options: BuildOptions) -> BuildResult:
             if finished is not None:
                 found[name] = finished
         missing = [name for name in names if name not in found]
+        outcome = Outcome(found)
         if missing:
-            from etdev.pipeline.targets import build_targets  # Which takes longer to import than a build that is done.
+            from etdev.pipeline.build_missing import build_missing  # Takes longer to import than a build that is done.
 
-            found |= build_targets(project, missing, options, cache)
+            build_missing(project, missing, options, cache, outcome)
         notes = () if cache.obstacle is None else (cache.obstacle,)
-    result = start_result(project, tuple(found[name].result for name in names), options.device_map)
-    return result.model_copy(update={"notes": (*result.notes, *notes, *_lock(project, options, lock, found))})
+    result = _result(project, names, options, outcome, notes)
+    if outcome.first_error is not None and not options.keep_going:
+        write_results(project, result)
+        raise outcome.first_error
+    result = result.model_copy(update={"notes": (*result.notes, *_lock(project, options, lock, outcome.finished))})
+    write_results(project, result)
+    return result
+
+
+def _result(
+    project: Project, names: Sequence[str], options: BuildOptions, outcome: Outcome, notes: Sequence[str]
+) -> BuildResult:
+    """What became of all targets, in the config's order."""
+    finished = outcome.finished
+    result = start_result(
+        project, tuple(finished[name].result for name in names if name in finished), options.device_map
+    )
+    begun = finished.keys() | outcome.errors.keys()
+    return result.model_copy(
+        update={
+            "failed": outcome.failed(names),
+            "not_built": tuple(name for name in names if name not in begun),
+            "notes": (*result.notes, *notes),
+        }
+    )
 
 
 def _lock(project: Project, options: BuildOptions, lock: Lock | None, found: Mapping[str, Finished]) -> Iterator[str]:

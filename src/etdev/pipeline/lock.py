@@ -29,6 +29,7 @@ class LockStaleError(EtdevError):
     """Something is not as ``etdev.lock`` says."""
 
     exit_code = ExitCode.LOCK_STALE
+    rule = "lock"
 
 
 class _Part(BaseModel):

@@ -30,8 +30,12 @@ class BuildOptions:
     """Whether everything has to be as ``etdev.lock`` says."""
     device_map: DeviceMap = field(default_factory=lambda: NO_MAP)
     """What here stands for the programs' devices."""
-    jobs: int = 1
+    jobs: int | None = None
+    """Targets that are built at the same time; None: as many as the config says."""
+    metric_jobs: int = 1
     """Workers for the samples that a metric hands to ``run.map``, if the program keeps no state."""
+    keep_going: bool = False
+    """Whether the other targets are built after a stage of one has failed."""
     verbose: bool = False
     progress: Progress = field(default_factory=Silent)
 

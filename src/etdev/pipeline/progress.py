@@ -30,6 +30,9 @@ class Progress(Protocol):
     def failed(self, target: str, stage: str) -> None:
         """It raised."""
 
+    def ended(self, target: str) -> None:
+        """No further stage of the target comes."""
+
 
 class Silent:
     """Shows nothing."""
@@ -44,6 +47,9 @@ class Silent:
         """Nothing."""
 
     def failed(self, target: str, stage: str) -> None:
+        """Nothing."""
+
+    def ended(self, target: str) -> None:
         """Nothing."""
 
 

@@ -42,6 +42,11 @@ class Project:
         return self.out / target / f"{self.name}.pte"
 
     @property
+    def results(self) -> Path:
+        """Where a build writes what became of its targets."""
+        return self.out / "results.json"
+
+    @property
     def lock(self) -> Path:
         """``etdev.lock``, beside the config."""
         return self.loaded.root / "etdev.lock"
@@ -55,6 +60,7 @@ class Project:
         return [
             *self.loaded.files,
             self.lock,
+            self.results,
             *(folder / name for folder in folders for name in (*names, "report.json")),
         ]
 

@@ -33,8 +33,16 @@ def display_path(project: Project, path: Path) -> str:
 
 def write_report(project: Project, result: TargetResult) -> None:
     """Write ``report.json`` beside a target's file, if it does not stand there already."""
-    path = report_place(project, result.name)
-    text = start_result(project, (result,), None).model_dump_json(indent=2) + "\n"
+    _write(report_place(project, result.name), start_result(project, (result,), None))
+
+
+def write_results(project: Project, result: BuildResult) -> None:
+    """Write ``results.json``, what became of all targets of a build, if it does not stand there already."""
+    _write(project.results, result)
+
+
+def _write(path: Path, result: BuildResult) -> None:
+    text = result.model_dump_json(indent=2) + "\n"
     try:
         if path.read_text(encoding="utf-8") == text:
             return

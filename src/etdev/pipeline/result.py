@@ -31,6 +31,10 @@ RUNGS: tuple[Rung, ...] = (
 
 Status = Literal["passed", "failed", "not run"]
 
+WORST_FIRST = (ExitCode.BUILD_FAILED, ExitCode.CONFIG, ExitCode.ENVIRONMENT, ExitCode.GATE_FAILED)
+"""What several targets answer together: a broken artifact or a stage that failed, then a wrong config, then what this
+machine lacks, then a missed gate."""
+
 
 class Part(BaseModel):
     """A part of a result: immutable, and complete in JSON."""
@@ -213,6 +217,28 @@ class TargetResult(Part):
         return ExitCode.GATE_FAILED if self.status == "gate failed" else ExitCode.DONE
 
 
+class Obstacle(Part):
+    """One thing that kept a target from being built."""
+
+    rule: str
+    """The kind of error: of a stage that failed, its name."""
+    message: str
+    """One sentence."""
+    where: str | None = None
+    """Its place."""
+    hint: str | None = None
+    """What to do about it."""
+
+
+class FailedTarget(Part):
+    """A target that was not built, since a stage failed or this machine lacks something."""
+
+    name: str
+    code: ExitCode
+    """What this target alone would make the process answer."""
+    errors: tuple[Obstacle, ...]
+
+
 class BuildResult(Part):
     """All targets of one run."""
 
@@ -224,19 +250,22 @@ class BuildResult(Part):
     versions: dict[str, str]
     """Of etdev, Python and the packages that took part."""
     targets: tuple[TargetResult, ...]
+    failed: tuple[FailedTarget, ...] = ()
+    """Those of which a stage failed."""
+    not_built: tuple[str, ...] = ()
+    """Those that were not begun, since another one failed."""
     notes: tuple[str, ...] = ()
     """On all targets together: what simulates devices that are not here, and what a device map has in vain."""
 
     @property
     def exit_code(self) -> ExitCode:
-        """The worst of all targets: broken artifact, then unmet requirement, then missed gate."""
-        order = (ExitCode.BUILD_FAILED, ExitCode.ENVIRONMENT, ExitCode.GATE_FAILED)
-        codes = {target.exit_code for target in self.targets}
-        return next((code for code in order if code in codes), ExitCode.DONE)
+        """The worst of all targets, by :data:`WORST_FIRST`."""
+        codes = {*(target.exit_code for target in self.targets), *(target.code for target in self.failed)}
+        return next((code for code in WORST_FIRST if code in codes), max(codes, default=ExitCode.DONE))
 
     @property
     def ok(self) -> bool:
-        """Whether no target was rejected, missed a gate or lacks a required check."""
+        """Whether no target failed, was rejected, missed a gate or lacks a required check."""
         return self.exit_code == ExitCode.DONE
 
     def __getitem__(self, target: str) -> TargetResult:

@@ -1,11 +1,12 @@
-"""Building targets: the stages in order, and what becomes of the file."""
+"""Building a target: the stages in order, and what becomes of the file."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Self
 
 from etdev.files import file_sha256
 from etdev.pipeline.artifacts import WrittenProgram
@@ -39,22 +40,41 @@ from etdev.program.footprint import planned_memory
 from etdev.runtime.stock import StockRuntime
 
 
-def build_targets(project: Project, names: Sequence[str], options: BuildOptions, cache: Cache) -> dict[str, Finished]:
-    """Build targets, one after the other. Raises what stands in the way; what was finished before stays.
+def check_target(project: Project, name: str) -> None:
+    """Refuse a target that this machine lacks something for, before anything slow happens."""
+    require_backends(project, name)
+    check_runtime_settings(project, name)
 
-    The cache keeps each that is as it should be.
-    """
-    for name in names:
-        require_backends(project, name)
-        check_runtime_settings(project, name)
-    with (
-        quiet_libraries(verbose=options.verbose),
-        UserCode() as user,
-        Watch([project.loaded.root], _own_places(project, cache)) as watch,
-        _stock_runtime(project, options) as runtime,
-    ):
-        place = Workplace(project, options, user, cache, watch, Models(project, user), Seen())
-        return {name: _build_target(place, name, runtime) for name in names}
+
+class Builder:
+    """Builds targets, one after the other, of models that are loaded and exported once. A context manager: inside, what
+    anybody prints goes to stderr, and the project's modules can be imported."""
+
+    def __init__(self, project: Project, options: BuildOptions, cache: Cache) -> None:
+        self._project, self._options, self._cache = project, options, cache
+        self._open = ExitStack()
+
+    def __enter__(self) -> Self:
+        project, options, cache = self._project, self._options, self._cache
+        with self._open:
+            enter = self._open.enter_context
+            enter(quiet_libraries(verbose=options.verbose))
+            user = enter(UserCode())
+            watch = enter(Watch([project.loaded.root], _own_places(project, cache)))
+            self._runtime = enter(_stock_runtime(project, options))
+            self._place = Workplace(project, options, user, cache, watch, Models(project, user), Seen())
+            self._open = self._open.pop_all()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._open.close()
+
+    def build(self, name: str) -> Finished:
+        """Build and verify a target; the cache keeps it if it is as it should be. Raises what stands in the way."""
+        try:
+            return _build_target(self._place, name, self._runtime)
+        finally:
+            self._options.progress.ended(name)
 
 
 def _own_places(project: Project, cache: Cache) -> list[Path]:
@@ -104,7 +124,7 @@ def _build_target(place: Workplace, name: str, runtime: StockRuntime | None) -> 
                     candidate,
                     runtime,
                     options.device_map,
-                    jobs=options.jobs,
+                    jobs=options.metric_jobs,
                     count=clock.count("verify"),
                 )
         result = result.model_copy(update={"figures": figures, "rungs": rungs, "status": outcome(rungs)})

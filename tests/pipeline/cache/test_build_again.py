@@ -255,6 +255,10 @@ def _one_byte_of_a_weight(folder: Path) -> None:
     (folder / "weights.safetensors").write_bytes(content)
 
 
+NOT_BUILT = '[run]\njobs = 2\n[deploy.here]\ntarget = "cpu"\nuri = "file:out"\n'
+"""What says how to build and where to deploy."""
+
+
 def _quietly(folder: Path) -> None:
     """Of the same size, and the clock is set back."""
     place = folder / "deep.py"
@@ -277,6 +281,7 @@ def _quietly(folder: Path) -> None:
         pytest.param(edit("etdev.toml", "[targets.cpu]", "[constants]\nn = 1\n[targets.cpu]"), "all", id="a constant"),
         pytest.param(lambda folder: (folder / "extra.py").write_text(""), "all", id="a module that was missing"),
         pytest.param(edit("etdev.toml", "[targets.cpu]", "# Why.\n[targets.cpu]"), "nothing", id="a comment"),
+        pytest.param(edit("etdev.toml", "[targets.cpu]", f"{NOT_BUILT}[targets.cpu]"), "nothing", id="a deployment"),
         pytest.param(lambda folder: (folder / "notes.py").write_text("x = 1"), "nothing", id="another module"),
     ],
 )

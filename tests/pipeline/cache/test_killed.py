@@ -59,6 +59,7 @@ def test_killed_at_some_moments(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 def test_killed_at_every_change_and_at_random_moments(tmp_path: Path) -> None:
     changes = run_killing(tmp_path)["changes"]
     moments = [f"e{number}" for number in range(1, changes + 1)]

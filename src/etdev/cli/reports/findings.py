@@ -7,19 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from etdev.errors import (
-    ConfigError,
-    EtdevError,
-    ExitCode,
-    MissingRequirementError,
-    Problem,
-    ProgramError,
-    StageError,
-    UsageError,
-)
+from etdev.errors import ConfigError, EtdevError, Problem
 
 if TYPE_CHECKING:
-    from etdev.pipeline.result import BuildResult, RungResult
+    from etdev.pipeline.result import BuildResult, FailedTarget, RungResult
     from etdev.pipeline.verify.foreign import FilesResult
 
 Level = Literal["error", "warning", "note"]
@@ -76,26 +67,17 @@ def of_error(error: EtdevError) -> list[Finding]:
     """What ended a command."""
     if isinstance(error, ConfigError):
         return of_problems(error.problems)
-    return [at(Finding(_rule(error), error.message, hint=error.hint), error.where)]
-
-
-def _rule(error: EtdevError) -> str:
-    if isinstance(error, StageError):
-        return error.stage
-    if error.exit_code is ExitCode.LOCK_STALE:
-        return "lock"
-    kinds = ((UsageError, "usage"), (MissingRequirementError, "environment"), (ProgramError, "program"))
-    return next((rule for kind, rule in kinds if isinstance(error, kind)), "build")
+    return [at(Finding(error.rule, error.message, hint=error.hint), error.where)]
 
 
 def of_result(result: BuildResult) -> list[Finding]:
-    """What verification found in all targets, those that failed first."""
+    """What kept targets from being built and what verification found in the others, the most serious first."""
     found = (
         finding
         for target in result.targets
         for finding in _of_rungs(f"target {target.name!r}: ", target.rungs, target.unmet)
     )
-    return in_order(found)
+    return in_order([*_of_failed(result.failed), *found])
 
 
 def of_files(result: FilesResult) -> list[Finding]:
@@ -106,6 +88,12 @@ def of_files(result: FilesResult) -> list[Finding]:
         for finding in _of_rungs("", file.rungs, file.unmet)
     )
     return in_order(found)
+
+
+def _of_failed(targets: Iterable[FailedTarget]) -> Iterator[Finding]:
+    for target in targets:
+        for error in target.errors:
+            yield at(Finding(error.rule, f"target {target.name!r}: {error.message}", hint=error.hint), error.where)
 
 
 def in_order(findings: Iterable[Finding]) -> list[Finding]:

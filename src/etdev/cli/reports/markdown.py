@@ -81,11 +81,14 @@ def of_findings(heading: str, findings: Sequence[Finding]) -> str:
 
 def of_result(result: BuildResult, findings: Sequence[Finding]) -> str:
     """A build or a verification: the verdict, the figures of each target, what was found, what did not run."""
-    bad = sum(target.exit_code != 0 for target in result.targets)
-    verdict = f"{bad} of {len(result.targets)} not good" if bad else "good"
-    blocks = [f"### etdev: {prose(result.project)}, {count(len(result.targets), 'target')}, {verdict}"]
+    missing = [*(target.name for target in result.failed), *result.not_built]
+    number = len(result.targets) + len(missing)
+    bad = sum(target.exit_code != 0 for target in result.targets) + len(missing)
+    verdict = f"{bad} of {number} not good" if bad else "good"
+    blocks = [f"### etdev: {prose(result.project)}, {count(number, 'target')}, {verdict}"]
     head = ("target", "result", "file", "memory", "copies in a call", "delegated")
-    blocks.append(table(head, map(_target_row, result.targets)))
+    rows = [*map(_target_row, result.targets), *((code(name), "not built", "", "", "", "") for name in missing)]
+    blocks.append(table(head, rows))
     blocks += findings_table(findings)
     for target in result.targets:
         lines = [*_rung_lines(target.rungs), *(f"* note: {prose(note)}" for note in target.notes)]

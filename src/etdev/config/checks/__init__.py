@@ -11,6 +11,7 @@ from etdev.config.checks.deployments import check_deployments
 from etdev.config.checks.methods import check_constants, check_dims, check_methods
 from etdev.config.checks.model import check_kwargs, check_model_source
 from etdev.config.checks.quantization import check_quantization
+from etdev.config.checks.run import check_run
 from etdev.config.checks.targets import check_io, check_profiles, check_targets
 from etdev.config.issues import Check
 
@@ -25,6 +26,7 @@ CHECKS: tuple[Check, ...] = (
     check_budgets,
     check_io,
     check_deployments,
+    check_run,
     check_profiles,
 )
 """Every rule of the config itself; backends add theirs."""

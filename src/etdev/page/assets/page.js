@@ -7,7 +7,7 @@
   let charts = [];
 
   document.getElementById("header").append(element("h1", {}, DOCUMENT.title), ...chooser(), themeButton());
-  show(0);
+  if (DOCUMENT.programs.length) show(0);
   document.getElementById("footer").append(...lastWords());
   dark.addEventListener("change", redraw);
   addEventListener("beforeprint", redraw);

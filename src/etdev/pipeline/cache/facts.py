@@ -22,8 +22,8 @@ from etdev.pipeline.options import BuildOptions, required_rungs
 from etdev.pipeline.project import Project
 from etdev.pipeline.versions import versions
 
-_NOT_SETTINGS = (("extends",), ("profiles",))
-"""What they say stands in the other settings by now."""
+_NOT_SETTINGS = (("extends",), ("profiles",), ("deploy",), ("run",))
+"""What the first two say stands in the other settings by now; nothing that is built follows from the others."""
 _AFTER_EMISSION = (
     ("project", "name"),
     ("project", "out"),

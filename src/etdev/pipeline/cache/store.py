@@ -17,7 +17,7 @@ from typing import BinaryIO
 
 from pydantic import ValidationError
 
-from etdev.files import TEMPORARY_SUFFIX, atomic_path, atomic_write_text, file_sha256
+from etdev.files import TEMPORARY_SUFFIX, atomic_path, atomic_write_text, file_sha256, remove_abandoned
 from etdev.pipeline.cache.digests import digest_of_text
 from etdev.pipeline.cache.entries import Entry, Facts, Level, Output
 
@@ -97,8 +97,10 @@ class Store:
     # Entries
 
     def add(self, entry: Entry) -> None:
-        """Remember a build. Raises :class:`~etdev.errors.WriteError`."""
+        """Remember a build, and remove what killed ones left. Raises :class:`~etdev.errors.WriteError`."""
         atomic_write_text(self._entry_place(entry), entry.model_dump_json(indent=1) + "\n")
+        for folder in (*self._files.glob("*"), *self._entries.glob("*")):
+            remove_abandoned(folder)
 
     def entries(self, project: str, target: str, level: Level, facts: Facts | None = None) -> list[Entry]:
         """Of a target's builds, or of those that went by the same facts; the last used first."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import etdev
@@ -80,8 +81,16 @@ def _document(programs: tuple[ProgramPage, ...], build: BuildResult | None, text
         programs=programs,
         texts=texts.all(),
         versions=build.versions if build is not None else {},
-        notes=build.notes if build is not None else (),
+        notes=(*_not_built(build), *build.notes) if build is not None else (),
     )
+
+
+def _not_built(build: BuildResult) -> Iterator[str]:
+    for target in build.failed:
+        for error in target.errors:
+            yield f"{target.name} was not built: {error.message}"
+    for name in build.not_built:
+        yield f"{name} was not begun"
 
 
 def _target_page(build: BuildResult, target: TargetResult, texts: Texts) -> ProgramPage:

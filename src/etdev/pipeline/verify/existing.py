@@ -50,8 +50,11 @@ def verify_project(project: Project, options: BuildOptions) -> BuildResult:
         check_runtime_settings(project, name)
     with quiet_libraries(verbose=options.verbose), UserCode() as user, runtime_for(project) as runtime:
         models = Models(project, user)
-        results = tuple(_verify_target(project, name, paths[name], options, user, runtime, models) for name in names)
-    return start_result(project, results, options.device_map)
+        results = []
+        for name in names:
+            results.append(_verify_target(project, name, paths[name], options, user, runtime, models))
+            options.progress.ended(name)
+    return start_result(project, tuple(results), options.device_map)
 
 
 def _verify_target(
@@ -80,7 +83,7 @@ def _verify_target(
             candidate,
             runtime,
             options.device_map,
-            jobs=options.jobs,
+            jobs=options.metric_jobs,
             count=clock.count("verify"),
         )
         if change is not None:

@@ -1,0 +1,54 @@
+"""Building the targets that an earlier build has not finished: here in turn, or several at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from etdev.errors import EtdevError
+from etdev.pipeline.cache import Cache
+from etdev.pipeline.options import BuildOptions
+from etdev.pipeline.outcome import Outcome
+from etdev.pipeline.project import Project
+from etdev.pipeline.targets import Builder, check_target
+
+
+def build_missing(
+    project: Project, names: Sequence[str], options: BuildOptions, cache: Cache, outcome: Outcome
+) -> None:
+    """Build targets until one fails, or all of them if the options say to keep going."""
+    ready = _checked(project, names, outcome)
+    run = project.config.run
+    if not ready or (outcome.errors and not options.keep_going):
+        return
+    if run.executor == "ray" or min(options.jobs or run.jobs, len(ready)) > 1:
+        from etdev.pipeline.build_workers import build_on_workers
+
+        build_on_workers(project, ready, options, cache, outcome)
+    else:
+        _build_in_turn(project, ready, options, cache, outcome)
+
+
+def _checked(project: Project, names: Sequence[str], outcome: Outcome) -> list[str]:
+    """Those that this machine lacks nothing for, as far as that is known before anything slow happens."""
+    ready = []
+    for name in names:
+        try:
+            check_target(project, name)
+        except EtdevError as error:
+            outcome.errors[name] = error
+        else:
+            ready.append(name)
+    return ready
+
+
+def _build_in_turn(
+    project: Project, names: Sequence[str], options: BuildOptions, cache: Cache, outcome: Outcome
+) -> None:
+    with Builder(project, options, cache) as builder:
+        for name in names:
+            try:
+                outcome.finished[name] = builder.build(name)
+            except EtdevError as error:
+                outcome.errors[name] = error
+                if not options.keep_going:
+                    return

@@ -1,0 +1,169 @@
+"""Progress of builds in other processes, maybe on other machines, to the one that shows it.
+
+Each sends lines of JSON over a connection that a key protects. Progress is a courtesy: where nobody can be reached,
+nothing is sent, and the build goes on.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import socket
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing import AuthenticationError
+from multiprocessing.connection import Client, Connection, Listener
+from queue import Empty, SimpleQueue
+from threading import Thread
+from typing import Any, Self
+
+from etdev.pipeline.progress import Progress
+
+_EVERY_SECONDS = 0.1
+"""How often calls of a program are told of."""
+_ANSWER_SECONDS = 5.0
+"""How long to wait for another machine."""
+_ON_THE_WAY_SECONDS = 1.0
+"""How long what was sent may take."""
+_EVENTS = frozenset({"started", "counted", "finished", "failed", "ended"})
+_LOST = (OSError, EOFError, AuthenticationError)
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where progress is sent to."""
+
+    place: str | tuple[str, int]
+    """A socket in the file system, or host and port."""
+    key: bytes
+
+
+def _connected(address: Address) -> socket.socket:
+    """A bare connection. Raises OSError if nobody answers soon."""
+    if isinstance(address.place, tuple):
+        return socket.create_connection(address.place, _ANSWER_SECONDS)
+    found = socket.socket(socket.AF_UNIX)
+    try:
+        found.connect(address.place)
+    except OSError:
+        found.close()
+        raise
+    return found
+
+
+class Relay:
+    """Takes progress from other processes, in threads, and passes it on when it is told to. A context manager.
+
+    ``host`` is this machine's address for others to reach; without one, only processes of this machine can.
+    """
+
+    def __init__(self, progress: Progress, host: str | None = None) -> None:
+        self._progress = progress
+        self._events: SimpleQueue[tuple[str, list[Any]]] = SimpleQueue()
+        key = secrets.token_bytes(32)
+        place = None if host is None else (host, 0)
+        self._listener = Listener(place, "AF_UNIX" if host is None else "AF_INET", authkey=key)
+        address: Any = self._listener.address
+        self.address = Address(address, key)
+        self._ended: set[str] = set()
+        self._closed = False
+        self._thread = Thread(target=self._accept, name="etdev progress", daemon=True)
+
+    def pass_on(self, last: str | None = None) -> None:
+        """Tell what has come since the last time; in this thread, which the display may interrupt.
+
+        ``last`` is a target that is done: what is still on the way about it is waited for, and its end is told.
+        """
+        until = time.monotonic() + _ON_THE_WAY_SECONDS
+        while True:
+            is_awaited = last is not None and last not in self._ended
+            try:
+                event, arguments = self._events.get(timeout=max(until - time.monotonic(), 0.0) if is_awaited else 0.0)
+            except Empty:
+                break
+            self._tell(event, *arguments)
+        if last is not None and last not in self._ended:
+            self._tell("ended", last)
+
+    def _tell(self, event: str, *arguments: Any) -> None:
+        if event == "ended":
+            self._ended.add(arguments[0])
+        getattr(self._progress, event)(*arguments)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._closed = True
+        with suppress(OSError), _connected(self.address):  # Nothing else wakes who waits for a connection.
+            pass
+        self._thread.join()
+        self._listener.close()
+
+    def _accept(self) -> None:
+        while not self._closed:
+            try:
+                connection = self._listener.accept()
+            except _LOST:
+                continue
+            Thread(target=self._read, args=(connection,), name="etdev progress", daemon=True).start()
+
+    def _read(self, connection: Connection[Any, Any]) -> None:
+        with connection:
+            try:
+                while True:
+                    event, *arguments = json.loads(connection.recv_bytes(1 << 16))
+                    if event in _EVENTS:
+                        self._events.put((event, arguments))
+            except (*_LOST, ValueError):
+                return
+
+
+class Sender:
+    """A :class:`~etdev.pipeline.progress.Progress` that tells a :class:`Relay`, if that can be reached."""
+
+    def __init__(self, address: Address) -> None:
+        self._counted = 0.0
+        self._connection: Connection[Any, Any] | None = None
+        with suppress(*_LOST):
+            _connected(address).close()  # A machine that does not answer would keep the build waiting for minutes.
+            self._connection = Client(address.place, authkey=address.key)
+
+    def started(self, target: str, stage: str) -> None:
+        """Tell it."""
+        self._tell("started", target, stage)
+
+    def counted(self, target: str, stage: str, done: int, total: int | None) -> None:
+        """Tell it, now and then."""
+        now = time.monotonic()
+        if done <= 1 or now - self._counted >= _EVERY_SECONDS:
+            self._counted = now
+            self._tell("counted", target, stage, done, total)
+
+    def finished(self, target: str, stage: str, seconds: float) -> None:
+        """Tell it."""
+        self._tell("finished", target, stage, seconds)
+
+    def failed(self, target: str, stage: str) -> None:
+        """Tell it."""
+        self._tell("failed", target, stage)
+
+    def ended(self, target: str) -> None:
+        """Tell it."""
+        self._tell("ended", target)
+
+    def close(self) -> None:
+        """Tell nothing more."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _tell(self, *event: object) -> None:
+        if self._connection is None:
+            return
+        try:
+            self._connection.send_bytes(json.dumps(event).encode())
+        except _LOST:
+            self.close()
