@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
 from etdev.cli import app
-from etdev.templates import TEMPLATES, project_name_from, render
+from etdev.templates import TEMPLATES, project_name_from
 from etdev.templates import create as create_module
 
 FILES = sorted(TEMPLATES["minimal"].files)
@@ -114,32 +113,3 @@ def test_a_file_in_the_way(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
 )
 def test_project_names(folder: str, name: str) -> None:
     assert project_name_from(folder) == name
-
-
-@pytest.mark.parametrize("template", TEMPLATES)
-def test_every_placeholder_is_filled(template: str) -> None:
-    assert not [path for path, content in render(template, "x").items() if b"{{" in content]
-
-
-@pytest.mark.parametrize("template", TEMPLATES)
-def test_a_new_project_builds_and_verifies_as_it_is(template: str, tmp_path: Path) -> None:
-    pytest.importorskip("executorch", reason="needs the extra `build`")
-    folder, report = tmp_path / "project", tmp_path / "report.json"
-    assert app.run(["init", str(folder), "--template", template]) == 0
-    assert app.run(["build", "-c", str(folder / "etdev.toml"), "--output", f"json={report}"]) == 0
-
-    assert (folder / "build" / "cpu" / "project.pte").is_file()
-    (target,) = json.loads(report.read_text())["targets"]
-    rungs = {rung["rung"]: rung["status"] for rung in target["rungs"]}
-    assert {"kernels", "budget", "runtime", "accuracy"} <= {
-        name for name, status in rungs.items() if status == "passed"
-    }
-
-
-def test_the_commented_target_of_minimal_works(tmp_path: Path) -> None:
-    pytest.importorskip("executorch", reason="needs the extra `build`")
-    assert app.run(["init", str(tmp_path / "project")]) == 0
-    config = tmp_path / "project" / "etdev.toml"
-    active, _, commented = config.read_text().partition("#\n# [quantize.int8]")
-    config.write_text(active + "[quantize.int8]" + commented.replace("\n# ", "\n").replace("\n#\n", "\n"))
-    assert app.run(["build", "-c", str(config), "-t", "cpu-int8"]) == 0

@@ -54,10 +54,11 @@ def init(
             where="--name",
             hint=f"for example {project_name_from(name)!r}: letters, digits, `.`, `_` and `-`, first a letter or digit",
         )
+    chosen = TEMPLATES[template]
     contents = render(template, name or project_name_from(folder.resolve().name))
     create_project(folder, contents)
     note(f"Wrote {', '.join(contents)} to {folder}", quiet=quiet)
-    note("Next:" + ("" if folder == Path() else f" cd {_for_shell(folder)} &&") + " etdev build", quiet=quiet)
+    note("Next:" + ("" if folder == Path() else f" cd {_for_shell(folder)} &&") + f" {chosen.build}", quiet=quiet)
     return ExitCode.DONE
 
 

@@ -16,26 +16,27 @@ class Template:
 
     summary: str
     """One line for ``etdev init --list``."""
-    files: Mapping[str, str]
-    """From the written path to the file in the template's folder, where a ``.gitignore`` would act as one."""
-    named: frozenset[str]
+    files: tuple[str, ...]
+    """The written paths. The template's folder has each without its leading dot: a ``.gitignore`` would act as one."""
+    build: str = "etdev build"
+    """The command that builds it, on any machine."""
+    named: frozenset[str] = frozenset({"etdev.toml", "README.md"})
     """The written paths in which ``{{name}}`` stands for the project's name."""
 
 
 TEMPLATES: Mapping[str, Template] = {
     "minimal": Template(
         summary="a small classifier with real data, a target for CPUs and an accuracy gate",
-        files={
-            "etdev.toml": "etdev.toml",
-            "model.py": "model.py",
-            "data.py": "data.py",
-            "train.py": "train.py",
-            "iris.csv": "iris.csv",
-            "weights.safetensors": "weights.safetensors",
-            "README.md": "README.md",
-            ".gitignore": "gitignore",
-        },
-        named=frozenset({"etdev.toml", "README.md"}),
+        files=(
+            "etdev.toml",
+            "model.py",
+            "data.py",
+            "train.py",
+            "iris.csv",
+            "weights.safetensors",
+            "README.md",
+            ".gitignore",
+        ),
     ),
 }
 
@@ -44,7 +45,7 @@ def render(template: str, name: str) -> dict[str, bytes]:
     """Contents by relative path of a project called ``name``. Raises KeyError for an unknown template."""
     chosen = TEMPLATES[template]
     folder = files(__package__).joinpath(template)
-    contents = {path: folder.joinpath(stored).read_bytes() for path, stored in chosen.files.items()}
+    contents = {path: folder.joinpath(path.removeprefix(".")).read_bytes() for path in chosen.files}
     for path in chosen.named:
         contents[path] = contents[path].replace(_NAME_PLACEHOLDER, name.encode())
     return contents
