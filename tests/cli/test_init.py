@@ -84,7 +84,7 @@ def test_is_all_or_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exis
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--template", "maximal"], "error: --template: there is no template 'maximal'\nhint: one of: minimal\n"),
+        (["--template", "maximal"], "error: --template: there is no template 'maximal'\nhint: one of: minimal, "),
         (["--name", "../up"], "error: --name: '../up' cannot be a project's name, which becomes a file name\n"),
     ],
 )

@@ -60,7 +60,9 @@ def test_the_files_are_those_of_its_folder(template: str, repository: Path) -> N
     assert {path for path in stored if "__pycache__" not in path} == written
 
 
-@pytest.mark.parametrize("template", TEMPLATES)
+@pytest.mark.parametrize(
+    "template", [name if name == "minimal" else pytest.param(name, marks=pytest.mark.slow) for name in TEMPLATES]
+)
 def test_the_commands_of_its_readme_work(template: str, tmp_path: Path) -> None:
     pytest.importorskip("executorch", reason="needs the extra `build`")
     folder = tmp_path / "project"

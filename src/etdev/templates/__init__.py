@@ -24,19 +24,30 @@ class Template:
     """The written paths in which ``{{name}}`` stands for the project's name."""
 
 
+_PROJECT = (
+    "etdev.toml",
+    "model.py",
+    "data.py",
+    "train.py",
+    "weights.safetensors",
+    "test_model.py",
+    "README.md",
+    ".gitignore",
+)
+
 TEMPLATES: Mapping[str, Template] = {
     "minimal": Template(
         summary="a small classifier with real data, a target for CPUs and an accuracy gate",
-        files=(
-            "etdev.toml",
-            "model.py",
-            "data.py",
-            "train.py",
-            "iris.csv",
-            "weights.safetensors",
-            "README.md",
-            ".gitignore",
-        ),
+        files=(*_PROJECT, "iris.csv"),
+    ),
+    "vision": Template(
+        summary="an image classifier that takes bytes, in float32 and in 8 bits, with its labels in the file",
+        files=_PROJECT,
+    ),
+    "multi-device": Template(
+        summary="a model in two stages on two devices, simulated where there are none",
+        files=_PROJECT,
+        build="etdev build --device-map cuda:0=sim,cuda:1=sim",
     ),
 }
 

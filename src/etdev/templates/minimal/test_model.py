@@ -1,0 +1,15 @@
+"""The file as an app uses it, in ExecuTorch's own runtime: `pytest`. What has not changed is not built again."""
+
+from executorch.runtime import Runtime
+
+import etdev
+from data import flowers
+
+
+def test_the_file_names_flowers() -> None:
+    built = etdev.build("etdev.toml", targets=["cpu"])
+    assert built.ok
+    program = Runtime.get().load_program(built.path("cpu"))
+    measurements, kinds = flowers(held_out=True)
+    (logits,) = program.load_method("forward").execute([measurements])
+    assert (logits.argmax(dim=1) == kinds).sum() >= 27

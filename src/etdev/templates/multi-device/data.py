@@ -1,0 +1,28 @@
+"""The data: 178 wines of three growers, every fourth of them held out for tests."""
+
+from collections.abc import Callable, Iterator
+
+import torch
+from sklearn.datasets import load_wine  # executorch brings scikit-learn
+from torch import Tensor
+
+
+def wines(*, held_out: bool) -> tuple[Tensor, Tensor]:
+    """Measurements (n, 13) and growers (n,) of the wines held out, or of the others."""
+    measurements, growers = load_wine(return_X_y=True)
+    chosen = (torch.arange(len(growers)) % 4 == 0) == held_out
+    return torch.from_numpy(measurements).float()[chosen], torch.from_numpy(growers)[chosen].long()
+
+
+def samples() -> Iterator[tuple[Tensor]]:
+    """Inputs to verify on: one tuple per call, one tensor per input. Batches of 1, 2, 3 and so on."""
+    measurements, _ = wines(held_out=True)
+    for batch in measurements.split([1, 2, 3, 4, 5, 6, 7, 8, 9]):
+        yield (batch,)
+
+
+def accuracy(run: Callable[..., list[Tensor]]) -> float:
+    """The share of held-out wines whose grower the built program names. `run(*inputs)` returns its outputs."""
+    measurements, growers = wines(held_out=True)
+    named = [run(batch)[0].argmax(dim=1) for batch in measurements.split(32)]
+    return (torch.cat(named) == growers).float().mean().item()

@@ -1,0 +1,41 @@
+"""The data: scikit-learn's handwritten digits, 1,797 real images, every fifth of them held out for tests."""
+
+from collections.abc import Callable, Iterator
+from functools import cache
+
+import torch
+from sklearn.datasets import load_digits  # executorch brings scikit-learn
+from torch import Tensor
+
+MAX_BATCH = 16
+"""`dims.batch.max` of etdev.toml."""
+
+
+@cache
+def images(*, held_out: bool) -> tuple[Tensor, Tensor]:
+    """Images (n, 8, 8, 1) in uint8 and digits (n,) of those held out, or of the others."""
+    digits = load_digits()
+    pixels = torch.from_numpy(digits.images).mul(255 / 16).round().to(torch.uint8).unsqueeze(-1)
+    chosen = (torch.arange(len(pixels)) % 5 == 0) == held_out
+    return pixels[chosen], torch.from_numpy(digits.target)[chosen].long()
+
+
+def samples() -> Iterator[tuple[Tensor]]:
+    """Inputs to verify on: one tuple per call, one tensor per input. Batches of 1, 2, 4, 8 and 16."""
+    pixels, _ = images(held_out=True)
+    for batch in pixels[:62].split([1, 2, 4, 8, 16] * 2):
+        yield (batch,)
+
+
+def calibration() -> Iterator[tuple[Tensor]]:
+    """Inputs from which quantization learns the ranges of activations: never the held-out ones."""
+    pixels, _ = images(held_out=False)
+    for batch in pixels[:128].split(MAX_BATCH):
+        yield (batch,)
+
+
+def accuracy(run: Callable[..., list[Tensor]]) -> float:
+    """The share of held-out images that the built program names rightly. `run(*inputs)` returns its outputs."""
+    pixels, digits = images(held_out=True)
+    named = [run(batch)[0].argmax(dim=1) for batch in pixels.split(MAX_BATCH)]
+    return (torch.cat(named) == digits).float().mean().item()
