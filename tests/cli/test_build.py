@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import re
-import select
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,9 +15,10 @@ import pytest
 from etdev.cli import app
 from etdev.pipeline import targets as targets_module
 from etdev.pipeline.result import BuildResult
-from support.commands import etdev_process, run_etdev
+from support.commands import run_etdev
 from support.projects import LINEAR, LINEAR_CONFIG, SAMPLES, write_project
 from support.stock import share_runtime
+from support.terminal import on_a_terminal
 
 TARGETS = """
     samples = "data:samples"
@@ -203,8 +202,9 @@ def test_the_project_may_be_elsewhere(project: Path, tmp_path_factory: pytest.Te
 
 def test_a_terminal_sees_what_is_being_done(project: Path) -> None:
     """A line that moves while a stage runs, and one line per target that stays."""
-    shown = on_a_terminal(project, "build", "-t", "cpu", "--no-verify")
+    code, shown = on_a_terminal(project, "build", "-t", "cpu", "--no-verify")
 
+    assert code == 0, shown
     assert "\x1b[" in shown
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)
     stages = ("load", "export", "lower", "emit", "link", "write")
@@ -214,29 +214,10 @@ def test_a_terminal_sees_what_is_being_done(project: Path) -> None:
 
 @pytest.mark.slow
 def test_a_terminal_without_colour(project: Path) -> None:
-    shown = on_a_terminal(project, "build", "-t", "cpu", "--no-verify", env={"NO_COLOR": "1"})
+    code, shown = on_a_terminal(project, "build", "-t", "cpu", "--no-verify", env={"NO_COLOR": "1"})
 
+    assert code == 0, shown
     assert not re.search(r"\x1b\[[0-9;]*3[0-9]m", shown)
-
-
-def on_a_terminal(folder: Path, *arguments: str, env: dict[str, str] | None = None) -> str:
-    """Everything that a command shows on a terminal."""
-    ours, theirs = pty.openpty()
-    settings = {"TERM": "xterm", "COLUMNS": "160", **(env or {})}
-    process = etdev_process(*arguments, folder=folder, stdin=theirs, stdout=theirs, stderr=theirs, env=settings)
-    os.close(theirs)
-    shown = b""
-    while True:
-        ready, _, _ = select.select([ours], [], [], 1)
-        if not ready and process.poll() is not None:
-            break
-        try:
-            shown += os.read(ours, 65536) if ready else b""
-        except OSError:  # The other end is closed.
-            break
-    os.close(ours)
-    assert process.wait(timeout=20) == 0, shown.decode()
-    return shown.decode()
 
 
 def test_a_dry_run_writes_nothing(run: Run, project: Path) -> None:

@@ -1,7 +1,8 @@
-"""``etdev init``: what it writes, and that it never writes over anything."""
+"""E3: ``etdev init``: what it writes, what it asks, and that it writes over nothing without saying so."""
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,8 @@ import pytest
 from etdev.cli import app
 from etdev.templates import TEMPLATES, project_name_from
 from etdev.templates import create as create_module
+from support.commands import run_etdev
+from support.terminal import on_a_terminal
 
 FILES = sorted(TEMPLATES["minimal"].files)
 
@@ -69,6 +72,7 @@ def test_is_all_or_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exis
     folder = tmp_path / "project"
     if exists:
         folder.mkdir()
+        (folder / "data.py").write_text("mine")
     rename = Path.rename
 
     def interrupted(self: Path, target: Path) -> Path:
@@ -77,8 +81,124 @@ def test_is_all_or_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exis
         return rename(self, target)
 
     monkeypatch.setattr(create_module.Path, "rename", interrupted)
-    assert app.run(["init", str(folder)]) == 130
-    assert _files(tmp_path) == (["project"] if exists else [])
+    assert app.run(["init", str(folder), "--force"]) == 130
+    assert _files(tmp_path) == (["project", "project/data.py"] if exists else [])
+    assert not exists or (folder / "data.py").read_text() == "mine"
+
+
+def test_force_keeps_what_it_replaces(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "data.py").write_text("mine")
+    (tmp_path / "data.py.bak").write_text("older")
+    (tmp_path / "README.md").symlink_to("nowhere")
+    assert app.run(["init", str(tmp_path), "--force"]) == 0
+
+    assert _files(tmp_path) == sorted([*FILES, "data.py.bak", "data.py.bak2", "README.md.bak"])
+    assert (tmp_path / "data.py.bak").read_text() == "older"
+    assert (tmp_path / "data.py.bak2").read_text() == "mine"
+    assert (tmp_path / "README.md.bak").is_symlink()
+    shown = capsys.readouterr().err
+    assert "Replaced data.py: what stood there is data.py.bak2\n" in shown
+    assert "Replaced README.md: what stood there is README.md.bak\n" in shown
+
+
+def test_the_same_again_changes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert app.run(["init", str(tmp_path), "--name", "x"]) == 0
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
+    capsys.readouterr()
+    assert app.run(["init", str(tmp_path), "--name", "x"]) == 0
+
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == before
+    shown = capsys.readouterr().err
+    assert "Unchanged: " in shown
+    assert "Wrote" not in shown
+
+
+def test_a_shared_file_is_kept_and_what_it_lacks_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ignored = tmp_path / ".gitignore"
+    ignored.write_text("*.log\n")
+    assert app.run(["init", str(tmp_path), "--force"]) == 0
+    assert ignored.read_text() == "*.log\n"
+    assert "Kept .gitignore, which is yours. Add to it:\n\n    build/\n" in capsys.readouterr().err
+
+    ignored.write_text("*.log\n*.etdev-tmp\n__pycache__/\nbuild/\n")
+    assert app.run(["init", str(tmp_path)]) == 0
+    assert "Kept" not in capsys.readouterr().err
+
+
+def test_a_folder_in_the_place_of_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "model.py").mkdir()
+    assert app.run(["init", str(tmp_path), "--force"]) == 2
+    assert _files(tmp_path) == ["model.py"]
+    assert "model.py: this is a folder, and would be a file" in capsys.readouterr().err
+
+
+# On a terminal.
+
+
+def test_asks_for_what_was_not_given(tmp_path: Path) -> None:
+    answers = [
+        ("Template [minimal]: ", "maximal\r"),
+        ("Template [minimal]: ", "1\r"),
+        ("Folder [.]: ", "new\r"),
+        ("Name of the project [new]: ", "../up\r"),
+        ("Name of the project [new]: ", "other\r"),
+    ]
+    code, shown = on_a_terminal(tmp_path, "init", answers=answers, env={"NO_COLOR": "1"})
+
+    assert code == 0, shown
+    assert f"  1  minimal       {TEMPLATES['minimal'].summary}" in shown
+    assert "error: 'maximal' is none of these" in shown
+    assert "error: '../up' cannot be a project's name" in shown
+    assert "Next: cd new && etdev build" in shown
+    assert 'name = "other"' in (tmp_path / "new" / "etdev.toml").read_text()
+
+
+@pytest.mark.parametrize(("answer", "code"), [("y", 0), ("", 2), ("n", 2)])
+def test_asks_before_files_are_replaced(tmp_path: Path, answer: str, code: int) -> None:
+    (tmp_path / "data.py").write_text("mine")
+    arguments = ("init", ".", "--template", "minimal", "--name", "x")
+    question = "Replace data.py (kept as NAME.bak)? y/n [n]: "
+    ended, shown = on_a_terminal(tmp_path, *arguments, answers=[(question, f"{answer}\r")])
+
+    assert ended == code, shown
+    assert (_files(tmp_path) == ["data.py"]) == (code == 2)
+    assert (tmp_path / ("data.py" if code else "data.py.bak")).read_text() == "mine"
+
+
+@pytest.mark.parametrize(("answer", "code"), [("", 0), ("no", 2)])
+def test_asks_before_files_are_mixed_with_others(tmp_path: Path, answer: str, code: int) -> None:
+    (tmp_path / "notes.txt").touch()
+    question = f". is not empty. Add {len(FILES)} files? y/n [y]: "
+    arguments = ("init", ".", "--template", "minimal", "--name", "x")
+    ended, shown = on_a_terminal(tmp_path, *arguments, answers=[(question, f"{answer}\r")])
+
+    assert ended == code, shown
+    assert (_files(tmp_path) == ["notes.txt"]) == (code == 2)
+
+
+@pytest.mark.parametrize("key", ["\x04", "\x03"], ids=["end of input", "ctrl-c"])
+def test_whoever_leaves_gets_nothing(tmp_path: Path, key: str) -> None:
+    code, shown = on_a_terminal(tmp_path, "init", answers=[("Template", "\r"), ("Folder", key)])
+    assert code == 130, shown
+    assert "interrupted" in shown
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("arguments", "env"), [(["--yes"], {}), ([], {"CI": "true"})], ids=["--yes", "CI"])
+def test_asks_nothing_where_nobody_answers(tmp_path: Path, arguments: list[str], env: dict[str, str]) -> None:
+    code, shown = on_a_terminal(tmp_path, "init", *arguments, env=env)
+    assert code == 0, shown
+    assert "?" not in shown
+    assert _files(tmp_path) == FILES
+
+
+def test_waits_for_no_input_without_a_terminal(tmp_path: Path) -> None:
+    """A pipe that nobody writes to and nobody closes."""
+    with subprocess.Popen(["sleep", "60"], stdout=subprocess.PIPE) as silent:
+        done = run_etdev("init", folder=tmp_path, stdin=silent.stdout)
+        silent.kill()
+    assert done.returncode == 0, done.stderr
+    assert _files(tmp_path) == FILES
 
 
 @pytest.mark.parametrize(

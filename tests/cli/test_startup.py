@@ -110,9 +110,9 @@ def test_validate_takes_500_ms(repository: Path) -> None:
 def project(tmp_path: Path) -> Path:
     """A project as ``etdev init`` writes it."""
     from etdev.templates import render
-    from etdev.templates.create import create_project
+    from etdev.templates.create import create_project, plan_project
 
-    create_project(tmp_path / "project", render("minimal", "project"))
+    create_project(plan_project(tmp_path / "project", render("minimal", "project")))
     return tmp_path / "project"
 
 

@@ -83,6 +83,30 @@ def test_validate_asks_the_backends(etdev: Any, tmp_path: Path) -> None:
     assert "did you mean `per_op_mode`?" in err
 
 
+def test_validate_several_files(etdev: Any, tmp_path: Path) -> None:
+    """As pre-commit calls it; a problem of a file that two configs extend is one problem."""
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "etdev.toml").write_text("extends = ['../base.toml']\n")
+    base = tmp_path / "base.toml"
+    base.write_text(MINIMAL)
+    files = ("a/etdev.toml", "b/etdev.toml")
+    summaries = "".join(f"{file}: ok (1 target, 1 method, 0 profiles)\n" for file in files)
+    assert etdev("validate", *files) == (0, summaries, "")
+
+    base.write_text(MINIMAL + "nope = 1\n")
+    (tmp_path / "a" / "etdev.toml").write_text("extends = ['../base.toml']\nversion = 2\n")
+    code, out, _ = etdev("validate", *files, "--output", "json")
+    found = [(problem["source"], problem["key"]) for problem in json.loads(out)["problems"]]
+    assert (code, sorted(found)) == (2, [("a/etdev.toml", "version"), ("base.toml", "targets.cpu.nope")])
+
+    code, _, err = etdev("validate", *files, "-c", "a/etdev.toml")
+    assert (code, err.splitlines()[0]) == (2, "error: --config: files and --config say the same")
+    code, _, err = etdev("validate", *files, "--output", "md=b/etdev.toml")
+    assert code == 2
+    assert "is a file that the command itself reads or writes" in err
+
+
 def test_show(etdev: Any, tmp_path: Path) -> None:
     (tmp_path / "etdev.toml").write_text(MINIMAL + "budget.file = '1KiB'\n[profiles.ci]\nproject.out = 'dist'\n")
     code, out, err = etdev("config", "show", "-p", "ci", "--set", "project.name=x")

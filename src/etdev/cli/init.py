@@ -1,4 +1,4 @@
-"""``etdev init``: a new project from a template."""
+"""``etdev init``: a new project from a template, or a template added to a project."""
 
 from __future__ import annotations
 
@@ -8,11 +8,15 @@ from typing import Annotated
 
 import typer
 
+from etdev.cli.ask import ask, can_ask, choose, confirm
 from etdev.cli.common import QuietOption, VerboseOption
 from etdev.cli.output import note
+from etdev.cli.text import count
 from etdev.errors import ExitCode, UsageError
-from etdev.templates import TEMPLATES, is_project_name, project_name_from, render
-from etdev.templates.create import create_project
+from etdev.templates import TEMPLATES, is_project_name, project_name_from, render, shared_files
+from etdev.templates.create import Plan, create_project, plan_project, refuse_existing
+
+_DEFAULT = "minimal"
 
 
 def _print_templates(wanted: bool) -> None:
@@ -29,37 +33,117 @@ def _complete_template(incomplete: str) -> list[tuple[str, str]]:
 
 def init(
     folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="Where to write it; made if missing.", show_default="here")
-    ] = Path(),
+        Path | None, typer.Argument(metavar="DIR", help="Where to write it; made if missing.", show_default="here")
+    ] = None,
     template: Annotated[
-        str, typer.Option("--template", metavar="NAME", help="What to write.", autocompletion=_complete_template)
-    ] = "minimal",
+        str | None,
+        typer.Option(
+            "--template",
+            metavar="NAME",
+            help="What to write.",
+            autocompletion=_complete_template,
+            show_default=_DEFAULT,
+        ),
+    ] = None,
     name: Annotated[
         str | None, typer.Option("--name", help="Name of the project. Default: the folder's.", show_default=False)
     ] = None,
+    yes: Annotated[bool, typer.Option("-y", "--yes", help="Ask nothing: take the defaults.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace files that are there; each is kept as NAME.bak.")
+    ] = False,
     list_templates: Annotated[
         bool, typer.Option("--list", is_eager=True, callback=_print_templates, help="List the templates and exit.")
     ] = False,
     quiet: QuietOption = False,
     verbose: VerboseOption = False,
 ) -> int:
-    """Write a new project that builds and verifies as it is. Files that exist are never overwritten."""
+    """Write a new project that builds and verifies as it is, or add a template to a project.
+
+    On a terminal it asks for what is not given, unless there is --yes or the variable CI; elsewhere it takes the
+    defaults. Files that exist are never replaced without --force or an answer that says so.
+    """
+    asks = can_ask() and not yes
+    template = _template(template, asks=asks)
+    if name is not None:
+        _checked_name(name)
+    if folder is None:
+        folder = Path(ask("Folder", ".")) if asks else Path()
+    contents, build = _contents(template, folder, name, asks=asks)
+    plan = plan_project(folder, contents, shared_files(template))
+    replace = force or (asks and _may_go_on(plan))
+    backups = create_project(plan, replace=replace)
+    if not quiet:
+        _say_what_was_done(plan, backups)
+        note("Next:" + ("" if folder == Path() else f" cd {_for_shell(folder)} &&") + f" {build}")
+    return ExitCode.DONE
+
+
+def _template(template: str | None, *, asks: bool) -> str:
+    if template is None:
+        summaries = {name: known.summary for name, known in TEMPLATES.items()}
+        return choose("Template", summaries, _DEFAULT) if asks else _DEFAULT
     if template not in TEMPLATES:
-        raise UsageError(
-            f"there is no template {template!r}", where="--template", hint=f"one of: {', '.join(TEMPLATES)}"
-        )
-    if name is not None and not is_project_name(name):
+        hint = f"one of: {', '.join(TEMPLATES)}"
+        raise UsageError(f"there is no template {template!r}", where="--template", hint=hint)
+    return template
+
+
+def _contents(template: str, folder: Path, name: str | None, *, asks: bool) -> tuple[dict[str, bytes], str]:
+    """What to write, and the command that builds it. A template that adds to a project there needs no name."""
+    chosen = TEMPLATES[template]
+    if chosen.base is not None:
+        from etdev.config.files import has_config
+        from etdev.templates.existing import build_command
+
+        if has_config(folder):
+            build = build_command(folder)
+            return render(template, "", base=False, build=build), build
+    default = project_name_from(folder.resolve().name)
+    if name is None:
+        name = ask("Name of the project", default, _checked_name) if asks else default
+    return render(template, name), chosen.build
+
+
+def _checked_name(name: str) -> str:
+    if not is_project_name(name):
         raise UsageError(
             f"{name!r} cannot be a project's name, which becomes a file name",
             where="--name",
             hint=f"for example {project_name_from(name)!r}: letters, digits, `.`, `_` and `-`, first a letter or digit",
         )
-    chosen = TEMPLATES[template]
-    contents = render(template, name or project_name_from(folder.resolve().name))
-    create_project(folder, contents)
-    note(f"Wrote {', '.join(contents)} to {folder}", quiet=quiet)
-    note("Next:" + ("" if folder == Path() else f" cd {_for_shell(folder)} &&") + f" {chosen.build}", quiet=quiet)
-    return ExitCode.DONE
+    return name
+
+
+def _may_go_on(plan: Plan) -> bool:
+    """Ask before files are replaced, or mixed with others; whether files may be replaced.
+
+    Raises :class:`UsageError` if the answer is no.
+    """
+    if plan.different:
+        if not confirm(f"Replace {', '.join(plan.different)} (kept as NAME.bak)?", default=False):
+            refuse_existing(plan)
+        return True
+    if plan.new and plan.folder.is_dir() and any(plan.folder.iterdir()):
+        question = f"{plan.folder} is not empty. Add {count(len(plan.new), 'file')}?"
+        if not confirm(question, default=True):
+            raise UsageError("nothing was written", where=str(plan.folder))
+    return False
+
+
+def _say_what_was_done(plan: Plan, backups: dict[str, str]) -> None:
+    if plan.new:
+        note(f"Wrote {', '.join(plan.new)} to {plan.folder}")
+    if plan.unchanged:
+        note(f"Unchanged: {', '.join(plan.unchanged)}")
+    for path, backup in backups.items():
+        note(f"Replaced {path}: what stood there is {backup}")
+    for path, lines in plan.additions.items():
+        note(f"Kept {path}, which is yours. Add to it:\n\n{_indented(lines)}\n")
+
+
+def _indented(lines: bytes) -> str:
+    return "\n".join(f"    {line}".rstrip() for line in lines.decode().splitlines() if not line.startswith("#"))
 
 
 def _for_shell(folder: Path) -> str:

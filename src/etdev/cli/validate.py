@@ -1,14 +1,17 @@
-"""``etdev validate``: check a config, and say everything that is wrong with it."""
+"""``etdev validate``: check configs, and say everything that is wrong with them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from etdev.cli.common import ConfigOption, OutputOption, ProfileOption, QuietOption, SetOption, VerboseOption
 from etdev.cli.output import TEXT, Outputs, parse_outputs
-from etdev.errors import ConfigError, ExitCode, Problem
+from etdev.errors import ConfigError, ExitCode, Problem, UsageError
 
 if TYPE_CHECKING:
     from etdev.cli.reports import Report
@@ -16,6 +19,10 @@ if TYPE_CHECKING:
 
 
 def validate(
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="FILE", help="Config files, in place of --config.", show_default=False),
+    ] = None,
     config: ConfigOption = None,
     profile: ProfileOption = None,
     overrides: SetOption = None,
@@ -23,7 +30,7 @@ def validate(
     quiet: QuietOption = False,
     verbose: VerboseOption = False,
 ) -> int:
-    """Check a config, with all of its profiles, without running any code that it names.
+    """Check configs, with all of their profiles, without running any code that they name.
 
     Exit code 2 when something is wrong. Formats of --output: text, json, github, sarif, md.
     """
@@ -31,16 +38,24 @@ def validate(
     from etdev.cli.reports import ALL_FORMATS, Report, error_report, refuse_config
     from etdev.cli.reports.markdown import prose
 
+    if files and config is not None:
+        raise UsageError("files and --config say the same", where="--config", hint="name all files as arguments")
     outputs = parse_outputs(output, allowed=ALL_FORMATS)
-    refuse_config(outputs, config)
-    try:
-        loaded = open_config(config, profile=profile, overrides=overrides)
-    except ConfigError as error:
-        return _report(error, error_report(error, "validate"), outputs)
-    outputs.refuse(*loaded.files)
-    summary = _summary(loaded)
-    report = Report((), lambda: f"### {prose(summary)}\n", loaded.name)
-    _write(outputs, report, (), lambda: "" if quiet else summary)
+    opened: list[LoadedConfig] = []
+    problems: dict[Problem, None] = {}  # Configs may share a file, and its problems.
+    for file in files or [config]:
+        refuse_config(outputs, file)
+        try:
+            opened.append(open_config(file, profile=profile, overrides=overrides))
+        except ConfigError as error:
+            problems |= dict.fromkeys(error.problems)
+    outputs.refuse(*(path for loaded in opened for path in loaded.files))
+    if problems:
+        wrong = ConfigError(tuple(problems))
+        return _report(wrong, error_report(wrong, "validate"), outputs)
+    summaries = list(map(_summary, opened))
+    report = Report((), lambda: "".join(f"### {prose(summary)}\n" for summary in summaries), opened[0].name)
+    _write(outputs, report, (), lambda: "" if quiet else "\n".join(summaries))
     return ExitCode.DONE
 
 

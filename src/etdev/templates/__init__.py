@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 
-_NAME_PLACEHOLDER = b"{{name}}"
-
 
 @dataclass(frozen=True, slots=True)
 class Template:
@@ -20,8 +18,13 @@ class Template:
     """The written paths. The template's folder has each without its leading dot: a ``.gitignore`` would act as one."""
     build: str = "etdev build"
     """The command that builds it, on any machine."""
-    named: frozenset[str] = frozenset({"etdev.toml", "README.md"})
-    """The written paths in which ``{{name}}`` stands for the project's name."""
+    filled: frozenset[str] = frozenset({"etdev.toml", "README.md"})
+    """The written paths with placeholders: ``{{name}}`` is the project's name, ``{{build}}`` the command that builds
+    it."""
+    shared: frozenset[str] = frozenset({".gitignore"})
+    """The written paths of files that hold more than a template's lines; one that stands there is never replaced."""
+    base: str | None = None
+    """The template that a folder without a config gets first, to which this one adds."""
 
 
 _PROJECT = (
@@ -52,14 +55,26 @@ TEMPLATES: Mapping[str, Template] = {
 }
 
 
-def render(template: str, name: str) -> dict[str, bytes]:
-    """Contents by relative path of a project called ``name``. Raises KeyError for an unknown template."""
+def render(template: str, name: str, *, base: bool = True, build: str | None = None) -> dict[str, bytes]:
+    """Contents by relative path of a project called ``name``; with ``base`` those that the template adds to as well.
+
+    ``build`` is the command that builds the project, the template's own by default. Raises KeyError for an unknown
+    template.
+    """
     chosen = TEMPLATES[template]
+    contents = render(chosen.base, name) if chosen.base is not None and base else {}
     folder = files(__package__).joinpath(template)
-    contents = {path: folder.joinpath(path.removeprefix(".")).read_bytes() for path in chosen.files}
-    for path in chosen.named:
-        contents[path] = contents[path].replace(_NAME_PLACEHOLDER, name.encode())
+    contents |= {path: folder.joinpath(path.removeprefix(".")).read_bytes() for path in chosen.files}
+    for path in chosen.filled & set(chosen.files):
+        filled = contents[path].replace(b"{{name}}", name.encode())
+        contents[path] = filled.replace(b"{{build}}", (build or chosen.build).encode())
     return contents
+
+
+def shared_files(template: str) -> frozenset[str]:
+    """The written paths that a project may have had before, of the template and of what it adds to."""
+    chosen = TEMPLATES[template]
+    return chosen.shared | (shared_files(chosen.base) if chosen.base is not None else frozenset())
 
 
 def is_project_name(text: str) -> bool:

@@ -1,69 +1,153 @@
-"""Writing a new project: all of its files or none, and never over one that exists."""
+"""Writing a project's files: all of them or none, and over one that stands there only on demand."""
 
 from __future__ import annotations
 
 import os
 import secrets
 import shutil
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from etdev.errors import UsageError, WriteError
 from etdev.files import TEMPORARY_SUFFIX, describe_os_error
 
+BACKUP_SUFFIX = ".bak"
+"""Ends the name of what a replaced file becomes; a number follows if there is one already."""
 
-def create_project(folder: Path, contents: Mapping[str, bytes]) -> None:
-    """Write the files under ``folder``, which is made if it is missing.
 
-    Raises :class:`UsageError` naming what is in the way, and :class:`WriteError`; in both cases nothing was written.
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What writing files to a folder means, given what stands there."""
+
+    folder: Path
+    new: Mapping[str, bytes]
+    """Contents by path of the files that are not there."""
+    different: Mapping[str, bytes]
+    """Of those that are there with another content: writing these replaces them."""
+    unchanged: tuple[str, ...]
+    """Paths of those that are there as they would be written."""
+    additions: Mapping[str, bytes]
+    """By path of a shared file, which is left alone: lines that it lacks."""
+
+
+def plan_project(folder: Path, contents: Mapping[str, bytes], shared: Collection[str] = ()) -> Plan:
+    """Compare the files to write with what stands in ``folder``.
+
+    A file of ``shared`` belongs to more than these contents: it is written if it is not there, and never replaced.
+    Raises :class:`UsageError` for a folder in the place of a file or the other way round.
     """
-    _refuse_existing(folder, contents)
-    target = folder.resolve()
+    if folder.exists() and not folder.is_dir():
+        raise UsageError("this is a file, not a folder", where=str(folder), hint="name another folder")
+    new: dict[str, bytes] = {}
+    different: dict[str, bytes] = {}
+    additions: dict[str, bytes] = {}
+    unchanged = []
+    for path, content in contents.items():
+        file = folder / path
+        if not os.path.lexists(file):
+            new[path] = content
+        elif file.is_dir():
+            raise UsageError("this is a folder, and would be a file", where=str(file), hint="name another folder")
+        elif (found := _read(file)) == content or (path in shared and _has_lines(found, content)):
+            unchanged.append(path)
+        else:
+            (additions if path in shared else different)[path] = content
+    return Plan(folder, new, different, tuple(unchanged), additions)
+
+
+def refuse_existing(plan: Plan) -> None:
+    """Raise :class:`UsageError` naming the files that the plan would replace."""
+    if plan.different:
+        raise UsageError(
+            f"would overwrite {', '.join(plan.different)}; nothing was written",
+            where=str(plan.folder),
+            hint=f"name a new folder, or say `--force`: what stands there is kept as NAME{BACKUP_SUFFIX}",
+        )
+
+
+def create_project(plan: Plan, *, replace: bool = False) -> dict[str, str]:
+    """Write the files of a plan under its folder, which is made if it is missing.
+
+    With ``replace`` the different ones, too: returns, by path, what the replaced files are called now. Raises
+    :class:`UsageError` naming what is in the way, and :class:`WriteError`; in both cases nothing was written.
+    """
+    if not replace:
+        refuse_existing(plan)
+    contents = {**plan.new, **plan.different}
+    target = plan.folder.resolve()
     is_new = not target.exists()
     staging = (target.parent if is_new else target) / f".{target.name}.{secrets.token_hex(4)}{TEMPORARY_SUFFIX}"
     try:
         _write_all(staging, contents)
         if is_new:
             staging.rename(target)
-        else:
-            _move_all(staging, target, contents)
+            return {}
+        backups = {path: _backup_of(target, path) for path in plan.different}
+        _move_all(staging, target, contents, backups)
     except OSError as error:
         cause, remedy = describe_os_error(error)
-        raise WriteError(f"cannot write the project: {cause}", where=str(folder), hint=remedy) from error
+        raise WriteError(f"cannot write the project: {cause}", where=str(plan.folder), hint=remedy) from error
     finally:
         shutil.rmtree(staging, ignore_errors=True)
+    return backups
 
 
-def _refuse_existing(folder: Path, paths: Iterable[str]) -> None:
-    if folder.exists() and not folder.is_dir():
-        raise UsageError("this is a file, not a folder", where=str(folder), hint="name another folder")
-    existing = [path for path in paths if os.path.lexists(folder / path)]
-    if existing:
-        raise UsageError(
-            f"would overwrite {', '.join(existing)}; nothing was written",
-            where=str(folder),
-            hint="name a new folder: `etdev init DIR`",
-        )
+def _read(file: Path) -> bytes | None:
+    """None for what is no readable file, which is different from any."""
+    try:
+        return file.read_bytes()
+    except OSError:
+        return None
+
+
+def _has_lines(found: bytes | None, wanted: bytes) -> bool:
+    """Whether a file has all lines but the comments, wherever and however indented."""
+    lines = {line.strip() for line in (found or b"").splitlines()}
+    return all(line.strip() in lines for line in wanted.splitlines() if not line.strip().startswith(b"#"))
+
+
+def _backup_of(folder: Path, path: str) -> str:
+    """The first name that nothing has."""
+    name, number = f"{path}{BACKUP_SUFFIX}", 1
+    while os.path.lexists(folder / name):
+        number += 1
+        name = f"{path}{BACKUP_SUFFIX}{number}"
+    return name
 
 
 def _write_all(folder: Path, contents: Mapping[str, bytes]) -> None:
+    folder.mkdir(parents=True)
     for path, content in contents.items():
         file = folder / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(content)
 
 
-def _move_all(source: Path, target: Path, paths: Iterable[str]) -> None:
-    moved: list[Path] = []
-    try:
+def _move_all(source: Path, target: Path, paths: Iterable[str], backups: Mapping[str, str]) -> None:
+    """Each step is undone in reverse unless all succeed."""
+    with ExitStack() as undo:
         for path in paths:
             destination = target / path
-            destination.parent.mkdir(parents=True, exist_ok=True)
-            moved.append(destination)
+            _make_folders(destination.parent, undo)
+            if path in backups:
+                backup = target / backups[path]
+                undo.callback(_if_possible, partial(backup.rename, destination))
+                destination.rename(backup)
+            undo.callback(_if_possible, destination.unlink)
             (source / path).rename(destination)
-    except BaseException:
-        for destination in moved:
-            with suppress(OSError):
-                destination.unlink()
-        raise
+        undo.pop_all()
+
+
+def _make_folders(folder: Path, undo: ExitStack) -> None:
+    if not folder.is_dir():
+        _make_folders(folder.parent, undo)
+        undo.callback(_if_possible, folder.rmdir)
+        folder.mkdir()
+
+
+def _if_possible(step: Callable[[], object]) -> None:
+    with suppress(OSError):
+        step()
