@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from ruamel.yaml import YAML
 
 from etdev.cli import app
 from etdev.templates import TEMPLATES, render
@@ -40,6 +41,11 @@ def run_script(lines: list[str], folder: Path, **variables: str) -> str:
     return done.stdout
 
 
+def commit(folder: Path) -> None:
+    """Make the folder a repository with one commit of all its files."""
+    run_script(["git init -q -b main", "git add -A", "git -c user.name=x -c user.email=x@x.x commit -qm x"], folder)
+
+
 def passed(report: Path) -> set[str]:
     """The rungs that passed of all the targets of a report, none of which failed."""
     rungs = [rung for target in json.loads(report.read_text())["targets"] for rung in target["rungs"]]
@@ -63,14 +69,17 @@ def test_the_files_are_those_of_its_folder(template: str, repository: Path) -> N
 @pytest.mark.parametrize(
     "template", [name if name == "minimal" else pytest.param(name, marks=pytest.mark.slow) for name in TEMPLATES]
 )
-def test_the_commands_of_its_readme_work(template: str, tmp_path: Path) -> None:
+def test_the_commands_of_its_documents_work(template: str, tmp_path: Path) -> None:
     pytest.importorskip("executorch", reason="needs the extra `build`")
     folder = tmp_path / "project"
     assert app.run(["init", str(folder), "--template", template]) == 0
+    commit(folder)
 
-    wanted = commands((folder / "README.md").read_text())
-    assert any(TEMPLATES[template].build in line for line in wanted)
-    run_script(wanted, folder)
+    documents = [path for path in TEMPLATES[template].files if path.endswith(".md")]
+    scripts = [commands((folder / path).read_text()) for path in documents]
+    assert any(TEMPLATES[template].build in line for script in scripts for line in script)
+    for script in scripts:
+        run_script(script, folder)
 
     reports = list(folder.glob("build/*/report.json"))
     assert reports
@@ -85,3 +94,93 @@ def test_the_commented_target_of_minimal_works(tmp_path: Path) -> None:
     active, _, commented = config.read_text().partition("#\n# [quantize.int8]")
     config.write_text(active + "[quantize.int8]" + commented.replace("\n# ", "\n").replace("\n#\n", "\n"))
     assert app.run(["build", "-c", str(config), "-t", "cpu-int8"]) == 0
+
+
+# The files for CI systems.
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    """A clone of a repository with the template `ci`, as CI systems make one."""
+    assert app.run(["init", str(tmp_path / "project"), "--template", "ci"]) == 0
+    commit(tmp_path / "project")
+    run_script(["git clone -q project clone"], tmp_path)
+    return tmp_path / "clone"
+
+
+def without_installation(scripts: list[str]) -> list[str]:
+    """The scripts that call something else than pip."""
+    return [script for script in scripts if "pip install" not in script]
+
+
+@pytest.mark.slow
+def test_what_the_ci_files_call_works(clone: Path) -> None:
+    """Every script of GitHub's and GitLab's file, as for a pull request; only the installation is left out."""
+    pytest.importorskip("executorch", reason="needs the extra `build`")
+    yaml = YAML(typ="safe")
+    job = yaml.load(clone / ".github/workflows/etdev.yml")["jobs"]["etdev"]
+    scripts = without_installation([step["run"] for step in job["steps"] if "run" in step])
+    assert len(scripts) == 3
+    assert "${{" not in "".join(scripts)
+    assert job["env"] == {"ETDEV_CACHE_DIR": "${{ github.workspace }}/.etdev-cache"}
+    summary = clone.parent / "summary.md"
+    github = {"GITHUB_BASE_REF": "main", "GITHUB_STEP_SUMMARY": str(summary), "GITHUB_WORKSPACE": str(clone)}
+    run_script(scripts, clone, CI="true", ETDEV_CACHE_DIR=str(clone / ".etdev-cache"), **github)
+    assert json.loads((clone / "etdev.sarif").read_text())["runs"][0]["results"] == []
+    identical = "`.base/build/cpu/project.pte` and `build/cpu/project.pte` are identical\n"
+    assert identical in summary.read_text()
+    assert passed(clone / "build/cpu/report.json") >= {"runtime", "accuracy"}
+
+    (include,) = yaml.load(clone / ".gitlab-ci.yml")["include"]
+    job = yaml.load(clone / include["local"])["etdev"]
+    scripts = without_installation(job["script"])
+    assert len(scripts) == 3
+    assert job["variables"]["ETDEV_CACHE_DIR"] == "$CI_PROJECT_DIR/.etdev-cache"
+    variables = {"ETDEV_CACHE_DIR": str(clone / ".etdev-cache"), "CI_MERGE_REQUEST_TARGET_BRANCH_NAME": "main"}
+    run_script(scripts, clone, CI="true", **variables)
+    assert identical in (clone / "etdev-diff.md").read_text()
+    for pattern in job["artifacts"]["paths"]:
+        assert list(clone.glob(pattern)), pattern
+    assert not (clone / ".base").exists()
+
+
+def test_ci_is_added_to_a_project(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing of the project is touched, and the commands are those that build it where there are no devices."""
+    assert app.run(["init", str(tmp_path), "--template", "multi-device", "--name", "x"]) == 0
+    own = tmp_path / ".pre-commit-config.yaml"
+    own.write_text("repos: []\n")
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    capsys.readouterr()
+    assert app.run(["init", str(tmp_path), "--template", "ci"]) == 0
+
+    assert {path: path.read_bytes() for path in before} == before
+    shown = capsys.readouterr().err
+    assert "Kept .pre-commit-config.yaml, which is yours. Add to it:\n\n    repos:\n      - repo: local\n" in shown
+    command = "etdev build --device-map cuda:0=sim,cuda:1=sim --profile ci"
+    assert shown.endswith(f"Next: cd {tmp_path} && {command}\n")
+    for path in (".github/workflows/etdev.yml", ".gitlab/etdev.yml", "ci/compare.sh", "CI.md"):
+        assert command in (tmp_path / path).read_text()
+
+    own.write_bytes(b"default_stages: [commit]\n" + render("ci", "x")[own.name])
+    assert app.run(["init", str(tmp_path), "--template", "ci"]) == 0
+    assert "Kept" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("path", "is_config"),
+    [
+        ("etdev.toml", True),
+        ("models/a/etdev.yaml", True),
+        (".github/workflows/etdev.yml", False),
+        ("models/.hidden/etdev.toml", False),
+        ("my-etdev.toml", False),
+        ("etdev.toml.bak", False),
+    ],
+)
+def test_which_files_the_hooks_take(repository: Path, path: str, is_config: bool) -> None:
+    yaml = YAML(typ="safe")
+    (published,) = yaml.load(repository / ".pre-commit-hooks.yaml")
+    (local,) = yaml.load(render("ci", "x")[".pre-commit-config.yaml"])["repos"][0]["hooks"]
+    for hook in (published, local):
+        assert hook["entry"] == "etdev validate"
+        assert bool(re.search(hook["files"], path)) == is_config

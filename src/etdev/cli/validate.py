@@ -43,7 +43,7 @@ def validate(
     outputs = parse_outputs(output, allowed=ALL_FORMATS)
     opened: list[LoadedConfig] = []
     problems: dict[Problem, None] = {}  # Configs may share a file, and its problems.
-    for file in files or [config]:
+    for file in files or (config,):
         refuse_config(outputs, file)
         try:
             opened.append(open_config(file, profile=profile, overrides=overrides))

@@ -52,6 +52,20 @@ TEMPLATES: Mapping[str, Template] = {
         files=_PROJECT,
         build="etdev build --device-map cuda:0=sim,cuda:1=sim",
     ),
+    "ci": Template(
+        summary="GitHub Actions, GitLab CI and a pre-commit hook; added to a project that is there, or to `minimal`",
+        files=(
+            ".github/workflows/etdev.yml",
+            ".gitlab/etdev.yml",
+            ".gitlab-ci.yml",
+            ".pre-commit-config.yaml",
+            "ci/compare.sh",
+            "CI.md",
+        ),
+        filled=frozenset({".github/workflows/etdev.yml", ".gitlab/etdev.yml", "ci/compare.sh", "CI.md"}),
+        shared=frozenset({".gitlab-ci.yml", ".pre-commit-config.yaml"}),
+        base="minimal",
+    ),
 }
 
 
