@@ -52,7 +52,7 @@ def folder(tmp_path: Path) -> Path:
         ("etdev build -c other.yaml -t ", ["board", "phone"]),
         ("etdev build -c broken.toml -t ", []),
         ("etdev build -c missing.toml -t ", []),
-        ("etdev init --template ", ["minimal"]),
+        ("etdev init --template min", ["minimal"]),
     ],
 )
 def test_completion(line: str, offered: list[str], folder: Path) -> None:

@@ -16,6 +16,12 @@ from etdev.cli import app
 from etdev.templates import TEMPLATES, render
 
 
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """One for all: `ci` is added to what `minimal` has built."""
+    return str(tmp_path_factory.mktemp("shared cache"))
+
+
 def commands(document: str) -> list[str]:
     """The commands that a document has, those that install something left out: its indented lines."""
     lines = re.findall(r"^ {4}(.*)$", document, re.MULTILINE)
@@ -69,7 +75,7 @@ def test_the_files_are_those_of_its_folder(template: str, repository: Path) -> N
 @pytest.mark.parametrize(
     "template", [name if name == "minimal" else pytest.param(name, marks=pytest.mark.slow) for name in TEMPLATES]
 )
-def test_the_commands_of_its_documents_work(template: str, tmp_path: Path) -> None:
+def test_the_commands_of_its_documents_work(template: str, tmp_path: Path, cache: str) -> None:
     pytest.importorskip("executorch", reason="needs the extra `build`")
     folder = tmp_path / "project"
     assert app.run(["init", str(folder), "--template", template]) == 0
@@ -79,7 +85,7 @@ def test_the_commands_of_its_documents_work(template: str, tmp_path: Path) -> No
     scripts = [commands((folder / path).read_text()) for path in documents]
     assert any(TEMPLATES[template].build in line for script in scripts for line in script)
     for script in scripts:
-        run_script(script, folder)
+        run_script(script, folder, ETDEV_CACHE_DIR=cache)
 
     reports = list(folder.glob("build/*/report.json"))
     assert reports
@@ -114,7 +120,7 @@ def without_installation(scripts: list[str]) -> list[str]:
 
 
 @pytest.mark.slow
-def test_what_the_ci_files_call_works(clone: Path) -> None:
+def test_what_the_ci_files_call_works(clone: Path, cache: str) -> None:
     """Every script of GitHub's and GitLab's file, as for a pull request; only the installation is left out."""
     pytest.importorskip("executorch", reason="needs the extra `build`")
     yaml = YAML(typ="safe")
@@ -125,7 +131,7 @@ def test_what_the_ci_files_call_works(clone: Path) -> None:
     assert job["env"] == {"ETDEV_CACHE_DIR": "${{ github.workspace }}/.etdev-cache"}
     summary = clone.parent / "summary.md"
     github = {"GITHUB_BASE_REF": "main", "GITHUB_STEP_SUMMARY": str(summary), "GITHUB_WORKSPACE": str(clone)}
-    run_script(scripts, clone, CI="true", ETDEV_CACHE_DIR=str(clone / ".etdev-cache"), **github)
+    run_script(scripts, clone, CI="true", ETDEV_CACHE_DIR=cache, **github)
     assert json.loads((clone / "etdev.sarif").read_text())["runs"][0]["results"] == []
     identical = "`.base/build/cpu/project.pte` and `build/cpu/project.pte` are identical\n"
     assert identical in summary.read_text()
@@ -136,7 +142,7 @@ def test_what_the_ci_files_call_works(clone: Path) -> None:
     scripts = without_installation(job["script"])
     assert len(scripts) == 3
     assert job["variables"]["ETDEV_CACHE_DIR"] == "$CI_PROJECT_DIR/.etdev-cache"
-    variables = {"ETDEV_CACHE_DIR": str(clone / ".etdev-cache"), "CI_MERGE_REQUEST_TARGET_BRANCH_NAME": "main"}
+    variables = {"ETDEV_CACHE_DIR": cache, "CI_MERGE_REQUEST_TARGET_BRANCH_NAME": "main"}
     run_script(scripts, clone, CI="true", **variables)
     assert identical in (clone / "etdev-diff.md").read_text()
     for pattern in job["artifacts"]["paths"]:
@@ -164,6 +170,14 @@ def test_ci_is_added_to_a_project(tmp_path: Path, capsys: pytest.CaptureFixture[
     own.write_bytes(b"default_stages: [commit]\n" + render("ci", "x")[own.name])
     assert app.run(["init", str(tmp_path), "--template", "ci"]) == 0
     assert "Kept" not in capsys.readouterr().err
+
+
+def test_ci_is_not_added_to_a_project_that_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Which command builds it is in the config."""
+    (tmp_path / "etdev.toml").write_text("version = 1\nnope = 1\n")
+    assert app.run(["init", str(tmp_path), "--template", "ci"]) == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["etdev.toml"]
+    assert "error: etdev.toml:2:1: unknown key `nope`" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

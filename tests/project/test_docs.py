@@ -6,11 +6,14 @@ import re
 import tomllib
 from pathlib import Path
 
+from ruamel.yaml import YAML
+
 from etdev import backends
 from etdev.backends.cuda import _CHOICES, _PATH
 from etdev.config.models import Config
 from etdev.pipeline.result import RUNGS
 from etdev.pipeline.verify.compare import RELATIVE_TOLERANCE
+from etdev.templates import TEMPLATES, shared_files
 
 
 def _codes(text: str) -> set[str]:
@@ -46,3 +49,15 @@ def test_every_rung_and_tolerance_is_documented(repository: Path) -> None:
 def test_the_readmes_config_is_valid(repository: Path) -> None:
     (block,) = re.findall(r"```toml\n(.*?)```", (repository / "README.md").read_text(), re.DOTALL)
     assert Config.model_validate(tomllib.loads(block)).targets
+
+
+def test_every_template_is_documented_and_which_files_are_never_replaced(repository: Path) -> None:
+    named = _codes((repository / "docs" / "templates.md").read_text())
+    assert TEMPLATES.keys() <= named
+    assert {file for template in TEMPLATES for file in shared_files(template)} <= named
+
+
+def test_every_input_and_output_of_the_action_is_documented(repository: Path) -> None:
+    action = YAML(typ="safe").load(repository / "action.yml")
+    named = _codes((repository / "docs" / "ci.md").read_text())
+    assert action["inputs"].keys() | action["outputs"].keys() <= named
