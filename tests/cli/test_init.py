@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from etdev.cli import app
-from etdev.templates import TEMPLATES, project_name_from
+from etdev.errors import UsageError
+from etdev.templates import TEMPLATES, project_name_from, render
 from etdev.templates import create as create_module
 from support.commands import run_etdev
 from support.terminal import on_a_terminal
@@ -163,6 +164,16 @@ def test_asks_before_files_are_replaced(tmp_path: Path, answer: str, code: int) 
     assert ended == code, shown
     assert (_files(tmp_path) == ["data.py"]) == (code == 2)
     assert (tmp_path / ("data.py" if code else "data.py.bak")).read_text() == "mine"
+
+
+def test_what_comes_while_it_asks_is_not_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "data.py").write_text("mine")
+    plan = create_module.plan_project(tmp_path, render("minimal", "x"))
+    (tmp_path / "model.py").write_text("mine, too")
+    with pytest.raises(UsageError, match=r"would overwrite model\.py; nothing was written"):
+        create_module.create_project(plan, replace=True)
+    assert _files(tmp_path) == ["data.py", "model.py"]
+    assert (tmp_path / "data.py").read_text() == "mine"
 
 
 @pytest.mark.parametrize(("answer", "code"), [("", 0), ("no", 2)])

@@ -60,10 +60,14 @@ def plan_project(folder: Path, contents: Mapping[str, bytes], shared: Collection
 
 def refuse_existing(plan: Plan) -> None:
     """Raise :class:`UsageError` naming the files that the plan would replace."""
-    if plan.different:
+    _refuse(plan.folder, plan.different)
+
+
+def _refuse(folder: Path, paths: Collection[str]) -> None:
+    if paths:
         raise UsageError(
-            f"would overwrite {', '.join(plan.different)}; nothing was written",
-            where=str(plan.folder),
+            f"would overwrite {', '.join(paths)}; nothing was written",
+            where=str(folder),
             hint=f"name a new folder, or say `--force`: what stands there is kept as NAME{BACKUP_SUFFIX}",
         )
 
@@ -76,6 +80,7 @@ def create_project(plan: Plan, *, replace: bool = False) -> dict[str, str]:
     """
     if not replace:
         refuse_existing(plan)
+    _refuse(plan.folder, [path for path in plan.new if os.path.lexists(plan.folder / path)])  # Somebody was asked.
     contents = {**plan.new, **plan.different}
     target = plan.folder.resolve()
     is_new = not target.exists()
