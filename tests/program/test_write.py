@@ -20,6 +20,7 @@ from etdev.errors import ProgramError, WriteError
 from etdev.program import Blob, Program, parse, read, write
 from etdev.program import model as m
 from etdev.program.encode import encode
+from etdev.program.header import IDENTIFIER
 from etdev.program.schema import PROGRAM, Field, Scalar
 from program import hand
 from program.flatc_json import schema_folder
@@ -122,7 +123,7 @@ def test_defaults_and_empty_vectors(tmp_path: Path) -> None:
 def test_unknown_fields_are_reported_and_not_lost_silently(tmp_path: Path) -> None:
     newer = replace(PROGRAM, fields=(*PROGRAM.fields, Field(9, "later", Scalar("I"))), split=lambda value: value)
     values = (0, (), (), (), (), None, (), (), 7)
-    content, _ = encode(newer, values, inline_alignment=16)
+    content, _ = encode(newer, values, identifier=IDENTIFIER, inline_alignment=16)
     program = parse(Blob(bytes(content)))
     assert program.unknown_fields == ("Program: field 9",)
     with pytest.raises(ProgramError, match="would lose: Program: field 9"):

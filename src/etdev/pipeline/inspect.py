@@ -24,6 +24,7 @@ from etdev.pipeline.transfers import copies_per_call
 from etdev.program import Program
 from etdev.program import model as m
 from etdev.program.effects import operator_name
+from etdev.program.external import external_names
 from etdev.program.footprint import constant_bytes, planned_memory
 from etdev.program.header import parse_header
 from etdev.program.storage import MethodMemory
@@ -313,17 +314,6 @@ def _text(content: bytes) -> str | None:
     except UnicodeDecodeError:
         return None
     return text if text.isprintable() else None
-
-
-def external_names(program: Program) -> tuple[str, ...]:
-    """Names of the tensors whose data is in another file, sorted."""
-    names = {
-        tensor.extra_tensor_info.fully_qualified_name or ""
-        for plan in program.execution_plan
-        for _, tensor in plan.tensors()
-        if tensor.is_external and tensor.extra_tensor_info
-    }
-    return tuple(sorted(names))
 
 
 def _holders(program: Program) -> dict[int, tuple[str, ...]]:

@@ -18,13 +18,13 @@ from etdev.files import atomic_path
 from etdev.linker import Linked, LinkOptions, link, link_foreign
 from etdev.linker.options import MethodReport
 from etdev.pipeline.decisions import KINDS, CopiesOfKind, InPlaceOutputs, count_copies, count_inplace
-from etdev.pipeline.inspect import external_names
 from etdev.pipeline.proof import compare_link, summarize_proof, wrong_link
 from etdev.pipeline.result import RungResult
 from etdev.pipeline.verify.plan import check_memory_plan
 from etdev.planner import PLANNERS
 from etdev.program import Program
 from etdev.program.delegates import delegate_inputs
+from etdev.program.external import external_names
 from etdev.program.footprint import planned_memory
 from etdev.program.inplace import DEFAULT
 from etdev.program.model import ExecutionPlan

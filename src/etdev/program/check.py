@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 
 from etdev.program import model as m
 from etdev.program.flaw import FlawError
+from etdev.program.segments import check_order
 
 _MOST_BYTES = (1 << 63) - 1
 """The runtime counts elements and bytes of a tensor in 64 bits, signed."""
@@ -30,13 +31,7 @@ def check_program(program: m.Program) -> None:
 
 
 def _check_segments(program: m.Program) -> None:
-    end = 0
-    for index, segment in enumerate(program.segments):
-        if segment.offset < end:
-            raise FlawError(
-                f"begins at {segment.offset}, but the segment before it ends at {end}", "segments", f"[{index}]"
-            )
-        end = segment.offset + len(segment.data)
+    end = check_order(program.segments)
     if end and program.header_length is None:
         raise FlawError("a file without an extended header cannot have bytes behind the flatbuffer", "segments")
     if program.header_length not in (None, 24, 32):

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from etdev.program.blob import Blob
 from etdev.program.flaw import FlawError
-from etdev.program.header import IDENTIFIER
 from etdev.program.schema import Absence, Data, Field, Many, One, RawBytes, Scalar, Scalars, Table, Text, Union
 
 if TYPE_CHECKING:
@@ -16,13 +15,16 @@ if TYPE_CHECKING:
 _START_SIZE = 1 << 16
 
 
-def encode(table: Table, value: Any, *, inline_alignment: int) -> tuple[bytearray, int]:
-    """The flatbuffer with that table as its root, and the alignment that it needs in the file."""
+def encode(table: Table, value: Any, *, identifier: bytes, inline_alignment: int) -> tuple[bytearray, int]:
+    """The flatbuffer with that table as its root, and the alignment that it needs in the file.
+
+    ``identifier`` are the four bytes behind the offset of the root.
+    """
     from flatbuffers.builder import BuilderSizeError
 
     encoder = _Encoder(inline_alignment)
     try:
-        return encoder.finish(encoder.table(table, value))
+        return encoder.finish(encoder.table(table, value), identifier)
     except BuilderSizeError:
         raise FlawError("tables and inline data come to more than 2 GiB, which a flatbuffer cannot hold") from None
 
@@ -39,9 +41,9 @@ class _Encoder:
         self._builder: Builder = Builder(_START_SIZE)
         self._inline_alignment = inline_alignment
 
-    def finish(self, root: int) -> tuple[bytearray, int]:
+    def finish(self, root: int, identifier: bytes) -> tuple[bytearray, int]:
         """All bytes, and the widest alignment among them."""
-        self._builder.Finish(root, IDENTIFIER)
+        self._builder.Finish(root, identifier)
         content: bytearray = self._builder.Output()
         return content, self._builder.minalign
 

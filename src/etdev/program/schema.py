@@ -157,9 +157,10 @@ _U8, _U32, _U64 = Scalar("B"), Scalar("I"), Scalar("Q")
 _F64 = Scalar("d", 0.0)
 _TRUTH = Scalar("B", choices=_BOOL, what="a bool (0 or 1)")
 _TEXT = Text()
+SCALAR_TYPE = _enum(m.ScalarType)
 
 
-def _table(kind: type, *fields: Field) -> Table:
+def table(kind: type, *fields: Field) -> Table:
     """A table that is a dataclass with the same fields, in the order given."""
     names = tuple(field.name for field in fields)
 
@@ -187,7 +188,7 @@ ALLOCATION = Table(
     ),
     m.AllocationDetails,
 )
-EXTRA_TENSOR_INFO = _table(
+EXTRA_TENSOR_INFO = table(
     m.ExtraTensorInfo,
     Field(0, "mutable_data_segments_idx", _U64),
     Field(1, "fully_qualified_name", _TEXT, OMITTED),
@@ -195,9 +196,9 @@ EXTRA_TENSOR_INFO = _table(
     Field(3, "device_type", _enum(DeviceType)),
     Field(4, "device_index", _I8),
 )
-TENSOR = _table(
+TENSOR = table(
     m.Tensor,
-    Field(0, "scalar_type", _enum(m.ScalarType)),
+    Field(0, "scalar_type", SCALAR_TYPE),
     Field(2, "sizes", Scalars(_I32, m.MAX_RANK), REFUSED),
     Field(3, "dim_order", Scalars(_U8, m.MAX_RANK), REFUSED),
     Field(8, "shape_dynamism", _enum(m.TensorShapeDynamism)),
@@ -211,17 +212,17 @@ TENSOR = _table(
 
 
 def _list(kind: type, element: Scalar) -> Table:
-    return _table(kind, Field(0, "items", Scalars(element), REFUSED))
+    return table(kind, Field(0, "items", Scalars(element), REFUSED))
 
 
 VALUES = Union(
     (
-        _table(m.Null),
-        _table(m.Int, Field(0, "int_val", _I64)),
-        _table(m.Bool, Field(0, "bool_val", _TRUTH)),
-        _table(m.Double, Field(0, "double_val", _F64)),
+        table(m.Null),
+        table(m.Int, Field(0, "int_val", _I64)),
+        table(m.Bool, Field(0, "bool_val", _TRUTH)),
+        table(m.Double, Field(0, "double_val", _F64)),
         TENSOR,
-        _table(m.String, Field(0, "string_val", _TEXT, REFUSED)),
+        table(m.String, Field(0, "string_val", _TEXT, REFUSED)),
         _list(m.IntList, _I64),
         _list(m.DoubleList, _F64),
         _list(m.BoolList, _TRUTH),
@@ -232,16 +233,16 @@ VALUES = Union(
 EVALUE = _wrapper("EValue", Field(0, "val", VALUES, REFUSED))
 CALLS = Union(
     (
-        _table(m.KernelCall, Field(0, "op_index", _I32), Field(1, "args", Scalars(_I32), REFUSED)),
-        _table(m.DelegateCall, Field(0, "delegate_index", _I32), Field(1, "args", Scalars(_I32), REFUSED)),
-        _table(m.MoveCall, Field(0, "move_from", _I32), Field(1, "move_to", _I32)),
-        _table(m.JumpFalseCall, Field(0, "cond_value_index", _I32), Field(1, "destination_instruction", _I32)),
-        _table(m.FreeCall, Field(0, "value_index", _I32)),
+        table(m.KernelCall, Field(0, "op_index", _I32), Field(1, "args", Scalars(_I32), REFUSED)),
+        table(m.DelegateCall, Field(0, "delegate_index", _I32), Field(1, "args", Scalars(_I32), REFUSED)),
+        table(m.MoveCall, Field(0, "move_from", _I32), Field(1, "move_to", _I32)),
+        table(m.JumpFalseCall, Field(0, "cond_value_index", _I32), Field(1, "destination_instruction", _I32)),
+        table(m.FreeCall, Field(0, "value_index", _I32)),
     )
 )
 INSTRUCTION = _wrapper("Instruction", Field(0, "instr_args", CALLS, REFUSED))
-OPERATOR = _table(m.Operator, Field(0, "name", _TEXT, REFUSED), Field(1, "overload", _TEXT))
-FRAME = _table(
+OPERATOR = table(m.Operator, Field(0, "name", _TEXT, REFUSED), Field(1, "overload", _TEXT))
+FRAME = table(
     m.Frame,
     Field(0, "filename", _TEXT),
     Field(1, "lineno", _I32),
@@ -249,31 +250,31 @@ FRAME = _table(
     Field(3, "context", _TEXT),
 )
 FRAME_LIST = _wrapper("FrameList", Field(0, "items", Many(FRAME)))
-CHAIN = _table(
+CHAIN = table(
     m.Chain,
     Field(2, "instructions", Many(INSTRUCTION), REFUSED),
     Field(0, "inputs", Scalars(_I32)),
     Field(1, "outputs", Scalars(_I32)),
     Field(3, "stacktrace", Many(FRAME_LIST), OMITTED),
 )
-DATA_REFERENCE = _table(
+DATA_REFERENCE = table(
     m.BackendDelegateDataReference, Field(0, "location", _enum(m.DataLocation)), Field(1, "index", _U32)
 )
-COMPILE_SPEC = _table(m.CompileSpec, Field(0, "key", _TEXT, REFUSED), Field(1, "value", RawBytes(), REFUSED))
-DELEGATE = _table(
+COMPILE_SPEC = table(m.CompileSpec, Field(0, "key", _TEXT, REFUSED), Field(1, "value", RawBytes(), REFUSED))
+DELEGATE = table(
     m.BackendDelegate,
     Field(0, "id", _TEXT, REFUSED),
     Field(1, "processed", One(DATA_REFERENCE), REFUSED),
     Field(2, "compile_specs", Many(COMPILE_SPEC), REFUSED),
 )
-CONTAINER_METADATA = _table(m.ContainerMetadata, Field(0, "encoded_inp_str", _TEXT), Field(1, "encoded_out_str", _TEXT))
-BUFFER_DEVICE = _table(
+CONTAINER_METADATA = table(m.ContainerMetadata, Field(0, "encoded_inp_str", _TEXT), Field(1, "encoded_out_str", _TEXT))
+BUFFER_DEVICE = table(
     m.NonConstBufferDevice,
     Field(0, "buffer_idx", _I32),
     Field(1, "device_type", _enum(DeviceType)),
     Field(2, "device_index", _I8),
 )
-EXECUTION_PLAN = _table(
+EXECUTION_PLAN = table(
     m.ExecutionPlan,
     Field(0, "name", _TEXT, REFUSED),
     Field(2, "values", Many(EVALUE), REFUSED),
@@ -294,8 +295,8 @@ EXTENT = Table(
     lambda value: value,
     (Field(0, "offset", _U64), Field(1, "size", _U64)),
 )
-SUBSEGMENTS = _table(m.SubsegmentOffsets, Field(0, "segment_index", _U32), Field(1, "offsets", Scalars(_U64)))
-NAMED_DATA = _table(m.NamedData, Field(0, "key", _TEXT, REFUSED), Field(1, "segment_index", _U32))
+SUBSEGMENTS = table(m.SubsegmentOffsets, Field(0, "segment_index", _U32), Field(1, "offsets", Scalars(_U64)))
+NAMED_DATA = table(m.NamedData, Field(0, "key", _TEXT, REFUSED), Field(1, "segment_index", _U32))
 _ROOT_FIELDS = (
     Field(0, "version", _U32),
     Field(1, "execution_plan", Many(EXECUTION_PLAN), REFUSED),

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import os
-from io import BytesIO, FileIO
+from io import BytesIO
 from pathlib import Path
 
 from etdev.files import atomic_path
 from etdev.program.check import check_program
 from etdev.program.encode import encode
 from etdev.program.flaw import FlawError
-from etdev.program.header import HEADER_OFFSET, LONG, Header
+from etdev.program.header import HEADER_OFFSET, IDENTIFIER, LONG, Header
 from etdev.program.model import Program
 from etdev.program.schema import PROGRAM
+from etdev.program.segments import align, open_empty, write_all, write_segments
 
 _ROOT_OFFSET_BYTES = 4
-_CHUNK = 1 << 20
-"""Bytes of a write. Larger ones miss the cache and take twice as long."""
 
 
 def write(program: Program, path: str | os.PathLike[str]) -> None:
@@ -35,17 +34,17 @@ def write_into(program: Program, path: Path) -> None:
     Raises :class:`OSError` as it comes.
     """
     head, base = _checked_head(program)
-    with open(path, "wb", buffering=0, opener=_open_empty) as file:
-        _write_all(memoryview(head), 0, file)
-        _write_segments(program, base, len(head), file)
+    with open(path, "wb", buffering=0, opener=open_empty) as file:
+        write_all(memoryview(head), 0, file)
+        write_segments(program.segments, base, len(head), file)
 
 
 def serialize(program: Program) -> bytes:
     """What :func:`write` writes: for a program that lies inside another one. Raises as that does."""
     head, base = _checked_head(program)
     content = BytesIO()
-    _write_all(memoryview(head), 0, content)
-    _write_segments(program, base, len(head), content)
+    write_all(memoryview(head), 0, content)
+    write_segments(program.segments, base, len(head), content)
     return content.getvalue()
 
 
@@ -56,11 +55,6 @@ def _checked_head(program: Program) -> tuple[bytearray, int]:
         raise flaw.as_error(None) from None
 
 
-def _open_empty(path: str, flags: int) -> int:
-    """Open a file that is empty already. To truncate it again makes ext4 write it to the disk when it is closed."""
-    return os.open(path, flags & ~os.O_TRUNC)
-
-
 def _head(program: Program) -> tuple[bytearray, int]:
     """All that comes before the segments, without padding, and where in the file the first segment begins."""
     if program.unknown_fields:
@@ -69,43 +63,16 @@ def _head(program: Program) -> tuple[bytearray, int]:
     check_program(program)
     fields = {field.name: getattr(program, field.name) for field in PROGRAM.fields}
     fields["segments"] = tuple((segment.offset, len(segment.data)) for segment in program.segments)
-    content, alignment = encode(PROGRAM, fields, inline_alignment=program.inline_alignment)
+    content, alignment = encode(PROGRAM, fields, identifier=IDENTIFIER, inline_alignment=program.inline_alignment)
     if program.header_length is None:
         return content, 0
     # As long as the header may get, and so that what is aligned in the flatbuffer stays so in the file.
-    room = _align(LONG, alignment)
+    room = align(LONG, alignment)
     size = len(content) + room
     end = max((segment.offset + len(segment.data) for segment in program.segments), default=0)
-    base = _align(size, program.segment_alignment) if end else 0
+    base = align(size, program.segment_alignment) if end else 0
     header = Header(program.header_length, size, base, end).pack()
     root = int.from_bytes(content[:_ROOT_OFFSET_BYTES], "little") + room
     content[:_ROOT_OFFSET_BYTES] = root.to_bytes(_ROOT_OFFSET_BYTES, "little")
     content[HEADER_OFFSET:HEADER_OFFSET] = header.ljust(room, b"\0")
     return content, base
-
-
-def _write_segments(program: Program, base: int, at: int, file: FileIO | BytesIO) -> None:
-    """Write from byte ``at`` of the file on. Nothing is sought: the file may be a pipe."""
-    if not base:
-        return
-    for segment in program.segments:
-        place = base + segment.offset
-        while at < place:
-            zeros = bytes(min(place - at, _CHUNK))
-            _write_all(memoryview(zeros), at, file)
-            at += len(zeros)
-        for view in segment.data.views:
-            _write_all(view, at, file)
-            at += view.nbytes
-
-
-def _write_all(content: memoryview, at: int, file: FileIO | BytesIO) -> None:
-    """Write at byte ``at`` of the file, in pieces that end at multiples of a chunk: that is twice as fast."""
-    start = 0
-    while start < len(content):
-        # A file without a buffer may take less than it is given.
-        start += file.write(content[start : start + _CHUNK - (at + start) % _CHUNK])
-
-
-def _align(size: int, alignment: int) -> int:
-    return (size + alignment - 1) // alignment * alignment

@@ -1,0 +1,340 @@
+"""Constants and named data of a program in a file of their own, and back.
+
+A constant that is in another file is found by its name and its layout, and what a delegate looks up by its key. So a
+tensor keeps the name that it has if no other data has it; otherwise, or without one, the name is a digest of its layout
+and its bytes, as ExecuTorch's delegates name theirs. Tensors of the same layout and bytes share an entry, tensors of
+the same bytes a segment.
+
+Initial values of state stay inside: loading a method writes them to planned memory once. So does what lies in the
+flatbuffer itself or in a segment that something else uses, and what is empty.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
+from etdev.errors import ProgramError
+from etdev.program import model as m
+from etdev.program.blob import Blob
+from etdev.program.constants import constant_data
+from etdev.program.flat_tensor.model import FlatTensor, NamedData, TensorLayout
+from etdev.program.header import LONG
+from etdev.program.segments import align, laid_out
+
+SEGMENT_ALIGNMENT = 128
+"""Bytes: what ExecuTorch aligns segments to, in both kinds of files."""
+_CONSTANT_ALIGNMENT = 16
+"""Bytes: what ExecuTorch aligns constants to."""
+
+_Content: TypeAlias = tuple[TensorLayout, Blob]
+_Place: TypeAlias = tuple[int, int]
+"""Index of a method, and of a value in it."""
+
+
+def externalize(program: m.Program) -> tuple[m.Program, FlatTensor]:
+    """The program without its constants and without what its delegates look up by name, and these.
+
+    :func:`internalize` puts them back. Raises :class:`~etdev.errors.ProgramError` for a program some of whose data is
+    in another file already.
+    """
+    if external_names(program):
+        raise ProgramError("some of its data is in another file already", hint="join the two files first")
+    contents = dict(_constants(program))
+    moved = _movable_data(program)
+    keys = _keys(program, contents)
+    pool: dict[Blob, int] = {}
+    named: dict[str, NamedData] = {}
+    for place, key in keys.items():
+        layout, blob = contents[place]
+        named.setdefault(key, NamedData(key, pool.setdefault(blob, len(pool)), layout))
+    for item in moved:
+        blob = program.segments[item.segment_index].data
+        named[item.key] = NamedData(item.key, pool.setdefault(blob, len(pool)))
+    data = FlatTensor(laid_out(pool, SEGMENT_ALIGNMENT), tuple(named.values()))
+    outside = _with_tensors(program, {place: _outside(_tensor(program, place), key) for place, key in keys.items()})
+    return _without(_without_constants(outside), moved), data
+
+
+def internalize(program: m.Program, data: FlatTensor) -> m.Program:
+    """The program with its data inside: the constants that it names, and for its delegates what is left.
+
+    Raises :class:`~etdev.errors.ProgramError` that names what is missing, is of another layout, or is in both files.
+    """
+    known = {item.key: item for item in data.named_data}
+    tensors: dict[_Place, m.Tensor] = {}
+    added: dict[str, int] = {}
+    count = len(program.constant_segment.offsets) or 1 if program.constant_segment else 1
+    for place, tensor in _tensors(program):
+        if tensor.is_external and tensor.is_constant:
+            key = _checked_key(program.execution_plan[place[0]].name, place[1], tensor, known)
+            index = added.setdefault(key, count + len(added))
+            info = replace(tensor.extra_tensor_info or m.ExtraTensorInfo(), location=m.TensorDataLocation.SEGMENT)
+            tensors[place] = replace(tensor, data_buffer_idx=index, extra_tensor_info=info)
+    program = _with_tensors(program, tensors)
+    if added:
+        program = _with_constants(program, [_data_of(data, known[key], _layout_of(known[key])) for key in added])
+    rest = [item for item in data.named_data if item.key not in added]
+    return _with_named(program, data, rest) if rest and _has_delegates(program) else program
+
+
+def external_names(program: m.Program) -> tuple[str, ...]:
+    """Names of the tensors whose data is in another file, sorted."""
+    infos = (tensor.extra_tensor_info for _, tensor in _tensors(program) if tensor.is_external)
+    return tuple(sorted({info.fully_qualified_name or "" for info in infos if info is not None}))
+
+
+def without_constant_names(program: m.Program) -> m.Program:
+    """The program without the names of constants that are inside it: no runtime reads them."""
+    tensors = {}
+    for place, tensor in _tensors(program):
+        info = tensor.extra_tensor_info
+        if tensor.is_constant and not tensor.is_external and info is not None and info.fully_qualified_name is not None:
+            unnamed = replace(info, fully_qualified_name=None)
+            tensors[place] = replace(tensor, extra_tensor_info=None if unnamed == m.ExtraTensorInfo() else unnamed)
+    return _with_tensors(program, tensors)
+
+
+# Both ways
+
+
+def _tensors(program: m.Program) -> Iterator[tuple[_Place, m.Tensor]]:
+    for method, plan in enumerate(program.execution_plan):
+        for value, tensor in plan.tensors():
+            yield (method, value), tensor
+
+
+def _tensor(program: m.Program, place: _Place) -> m.Tensor:
+    tensor = program.execution_plan[place[0]].values[place[1]]
+    assert isinstance(tensor, m.Tensor)
+    return tensor
+
+
+def _with_tensors(program: m.Program, tensors: Mapping[_Place, m.Tensor]) -> m.Program:
+    if not tensors:
+        return program
+    plans = []
+    for method, plan in enumerate(program.execution_plan):
+        values = tuple(tensors.get((method, index), value) for index, value in enumerate(plan.values))
+        plans.append(plan if values == plan.values else replace(plan, values=values))
+    return replace(program, execution_plan=tuple(plans))
+
+
+def _layout(tensor: m.Tensor) -> TensorLayout:
+    return TensorLayout(tensor.scalar_type, tensor.sizes, tensor.dim_order)
+
+
+def _has_delegates(program: m.Program) -> bool:
+    return any(plan.delegates for plan in program.execution_plan)
+
+
+def _users(program: m.Program) -> Counter[int]:
+    """Segment → how many things but named data refer to it."""
+    found = Counter(item.segment_index for item in program.mutable_data_segments)
+    if program.constant_segment is not None and program.constant_segment.offsets:
+        found[program.constant_segment.segment_index] += 1
+    for plan in program.execution_plan:
+        for delegate in plan.delegates:
+            if delegate.processed.location is m.DataLocation.SEGMENT:
+                found[delegate.processed.index] += 1
+    return found
+
+
+# Out
+
+
+def _constants(program: m.Program) -> Iterator[tuple[_Place, _Content]]:
+    """The constants that can be moved."""
+    for place, tensor in _tensors(program):
+        data = constant_data(program, tensor)
+        if data is not None and len(data):
+            yield place, (_layout(tensor), data)
+
+
+def _movable_data(program: m.Program) -> list[m.NamedData]:
+    """Named data that can be moved."""
+    if not _has_delegates(program):
+        return []
+    kept = {*_users(program), *(item.segment_index for item in program.named_data if not _is_key(item.key))}
+    return [
+        item
+        for item in program.named_data
+        if item.segment_index not in kept and len(program.segments[item.segment_index].data)
+    ]
+
+
+def _is_key(name: str | None) -> bool:
+    return bool(name) and "\0" not in (name or "")
+
+
+def _keys(program: m.Program, contents: Mapping[_Place, _Content]) -> dict[_Place, str]:
+    """The key of each constant, in the order of the constants. What has a name of its own comes first to it."""
+    taken: dict[str, _Content | None] = {item.key: None for item in program.named_data}
+    by_content: dict[_Content, str] = {}
+    keys: dict[_Place, str] = {}
+    for place, content in contents.items():
+        info = _tensor(program, place).extra_tensor_info
+        name = info.fully_qualified_name if info is not None else None
+        if name is not None and _is_key(name) and taken.setdefault(name, content) == content:
+            keys[place] = name
+            by_content.setdefault(content, name)
+    for place, content in contents.items():
+        if place not in keys:
+            keys[place] = by_content.get(content) or by_content.setdefault(content, _digest(*content))
+    return {place: keys[place] for place in contents}
+
+
+def _digest(layout: TensorLayout, blob: Blob) -> str:
+    found = hashlib.sha256(f"{layout.scalar_type.name} {layout.sizes} {layout.dim_order} ".encode())
+    for view in blob.views:
+        found.update(view)
+    return found.hexdigest()
+
+
+def _outside(tensor: m.Tensor, key: str) -> m.Tensor:
+    info = tensor.extra_tensor_info or m.ExtraTensorInfo()
+    info = replace(info, fully_qualified_name=key, location=m.TensorDataLocation.EXTERNAL)
+    return replace(tensor, data_buffer_idx=0, extra_tensor_info=info)
+
+
+def _without_constants(program: m.Program) -> m.Program:
+    """Without the data of constants, all of which are outside by now or empty."""
+    found = program.constant_segment
+    if found is None or not found.offsets or program.constant_buffer:
+        return program
+    empty = {place: replace(tensor, data_buffer_idx=1) for place, tensor in _tensors(program) if _is_inside(tensor)}
+    blobs = [segment.data for segment in program.segments]
+    index = found.segment_index
+    if _is_shared(program, index):
+        index = len(blobs)
+        blobs.append(Blob())
+    blobs[index] = Blob()
+    constants = m.SubsegmentOffsets(index, (0, 0) if empty else (0,))
+    segments = laid_out(blobs, SEGMENT_ALIGNMENT)
+    return replace(_with_tensors(program, empty), constant_segment=constants, segments=segments)
+
+
+def _is_inside(tensor: m.Tensor) -> bool:
+    return tensor.is_constant and not tensor.is_external
+
+
+def _is_shared(program: m.Program, constants: int) -> bool:
+    """Does anything else use the segment that the constants are in?"""
+    return _users(program)[constants] > 1 or any(item.segment_index == constants for item in program.named_data)
+
+
+def _without(program: m.Program, moved: Sequence[m.NamedData]) -> m.Program:
+    """Without these named data and their segments."""
+    gone = {item.segment_index for item in moved}
+    left = [index for index in range(len(program.segments)) if index not in gone]
+    new = {old: index for index, old in enumerate(left)}
+    constants = program.constant_segment
+    if constants is not None and constants.offsets:
+        constants = replace(constants, segment_index=new[constants.segment_index])
+    return replace(
+        program,
+        execution_plan=tuple(_with_segments(plan, new) for plan in program.execution_plan),
+        segments=laid_out([program.segments[index].data for index in left], SEGMENT_ALIGNMENT),
+        constant_segment=constants,
+        mutable_data_segments=tuple(
+            replace(item, segment_index=new.get(item.segment_index, item.segment_index))
+            for item in program.mutable_data_segments
+        ),
+        named_data=tuple(
+            replace(item, segment_index=new[item.segment_index]) for item in program.named_data if item not in moved
+        ),
+    )
+
+
+def _with_segments(plan: m.ExecutionPlan, new: Mapping[int, int]) -> m.ExecutionPlan:
+    delegates = tuple(
+        replace(item, processed=replace(item.processed, index=new[item.processed.index]))
+        if item.processed.location is m.DataLocation.SEGMENT
+        else item
+        for item in plan.delegates
+    )
+    return plan if delegates == plan.delegates else replace(plan, delegates=delegates)
+
+
+# Back in
+
+
+def _checked_key(method: str, value: int, tensor: m.Tensor, known: Mapping[str, NamedData]) -> str:
+    """The key of a constant, if it is there and what the tensor is: the runtime asks for the same."""
+    info = tensor.extra_tensor_info
+    key = (info.fully_qualified_name if info is not None else None) or ""
+    whose = f"{key!r}, the data of value {value} of method {method!r},"
+    if key not in known:
+        raise ProgramError(f"{whose} is not there")
+    found = known[key].tensor_layout
+    if found is None:
+        raise ProgramError(f"{whose} is there, but is no tensor")
+    if found != _layout(tensor):
+        raise ProgramError(f"{whose} is {_described(found)} there, where {_described(_layout(tensor))} is needed")
+    return key
+
+
+def _described(layout: TensorLayout) -> str:
+    order = "" if layout.dim_order == tuple(range(len(layout.sizes))) else f" in the order {list(layout.dim_order)}"
+    return f"{layout.scalar_type.name.lower()} {list(layout.sizes)}{order}"
+
+
+def _layout_of(item: NamedData) -> TensorLayout:
+    assert item.tensor_layout is not None
+    return item.tensor_layout
+
+
+def _data_of(data: FlatTensor, item: NamedData, layout: TensorLayout) -> Blob:
+    return data.segments[item.segment_index].data.cut(0, layout.nbytes)
+
+
+def _with_constants(program: m.Program, added: Iterable[Blob]) -> m.Program:
+    """With further constants behind those there are."""
+    if program.constant_buffer:
+        raise ProgramError("it has constants inside the flatbuffer and in another file, which no runtime takes")
+    blobs = [segment.data for segment in program.segments]
+    found = program.constant_segment
+    if found is None or not found.offsets:
+        found = m.SubsegmentOffsets(len(blobs), (0,))
+        blobs.append(Blob())
+    elif _is_shared(program, found.segment_index):
+        blobs.append(blobs[found.segment_index])
+        found = replace(found, segment_index=len(blobs) - 1)
+    parts, offsets = [blobs[found.segment_index]], [*found.offsets]
+    end = len(parts[0])
+    for blob in added:
+        start = align(end, _CONSTANT_ALIGNMENT)
+        parts += [Blob(bytes(start - end)), blob]
+        offsets.append(start)
+        end = start + len(blob)
+    blobs[found.segment_index] = Blob.joined(parts)
+    return replace(
+        program,
+        segments=laid_out(blobs, SEGMENT_ALIGNMENT),
+        constant_segment=m.SubsegmentOffsets(found.segment_index, tuple(offsets)),
+        header_length=program.header_length or LONG,
+    )
+
+
+def _with_named(program: m.Program, data: FlatTensor, items: Sequence[NamedData]) -> m.Program:
+    """With further named data."""
+    inside = {item.key for item in program.named_data}
+    blobs = [segment.data for segment in program.segments]
+    new: dict[int, int] = {}
+    named = [*program.named_data]
+    for item in items:
+        if item.key in inside:
+            raise ProgramError(f"the data {item.key!r} is in both files")
+        if item.segment_index not in new:
+            new[item.segment_index] = len(blobs)
+            blobs.append(data.segments[item.segment_index].data)
+        named.append(m.NamedData(item.key, new[item.segment_index]))
+    return replace(
+        program,
+        segments=laid_out(blobs, SEGMENT_ALIGNMENT),
+        named_data=tuple(named),
+        header_length=program.header_length or LONG,
+    )

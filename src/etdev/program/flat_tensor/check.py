@@ -1,0 +1,48 @@
+"""Meaning of a ``.ptd``: what the reader has decoded is checked here, and what the writer is given."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from etdev.program.flat_tensor.model import FlatTensor, TensorLayout
+from etdev.program.flaw import FlawError
+from etdev.program.segments import check_order
+
+
+def check_flat_tensor(data: FlatTensor) -> None:
+    """Raise :class:`FlawError` for the first thing that is wrong."""
+    if data.version != 0:
+        raise FlawError(f"the runtime takes 0 only, found {data.version}", "version")
+    if data.segment_alignment < 1 or data.segment_alignment & (data.segment_alignment - 1):
+        raise FlawError(f"expected a power of two, found {data.segment_alignment}", "segment_alignment")
+    check_order(data.segments)
+    for key, count in Counter(item.key for item in data.named_data).items():
+        if count > 1:
+            raise FlawError(f"{count} of them have the key {key!r}", "named_data")
+    for index, item in enumerate(data.named_data):
+        try:
+            _check_key(item.key)
+            if item.segment_index >= len(data.segments):
+                message = f"{item.segment_index} is no index into the {len(data.segments)} segments"
+                raise FlawError(message, "segment_index")
+            if item.tensor_layout is not None:
+                _check_layout(item.tensor_layout, len(data.segments[item.segment_index].data))
+        except FlawError as flaw:
+            raise flaw.within("named_data", f"[{index}]") from None
+
+
+def _check_key(key: str) -> None:
+    if not key:
+        raise FlawError("a name is empty", "key")
+    if "\0" in key:
+        raise FlawError(f"the name {key!r} has a zero byte inside, where the runtime takes it to end", "key")
+
+
+def _check_layout(layout: TensorLayout, room: int) -> None:
+    if any(size < 0 for size in layout.sizes):
+        raise FlawError(f"sizes {list(layout.sizes)}, one of them negative", "tensor_layout", "sizes")
+    if sorted(layout.dim_order) != list(range(len(layout.sizes))):
+        message = f"{list(layout.dim_order)} is no order of {len(layout.sizes)} dimensions"
+        raise FlawError(message, "tensor_layout", "dim_order")
+    if layout.nbytes > room:
+        raise FlawError(f"{layout.nbytes} bytes, but the segment has {room}", "tensor_layout", "sizes")

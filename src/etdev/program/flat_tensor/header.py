@@ -1,0 +1,90 @@
+"""The header of a ``.ptd``: where its flatbuffer ends, and where the segments are.
+
+It stands at byte 8, behind the flatbuffer's root offset and identifier. Source:
+``extension/flat_tensor/serialize/flat_tensor_header.cpp``.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+from etdev.program.flaw import FlawError
+from etdev.program.header import HEADER_OFFSET, IDENTIFIER_OFFSET
+
+IDENTIFIER = b"FT01"
+MAGIC = b"FH01"
+LENGTH = 40
+"""Bytes of the header."""
+
+_FORM = struct.Struct("<4sIQQQQ")
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """The header's fields."""
+
+    length: int
+    """Bytes that it says it has: 40 and more."""
+    flatbuffer_offset: int
+    """Bytes that were put into the flatbuffer for the header, with padding."""
+    flatbuffer_size: int
+    """Bytes of the flatbuffer without these; both together are where it ends in the file."""
+    segment_base_offset: int
+    """Where the first segment begins in the file; 0 if there is none."""
+    segment_data_size: int
+    """Bytes from the first segment's beginning to the last one's end."""
+
+    @property
+    def program_size(self) -> int:
+        """Where the flatbuffer ends in the file."""
+        return self.flatbuffer_offset + self.flatbuffer_size
+
+    def pack(self) -> bytes:
+        """The header's bytes."""
+        return _FORM.pack(
+            MAGIC,
+            self.length,
+            self.flatbuffer_offset,
+            self.flatbuffer_size,
+            self.segment_base_offset,
+            self.segment_data_size,
+        )
+
+
+def parse_header(content: memoryview) -> Header:
+    """The header of a file. Checks the file's identifier too."""
+    if len(content) < HEADER_OFFSET + LENGTH:
+        raise FlawError(f"the file has {len(content)} bytes, too few for a .ptd")
+    identifier = bytes(content[IDENTIFIER_OFFSET:HEADER_OFFSET])
+    if identifier != IDENTIFIER:
+        raise FlawError(_foreign(identifier))
+    magic, *numbers = _FORM.unpack_from(content, HEADER_OFFSET)
+    if magic != MAGIC:
+        raise FlawError("there is no FH01 at byte 8", "header.magic")
+    header = Header(*numbers)
+    if not LENGTH <= header.length <= header.flatbuffer_offset:
+        raise FlawError(
+            f"expected {LENGTH} or more, inside the {header.flatbuffer_offset} bytes that were put in, "
+            f"found {header.length}",
+            "header.length",
+        )
+    if HEADER_OFFSET + header.length > header.program_size or header.program_size > len(content):
+        raise FlawError(f"it ends at byte {header.program_size} of {len(content)}", "header.flatbuffer_size")
+    base, size = header.segment_base_offset, header.segment_data_size
+    if base and not header.program_size <= base <= len(content):
+        raise FlawError(
+            f"byte {base}, but the flatbuffer ends at {header.program_size} and the file at {len(content)}",
+            "header.segment_base_offset",
+        )
+    if base + size > len(content) or (size and not base):
+        raise FlawError(
+            f"{size} bytes from byte {base} on, but the file has {len(content)}", "header.segment_data_size"
+        )
+    return header
+
+
+def _foreign(identifier: bytes) -> str:
+    if identifier[:2] == IDENTIFIER[:2]:
+        return f"the file's schema is {identifier.decode('ascii', 'replace')}; this version of etdev reads FT01"
+    return "this is no file of external data (no FT01 at byte 4)"

@@ -1,0 +1,91 @@
+"""Segments: the data behind a flatbuffer, in a ``.pte`` and in a ``.ptd``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from io import BytesIO, FileIO
+
+from etdev.program.blob import Blob
+from etdev.program.flaw import FlawError
+from etdev.program.model import Segment
+
+_CHUNK = 1 << 20
+"""Bytes of a write. Larger ones miss the cache and take twice as long."""
+
+
+def cut_segments(
+    content: Blob, base: int, extents: Iterable[tuple[int, int]], said: int
+) -> tuple[tuple[Segment, ...], int]:
+    """The segments of a file, by offset and size, and where in the file the last one ends.
+
+    ``base`` is where the first one begins, 0 without any; ``said`` is how many bytes the header says that they are
+    together, 0 if it does not. Raises :class:`FlawError` for bytes that are not in the file.
+    """
+    room = len(content) - base if base else 0
+    segments, end = [], 0
+    for index, (offset, size) in enumerate(extents):
+        if offset + size > room:
+            raise FlawError(f"{size} bytes from {offset} on of {room}", "segments", f"[{index}]")
+        segments.append(Segment(offset, content.cut(base + offset, size)))
+        end = offset + size
+    if said and end > said:
+        raise FlawError(f"{said} bytes, but the last segment ends at {end}", "header.segment_data_size")
+    return tuple(segments), base + end
+
+
+def check_order(segments: Sequence[Segment]) -> int:
+    """Where the last one ends. Raises :class:`FlawError` unless they are in order and apart."""
+    end = 0
+    for index, segment in enumerate(segments):
+        if segment.offset < end:
+            raise FlawError(
+                f"begins at {segment.offset}, but the segment before it ends at {end}", "segments", f"[{index}]"
+            )
+        end = segment.offset + len(segment.data)
+    return end
+
+
+def laid_out(data: Iterable[Blob], alignment: int) -> tuple[Segment, ...]:
+    """Segments of these data in their order, each at the next multiple of ``alignment``; empty ones take no room."""
+    segments: list[Segment] = []
+    end = 0
+    for blob in data:
+        offset = align(end, alignment) if len(blob) else end
+        segments.append(Segment(offset, blob))
+        end = offset + len(blob)
+    return tuple(segments)
+
+
+def write_segments(segments: Iterable[Segment], base: int, at: int, file: FileIO | BytesIO) -> None:
+    """Write from byte ``at`` of the file on; the first segment begins at ``base``. Nothing is sought: the file may be
+    a pipe."""
+    if not base:
+        return
+    for segment in segments:
+        place = base + segment.offset
+        while at < place:
+            zeros = bytes(min(place - at, _CHUNK))
+            write_all(memoryview(zeros), at, file)
+            at += len(zeros)
+        for view in segment.data.views:
+            write_all(view, at, file)
+            at += view.nbytes
+
+
+def write_all(content: memoryview, at: int, file: FileIO | BytesIO) -> None:
+    """Write at byte ``at`` of the file, in pieces that end at multiples of a chunk: that is twice as fast."""
+    start = 0
+    while start < len(content):
+        # A file without a buffer may take less than it is given.
+        start += file.write(content[start : start + _CHUNK - (at + start) % _CHUNK])
+
+
+def open_empty(path: str, flags: int) -> int:
+    """Open a file that is empty already. To truncate it again makes ext4 write it to the disk when it is closed."""
+    return os.open(path, flags & ~os.O_TRUNC)
+
+
+def align(size: int, alignment: int) -> int:
+    """The next multiple of a power of two."""
+    return (size + alignment - 1) // alignment * alignment
