@@ -224,7 +224,7 @@ def test_the_way_to_the_runtime_is_no_part_of_a_call(bench: Bench, monkeypatch: 
     class Slow(StockRuntime):
         process_id = 0
 
-        def load(self, file: Path, *, shared: bool = False) -> tuple[str, ...]:
+        def load(self, file: Path, *, shared: bool = False, data: Path | None = None) -> tuple[str, ...]:
             return ("forward",)
 
         def call(self, method: str, inputs: Sequence[Any], *, fresh: bool = False) -> tuple[Any, ...]:

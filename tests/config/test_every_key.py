@@ -53,6 +53,8 @@ _TARGET = {
         "latency": {"p50": "0.5ms", "p95": 0.5, "p99": "1.5 s", "method": "forward"},
         "growth": {"file": "0%", "weights": "1.5%", "memory": "1KiB", "copies": 1},
     },
+    "external_weights": "weights.ptd",
+    "selected_operators": True,
     "etrecord": True,
     "runtime": {"kernels": ["portable", "optimized"], "backends": ["XnnpackBackend"]},
 }

@@ -17,7 +17,7 @@ from etdev.pipeline.api import open_project
 from etdev.pipeline.deploy import DeployResult, list_project
 from etdev.pipeline.deployable import make_release
 from etdev.pipeline.project import Project
-from etdev.pipeline.result import BuildResult, MethodResult, RungResult, TargetResult, outcome
+from etdev.pipeline.result import BuildResult, FileBeside, MethodResult, RungResult, TargetResult, outcome
 from etdev.program import Program, write
 from support.files import chain, delegated
 from support.on_devices import two_devices
@@ -81,9 +81,12 @@ def opened(config: Path) -> Project:
 
 class TestManifest:
     def test_what_it_says(self, tmp_path: Path) -> None:
-        config = built(tmp_path)
+        weights = FileBeside(name="tiny.ptd", size=7, sha256=hashlib.sha256(b"weights").hexdigest())
+        config = built(tmp_path, data=weights)
         content = (tmp_path / "build/cpu/tiny.pte").read_bytes()
         (tmp_path / "build/cpu/tiny.ptd").write_bytes(b"weights")
+        (tmp_path / "build/cpu/other.ptd").write_bytes(b"of an earlier build")
+        (tmp_path / "build/cpu/tiny.operators.yaml").write_bytes(b"not for the target")
         (tmp_path / "build/cpu/tiny.etrecord").write_bytes(b"not for the target")
         (tmp_path / "etdev.lock").write_bytes(b"locked")
 
@@ -151,10 +154,6 @@ def _rejected_file(folder: Path) -> None:
     (folder / "tiny.pte").rename(folder / "tiny.pte.rejected")
 
 
-def _weights_with_a_bad_name(folder: Path) -> None:
-    (folder / "two words.ptd").write_bytes(b"")
-
-
 def _failed(rung: str, *, gate: bool) -> tuple[RungResult, ...]:
     return (*PASSED, RungResult(rung=rung, status="failed", summary="too bad", gate=gate))  # type: ignore[arg-type]
 
@@ -168,12 +167,25 @@ class TestRefused:
             (_no_report, "there is no report of the build"),
             (_other_report, "this is no report of this version of etdev"),
             (_other_file, "the file is not the one that was built: its sha256 is "),
-            (_weights_with_a_bad_name, "a file of a release cannot be called 'two words.ptd'"),
         ],
     )
     def test_files(self, change: Callable[[Path], None], said: str, tmp_path: Path) -> None:
         config = built(tmp_path)
         change(tmp_path / "build" / "cpu")
+        self._check(config, said)
+
+    @pytest.mark.parametrize(
+        ("name", "content", "said"),
+        [
+            ("tiny.ptd", b"others", "the file is not the one that was built: its sha256 is "),
+            ("tiny.ptd", None, "cannot read the file"),
+            ("two words.ptd", b"weights", "a file of a release cannot be called 'two words.ptd'"),
+        ],
+    )
+    def test_weights(self, name: str, content: bytes | None, said: str, tmp_path: Path) -> None:
+        config = built(tmp_path, data=FileBeside(name=name, size=7, sha256=hashlib.sha256(b"weights").hexdigest()))
+        if content is not None:
+            (tmp_path / "build" / "cpu" / name).write_bytes(content)
         self._check(config, said)
 
     @pytest.mark.parametrize(

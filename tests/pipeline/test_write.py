@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from etdev.errors import WriteError
-from etdev.pipeline.write import StagedFile, write_program
+from etdev.pipeline.staging import StagedFile
+from etdev.pipeline.write import write_program
 from etdev.program import Blob, Program, read
 from etdev.program import model as m
 from support.mounts import small_disk
@@ -74,7 +75,7 @@ def test_without_a_verdict_the_old_file_stays(
         raise error
 
     if when == "while it is written":
-        monkeypatch.setattr("etdev.program.writer._write_segments", lambda *_: interrupt())
+        monkeypatch.setattr("etdev.program.writer.write_segments", lambda *_: interrupt())
 
     def write_and_fail() -> None:
         with StagedFile(tmp_path / "x.pte") as staged:

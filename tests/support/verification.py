@@ -19,10 +19,11 @@ from etdev.pipeline.options import check_device_map
 from etdev.pipeline.places import object_place
 from etdev.pipeline.progress import Count, Silent, StageClock, uncounted
 from etdev.pipeline.result import RungResult
+from etdev.pipeline.staging import StagedFile
 from etdev.pipeline.usercode import UserCode
 from etdev.pipeline.verify.file import Requirements, requirements
 from etdev.pipeline.verify.ladder import Candidate, verify_program
-from etdev.pipeline.write import StagedFile, write_program
+from etdev.pipeline.write import write_program
 from etdev.program import Program
 from support.projects import write_project
 from support.stock import shared_runtime

@@ -22,7 +22,7 @@ from etdev.cli.calls import (
     find_program,
     is_worker_count,
 )
-from etdev.cli.common import ConfigOption, DeviceMapOption, OutputOption, QuietOption
+from etdev.cli.common import ConfigOption, DataOption, DeviceMapOption, OutputOption, QuietOption
 from etdev.cli.output import TEXT, paint, parse_outputs
 from etdev.cli.text import columns, count, line, lines, printable
 from etdev.config.limits import MOST_WORKERS
@@ -44,6 +44,7 @@ def bench(
     random: RandomOption = False,
     seed: SeedOption = 0,
     method: MethodOption = "forward",
+    data: DataOption = None,
     runtime: RuntimeOption = None,
     device_map: DeviceMapOption = None,
     warmup: Annotated[
@@ -82,8 +83,8 @@ def bench(
     What is not known is said to be so. Formats of --output: text, json.
     """
     outputs = parse_outputs(output, allowed=(TEXT, "json"))
-    file = find_program(program, config)
-    outputs.refuse(file)
+    file, weights = find_program(program, config, data)
+    outputs.refuse(file, weights)
     counts = _workers(workers)
     time = _seconds(seconds)
     from etdev.cli.progress import shown_progress
@@ -101,6 +102,7 @@ def bench(
                 seed=seed,
                 runtime=check_runtime(runtime),
                 device_map=check_device_map(device_map),
+                data=weights,
                 thoroughness=Thoroughness(
                     warmup=warmup,
                     calls=calls or (_CALLS if time is None else 1),

@@ -55,12 +55,13 @@ TransportOption = Annotated[
 ]
 
 
-def find_program(name: str, config: Path | None) -> Path:
-    """The file that a caller names: itself, or that of a target. Raises :class:`~etdev.errors.UsageError` for a target
-    that there is not, or that was not built yet."""
+def find_program(name: str, config: Path | None, data: Path | None = None) -> tuple[Path, Path | None]:
+    """The file that a caller names: itself, or that of a target; and its external data: ``data``, or the target's.
+
+    Raises :class:`~etdev.errors.UsageError` for a target that there is not, or that was not built yet."""
     path = Path(name)
     if config is None and (path.suffix == ".pte" or path.is_file()):
-        return path
+        return path, data
     if config is None:
         require_config(name)
     from etdev.config.keys import nearest
@@ -74,7 +75,9 @@ def find_program(name: str, config: Path | None) -> Path:
     built = project.artifact(name)
     if not built.is_file():
         raise UsageError(f"the target {name!r} was not built: there is no {built}", hint=f"run `etdev build -t {name}`")
-    return built
+    from etdev.pipeline.places import data_place
+
+    return built, data or data_place(project, name)
 
 
 def require_config(name: str) -> None:

@@ -112,6 +112,15 @@ JobsOption = Annotated[
         show_default=False,
     ),
 ]
+DataOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--data",
+        metavar="FILE",
+        help="The .ptd that the program has its weights in. Of a target it is known.",
+        show_default=False,
+    ),
+]
 QuietOption = Annotated[bool, typer.Option("-q", "--quiet", help="Say nothing but errors and results.")]
 VerboseOption = Annotated[bool, typer.Option("-v", "--verbose", help="Say more, and show tracebacks.")]
 

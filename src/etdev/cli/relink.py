@@ -31,6 +31,14 @@ def relink(
             show_default=False,
         ),
     ],
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="The .ptd that the program has weights in: they are put into the result. Without it they stay there.",
+            show_default=False,
+        ),
+    ] = None,
     planner: Annotated[str, typer.Option(metavar="NAME", help="best, greedy or naive.")] = "best",
     alignment: Annotated[
         int | None,
@@ -58,12 +66,12 @@ def relink(
     whole. With -v each decision is listed. Formats of --output: text, json.
     """
     outputs = parse_outputs(output, allowed=(TEXT, "json"))
-    outputs.refuse(file, place)
+    outputs.refuse(file, place, data)
     from etdev.pipeline.relink import check_kinds, relink
 
     kept = check_kinds(no_elide or (), "--no-elide")
     elide = [kind for kind in KINDS if kind not in kept]
-    result = relink(file, place, planner=planner, alignment=alignment, elide=elide, inplace=inplace)
+    result = relink(file, place, data=data, planner=planner, alignment=alignment, elide=elide, inplace=inplace)
     outputs.write({TEXT: lambda: render(result, verbose=verbose), "json": result.to_json})
     return ExitCode.DONE
 
@@ -82,7 +90,8 @@ def _says_something(method: MethodChange) -> bool:
 
 def _file_lines(result: RelinkResult, stream: TextIO) -> Iterator[str]:
     heading = paint(printable(result.output), "bright_white", stream=stream)
-    yield f"{heading}  from {printable(result.input)}, planner {result.planner}, alignment {result.alignment}"
+    data = f" and {printable(result.data)}" if result.data is not None else ""
+    yield f"{heading}  from {printable(result.input)}{data}, planner {result.planner}, alignment {result.alignment}"
     if left := _switched_off(result):
         yield line("off", ", ".join(left))
     if result.size_after is not None:

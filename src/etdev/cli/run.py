@@ -23,7 +23,7 @@ from etdev.cli.calls import (
     find_program,
     is_worker_count,
 )
-from etdev.cli.common import ConfigOption, DeviceMapOption, OutputOption, QuietOption
+from etdev.cli.common import ConfigOption, DataOption, DeviceMapOption, OutputOption, QuietOption
 from etdev.cli.output import TEXT, paint, parse_outputs
 from etdev.cli.text import columns, count, line, lines, printable
 from etdev.config.limits import MOST_WORKERS
@@ -45,6 +45,7 @@ def run(
     random: RandomOption = False,
     seed: SeedOption = 0,
     method: MethodOption = "forward",
+    data: DataOption = None,
     repeat: Annotated[int, typer.Option(metavar="N", help="How often to make the calls.", min=1, max=100_000)] = 1,
     runtime: RuntimeOption = None,
     device_map: DeviceMapOption = None,
@@ -82,8 +83,8 @@ def run(
     Files that may run code when they are read (.pt, .pkl) are refused. Formats of --output: text, json.
     """
     outputs = parse_outputs(output, allowed=(TEXT, "json"))
-    file = find_program(program, config)
-    outputs.refuse(file)
+    file, weights = find_program(program, config, data)
+    outputs.refuse(file, weights)
     from etdev.cli.progress import shown_calls
     from etdev.pipeline.options import check_device_map
     from etdev.pipeline.run import RunOptions, run_file
@@ -96,6 +97,7 @@ def run(
         repeat=repeat,
         runtime=check_runtime(runtime),
         device_map=check_device_map(device_map),
+        data=weights,
         save=save,
         fresh=fresh,
         workers=_workers(workers, transport, ray_address),

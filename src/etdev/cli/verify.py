@@ -11,6 +11,7 @@ import typer
 from etdev.cli.calls import require_config
 from etdev.cli.common import (
     ConfigOption,
+    DataOption,
     DeviceMapOption,
     OutputOption,
     ProfileOption,
@@ -46,6 +47,7 @@ def verify(
     overrides: SetOption = None,
     require: RequireOption = None,
     device_map: DeviceMapOption = None,
+    data: DataOption = None,
     jobs: Annotated[
         int,
         typer.Option(
@@ -73,9 +75,11 @@ def verify(
     if files:
         settings = {"--config": config, "--profile": profile, "--set": overrides, "--jobs": jobs > 1}
         _refuse_mixture(files, targets or (), [name for name, value in settings.items() if value])
-        outputs.refuse(*files)
+        outputs.refuse(*files, data)
         with reported_errors(outputs, "verify"):
-            return _verify_files(files, require or (), device_map, outputs)
+            return _verify_files(files, require or (), device_map, data, outputs)
+    if data is not None:
+        raise UsageError("the external weights of a target are known", where="--data", hint="leave it out")
     if config is None and targets:
         require_config(targets[0])
     from etdev.cli.reports.projects import opened_project
@@ -106,12 +110,14 @@ def _verify_targets(project: Project, options: BuildOptions, outputs: Outputs, *
     return result.exit_code
 
 
-def _verify_files(files: Sequence[str], require: Sequence[str], device_map: str | None, outputs: Outputs) -> int:
+def _verify_files(
+    files: Sequence[str], require: Sequence[str], device_map: str | None, data: Path | None, outputs: Outputs
+) -> int:
     from etdev.cli.reports.results import write_files
     from etdev.pipeline.options import check_device_map, check_rungs
     from etdev.pipeline.verify.foreign import verify_files
 
-    result = verify_files(files, require=check_rungs(require), device_map=check_device_map(device_map))
+    result = verify_files(files, require=check_rungs(require), device_map=check_device_map(device_map), data=data)
     write_files(outputs, result)
     return result.exit_code
 

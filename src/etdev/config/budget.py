@@ -23,7 +23,7 @@ class GrowthLimits(Table):
     """How much larger than the baseline's something may be: `"2%"` of it, or a size."""
 
     file: Growth | None = Field(None, description="Growth of the `.pte` file.")
-    weights: Growth | None = Field(None, description="Growth of the weights in it.")
+    weights: Growth | None = Field(None, description="Growth of the weights in it or beside it.")
     memory: Growth | None = Field(None, description="Growth of the planned memory of each device.")
     copies: Growth | None = Field(
         None, description="Growth of what one call of a method copies between devices, both ways together."
@@ -33,11 +33,11 @@ class GrowthLimits(Table):
 class Budget(Table):
     """Limits. Missing one fails the build with exit code 1 and keeps the artifact."""
 
-    file: ByteSize | None = Field(None, description="Largest size of the `.pte` file.")
+    file: ByteSize | None = Field(None, description="Largest size of the `.pte` file, without external weights.")
     weights: ByteSize | None = Field(
         None,
-        description="Most bytes of weights in the file: constants, and the data that delegates look up by name. "
-        "Weights inside a delegate's blob count for `file` alone.",
+        description="Most bytes of weights, in the file or beside it: constants, and the data that delegates look up "
+        "by name. Weights inside a delegate's blob count for `file` alone.",
     )
     memory: dict[DeviceName, ByteSize] = Field(
         default_factory=dict,

@@ -20,6 +20,7 @@ from etdev.config.types import (
     Alignment,
     CommitHash,
     CompileSpecValue,
+    DataFileName,
     DestinationUri,
     DeviceName,
     Entry,
@@ -299,7 +300,17 @@ class Target(Table):
     )
     elide: Elide = Field(default_factory=Elide, description="Which copies the linker removes.")
     inplace: InPlace = Field(default_factory=InPlace, description="Which operators may write an output over an input.")
+    external_weights: DataFileName | None = Field(
+        None,
+        description="Name of a file beside the program, such as `weights.ptd`, that its weights are written to: the "
+        "constants, and what delegates look up by name. Default: they are inside the program.",
+    )
     etrecord: bool = Field(False, description="Writes `NAME.etrecord` beside the program, for ExecuTorch's Inspector.")
+    selected_operators: bool = Field(
+        False,
+        description="Writes `NAME.operators.yaml` beside the program: the operators that it needs, for a selective "
+        "build of ExecuTorch's runtime.",
+    )
     verify: Verify = Field(default_factory=Verify, description="Tolerances, gates and required rungs.")
     budget: Budget = Field(default_factory=Budget, description="Limits on the artifact.")
     runtime: TargetRuntime = Field(default_factory=TargetRuntime, description="The runtime that the artifact is for.")
@@ -383,7 +394,8 @@ LINK_KEYS: tuple[KeyPath, ...] = (
     ("targets", "*", "io"),
     ("targets", "*", "elide"),
     ("targets", "*", "inplace"),
+    ("targets", "*", "external_weights"),
 )
-"""Tables that only the linker reads: changing them exports, lowers and emits nothing again. ``*`` is any name.
+"""Keys that only the linker reads: changing them exports, lowers and emits nothing again. ``*`` is any name.
 
 ``model.share_state`` is not among them: emission asks it which buffers of a method are state."""

@@ -264,6 +264,13 @@ SafeName = Annotated[
 ]
 """A name that is also a file name everywhere."""
 
+DataFileName = Annotated[
+    str,
+    Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*\.ptd$", max_length=128),
+    Expected('a plain file name that ends with ".ptd", such as "weights.ptd"'),
+]
+"""Name of a file of external data; in the folder of the program."""
+
 ModuleName = Annotated[str, Field(pattern=rf"^{_DOTTED}$"), Expected('a module name such as "my_ops"')]
 """A dotted Python module name."""
 

@@ -105,10 +105,19 @@ class LoweredModel:
 
 
 @dataclass(frozen=True)
-class WrittenProgram:
-    """The file, at its temporary place until verification says what becomes of it."""
+class WrittenFile:
+    """A file, at its temporary place until verification says what becomes of it."""
 
     path: Path
     size: int
     """Bytes."""
     sha256: str
+
+
+@dataclass(frozen=True)
+class WrittenProgram:
+    """The files of a program."""
+
+    program: WrittenFile
+    data: WrittenFile | None = None
+    """Its external weights."""

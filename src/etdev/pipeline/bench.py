@@ -93,14 +93,16 @@ def bench_file(file: Path, options: BenchOptions) -> BenchResult:
         process = runtime.process_id if isinstance(runtime, StockRuntime) else os.getpid()
         before = peak_resident(process)
         try:
-            runtime.load(file)
+            runtime.load(file, data=options.data)
             with clock.stage("latency"):
                 latency, way = measure_latency(runtime, options.method, calls.samples, options.thoroughness)
             after = peak_resident(process)
             throughput: list[ThroughputResult] = []
             for count in options.workers:
                 workers = WorkerOptions(count, options.transport)
-                on_workers = OnWorkers(file, program, plan, name, options.device_map, workers, fresh=False)
+                on_workers = OnWorkers(
+                    file, program, plan, name, options.device_map, workers, fresh=False, data=options.data
+                )
                 with clock.stage(f"{count} worker{'s' * (count != 1)}"):
                     throughput.append(_throughput(on_workers, count, options, calls.samples))
         except ProgramFailureError as error:

@@ -18,7 +18,7 @@ from etdev.pipeline.naming import dtype_name, instruction_name
 from etdev.pipeline.nested import device_memory
 from etdev.pipeline.peaks import Peak, TensorInUse
 from etdev.pipeline.result import MethodResult
-from etdev.program import Program
+from etdev.program import Program, read
 from etdev.program import model as m
 from etdev.program.devices import D2H_COPY, H2D_COPY
 
@@ -148,9 +148,9 @@ def _constant(tensor: m.Tensor, reader: str | None) -> str:
     return f"{dtype_name(tensor.scalar_type)} {list(tensor.sizes)}{user}"
 
 
-def section_parts(program: Program, file: Path) -> Parts:
-    """What the bytes of a file are spent on."""
-    sections = asdict(file_sections(program, file))
+def section_parts(file: Path) -> Parts:
+    """What the bytes of a file are spent on, without those of its external weights."""
+    sections = asdict(file_sections(read(file), file))
     return Parts(tuple((name.replace("_", " "), size) for name, size in sections.items() if size))
 
 

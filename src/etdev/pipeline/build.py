@@ -72,7 +72,7 @@ def _result(
 def _lock(project: Project, options: BuildOptions, lock: Lock | None, found: Mapping[str, Finished]) -> Iterator[str]:
     """Compare with the lock, or write it; gives why that could not be done."""
     if options.locked and lock is not None:
-        check_outputs(project, lock, {name: finished.result.sha256 for name, finished in found.items()})
+        check_outputs(project, lock, {name: finished.locked for name, finished in found.items()})
     elif is_of_the_files_alone(project):
         good = {name: finished.locked for name, finished in found.items() if finished.good}
         try:

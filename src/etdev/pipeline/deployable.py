@@ -37,15 +37,7 @@ def make_release(project: Project, target: str) -> Release:
     report = _report(project, target, build)
     built = report[target]
     _refuse_unverified(built, report_place(project, target))
-    files = _files(path)
-    program = next(file for file in files if file.name == path.name)
-    if program.sha256 != built.sha256:
-        raise DeployError(
-            f"the file is not the one that was built: its sha256 is {program.sha256[:12]}…, the report says "
-            f"{built.sha256[:12]}…",
-            where=str(path),
-            hint=f"run `etdev build -t {target}` again",
-        )
+    files = _files(path, built)
     manifest = Manifest(
         project=project.name,
         target=target,
@@ -95,10 +87,21 @@ def _refuse_unverified(built: TargetResult, place: Path) -> None:
         )
 
 
-def _files(path: Path) -> tuple[ReleasedFile, ...]:
-    """The program and the external weights beside it."""
-    weights = sorted(item for item in path.parent.glob("*.ptd") if item.is_file())
-    return tuple(_file(item) for item in (path, *weights))
+def _files(path: Path, built: TargetResult) -> tuple[ReleasedFile, ...]:
+    """The program and its external weights, as they were built."""
+    digests = {path.name: built.sha256}
+    if built.data is not None:
+        digests[built.data.name] = built.data.sha256
+    files = tuple(_file(path.with_name(name)) for name in digests)
+    for file in files:
+        if file.sha256 != digests[file.name]:
+            raise DeployError(
+                f"the file is not the one that was built: its sha256 is {file.sha256[:12]}…, the report says "
+                f"{digests[file.name][:12]}…",
+                where=str(path.with_name(file.name)),
+                hint=f"run `etdev build -t {built.name}` again",
+            )
+    return files
 
 
 def _file(path: Path) -> ReleasedFile:
@@ -113,7 +116,9 @@ def _file(path: Path) -> ReleasedFile:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
             return ReleasedFile(name=path.name, size=file.tell(), sha256=digest)
     except OSError as error:
-        raise DeployError(f"cannot read the file: {error.strerror}", where=str(path)) from error
+        raise DeployError(
+            f"cannot read the file: {error.strerror}", where=str(path), hint="run `etdev build` again"
+        ) from error
 
 
 def _read(path: Path) -> Program:

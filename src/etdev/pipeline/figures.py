@@ -11,10 +11,10 @@ class Figures(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     file: int = Field(ge=0)
-    """Bytes of the ``.pte``."""
+    """Bytes of the ``.pte``, without external weights."""
     weights: int = Field(ge=0)
-    """Bytes of constants in it, and of the data that delegates look up by name; weights inside a blob that etdev cannot
-    read are not among them."""
+    """Bytes of constants, and of the data that delegates look up by name, in it or in its external weights; weights
+    inside a blob that etdev cannot read are not among them."""
     memory: dict[str, int]
     """Planned bytes per device, those of programs in delegates included; ``cpu`` always."""
     copies: int = Field(ge=0)

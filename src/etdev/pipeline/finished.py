@@ -10,10 +10,11 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from etdev.pipeline.cache import Cache, Entry, Output, linked_facts
 from etdev.pipeline.lock import LockedTarget
 from etdev.pipeline.options import BuildOptions
-from etdev.pipeline.places import REJECTED_SUFFIX, object_place, record_place
+from etdev.pipeline.places import REJECTED_SUFFIX, object_place, operators_place, record_place
 from etdev.pipeline.project import Project
 from etdev.pipeline.report_file import display_path, write_report
 from etdev.pipeline.result import TargetResult
+from etdev.pipeline.staging import data_left
 
 if TYPE_CHECKING:
     from etdev.pipeline.compile import Compiled, Workplace
@@ -75,7 +76,12 @@ def keep_finished(place: Workplace, finished: Finished, compiled: Compiled) -> N
     )
     if cache.changed:
         return
-    written = {artifact.name: Output(size=result.size, sha256=result.sha256), **cache.outputs(record)}
+    beside = [item for item in (result.data, result.operators) if item is not None]
+    written = {
+        **{item.name: Output(size=item.size, sha256=item.sha256) for item in beside},
+        artifact.name: Output(size=result.size, sha256=result.sha256),
+        **cache.outputs(record),
+    }
     cache.keep(
         project,
         result.name,
@@ -93,6 +99,8 @@ def _superfluous(project: Project, target: str, entry: Entry) -> list[Path]:
     artifact = project.artifact(target)
     known = (
         record_place(artifact),
+        operators_place(artifact),
+        *data_left(project, target),
         record_place(object_place(project, target)),
         artifact.with_name(artifact.name + REJECTED_SUFFIX),
     )

@@ -18,6 +18,8 @@ from etdev.pipeline.project import Project
 from etdev.pipeline.proof import prove_link
 from etdev.pipeline.usercode import UserCode, translated
 from etdev.planner import Problem
+from etdev.program import Program
+from etdev.program.external import externalize, internalize, without_constant_names
 from etdev.program.inplace import DEFAULT
 from etdev.validator import ValidationReport
 
@@ -47,7 +49,7 @@ def link_program(
     signatures: Mapping[str, Signature],
     inplace: InPlaceOps,
 ) -> LinkedProgram:
-    """Link an object program with the target's ``memory``, ``io``, ``elide`` and ``inplace``.
+    """Link an object program with the target's ``memory``, ``io``, ``elide``, ``inplace`` and ``external_weights``.
 
     The link is proved. Raises :class:`~etdev.errors.ConfigError` with the key of ``io`` that asks for what cannot be,
     :class:`~etdev.errors.LinkError` with that of a planner that fails.
@@ -63,6 +65,7 @@ def link_program(
         where = project.where("targets", target, "memory", "planner")
         place = where if error.where in (None, where) else f"{where}, {error.where}"
         raise LinkError(error.message, where=place, hint=error.hint) from error
+    linked = replace(linked, program=_finished(project, target, linked.program))
     inputs = {name: notes.delegate_inputs for name, notes in objects.sidecar.methods.items()}
     tried = {name: donors for name, donors in inplace.table.items() if name not in DEFAULT}
     proof = prove_link(objects.program, linked, inputs, tried=tried)
@@ -80,6 +83,14 @@ def link_program(
         {name: notes.debug_handles for name, notes in sidecar.methods.items()},
         nested,
     )
+
+
+def _finished(project: Project, target: str, program: Program) -> Program:
+    """The program as it is when it is read back: its constants in the order and with the names of the external file if
+    they go into one, without names otherwise."""
+    if project.config.targets[target].external_weights is None:
+        return without_constant_names(program)
+    return internalize(*externalize(program))
 
 
 def _positions(objects: ObjectProgram, method: str) -> range:

@@ -41,6 +41,8 @@ class LockedTarget(_Part):
 
     sha256: str
     """Of the ``.pte``."""
+    data_sha256: str | None = None
+    """Of the external weights."""
     figures: Figures
     versions: dict[str, str]
     """Of what took part, by name."""
@@ -115,13 +117,9 @@ def check_inputs(project: Project, lock: Lock | None, facts: Mapping[str, Facts]
         raise _stale(project, stale, "if that is wanted, `etdev build` without --locked writes the lock anew")
 
 
-def check_outputs(project: Project, lock: Lock, built: Mapping[str, str]) -> None:
-    """Raise :class:`LockStaleError` if what was built is not what the lock says. ``built``: SHA-256 by target."""
-    stale = [
-        f"{name}: the program's sha256 is {digest[:12]}…, the lock says {lock.targets[name].sha256[:12]}…"
-        for name, digest in built.items()
-        if digest != lock.targets[name].sha256
-    ]
+def check_outputs(project: Project, lock: Lock, built: Mapping[str, LockedTarget]) -> None:
+    """Raise :class:`LockStaleError` if what was built is not what the lock says."""
+    stale = [text for name, found in built.items() for text in _others(name, found, lock.targets[name])]
     if stale:
         raise _stale(
             project,
@@ -129,6 +127,20 @@ def check_outputs(project: Project, lock: Lock, built: Mapping[str, str]) -> Non
             "the same inputs gave other bytes: something that the lock does not know has changed, or the model's code "
             "does not do the same each time",
         )
+
+
+def _others(name: str, found: LockedTarget, locked: LockedTarget) -> Iterator[str]:
+    """The files of a target that are not the locked ones."""
+    for what, digest, was in (
+        ("program's", found.sha256, locked.sha256),
+        ("external weights'", found.data_sha256, locked.data_sha256),
+    ):
+        if digest != was:
+            yield f"{name}: the {what} sha256 is {_short(digest)}, the lock says {_short(was)}"
+
+
+def _short(digest: str | None) -> str:
+    return "none" if digest is None else f"{digest[:12]}…"
 
 
 def _moved(project: Project, lock: Lock, name: str, now: Facts, digests: Digests) -> Iterator[str]:

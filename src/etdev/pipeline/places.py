@@ -25,6 +25,17 @@ def record_place(program: Path) -> Path:
     return program.with_suffix(".etrecord")
 
 
+def data_place(project: Project, target: str) -> Path | None:
+    """Where the external weights of a target are; None if they are inside the program."""
+    name = project.config.targets[target].external_weights
+    return None if name is None else project.artifact(target).with_name(name)
+
+
+def operators_place(program: Path) -> Path:
+    """Where the list of the operators of the program at ``program`` is: the same name with ``.operators.yaml``."""
+    return program.with_suffix(".operators.yaml")
+
+
 def object_files(project: Project, target: str) -> tuple[Path, ...]:
     """What belongs to an object program, in the order in which it is written."""
     path = object_place(project, target)

@@ -24,9 +24,10 @@ from etdev.pipeline.verify.plan import check_memory_plan
 from etdev.planner import PLANNERS
 from etdev.program import Program
 from etdev.program.delegates import delegate_inputs
-from etdev.program.external import external_names
+from etdev.program.external import external_names, without_constant_names
 from etdev.program.footprint import planned_memory
 from etdev.program.inplace import DEFAULT
+from etdev.program.joined import read_joined
 from etdev.program.model import ExecutionPlan
 from etdev.validator import Correspondence, ValidationReport, validate_file, validate_link
 
@@ -108,6 +109,8 @@ class RelinkResult:
     methods: tuple[MethodChange, ...]
     shared_state: tuple[str, ...]
     """State that several methods share; it needs a loader that gives all methods of a program the same buffers."""
+    data: str | None
+    """The file of external data that was put into the program."""
     external_data: tuple[str, ...]
     """Names of tensors whose data is in another file, which stays as it is and is needed as before."""
     plan: Literal["passed", "not run"]
@@ -124,6 +127,7 @@ def relink(
     file: str | os.PathLike[str],
     output: str | os.PathLike[str],
     *,
+    data: str | os.PathLike[str] | None = None,
     planner: str = "best",
     alignment: int | None = None,
     elide: Collection[str] = ALL_ELISIONS,
@@ -131,12 +135,13 @@ def relink(
 ) -> RelinkResult:
     """Plan the memory of a ``.pte`` from any toolchain anew, with fewer copies and with outputs over their operands.
 
-    ``output`` may be ``file``; it is replaced whole, or not at all. ``planner`` is ``best``, ``greedy`` or ``naive``;
-    ``alignment`` is in bytes, a power of two, 16 by default. ``elide`` are the kinds of copies to remove, all of them
-    by default: ``views``, ``slices``, ``cat``, ``write_back``, ``constants``. ``inplace`` is ``default``, etdev's own
-    table of kernels that may write over an operand, or ``none``. With ``best`` and no alignment of the caller's, a
-    method whose own plan needs less memory than the new one keeps it; where state lies in a buffer of its own, all
-    methods keep theirs or none.
+    ``output`` may be ``file``; it is replaced whole, or not at all. ``data`` is the ``.ptd`` that the program has
+    weights in: they are put into the output; without it they stay where they are. ``planner`` is ``best``, ``greedy``
+    or ``naive``; ``alignment`` is in bytes, a power of two, 16 by default. ``elide`` are the kinds of copies to remove,
+    all of them by default: ``views``, ``slices``, ``cat``, ``write_back``, ``constants``. ``inplace`` is ``default``,
+    etdev's own table of kernels that may write over an operand, or ``none``. With ``best`` and no alignment of the
+    caller's, a method whose own plan needs less memory than the new one keeps it; where state lies in a buffer of its
+    own, all methods keep theirs or none.
 
     Raises :class:`~etdev.errors.ProgramError` for a file that is malformed or has what this version would lose, its
     subclass :class:`~etdev.errors.UnlinkableError` for a program that overwrites values that it still reads,
@@ -146,7 +151,7 @@ def relink(
     kinds = check_kinds(elide, "elide")
     source, target = Path(file), Path(output)
     _refuse_object(source)
-    program = pte.read(source)
+    program = without_constant_names(read_joined(source, data)) if data is not None else pte.read(source)
     _refuse_unknown_fields(program, source)
     size_before = source.stat().st_size
     options = LinkOptions(
@@ -177,6 +182,7 @@ def relink(
         memory_after=planned_memory(linked.program),
         methods=_changes(program, linked),
         shared_state=linked.shared_state,
+        data=None if data is None else os.fspath(data),
         external_data=external_names(program),
         plan="passed" if rung.status == "passed" else "not run",
         plan_summary=f"{summarize_proof(proof)}; {rung.summary}" if rung.status == "passed" else rung.summary,

@@ -171,6 +171,15 @@ class MethodResult(Part):
     """Positions of the instructions that the link left: in the object program → in the file."""
 
 
+class FileBeside(Part):
+    """A file that belongs to a program, in its folder."""
+
+    name: str
+    size: int
+    """Bytes."""
+    sha256: str
+
+
 class TargetResult(Part):
     """One target's artifact and what verification said about it."""
 
@@ -181,6 +190,10 @@ class TargetResult(Part):
     size: int
     """Bytes."""
     sha256: str
+    data: FileBeside | None = None
+    """The external weights, without which the program does not run."""
+    operators: FileBeside | None = None
+    """The operators that it needs, for a selective build of the runtime."""
     quantize: str | None
     """Scheme that was applied."""
     methods: tuple[MethodResult, ...] = ()

@@ -27,9 +27,11 @@ from etdev.pipeline.verify.file import requirements
 from etdev.pipeline.verify.made_up import random_inputs
 from etdev.pipeline.verify.replay import open_replay, replay_obstacle, torch_obstacle
 from etdev.pipeline.verify.subject import Runtime
-from etdev.program import Program, read
+from etdev.program import Program
 from etdev.program import model as m
 from etdev.program.devices import named_devices
+from etdev.program.external import external_names
+from etdev.program.joined import read_joined
 from etdev.runtime.device_map import NO_MAP, DeviceMap
 from etdev.runtime.errors import RunError
 from etdev.runtime.stock import ProgramFailureError, StockRuntime
@@ -57,6 +59,8 @@ class Asked:
     runtime: RuntimeName | None = None
     """None takes the stock runtime if it can run the program."""
     device_map: DeviceMap = field(default_factory=lambda: NO_MAP)
+    data: Path | None = None
+    """External weights of the program."""
 
 
 @dataclass(frozen=True)
@@ -95,10 +99,12 @@ def run_file(file: Path, options: RunOptions) -> RunResult:
 
         try:
             if options.workers is None:
-                runtime.load(file)
+                runtime.load(file, data=options.data)
                 seconds = _one_after_the_other(runtime, options, calls.samples, each)
             else:
-                on_workers = OnWorkers(file, program, plan, name, options.device_map, options.workers, options.fresh)
+                on_workers = OnWorkers(
+                    file, program, plan, name, options.device_map, options.workers, options.fresh, options.data
+                )
                 seconds, workers = on_workers.run(calls.samples, options.repeat, each)
         except ProgramFailureError as error:
             raise RunError(f"the program failed: {error}", where=str(file)) from error
@@ -123,7 +129,12 @@ def run_file(file: Path, options: RunOptions) -> RunResult:
 
 def read_program(file: Path, asked: Asked) -> tuple[Program, m.ExecutionPlan, Calls]:
     """A program, the method of it that is called, and the inputs of each call. Raises as :func:`run_file` does."""
-    program = read(file)
+    program = read_joined(file, asked.data)
+    outside = external_names(program)
+    if outside:
+        message = f"the program has weights in another file: {outside[0]!r}"
+        more = f" and {len(outside) - 1:,} more" if len(outside) > 1 else ""
+        raise UsageError(message + more, where=str(file), hint="say which file: `--data FILE.ptd`")
     plan = program.method(asked.method)
     devices = named_devices(program)
     forgotten = left_out(devices, asked.device_map)

@@ -51,6 +51,8 @@ class OnWorkers:
     device_map: DeviceMap
     options: WorkerOptions
     fresh: bool
+    data: Path | None = None
+    """External weights of the program."""
 
     def run(
         self, samples: Sequence[tuple[Any, ...]], repeat: int, each: Each
@@ -87,7 +89,8 @@ class OnWorkers:
         """So many workers that have the whole program, and the inputs that are the same in all samples on a device."""
         home = self._home(tuple(named_devices(self.program)))
         spec = self._spec(home) if home is not None and self.runtime == "replay" else WorkerSpec()
-        source = ProgramSource(self.file.absolute(), self.runtime, pinned=pinned)
+        data = None if self.data is None else self.data.absolute()
+        source = ProgramSource(self.file.absolute(), self.runtime, data=data, pinned=pinned)
         with self._orchestrator([spec] * count) as orchestrator, ProgramPool(orchestrator, source) as pool:
             for position, value in enumerate(self.plan.inputs):
                 declared = self.plan.values[value]
@@ -111,7 +114,7 @@ class OnWorkers:
                 orchestrator, {device: worker for worker, device in enumerate(devices)}
             )
             runtime = stack.enter_context(ReplayRuntime(registry=registry, executors=executors))
-            runtime.load(self.file)
+            runtime.load(self.file, data=self.data)
             start = time.perf_counter()
             for sample in again:
                 began = time.perf_counter()

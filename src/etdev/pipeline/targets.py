@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Self
 
 from etdev.files import file_sha256
-from etdev.pipeline.artifacts import WrittenProgram
+from etdev.pipeline.artifacts import WrittenFile, WrittenProgram
 from etdev.pipeline.cache import Cache, Reads, Seen, Watch, locked_facts
 from etdev.pipeline.compile import Compiled, Workplace, compile_target
 from etdev.pipeline.figures import Figures
@@ -25,17 +25,18 @@ from etdev.pipeline.models import Models
 from etdev.pipeline.nested import describe_nested, memory_by_device
 from etdev.pipeline.noise import quiet_libraries
 from etdev.pipeline.options import BuildOptions, required_rungs
-from etdev.pipeline.places import record_place, sidecar_place
+from etdev.pipeline.places import sidecar_place
 from etdev.pipeline.progress import StageClock
 from etdev.pipeline.project import Project
 from etdev.pipeline.report_file import display_path, write_report
-from etdev.pipeline.result import RUNGS, TargetResult, outcome
+from etdev.pipeline.result import RUNGS, FileBeside, TargetResult, outcome
+from etdev.pipeline.staging import StagedFile, StagedTarget
 from etdev.pipeline.stock import runtime_for
 from etdev.pipeline.summary import describe_state, describe_unused, with_memory
 from etdev.pipeline.usercode import LIBRARIES, UserCode
 from etdev.pipeline.verify.kernels import check_runtime_settings
 from etdev.pipeline.verify.ladder import Candidate, check_functions, not_run, verify_program
-from etdev.pipeline.write import StagedFile, write_linked_record, write_program
+from etdev.pipeline.write import write_files, write_linked_record, write_operators
 from etdev.program.footprint import planned_memory
 from etdev.runtime.stock import StockRuntime
 
@@ -103,18 +104,29 @@ def _build_target(place: Workplace, name: str, runtime: StockRuntime | None) -> 
     compiled = compile_target(place, name, clock)
     with clock.stage("link"):
         program = link_program(project, name, user, compiled.objects, compiled.signatures, inplace)
-    with StagedFile(project.artifact(name)) as staged, StagedFile(record_place(project.artifact(name))) as record:
+    with StagedTarget(project, name) as staged:
         with clock.stage("write"):
-            written = write_program(program.linked.program, staged)
+            written = write_files(program.linked.program, staged)
+            result = _describe(place, name, compiled, program, written, [str(tried) for tried in inplace.tried])
             if project.config.targets[name].etrecord:
-                write_linked_record(compiled.objects, program, record)
-        result = _describe(place, name, compiled, program, written, [str(tried) for tried in inplace.tried])
+                write_linked_record(compiled.objects, program, staged.record)
+            if project.config.targets[name].selected_operators:
+                operators = write_operators(program.linked.program, staged.operators)
+                result = result.model_copy(update={"operators": _beside(operators, staged.operators)})
+            if written.data is not None and staged.data is not None:
+                result = result.model_copy(update={"data": _beside(written.data, staged.data)})
         figures = figures_of(result, program.linked.program)
         if runtime is None or compiled.models is None:
             rungs = tuple(not_run(rung, "verification was turned off") for rung in RUNGS)
         else:
             candidate = Candidate(
-                written.path, written.size, *compiled.models, program, inplace.table, compiled.record.methods
+                written.program.path,
+                written.program.size,
+                *compiled.models,
+                program,
+                inplace.table,
+                compiled.record.methods,
+                None if written.data is None else written.data.path,
             )
             with clock.stage("verify"):
                 rungs = verify_program(
@@ -128,10 +140,7 @@ def _build_target(place: Workplace, name: str, runtime: StockRuntime | None) -> 
                     count=clock.count("verify"),
                 )
         result = result.model_copy(update={"figures": figures, "rungs": rungs, "status": outcome(rungs)})
-        record.withdraw()  # At no time is it beside another program.
         artifact = staged.reject() if result.status == "rejected" else staged.accept()
-        if result.status != "rejected" and project.config.targets[name].etrecord:
-            record.accept()
     result = result.model_copy(update={"artifact": display_path(project, artifact), "seconds": clock.seconds})
     locked = _locked(place, result, figures, compiled.reads)
     result = _with_changes(place, result)
@@ -155,8 +164,8 @@ def _describe(
         name=name,
         status="built",
         artifact="",
-        size=written.size,
-        sha256=written.sha256,
+        size=written.program.size,
+        sha256=written.program.sha256,
         quantize=compiled.record.scheme,
         methods=with_memory(compiled.record.methods, program),
         memory=planned_memory(linked.program),
@@ -173,6 +182,10 @@ def _describe(
             *describe_unused(project, name, linked.program),
         ),
     )
+
+
+def _beside(written: WrittenFile, staged: StagedFile) -> FileBeside:
+    return FileBeside(name=staged.target.name, size=written.size, sha256=written.sha256)
 
 
 def _with_changes(place: Workplace, result: TargetResult) -> TargetResult:
@@ -193,6 +206,7 @@ def _locked(place: Workplace, result: TargetResult, figures: Figures, compiled: 
     facts = locked_facts(project, result.name)
     return LockedTarget(
         sha256=result.sha256,
+        data_sha256=None if result.data is None else result.data.sha256,
         figures=figures,
         versions=facts.versions,
         settings=facts.settings,

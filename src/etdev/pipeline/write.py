@@ -1,81 +1,59 @@
-"""Stage *write*: the program as a file that is not yet at its place."""
+"""Stage *write*: the program as files that are not yet at their places."""
 
 from __future__ import annotations
 
 import hashlib
 import os
-from contextlib import ExitStack
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
-from etdev.files import temporary_beside, write_errors_named
-from etdev.pipeline.artifacts import WrittenProgram
+from etdev.files import write_errors_named
+from etdev.pipeline.artifacts import WrittenFile, WrittenProgram
 from etdev.pipeline.etrecord import InstructionMaps, delegate_outputs, read_delegates, write_record
 from etdev.pipeline.link import LinkedProgram
 from etdev.pipeline.objects import ObjectProgram
-from etdev.pipeline.places import REJECTED_SUFFIX, record_place
-from etdev.program import Program
+from etdev.pipeline.operators import operators_yaml
+from etdev.pipeline.places import record_place
+from etdev.pipeline.staging import StagedFile, StagedTarget
+from etdev.program import Program, flat_tensor
+from etdev.program.external import externalize
 from etdev.program.writer import write_into
 
 
-class StagedFile:
-    """A file that stands beside its place until it is accepted or rejected; gone if neither happens.
+def write_files(linked: Program, staged: StagedTarget) -> WrittenProgram:
+    """Write a linked program, with its weights in a file of their own if they are to be in one.
 
-    A context manager: leaving it without a verdict (an error, Ctrl-C) removes the file and leaves whatever stood at
-    ``target`` as it was.
+    Raises as :func:`write_program`.
     """
-
-    path: Path
-    """Where the file stands until the verdict; known once entered."""
-
-    def __init__(self, target: Path) -> None:
-        self.target = target
-        self.rejected = target.with_name(target.name + REJECTED_SUFFIX)
-        self._stack = ExitStack()
-
-    def __enter__(self) -> Self:
-        with write_errors_named(self.target):
-            self.path = self._stack.enter_context(temporary_beside(self.target))
-        return self
-
-    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
-        self._stack.close()
-
-    def accept(self) -> Path:
-        """Put the file at its place; a rejected one of an earlier build goes."""
-        return self._settle(self.target, self.rejected)
-
-    def reject(self) -> Path:
-        """Put the file beside its place as ``NAME.pte.rejected``; the artifact of an earlier build goes, so that nobody
-        takes it for this one."""
-        return self._settle(self.rejected, self.target)
-
-    def withdraw(self) -> None:
-        """Remove what stands at the place, and what was rejected; this file may still take the place."""
-        with write_errors_named(self.target):
-            self.target.unlink(missing_ok=True)
-            self.rejected.unlink(missing_ok=True)
-
-    def _settle(self, place: Path, other: Path) -> Path:
-        with write_errors_named(place):
-            os.replace(self.path, place)
-            other.unlink(missing_ok=True)
-        return place
+    if staged.data is None:
+        return WrittenProgram(write_program(linked, staged.program))
+    outside, data = externalize(linked)
+    program = write_program(outside, staged.program)
+    return WrittenProgram(program, _written(staged.data, partial(flat_tensor.write_into, data)))
 
 
-def write_program(linked: Program, staged: StagedFile) -> WrittenProgram:
-    """Stream the program out. Its digest is taken of what then lies in the file.
+def write_program(program: Program, staged: StagedFile) -> WrittenFile:
+    """Stream a program out. Its digest is taken of what then lies in the file.
 
     Raises :class:`~etdev.errors.WriteError` with the path and the cause; nothing is left behind then.
     """
+    return _written(staged, partial(write_into, program))
+
+
+def write_operators(written: Program, staged: StagedFile) -> WrittenFile:
+    """Write the list of the operators that a program needs. Raises as :func:`write_program`."""
+    text = operators_yaml(written, staged.target.name)
+    return _written(staged, lambda path: path.write_text(text, encoding="utf-8"))
+
+
+def _written(staged: StagedFile, write: Callable[[Path], object]) -> WrittenFile:
     with write_errors_named(staged.target):
-        write_into(linked, staged.path)
+        write(staged.path)
         with staged.path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
             os.fsync(file.fileno())
-            size = os.fstat(file.fileno()).st_size
-    return WrittenProgram(staged.path, size, digest)
+            return WrittenFile(staged.path, os.fstat(file.fileno()).st_size, digest)
 
 
 def write_linked_record(objects: ObjectProgram, program: LinkedProgram, staged: StagedFile) -> None:

@@ -22,8 +22,8 @@ def constant_bytes(program: Program, value: int, tensor: m.Tensor) -> Blob:
         info = tensor.extra_tensor_info
         name = info.fully_qualified_name if info else None
         raise MissingRequirementError(
-            f"the data of value {value} ({name!r}) is in a .ptd file, which is not read here",
-            hint="run the program in ExecuTorch's own runtime, or build it with its weights inside",
+            f"the data of value {value} ({name!r}) is in another file",
+            hint="say which: `--data FILE.ptd`",
         )
     if program.constant_buffer:
         return program.constant_buffer[tensor.data_buffer_idx].cut(0, tensor.nbytes)

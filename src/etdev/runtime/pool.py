@@ -48,6 +48,8 @@ class ProgramSource:
     """``stock``, ExecuTorch's own, or ``replay``, the interpreter, in the worker's memory."""
     shared: bool = False
     """Do all methods have the same memory?"""
+    data: Path | None = None
+    """External data of the program."""
     imports: tuple[str, ...] = ()
     """Modules that register custom kernels of the stock runtime."""
     path: tuple[Path, ...] = ()
@@ -222,7 +224,7 @@ class _Session:
             self._runtime = ReplayRuntime(registry=worker.registry)
         self._runtime.__enter__()
         try:
-            self._runtime.load(source.file, shared=source.shared)
+            self._runtime.load(source.file, shared=source.shared, data=source.data)
         except BaseException:
             self.close()
             raise

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any, Self
 
 from etdev.errors import EtdevError, ExitCode
-from etdev.program import Program, read
+from etdev.program import Program
 from etdev.program import model as m
 from etdev.program.effects import operator_name
 from etdev.program.inplace import DEFAULT
+from etdev.program.joined import read_joined
 from etdev.runtime.allocator import Registry
 from etdev.runtime.device_map import NO_MAP, DeviceMap, default_registry, registry_for
 from etdev.runtime.interpreter.delegates import ExecutorFactory, executors
@@ -60,11 +61,13 @@ class ReplayRuntime:
             self._loaded.close()
             self._loaded = None
 
-    def load(self, file: Path | Program, *, shared: bool = False) -> tuple[str, ...]:
-        """Open a program; its methods' names. ``shared`` gives all methods the same memory, not each its own."""
+    def load(self, file: Path | Program, *, shared: bool = False, data: Path | None = None) -> tuple[str, ...]:
+        """Open a program, with the external data of a file if it has any; its methods' names. ``shared`` gives all
+        methods the same memory, not each its own."""
         self.close()
         try:
-            self._program, self._shared = file if isinstance(file, Program) else read(file), shared
+            self._program = file if isinstance(file, Program) else read_joined(file, data)
+            self._shared = shared
             self._loaded = self._open()
         except EtdevError as error:
             raise _failure(error) from error

@@ -43,7 +43,7 @@ def _state(made: Emitted) -> dict[str, list[tuple[str, bool]]]:
         assert list(notes) == [
             StateNote(index, tensor.extra_tensor_info.fully_qualified_name or "", tensor.data_buffer_idx > 0)
             for index, tensor in plan.tensors()
-            if tensor.extra_tensor_info is not None
+            if tensor.extra_tensor_info is not None and tensor.allocation_info is not None
         ]
         found[plan.name] = [(note.name, note.initialized) for note in notes]
     return found

@@ -26,7 +26,7 @@ class FakeRuntime:
         self._load, self._call = load, call
         self.answered = 0
 
-    def load(self, file: Path, *, shared: bool = False) -> tuple[str, ...]:
+    def load(self, file: Path, *, shared: bool = False, data: Path | None = None) -> tuple[str, ...]:
         self._fail(self._load)
         return ("forward",)
 

@@ -266,9 +266,9 @@ class Altered:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._runtime, name)
 
-    def load(self, file: Path, *, shared: bool = False) -> tuple[str, ...]:
+    def load(self, file: Path, *, shared: bool = False, data: Path | None = None) -> tuple[str, ...]:
         self._shared = shared
-        return self._runtime.load(file, shared=shared)
+        return self._runtime.load(file, shared=shared, data=data)
 
     def call(self, method: str, inputs: Sequence[Any], *, fresh: bool = False) -> tuple[Any, ...]:
         outputs = self._runtime.call(method, inputs, fresh=fresh)

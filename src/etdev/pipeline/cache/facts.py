@@ -32,6 +32,7 @@ _AFTER_EMISSION = (
     ("targets", "*", "verify"),
     ("targets", "*", "budget"),
     ("targets", "*", "runtime"),
+    ("targets", "*", "selected_operators"),
 )
 """Keys that neither emission nor the stages before it read, except for the forms that a runtime has the kernels for:
 these are compared by themselves."""

@@ -55,6 +55,8 @@ class VirtualAddresses:
         for node in graph_module.graph.nodes:
             if node.op == "placeholder" and str(node.target) in self._state:
                 self._place_state(node, self._state[str(node.target)])
+            elif node.op == "placeholder" and graph_signature is not None:
+                _name_constant(node, graph_signature)
         # Upstream's own sum does not count a state that only this planning sees as one.
         graph_module.meta["non_const_buffer_sizes"] = [0, self._end]
         self.handles = debug_handles(graph_module)
@@ -83,3 +85,17 @@ class VirtualAddresses:
         else:
             spec.extra_tensor_info = ExtraTensorInfo(fully_qualified_name=state.name)
         self.places[spec.mem_offset] = state
+
+
+def _name_constant(node: Node, graph_signature: Any) -> None:
+    from executorch.exir.schema import ExtraTensorInfo
+
+    spec: Any = node.meta.get("spec")
+    name = _constant_name(str(node.target), graph_signature)
+    if name is not None and getattr(spec, "const", False) and spec.mem_offset is None:
+        spec.extra_tensor_info = ExtraTensorInfo(fully_qualified_name=name)
+
+
+def _constant_name(placeholder: str, graph_signature: Any) -> str | None:
+    tables = ("inputs_to_parameters", "inputs_to_buffers", "inputs_to_lifted_tensor_constants")
+    return next((found for table in tables if (found := getattr(graph_signature, table).get(placeholder))), None)

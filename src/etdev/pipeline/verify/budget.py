@@ -53,7 +53,7 @@ class _Limits:
     def of_file(self) -> Iterator[Limit]:
         found = self._measured
         if self.budget.file is not None:
-            parts = None if found.program is None else partial(section_parts, found.program, found.path)
+            parts = None if found.program is None else partial(section_parts, found.path)
             yield self._bytes("file", found.size, self.budget.file, parts, "file")
 
     def of_program(self, program: Program) -> Iterator[Limit]:

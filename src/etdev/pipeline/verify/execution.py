@@ -104,7 +104,7 @@ def _load(subject: Subject, runtime: Runtime, rung: Rung) -> RungResult | None:
     """Open the file; the failure of the rung if something stands in the way."""
     declared = sorted({*subject.reference.signatures, *subject.project.config.constants})
     try:
-        found = sorted(runtime.load(subject.path))
+        found = sorted(subject.load(runtime))
     except ProgramFailureError as error:
         problem = f"the {rung} refuses the file: {error}"
     else:
@@ -129,7 +129,7 @@ def _accuracy(subject: Subject, program: Program, runtime: Runtime, before: Rung
     if before.status == "failed" and not before.gate:
         return _not_run("accuracy", f"the rung `{before.rung}` failed")
     project = subject.project
-    runtime.load(subject.path, shared=project.config.model.share_state)
+    subject.load(runtime, shared=project.config.model.share_state)
     alone = before.rung == "replay"
     with jobs_for(subject, program, alone=alone) as jobs:
         rung = check_accuracy(

@@ -16,7 +16,7 @@ from etdev.pipeline.inplace_ops import resolve_ops
 from etdev.pipeline.models import Models
 from etdev.pipeline.noise import quiet_libraries
 from etdev.pipeline.options import BuildOptions, choose_targets, required_rungs
-from etdev.pipeline.places import REJECTED_SUFFIX
+from etdev.pipeline.places import REJECTED_SUFFIX, data_place
 from etdev.pipeline.progress import StageClock
 from etdev.pipeline.project import Project
 from etdev.pipeline.report_file import display_path, start_result
@@ -71,11 +71,11 @@ def _verify_target(
     with clock.stage("verify"):
         required: tuple[Rung, ...] = required_rungs(project, name, options)
         inplace = resolve_ops(project, name, user)
-        size, digest = path.stat().st_size, file_sha256(path)
+        size, digest, data = path.stat().st_size, file_sha256(path), data_place(project, name)
         built = _built(path, name)
-        change = _change_since_build(built, size, digest)
+        change = _change_since_build(built, size, digest) or _data_change(built, data)
         methods = _methods(built) if change is None else ()
-        candidate = Candidate(path, size, float_model, reference, inplace=inplace.table, methods=methods)
+        candidate = Candidate(path, size, float_model, reference, inplace=inplace.table, methods=methods, data=data)
         rungs = verify_program(
             project,
             user,
@@ -136,6 +136,26 @@ def _change_since_build(built: Any, size: int, digest: str) -> str | None:
     if digest != built_digest:
         return f"its sha256 is {digest[:12]}…, {_REPORT} says {built_digest[:12]}…"
     return None
+
+
+def _data_change(built: Any, data: Path | None) -> str | None:
+    """How external weights differ from those that were built; None as :func:`_change_since_build`."""
+    try:
+        stated = built["data"]
+        name, size, digest = (None, 0, "") if stated is None else (stated["name"], stated["size"], stated["sha256"])
+        found = None if data is None else data.name
+        if found != name:
+            return f"its weights are to be {_in_file(found)}, by {_REPORT} they are {_in_file(name)}"
+        if data is None or not data.is_file():
+            return None
+        change = _change_since_build({"size": size, "sha256": digest}, data.stat().st_size, file_sha256(data))
+        return None if change is None else f"of its weights in {data.name}, {change}"
+    except (LookupError, TypeError):
+        return None
+
+
+def _in_file(name: str | None) -> str:
+    return "inside it" if name is None else f"in {name}"
 
 
 def _fail_changed(rung: RungResult, target: str, change: str, where: str) -> RungResult:

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from etdev import program
 from etdev.errors import ProgramError
 from etdev.pipeline.result import RungResult
 from etdev.program import Program
 from etdev.program.devices import named_devices
+from etdev.program.joined import read_joined
 
 
 @dataclass(frozen=True)
@@ -23,14 +23,17 @@ class Requirements:
     """``XnnpackBackend``."""
 
 
-def check_bytes(path: Path) -> tuple[RungResult, Program | None]:
-    """Read the file back; the program in it, or None if it cannot be read."""
+def check_bytes(path: Path, data: Path | None = None) -> tuple[RungResult, Program | None]:
+    """Read the file back, with its external ``data``; the program in it, or None if one of them cannot be read."""
     try:
-        found = program.read(path)
+        found = read_joined(path, data)
     except ProgramError as error:
-        problem = f"the file is malformed: {error.message}"
+        which = "the file is malformed" if data is None or error.where != str(data) else "its external data do not fit"
+        problem = f"{which}: {error.message}"
         return RungResult(rung="bytes", status="failed", summary=problem, problems=(problem,), hint=error.hint), None
     summary = f"{_count(len(found.execution_plan), 'method')}, {_count(_instructions(found), 'instruction')} read back"
+    if data is not None:
+        summary += ", with its external data"
     if found.unknown_fields:
         summary += f"; fields that this version does not know: {', '.join(found.unknown_fields)}"
     devices = tuple(map(str, named_devices(found)))

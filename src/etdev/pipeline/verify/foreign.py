@@ -69,9 +69,13 @@ class FilesResult(Part):
 
 
 def verify_files(
-    files: Sequence[str | os.PathLike[str]], *, require: Sequence[Rung] = (), device_map: DeviceMap = NO_MAP
+    files: Sequence[str | os.PathLike[str]],
+    *,
+    require: Sequence[Rung] = (),
+    device_map: DeviceMap = NO_MAP,
+    data: Path | None = None,
 ) -> FilesResult:
-    """Answer the rungs that need no config for ``.pte`` files from any toolchain.
+    """Answer the rungs that need no config for ``.pte`` files from any toolchain, with their external ``data``.
 
     The stock runtime is asked for what it has, not to load the file; the interpreter runs it, within bounds. Nothing is
     written. Raises :class:`~etdev.errors.UsageError` for a file that is not there or cannot be read.
@@ -87,16 +91,18 @@ def verify_files(
         except OSError as error:
             raise UsageError(f"cannot read the file: {describe_os_error(error)[0]}", where=str(path)) from error
     with StockRuntime() as runtime:
-        results = tuple(_verify_file(path, tuple(require), runtime, device_map) for path in paths)
+        results = tuple(_verify_file(path, data, tuple(require), runtime, device_map) for path in paths)
     notes = tuple(describe_map((item.rungs for item in results), device_map))
     return FilesResult(versions=versions(), files=results, notes=notes)
 
 
-def _verify_file(path: Path, required: tuple[Rung, ...], runtime: StockRuntime, device_map: DeviceMap) -> FileResult:
+def _verify_file(
+    path: Path, data: Path | None, required: tuple[Rung, ...], runtime: StockRuntime, device_map: DeviceMap
+) -> FileResult:
     answers = {rung: not_run(rung, "the rung `bytes` failed") for rung in RUNGS}
     for rung in _NEED_A_CONFIG:
         answers[rung] = not_run(rung, "only the config that the file was built from can tell")
-    answers["bytes"], found = check_bytes(path)
+    answers["bytes"], found = check_bytes(path, data)
     if found is not None:
         answers |= _ask(found, runtime, device_map)
     rungs = tuple(answers[rung] for rung in RUNGS)

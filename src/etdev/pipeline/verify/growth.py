@@ -101,7 +101,7 @@ class _Comparison:
 def _figures(key: str, before: Figures, found: Figures) -> Iterator[_Figure]:
     match key:
         case "file":
-            yield _Figure("file", before.file, found.file, section_parts)
+            yield _Figure("file", before.file, found.file, lambda _, file: section_parts(file))
         case "weights":
             yield _Figure("weights", before.weights, found.weights, lambda program, _: weight_parts(program))
         case "copies":

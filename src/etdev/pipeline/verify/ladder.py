@@ -48,6 +48,8 @@ class Candidate:
     """The kernels that may write over an operand."""
     methods: tuple[MethodResult, ...] = ()
     """How lowering split its methods; none if that is not known any more."""
+    data: Path | None = None
+    """External weights of the file."""
 
     def measured(self, program: Program | None) -> Measured:
         """What limits are about; ``program`` is what the file holds, None if it cannot be read."""
@@ -71,7 +73,7 @@ def verify_program(
     and ``count`` is told of each. Raises :class:`~etdev.errors.VerifyError` if the user's samples, metric or eager
     model fail.
     """
-    rung, found = check_bytes(candidate.path)
+    rung, found = check_bytes(candidate.path, candidate.data)
     if found is None:
         answers = {name: not_run(name, "the rung `bytes` failed") for name in RUNGS}
         answers["bytes"] = rung.model_copy(
@@ -151,7 +153,9 @@ def _with_remedy(rung: RungResult, project: Project, target: str) -> RungResult:
 
 def _subject(project: Project, user: UserCode, target: str, candidate: Candidate) -> Subject:
     samples, weak = _samples(project, user, candidate.reference)
-    return Subject(project, user, target, candidate.float_model, candidate.reference, samples, weak, candidate.path)
+    return Subject(
+        project, user, target, candidate.float_model, candidate.reference, samples, weak, candidate.path, candidate.data
+    )
 
 
 def _samples(

@@ -34,7 +34,7 @@ def check_latency(subject: Subject, runtime: Runtime, before: RungResult, obstac
     method = limits.method or next(iter(subject.reference.signatures))
     machine = describe_machine()
     try:
-        runtime.load(subject.path, shared=subject.project.config.model.share_state)
+        subject.load(runtime, shared=subject.project.config.model.share_state)
         samples = tuple(islice(subject.samples[method], _MOST_SAMPLES))
         found, _ = measure_latency(runtime, method, samples, Thoroughness())
     except ProgramFailureError as error:

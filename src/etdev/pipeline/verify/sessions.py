@@ -31,7 +31,7 @@ def _run_all(subject: Subject, runtime: Runtime, findings: Findings, *, shared: 
     assert entry is not None
     where = project.where(*key)
     function = subject.user.get(entry, project.base(*key), where)
-    runtime.load(subject.path, shared=shared)
+    subject.load(runtime, shared=shared)
     comparison = Comparison(subject, runtime, findings)
     room = subject.effort.session_calls
     sessions = read_sessions(subject.user, function, entry, subject.reference.signatures, where)

@@ -23,8 +23,9 @@ class Runtime(Protocol):
     Both raise :class:`~etdev.runtime.stock.ProgramFailureError` for what the program does wrong.
     """
 
-    def load(self, file: Path, *, shared: bool = False) -> tuple[str, ...]:
-        """Open a program; its methods' names. ``shared`` lays all methods in the same buffers."""
+    def load(self, file: Path, *, shared: bool = False, data: Path | None = None) -> tuple[str, ...]:
+        """Open a program, with the external data of a file if it has any; its methods' names. ``shared`` lays all
+        methods in the same buffers."""
 
     def call(self, method: str, inputs: Sequence[Any], *, fresh: bool = False) -> tuple[Any, ...]:
         """Outputs of one call; ``fresh`` starts from initial state."""
@@ -59,11 +60,17 @@ class Subject:
     """Methods whose samples are random."""
     path: Path
     """The file."""
+    data: Path | None = None
+    """Its external weights."""
     effort: Effort = Effort()
     jobs: int = 1
     """Workers for the metric's samples."""
     count: Count = uncounted
     """Is told of each call that the metric makes."""
+
+    def load(self, runtime: Runtime, *, shared: bool = False) -> tuple[str, ...]:
+        """Open the program in a runtime; as :meth:`Runtime.load`."""
+        return runtime.load(self.path, shared=shared, data=self.data)
 
     @property
     def settings(self) -> Verify:

@@ -14,7 +14,9 @@ from pathlib import Path
 from threading import Event, Lock, Timer
 from typing import Any, BinaryIO, Self
 
-from etdev.errors import MissingRequirementError
+from etdev.errors import MissingRequirementError, ProgramError
+from etdev.program import Program, write
+from etdev.program.joined import read_joined
 from etdev.runtime.stock.wire import receive, send
 
 _TAIL_LINES = 3
@@ -58,7 +60,10 @@ class StockRuntime:
         self._usable: frozenset[str] = frozenset()
         self._greeted = False
         self._file: Path | None = None
+        self._data: Path | None = None
         self._shared = False
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        """Has the program that was joined with its data."""
         self._crash: str | None = None
         """What became of the loaded program, if it took its process down."""
         self._turn = Lock()
@@ -72,6 +77,8 @@ class StockRuntime:
     def __exit__(self, *_: object) -> None:
         self._stop()
         self._log.close()
+        if self._folder is not None:
+            self._folder.cleanup()
 
     def _start(self) -> None:
         ours_in, theirs_out = os.pipe()
@@ -125,14 +132,21 @@ class StockRuntime:
         self._greet()
         return self._usable
 
-    def load(self, file: Path, *, shared: bool = False) -> tuple[str, ...]:
-        """Open a program; its methods' names, constant methods included.
+    def load(self, file: Path, *, shared: bool = False, data: Path | None = None) -> tuple[str, ...]:
+        """Open a program, with its external data if it has any; its methods' names, constant methods included.
 
         ``shared`` lays all methods in the same buffers, so that they share what the file puts at the same place, as
-        ``executorch.runtime.Runtime`` does; otherwise each has memory, and so state, of its own.
+        ``executorch.runtime.Runtime`` does; otherwise each has memory, and so state, of its own. The loader of the
+        first kind takes no external data: there, program and data are joined in a temporary file. Raises
+        :class:`ProgramFailureError` for data that are not those of the program: the runtime may crash over them.
         """
-        self._crash, self._file, self._shared = None, file, shared
-        return tuple(self._ask({"ask": "load", "file": str(file), "shared": shared})[0]["methods"])
+        self._crash, self._file, self._shared, self._data = None, file, shared, data
+        if data is not None:
+            joined = _fitting(file, data)
+            if shared:
+                file, data = self._written(joined), None
+        header = {"ask": "load", "file": str(file), "data": None if data is None else str(data), "shared": shared}
+        return tuple(self._ask(header)[0]["methods"])
 
     def call(self, method: str, inputs: Sequence[Any], *, fresh: bool = False) -> tuple[Any, ...]:
         """Outputs of one call, tensors and plain values; ``fresh`` starts from initial state.
@@ -142,10 +156,18 @@ class StockRuntime:
         if self._crash is not None:
             if not fresh or self._file is None:
                 raise RuntimeCrashError(self._crash)
-            self.load(self._file, shared=self._shared)
+            self.load(self._file, shared=self._shared, data=self._data)
         answer, outputs = self._ask({"ask": "call", "method": method, "fresh": fresh}, inputs)
         self.seconds = float(answer["seconds"])
         return tuple(outputs)
+
+    def _written(self, program: Program) -> Path:
+        """A program in a file of this object's own; the one before goes."""
+        if self._folder is None:
+            self._folder = tempfile.TemporaryDirectory(prefix="etdev-")
+        place = Path(self._folder.name, "joined.pte")
+        write(program, place)
+        return place
 
     def _greet(self) -> None:
         if self._process is None:
@@ -221,3 +243,11 @@ class StockRuntime:
         text = os.pread(descriptor, os.fstat(descriptor).st_size - since, since).decode(errors="replace")
         lines = [line.strip() for line in text.splitlines() if line.strip() and not _NOISE.match(line)]
         return " | ".join(lines[-_TAIL_LINES:])
+
+
+def _fitting(file: Path, data: Path) -> Program:
+    """A program joined with its data."""
+    try:
+        return read_joined(file, data)
+    except ProgramError as error:
+        raise ProgramFailureError(str(error)) from error

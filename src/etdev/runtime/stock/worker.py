@@ -14,6 +14,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, BinaryIO
 
 from etdev.runtime.stock.wire import receive, send
@@ -25,6 +26,7 @@ class Worker:
     def __init__(self) -> None:
         self._library = _import_library()
         self._path: str | None = None
+        self._data: str | None = None
         self._shared = False
         self._programs: list[Any] = []
         """What the methods below belong to: a program has to outlive its methods."""
@@ -45,8 +47,9 @@ class Worker:
         }
 
     def load(self, header: dict[str, Any]) -> dict[str, Any]:
-        """Open a file. ``shared`` lays its methods in the same buffers; otherwise each has its own."""
-        self._path, self._shared = header["file"], header["shared"]
+        """Open a file, with its external data if it has any. ``shared`` lays its methods in the same buffers; otherwise
+        each has its own, as they always have with external data."""
+        self._path, self._data, self._shared = header["file"], header["data"], header["shared"]
         return {"methods": sorted(self._open())}
 
     def call(self, header: dict[str, Any], values: list[Any]) -> list[Any]:
@@ -65,11 +68,21 @@ class Worker:
         """Forget all state; the names of the file's methods."""
         self._methods.clear()
         self._programs.clear()
+        if self._data is not None:
+            return self._open_module(self._data)
         program = self._load_program()
         names = [program.get_method_name(index) for index in range(program.num_methods())]
         if self._shared:
             # All before the first call: loading a method writes the initial values of its state once more.
             self._methods.update({name: program.load_method(name) for name in names})
+        return names
+
+    def _open_module(self, data: str) -> list[str]:
+        """With external data, which only the loader of modules takes; it gives each method buffers of its own."""
+        module = self._library._load_for_executorch(self._path, data)
+        self._programs.append(module)
+        names = list(module.method_names())
+        self._methods.update({name: partial(module.run_method, name) for name in names})
         return names
 
     def _load_method(self, name: str) -> Any:

@@ -1,0 +1,136 @@
+"""Files of a target that stand beside their places until all of them are accepted or rejected."""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from etdev.files import file_sha256, temporary_beside, write_errors_named
+from etdev.pipeline.places import REJECTED_SUFFIX, data_place, operators_place, record_place, report_place
+from etdev.pipeline.project import Project
+from etdev.program.flat_tensor.model import SUFFIX
+
+
+class StagedFile:
+    """A file that stands beside its place until it is accepted or rejected; gone if neither happens.
+
+    A context manager: leaving it without a verdict (an error, Ctrl-C) removes the file and leaves whatever stood at
+    ``target`` as it was.
+    """
+
+    path: Path
+    """Where the file stands until the verdict; known once entered."""
+
+    def __init__(self, target: Path) -> None:
+        self.target = target
+        self.rejected = target.with_name(target.name + REJECTED_SUFFIX)
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        with write_errors_named(self.target):
+            self.path = self._stack.enter_context(temporary_beside(self.target))
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self._stack.close()
+
+    def accept(self) -> Path:
+        """Put the file at its place; a rejected one of an earlier build goes."""
+        return self._settle(self.target, self.rejected)
+
+    def reject(self) -> Path:
+        """Put the file beside its place as ``NAME.pte.rejected``; the artifact of an earlier build goes, so that nobody
+        takes it for this one."""
+        return self._settle(self.rejected, self.target)
+
+    def withdraw(self) -> None:
+        """Remove what stands at the place, and what was rejected; this file may still take the place."""
+        with write_errors_named(self.target):
+            self.target.unlink(missing_ok=True)
+            self.rejected.unlink(missing_ok=True)
+
+    def stands(self) -> bool:
+        """Are the bytes of this file at the place already?"""
+        with write_errors_named(self.target):
+            same_size = self.target.is_file() and self.target.stat().st_size == self.path.stat().st_size
+            return same_size and file_sha256(self.target) == file_sha256(self.path)
+
+    def _settle(self, place: Path, other: Path) -> Path:
+        with write_errors_named(place):
+            os.replace(self.path, place)
+            other.unlink(missing_ok=True)
+        return place
+
+
+class StagedTarget:
+    """The files of a target: at no time does one stand at its place beside the program of another build.
+
+    A context manager, as :class:`StagedFile` is.
+    """
+
+    def __init__(self, project: Project, target: str) -> None:
+        place, settings = project.artifact(target), project.config.targets[target]
+        data = data_place(project, target)
+        self.program = StagedFile(place)
+        self.data = None if data is None else StagedFile(data)
+        self.record = StagedFile(record_place(place))
+        self.operators = StagedFile(operators_place(place))
+        self._beside = ((self.record, settings.etrecord), (self.operators, settings.selected_operators))
+        self._left = [old for old in data_left(project, target) if old != data]
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            for file in (self.program, self.data, self.record, self.operators):
+                if file is not None:
+                    stack.enter_context(file)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *error: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self._stack.close()
+
+    def accept(self) -> Path:
+        """Put all files at their places; the program's. Weights come before the program that needs them, and the
+        program of before is gone before they change."""
+        self._withdraw_others()
+        if self.data is not None and not self.data.stands():
+            self.program.withdraw()
+            self.data.withdraw()
+            self.data.accept()
+        place = self.program.accept()
+        for file, wanted in self._beside:
+            if wanted:
+                file.accept()
+        return place
+
+    def reject(self) -> Path:
+        """Put program and weights beside their places, with ``.rejected`` behind their names; the program's. What was
+        built before goes."""
+        self._withdraw_others()
+        place = self.program.reject()
+        if self.data is not None:
+            self.data.reject()
+        return place
+
+    def _withdraw_others(self) -> None:
+        for file, _ in self._beside:
+            file.withdraw()
+        for old in self._left:
+            if old.exists():
+                self.program.withdraw()
+            StagedFile(old).withdraw()
+
+
+def data_left(project: Project, target: str) -> list[Path]:
+    """The external weights that the last build of a target has left, by its ``report.json``."""
+    place = report_place(project, target)
+    try:
+        names = [item["data"]["name"] for item in json.loads(place.read_bytes())["targets"] if item.get("data")]
+        return [place.with_name(Path(name).name) for name in names if Path(name).suffix == SUFFIX]
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return []

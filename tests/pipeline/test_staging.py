@@ -1,0 +1,151 @@
+"""The files of a target come together: none stands beside the program of another build, wherever it is cut. E2, E5."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from etdev.pipeline.project import Project
+from etdev.pipeline.staging import StagedTarget, data_left
+from support.projects import LINEAR_CONFIG, make_project
+
+
+def project(folder: Path, data: str | None = "w.ptd", *, more: str = "") -> Project:
+    weights = "" if data is None else f'external_weights = "{data}"'
+    return make_project(folder, f"{LINEAR_CONFIG}\n[targets.cpu]\n{weights}\n{more}\n")
+
+
+def built(folder: Path, content: bytes, data: bytes | None, name: str = "w.ptd") -> None:
+    """What an earlier build has left."""
+    place = folder / "build" / "cpu"
+    place.mkdir(parents=True, exist_ok=True)
+    (place / "tiny.pte").write_bytes(content)
+    stated = None if data is None else {"name": name}
+    if data is not None:
+        (place / name).write_bytes(data)
+    (place / "report.json").write_text(json.dumps({"targets": [{"name": "cpu", "data": stated}]}))
+
+
+def stage(staged: StagedTarget, content: bytes, data: bytes | None) -> None:
+    staged.program.path.write_bytes(content)
+    if staged.data is not None:
+        staged.data.path.write_bytes(data or b"")
+    staged.record.path.write_bytes(b"record of " + content)
+    staged.operators.path.write_bytes(b"operators of " + content)
+
+
+def there(folder: Path) -> dict[str, bytes]:
+    place = folder / "build" / "cpu"
+    return {path.name: path.read_bytes() for path in place.iterdir() if path.name != "report.json"}
+
+
+def test_accepted(tmp_path: Path) -> None:
+    with StagedTarget(project(tmp_path, more="etrecord = true\nselected_operators = true"), "cpu") as staged:
+        stage(staged, b"new", b"new weights")
+        assert staged.accept() == tmp_path / "build" / "cpu" / "tiny.pte"
+    assert there(tmp_path) == {
+        "tiny.pte": b"new",
+        "w.ptd": b"new weights",
+        "tiny.etrecord": b"record of new",
+        "tiny.operators.yaml": b"operators of new",
+    }
+
+
+def test_rejected(tmp_path: Path) -> None:
+    built(tmp_path, b"old", b"old weights")
+    with StagedTarget(project(tmp_path, more="etrecord = true\nselected_operators = true"), "cpu") as staged:
+        stage(staged, b"new", b"new weights")
+        assert staged.reject().name == "tiny.pte.rejected"
+    assert there(tmp_path) == {"tiny.pte.rejected": b"new", "w.ptd.rejected": b"new weights"}
+
+
+def test_without_a_verdict_all_stays(tmp_path: Path) -> None:
+    built(tmp_path, b"old", b"old weights")
+    with StagedTarget(project(tmp_path), "cpu") as staged:
+        stage(staged, b"new", b"new weights")
+    assert there(tmp_path) == {"tiny.pte": b"old", "w.ptd": b"old weights"}
+
+
+@pytest.mark.parametrize(("name", "left"), [(None, {}), ("other.ptd", {"other.ptd": b"new weights"})])
+def test_weights_of_before_go(name: str | None, left: dict[str, bytes], tmp_path: Path) -> None:
+    built(tmp_path, b"old", b"old weights")
+    with StagedTarget(project(tmp_path, name), "cpu") as staged:
+        stage(staged, b"new", b"new weights")
+        staged.accept()
+    assert there(tmp_path) == {"tiny.pte": b"new", **left}
+
+
+def test_the_same_weights_stay_where_they_are(tmp_path: Path) -> None:
+    """A change of the plan alone replaces the program at once."""
+    built(tmp_path, b"old", b"weights")
+    before = (tmp_path / "build/cpu/w.ptd").stat().st_ino
+    with StagedTarget(project(tmp_path), "cpu") as staged:
+        stage(staged, b"new", b"weights")
+        staged.accept()
+    assert there(tmp_path) == {"tiny.pte": b"new", "w.ptd": b"weights"}
+    assert (tmp_path / "build/cpu/w.ptd").stat().st_ino == before
+
+
+class _Cut(BaseException):
+    """The process ends here."""
+
+
+@pytest.mark.parametrize("name", ["w.ptd", "other.ptd", None])
+@pytest.mark.parametrize("verdict", [StagedTarget.accept, StagedTarget.reject], ids=["accepted", "rejected"])
+def test_at_no_step_are_there_files_of_two_builds(
+    verdict: object, name: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = 0
+    for cut in range(20):
+        folder = tmp_path / str(cut)
+        built(folder, b"old", b"old weights")
+        with monkeypatch.context() as patch, StagedTarget(project(folder, name), "cpu") as staged:
+            stage(staged, b"new", b"new weights")
+            count = 0
+            for function in ("replace", "unlink"):
+                real = getattr(os, function)
+
+                def step(*args: object, real: object = real, cut: int = cut, **more: object) -> None:
+                    nonlocal count
+                    if count == cut:
+                        raise _Cut
+                    count += 1
+                    real(*args, **more)  # type: ignore[operator]
+
+                patch.setattr(os, function, step)
+            try:
+                verdict(staged)  # type: ignore[operator]
+                done = True
+            except _Cut:
+                done = False
+            patch.undo()
+        found = there(folder)
+        weights = {key: value for key, value in found.items() if key.endswith(".ptd")}
+        if "tiny.pte" in found:
+            owner = found["tiny.pte"]
+            assert all(value == owner + b" weights" for value in weights.values()), (cut, found)
+            assert owner == b"old" or name is None or weights, (cut, found)
+        assert not any(key.startswith("tiny.") and key.endswith((".etrecord", ".yaml")) for key in found)
+        steps = cut
+        if done:
+            break
+    assert 2 <= steps < 19
+
+
+@pytest.mark.parametrize(
+    "report",
+    ["", "{}", '{"targets": 3}', '{"targets": [{"data": {"name": "../other.pte"}}]}', '{"targets": [{"data": 3}]}'],
+)
+def test_a_report_that_says_nothing(report: str, tmp_path: Path) -> None:
+    built(tmp_path, b"old", None)
+    (tmp_path / "build/cpu/report.json").write_text(report)
+    assert data_left(project(tmp_path), "cpu") == []
+
+
+def test_no_report_leads_out_of_the_folder(tmp_path: Path) -> None:
+    built(tmp_path, b"old", None)
+    (tmp_path / "build/cpu/report.json").write_text('{"targets": [{"data": {"name": "../../x.ptd"}}]}')
+    assert data_left(project(tmp_path), "cpu") == [tmp_path / "build/cpu/x.ptd"]
