@@ -107,7 +107,7 @@ def run_file(file: Path, options: RunOptions) -> RunResult:
                 )
                 seconds, workers = on_workers.run(calls.samples, options.repeat, each)
         except ProgramFailureError as error:
-            raise RunError(f"the program failed: {error}", where=str(file)) from error
+            raise RunError(f"the program failed: {error}", where=str(file), hint=_data_hint(plan, options)) from error
     results = tuple(
         CallResult(seconds=seconds, outputs=tuple(describe_output(at, value) for at, value in enumerate(outputs)))
         for seconds, outputs in found
@@ -148,6 +148,13 @@ def read_program(file: Path, asked: Asked) -> tuple[Program, m.ExecutionPlan, Ca
     if asked.random:
         return program, plan, Calls([random_inputs(plan, asked.seed)])
     return program, plan, read_calls(plan, input_names(file, plan), asked.inputs)
+
+
+def _data_hint(plan: m.ExecutionPlan, asked: Asked) -> str | None:
+    """A delegate that does not find its weights fails in its own way; that of XNNPACK crashes."""
+    if asked.data is not None or not plan.delegates:
+        return None
+    return "if its delegates have weights in another file, say which: `--data FILE.ptd`"
 
 
 def _one_after_the_other(
