@@ -63,15 +63,23 @@ def inspect(
     """Say what a .pte holds: methods, memory and its peak, copies, operators, delegates, weights.
 
     Needs neither torch nor executorch, and runs nothing of the file. With -v also each segment, each tensor in use at a
-    peak and each output over an operand. Formats of --output: text, json.
+    peak and each output over an operand. Formats of --output: text, json, operators (what a selective build of
+    ExecuTorch's runtime reads).
     """
-    outputs = parse_outputs(output, allowed=(TEXT, "json"))
+    outputs = parse_outputs(output, allowed=(TEXT, "json", "operators"))
     outputs.refuse(file)
     from etdev.pipeline.inspect import inspect_memory
+    from etdev.pipeline.operators import file_operators
 
     found, memories = inspect_memory(file)
     drawn = memories if chart else ()
-    outputs.write({TEXT: lambda: render(found, verbose=verbose, memories=drawn), "json": found.to_json})
+    outputs.write(
+        {
+            TEXT: lambda: render(found, verbose=verbose, memories=drawn),
+            "json": found.to_json,
+            "operators": lambda: file_operators(file),
+        }
+    )
     if found.unknown_fields:
         print_error(
             f"the file has what this version of etdev does not know: {', '.join(found.unknown_fields)}",

@@ -17,6 +17,8 @@ from etdev.pipeline.lock import read_lock
 from etdev.pipeline.measure import measure_program
 from etdev.pipeline.project import Project
 from etdev.program import Program
+from etdev.program.external import external_names
+from etdev.program.joined import read_joined
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,8 @@ def find_baseline(project: Project, target: str) -> Baseline | NoBaseline:
     if not path.is_file():
         return NoBaseline(f"there is no {baseline_name(project)}")
     program = pte.read(path)
+    if external_names(program):
+        return NoBaseline(f"{baseline_name(project)} has weights in another file: name the folder of its build instead")
     return Baseline(baseline_name(project), measure_program(program, path.stat().st_size), program, path)
 
 
@@ -81,7 +85,11 @@ def _from_report(project: Project, report: Path, target: str) -> Baseline | NoBa
             return NoBaseline(f"{name}/report.json has no {'good ' if found else ''}build of it")
         figures = Figures.model_validate(found["figures"])
         file = report.with_name(PurePath(found["artifact"]).name)
-        digest = str(found["sha256"])
+        digests = {file: str(found["sha256"])}
+        data = None
+        if found.get("data") is not None:
+            data = report.with_name(PurePath(found["data"]["name"]).name)
+            digests[data] = str(found["data"]["sha256"])
     except FileNotFoundError:
         return NoBaseline(f"there is no {name}/report.json")
     except (OSError, ValueError, LookupError, TypeError, ValidationError) as error:
@@ -89,6 +97,6 @@ def _from_report(project: Project, report: Path, target: str) -> Baseline | NoBa
         raise project.error(
             message, *KEY, hint="make it again: build what it was built from, with this version"
         ) from error
-    if not file.is_file() or file_sha256(file) != digest:
+    if not all(path.is_file() and file_sha256(path) == digest for path, digest in digests.items()):
         return Baseline(name, figures)
-    return Baseline(name, figures, pte.read(file), file)
+    return Baseline(name, figures, read_joined(file, data), file)

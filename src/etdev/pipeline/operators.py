@@ -8,14 +8,20 @@ from __future__ import annotations
 
 from collections import defaultdict
 from io import StringIO
+from pathlib import Path
 from typing import Any
 
-from etdev.program import Program
+from etdev.program import Program, read
 from etdev.program import model as m
 from etdev.program.effects import operator_name
 
 _KEY_VERSION = "v1"
 """Of the form of a kernel key (``runtime/kernel/operator_registry.h``)."""
+
+
+def file_operators(file: Path) -> str:
+    """The YAML of the program in a file. Raises :class:`~etdev.errors.ProgramError`."""
+    return operators_yaml(read(file), file.name)
 
 
 def operators_yaml(program: Program, name: str) -> str:
