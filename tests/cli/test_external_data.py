@@ -54,7 +54,7 @@ def command(outside: Path, capfd: pytest.CaptureFixture[str]) -> Run:
 def test_run(run: Run, outside: Path) -> None:
     code, text, error = run("out.pte", "--input", "0=x.npy", "--data", "w.ptd")
     assert code == 0, error
-    assert "min 1, max 4" in text
+    assert "min 1, max 5" in text
     code, _, error = run("out.pte", "--input", "0=x.npy")
     assert code == 2
     assert "out.pte: the program has weights in another file: 'weight'" in error
