@@ -54,8 +54,17 @@ def test_a_file_of_executorch_computes_what_it_does_in_the_stock_runtime(tmp_pat
 
 def test_a_file_with_data_elsewhere_is_refused_by_name(tmp_path: Path) -> None:
     file = real.external(tmp_path)
-    with ReplayRuntime() as replay, pytest.raises(Exception, match=r"'conv.weight'.* is in a \.ptd file"):
+    with ReplayRuntime() as replay, pytest.raises(Exception, match=r"'conv.weight'.* is in another file"):
         replay.load(file.pte)
+
+
+def test_data_of_the_wheels_own_are_taken(tmp_path: Path) -> None:
+    file = real.external(tmp_path)
+    stock = shared_runtime()
+    with ReplayRuntime() as replay:
+        assert replay.load(file.pte, data=file.ptd) == stock.load(file.pte, data=file.ptd)
+        for method, inputs in file.calls:
+            torch.testing.assert_close(replay.call(method, inputs), stock.call(method, inputs))
 
 
 def test_what_a_replay_lacks_is_known_before_it(tmp_path: Path) -> None:

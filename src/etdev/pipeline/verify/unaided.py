@@ -46,7 +46,7 @@ def replay_alone(program: Program, device_map: DeviceMap) -> RungResult:
     except EtdevError as error:
         if error.exit_code is not ExitCode.ENVIRONMENT:
             raise
-        return _not_run(error.message)
+        return _not_run(f"{error.message}; {error.hint}" if error.hint else error.message)
     problems = tuple(_differences(program, poisoned, plain))
     if problems:
         return RungResult(rung="replay", status="failed", summary=problems[0], problems=problems, hint=_HINT)
