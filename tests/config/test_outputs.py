@@ -168,7 +168,7 @@ def test_explain(etdev: Any, tmp_path: Path) -> None:
     assert (code, err) == (0, "")
     assert out == (
         "targets.cpu.budget.file\n"
-        "  Largest size of the `.pte` file.\n"
+        "  Largest size of the `.pte` file, without external weights.\n"
         "\n"
         '  type     a size such as "64KiB" (units: B, kB, MB, GB, KiB, MiB, GiB) or a whole number of bytes\n'
         "  default  not set\n"
