@@ -77,9 +77,8 @@ def test_nothing_else_is_written(built: BuildResult) -> None:
     root = Path(built.config).parent
 
     names = ("tiny.pte", "report.json", "tiny.object.pte", "tiny.object.json")
-    assert files(root / "build", objects=True) == sorted(
-        f"{target.name}/{name}" for target in built.targets for name in names
-    )
+    each = (f"{target.name}/{name}" for target in built.targets for name in names)
+    assert files(root / "build", objects=True) == sorted(["results.json", *each])
 
 
 def test_verifying_again_finds_the_same(built: BuildResult, one_runtime: None) -> None:
@@ -257,7 +256,7 @@ def test_an_error_leaves_the_artifact_of_before(
     with pytest.raises(error) as caught:
         etdev.build(config, **settings)  # type: ignore[arg-type]
     assert said in str(caught.value)
-    assert files(tmp_path / "build") == ["cpu/tiny.pte"]
+    assert [name for name in files(tmp_path / "build") if name != "results.json"] == ["cpu/tiny.pte"]
     assert artifact.read_bytes() == b"of before"
 
 
@@ -337,7 +336,7 @@ def test_artifacts_can_go_elsewhere(tmp_path: Path) -> None:
     result = etdev.build(config, overrides=[f'project.out="{out}"'], verify=False)
 
     assert result.path("cpu") == out / "cpu" / "tiny.pte"
-    assert files(out) == ["cpu/report.json", "cpu/tiny.pte"]
+    assert files(out) == ["cpu/report.json", "cpu/tiny.pte", "results.json"]
     assert files(tmp_path / "project") == ["etdev.toml", "model.py"]
 
 
@@ -352,7 +351,7 @@ def test_a_full_disk_leaves_the_artifact_of_before(tmp_path: Path) -> None:
 
         assert caught.value.where == str(disk / "cpu" / "tiny.pte")
         assert caught.value.exit_code == 4
-        assert files(disk) == ["cpu/report.json", "cpu/tiny.pte", "filler"]
+        assert files(disk) == ["cpu/report.json", "cpu/tiny.pte", "filler", "results.json"]
         assert (disk / "cpu" / "tiny.pte").read_bytes() == before
 
 

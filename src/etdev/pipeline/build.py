@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 
 from etdev.errors import WriteError
 from etdev.pipeline.baseline_source import check_baseline
@@ -44,7 +45,8 @@ def build_project(project: Project, options: BuildOptions) -> BuildResult:
         notes = () if cache.obstacle is None else (cache.obstacle,)
     result = _result(project, names, options, outcome, notes)
     if outcome.first_error is not None and not options.keep_going:
-        write_results(project, result)
+        with suppress(WriteError):  # Which would only hide the error.
+            write_results(project, result)
         raise outcome.first_error
     result = result.model_copy(update={"notes": (*result.notes, *_lock(project, options, lock, outcome.finished))})
     write_results(project, result)

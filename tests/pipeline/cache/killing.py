@@ -66,16 +66,16 @@ def clear(folder: Path) -> None:
 
 
 def contents(folder: Path) -> dict[str, str]:
-    """Digest of every file but the cache's: of reports without how long it took and what was there already, of an
-    ETRecord that there is one, for ExecuTorch puts numbers of objects in memory into it."""
+    """Digest of every file but the cache's: of a report without how long it took and what was there already; of the
+    results of the run that there are any, as of an ETRecord, where ExecuTorch puts numbers of objects in memory."""
     found = {}
     for path in folder.rglob("*"):
         name = str(path.relative_to(folder))
         if path.is_file() and not name.startswith("cache/") and "__pycache__" not in name:
             content = path.read_bytes()
-            if path.suffix == ".etrecord":
+            if path.suffix == ".etrecord" or path.name == "results.json":
                 content = b""
-            if path.name in ("report.json", "results.json"):
+            if path.name == "report.json":
                 report = json.loads(content)
                 for target in report["targets"]:
                     target["seconds"] = {}
