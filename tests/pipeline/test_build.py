@@ -393,23 +393,29 @@ WAITING = """
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
-def test_an_interrupt_leaves_nothing_half_written(tmp_path: Path, number: signal.Signals) -> None:
+@pytest.mark.parametrize(
+    ("number", "arguments"),
+    [(signal.SIGINT, ()), (signal.SIGTERM, ()), (signal.SIGINT, ("-j", "2"))],
+    ids=["SIGINT", "SIGTERM", "SIGINT, two at a time"],
+)
+def test_an_interrupt_leaves_nothing_half_written(
+    tmp_path: Path, number: signal.Signals, arguments: tuple[str, ...]
+) -> None:
     """Ctrl-C goes to the whole group, a service manager's SIGTERM to the process; either way no child is left."""
-    config = LINEAR_CONFIG + '    samples = "data:samples"\n    [targets.cpu]\n'
+    config = LINEAR_CONFIG + '    samples = "data:samples"\n    [targets.cpu]\n    [targets.other]\n'
     write_project(tmp_path, config, model=LINEAR, data=WAITING)
     artifact = tmp_path / "build" / "cpu" / "tiny.pte"
     artifact.parent.mkdir(parents=True)
     artifact.write_bytes(b"of before")
 
-    process = etdev_process("build", folder=tmp_path, start_new_session=True)
+    process = etdev_process("build", *arguments, folder=tmp_path, start_new_session=True)
     deadline = time.monotonic() + 200
     while not (tmp_path / "ready").exists():
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline
         time.sleep(0.05)
     group = members(process.pid)
-    assert len(group) == 2  # The build, and the stock runtime.
+    assert len(group) == 2 if not arguments else len(group) > 3  # The build, its workers, and their stock runtimes.
     if number == signal.SIGINT:
         os.killpg(process.pid, number)
     else:
@@ -419,6 +425,9 @@ def test_an_interrupt_leaves_nothing_half_written(tmp_path: Path, number: signal
     assert (process.returncode, out) == (130, "")
     assert err.endswith("interrupted\n")
     assert "Traceback" not in err
+    deadline = time.monotonic() + 20 * bool(arguments)  # The runtimes of workers end when these have.
+    while members(process.pid) and time.monotonic() < deadline:
+        time.sleep(0.05)
     assert members(process.pid) == []
     assert files(tmp_path / "build") == ["cpu/tiny.pte"]
     assert artifact.read_bytes() == b"of before"

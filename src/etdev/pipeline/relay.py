@@ -39,6 +39,13 @@ class Address:
     key: bytes
 
 
+def _listener(host: str | None, key: bytes) -> Listener:
+    if host is None:
+        with suppress(OSError):  # The folder for temporary files may have too long a name for a socket.
+            return Listener(family="AF_UNIX", authkey=key)
+    return Listener((host or "127.0.0.1", 0), authkey=key)
+
+
 def _connected(address: Address) -> socket.socket:
     """A bare connection. Raises OSError if nobody answers soon."""
     if isinstance(address.place, tuple):
@@ -62,8 +69,7 @@ class Relay:
         self._progress = progress
         self._events: SimpleQueue[tuple[str, list[Any]]] = SimpleQueue()
         key = secrets.token_bytes(32)
-        place = None if host is None else (host, 0)
-        self._listener = Listener(place, "AF_UNIX" if host is None else "AF_INET", authkey=key)
+        self._listener = _listener(host, key)
         address: Any = self._listener.address
         self.address = Address(address, key)
         self._ended: set[str] = set()
