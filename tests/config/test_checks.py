@@ -71,6 +71,17 @@ INVALID = {
         "8:7",
         "expected a whole number of 64 bits",
     ),
+    "constant too large in a list": (
+        MINIMAL + "[constants]\nbig = [1, -9223372036854775809]\n",
+        "8:11",
+        "`constants.big[1]` is -9223372036854775809; expected a whole number of 64 bits",
+    ),
+    "no constant in a list": (MINIMAL + "[constants]\nnone = []\n", "8:8", "`constants.none` is an empty list"),
+    "constants of no function": (
+        MINIMAL.replace("version = 1\n", 'version = 1\nconstants = "model"\n'),
+        "2:13",
+        '`constants` is "model"; expected "module:callable"',
+    ),
     "infinite constant": (MINIMAL + "[constants]\nbig = inf\n", "8:7", "`constants.big` is inf; expected"),
     "unused dimension": (
         MINIMAL + "[methods.forward.dims.batch]\nmax = 3\n",

@@ -86,7 +86,7 @@ BASES: dict[str, dict[str, Any]] = {
             "inputs": ["vocab.txt"],
             "share_state": True,
         },
-        "constants": {"size": 3},
+        "constants": {"size": 3, "sizes": [3, 4]},
         "methods": {"forward": _METHOD},
         "quantize": {"static": _STATIC, "grouped": {"scheme": "8da4w", "group_size": 32}},
         "targets": {"cpu": _TARGET},
@@ -96,6 +96,7 @@ BASES: dict[str, dict[str, Any]] = {
     },
     "hf": {
         "version": 1,
+        "constants": "model:constants",
         "model": {"hf": "org/model", "revision": "0" * 40},
         "methods": {"forward": _METHOD},
         "quantize": {"static": {**_STATIC, "calibration": {"forward": "data:calibration"}}},

@@ -90,7 +90,10 @@ configs = st.fixed_dictionaries(
     },
     optional={
         "project": optional(name=safe_names, imports=st.lists(identifiers), out=text.filter(bool)),
-        "constants": st.dictionaries(identifiers.filter("forward".__ne__), scalars, max_size=2),
+        "constants": st.just("model:constants")
+        | st.dictionaries(
+            identifiers.filter("forward".__ne__), scalars | st.lists(scalars, min_size=1, max_size=2), max_size=2
+        ),
         "profiles": st.dictionaries(
             safe_names, optional(targets=st.dictionaries(safe_names, targets, max_size=1)), max_size=1
         ),

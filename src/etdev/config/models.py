@@ -57,6 +57,11 @@ Owner = Literal["host", "device", "caller"]
 where it is used or made; that of whoever calls it, on the host."""
 
 
+Constant = bool | int | Number | str
+"""What a constant method answers, or one of its answers."""
+Constants = dict[Identifier, Constant | Annotated[Many[Constant], Field(min_length=1)]]
+"""Answers of constant methods, by name."""
+
 Size = Annotated[int, Field(ge=1, le=2**31 - 1)]
 """Of one dimension; the runtime holds sizes in 32 bits."""
 
@@ -368,8 +373,10 @@ class Config(Table):
     )
     project: Project = Field(default_factory=Project, description="The project as a whole.")
     model: ModelSource = Field(description="Where the model comes from.")
-    constants: dict[Identifier, bool | int | Number | str] = Field(
-        default_factory=dict, description="Constant methods: programs answer these values without running anything."
+    constants: Entry | Constants = Field(
+        default_factory=dict,
+        description="Constant methods: programs answer these values without running anything. A list is several "
+        "answers of one method. Or `module:callable`, called with the model, that returns such a table.",
     )
     methods: dict[Identifier, Method] = Field(
         default_factory=dict, description="Methods to export. At least one, except for a `pt2` model."

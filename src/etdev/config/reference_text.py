@@ -156,7 +156,7 @@ AFTER = """\
   `kwargs` does not go with `pt2`.
 * Without `pt2`, there is at least one `[methods.X]`, and each has `inputs`. With `pt2` there is only `forward`.
 * Every name in a shape is declared under `dims`, and every dimension declared is used.
-* Methods and constants do not share names.
+* Methods and constants do not share names, also where a function gives the constants.
 * A static `pt2e-xnnpack` scheme has `calibration`: one callable if there is one method, else a table from method to
   callable. `8da4w` works on the module, and so not with `pt2`.
 * The partitioner `portable` takes every op that is left, and so stands last if at all.

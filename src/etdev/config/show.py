@@ -162,6 +162,8 @@ def _is_local_name(row: Row) -> bool:
         return ":" in row.value
     if row.key == ("baseline", "from"):
         return not row.value.startswith(GIT_PREFIX)
+    if row.key == ("constants",):
+        return isinstance(row.value, str)
     return row.key in (("model", "inputs"), ("model", "weights")) or not _PATH_KEYS.isdisjoint(
         part for part in row.key if isinstance(part, str)
     )

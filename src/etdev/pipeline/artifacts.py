@@ -7,9 +7,11 @@ module costs nothing to import.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from etdev.config.models import Constants
 
 if TYPE_CHECKING:
     import torch
@@ -30,6 +32,8 @@ class LoadedModel:
     program: ExportedProgram | None = None
     """Set if the model was saved after export."""
     notes: tuple[str, ...] = ()
+    constants: Constants = field(default_factory=dict)
+    """What the constant methods answer."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,8 @@ class ExportedModel:
     """How many tensors each method returns."""
     scheme: str | None = None
     """The quantization scheme that was applied."""
+    constants: Constants = field(default_factory=dict)
+    """What the constant methods answer."""
 
 
 @dataclass(frozen=True)

@@ -182,7 +182,7 @@ def _roots(project: Project, name: str) -> Iterator[str]:
     """Modules that the config names for what comes before the link."""
     config = project.config
     yield from config.project.imports
-    entries = [config.model.entry]
+    entries = [config.model.entry, config.constants if isinstance(config.constants, str) else None]
     scheme = config.quantize[wanted] if (wanted := config.targets[name].quantize) is not None else None
     if isinstance(scheme, Pt2eXnnpack):
         given = scheme.calibration

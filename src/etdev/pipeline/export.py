@@ -54,14 +54,14 @@ def export_model(project: Project, loaded: LoadedModel, user: UserCode) -> Expor
         with as_forward(loaded.module, name):
             program = export_module(project, user, loaded.module, signature, example)
         methods[name] = ExportedMethod(program, example)
-    return ExportedModel(methods, eager, declared, _output_counts(methods))
+    return ExportedModel(methods, eager, declared, _output_counts(methods), constants=loaded.constants)
 
 
 def unexported_model(project: Project, loaded: LoadedModel, outputs: Mapping[str, int]) -> ExportedModel:
     """What verification needs of a model that is not exported again; ``outputs`` as an earlier export counted them."""
     declared = signatures(project, loaded)
     eager = {name: method_of(project, loaded.module, name) for name in declared}
-    return ExportedModel({}, eager, declared, outputs)
+    return ExportedModel({}, eager, declared, outputs, constants=loaded.constants)
 
 
 def _output_counts(methods: Mapping[str, ExportedMethod]) -> dict[str, int]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import difflib
 import inspect
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from etdev.errors import LoadError
 from etdev.pipeline.artifacts import LoadedModel
+from etdev.pipeline.constants import constants_of
 from etdev.pipeline.project import Project
 from etdev.pipeline.requirements import import_package
 from etdev.pipeline.usercode import UserCode, translated
@@ -23,9 +25,14 @@ def load_model(project: Project, user: UserCode) -> LoadedModel:
 
     Raises :class:`~etdev.errors.LoadError` at the key that is to blame.
     """
-    config = project.config
     _require_inputs(project)
     register_imports(project, user)
+    loaded = _load(project, user)
+    return replace(loaded, constants=constants_of(project, user, loaded.module))
+
+
+def _load(project: Project, user: UserCode) -> LoadedModel:
+    config = project.config
     if config.model.entry is not None:
         return _load_entry(project, user, config.model.entry)
     if config.model.pt2 is not None:

@@ -46,7 +46,7 @@ def lower_model(project: Project, exported: ExportedModel, target: str) -> Lower
         manager = to_edge_transform_and_lower(
             programs,
             partitioner=partitioners,
-            constant_methods=dict(project.config.constants) or None,
+            constant_methods=dict(exported.constants) or None,
             generate_etrecord=project.config.targets[target].etrecord,
         )
         replaced = tuple(

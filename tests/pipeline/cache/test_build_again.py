@@ -21,6 +21,7 @@ from support.projects import write_project
 
 CONFIG = """
 version = 1
+constants = "sizes:of"
 [project]
 name = "tiny"
 [model]
@@ -95,6 +96,7 @@ def make_project(folder: Path) -> Path:
         data=DATA,
         metric="count = 2\n",
         calibration=CALIBRATION,
+        sizes="def of(model):\n    return {'n': 8}\n",
     )
     (folder / "package").mkdir()
     (folder / "package" / "__init__.py").write_text("")
@@ -278,7 +280,8 @@ def _quietly(folder: Path) -> None:
         pytest.param(edit("words.txt", "c", "d"), "all", id="a declared input"),
         pytest.param(edit("numbers.txt", "1.5", "1.25"), "all", id="a file that nobody declared"),
         pytest.param(edit("etdev.toml", "[2, 8]", "[4, 8]"), "all", id="a shape"),
-        pytest.param(edit("etdev.toml", "[targets.cpu]", "[constants]\nn = 1\n[targets.cpu]"), "all", id="a constant"),
+        pytest.param(edit("etdev.toml", '"sizes:of"', "{ n = 1 }"), "all", id="a constant"),
+        pytest.param(edit("sizes.py", "8", "9"), "all", id="code of the constants"),
         pytest.param(lambda folder: (folder / "extra.py").write_text(""), "all", id="a module that was missing"),
         pytest.param(edit("etdev.toml", "[targets.cpu]", "# Why.\n[targets.cpu]"), "nothing", id="a comment"),
         pytest.param(edit("etdev.toml", "[targets.cpu]", f"{NOT_BUILT}[targets.cpu]"), "nothing", id="a deployment"),

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from etdev.config.models import Constants
 from etdev.errors import LoadError, VerifyError
 from etdev.pipeline.result import outcome
 from support.verification import Prepared, prepare
@@ -92,6 +93,7 @@ STATE = """
     scale = 0.5
     label = "counter"
     on = true
+    stops = [7, 9]
     [methods.forward]
     inputs = [{ name = "x", dtype = "float32", shape = [2] }]
     samples = "data:samples"
@@ -163,10 +165,15 @@ def test_eager_state_is_left_as_it_was(counter: Prepared) -> None:
 
 @pytest.mark.parametrize(
     ("constant", "answer"),
-    [("steps=4", "constant method 'steps' answers [3], not 4"), ('label="x"', "answers ['counter'], not 'x'")],
+    [
+        ({"steps": 4}, "constant method 'steps' answers [3], not [4]"),
+        ({"label": "x"}, "answers ['counter'], not ['x']"),
+        ({"stops": (7, 1)}, "answers [7, 9], not [7, 1]"),
+    ],
 )
-def test_a_constant_that_answers_otherwise(counter: Prepared, constant: str, answer: str) -> None:
-    rung = counter.judge(f"constants.{constant}")["runtime"]
+def test_a_constant_that_answers_otherwise(counter: Prepared, constant: Constants, answer: str) -> None:
+    reference = counter.candidate.reference
+    rung = counter.judge(reference=replace(reference, constants=reference.constants | constant))["runtime"]
 
     assert (rung.status, rung.gate) == ("failed", False)
     assert answer in rung.summary
@@ -180,17 +187,18 @@ def test_more_methods_than_the_config_declares(counter: Prepared) -> None:
 
     assert (rungs["runtime"].status, rungs["runtime"].gate) == ("failed", False)
     assert rungs["runtime"].summary == (
-        "the file has the methods forward, label, on, peek, scale, steps, "
-        "the config declares forward, label, on, scale, steps"
+        "the file has the methods forward, label, on, peek, scale, steps, stops, "
+        "the config declares forward, label, on, scale, steps, stops"
     )
     assert rungs["accuracy"].summary == "the rung `runtime` failed"
 
 
 def test_fewer_methods_than_the_config_declares(counter: Prepared) -> None:
-    rung = counter.judge("constants.more=1")["runtime"]
+    reference = counter.candidate.reference
+    rung = counter.judge(reference=replace(reference, constants=reference.constants | {"more": 1}))["runtime"]
 
     assert (rung.status, rung.gate) == ("failed", False)
-    assert rung.summary.endswith("the config declares forward, label, more, on, peek, scale, steps")
+    assert rung.summary.endswith("the config declares forward, label, more, on, peek, scale, steps, stops")
 
 
 def test_the_program_of_another_model_is_broken(linear: Prepared, other: Prepared) -> None:

@@ -106,7 +106,10 @@ def _check_dim(dim: str, limits: object, path: KeyPath, *, is_used: bool) -> Ite
 
 def check_constants(data: Mapping[str, Any]) -> Iterator[Issue]:
     """Whole numbers fit the program's 64 bits."""
-    for name, value in table_at(data, "constants").items():
-        if isinstance(value, int) and not -(2**63) <= value < 2**63:
-            key: KeyPath = ("constants", name)
-            yield Issue(key, f"`{format_key(key)}` is {short(value)}; expected a whole number of 64 bits", WRONG_VALUE)
+    for name, given in table_at(data, "constants").items():
+        path: KeyPath = ("constants", name)
+        numbered = {(*path, index): value for index, value in enumerate(given)} if isinstance(given, list) else None
+        for key, value in (numbered or {path: given}).items():
+            if isinstance(value, int) and not -(2**63) <= value < 2**63:
+                message = f"`{format_key(key)}` is {short(value)}; expected a whole number of 64 bits"
+                yield Issue(key, message, WRONG_VALUE)

@@ -24,6 +24,8 @@ from etdev.pipeline.versions import versions
 
 _NOT_SETTINGS = (("extends",), ("profiles",), ("deploy",), ("run",))
 """What the first two say stands in the other settings by now; nothing that is built follows from the others."""
+_MODULE_KEYS = (("model", "entry"), ("constants",), ("project", "imports"))
+"""Keys that name the modules that a model is made by."""
 _AFTER_EMISSION = (
     ("project", "name"),
     ("project", "out"),
@@ -44,7 +46,7 @@ def object_facts(project: Project, target: str, digests: Digests) -> Facts:
     for key in (*LINK_KEYS, *_AFTER_EMISSION):
         _drop(settings, key)
     _choose_scheme(project, target, settings)
-    settings["bases"] = _bases(project, ("model", "entry"), ("project", "imports"))
+    settings["bases"] = _bases(project, *_MODULE_KEYS)
     settings["forms"] = list(usable_forms(project, target))
     return Facts(settings=flattened(settings), versions=_versions(project, target, digests))
 
@@ -54,7 +56,7 @@ def linked_facts(project: Project, target: str, options: BuildOptions, digests: 
     settings = _settings(project, target)
     _choose_scheme(project, target, settings)
     settings["project"]["name"] = project.name
-    settings["bases"] = _bases(project, ("model", "entry"), ("project", "imports"))
+    settings["bases"] = _bases(project, *_MODULE_KEYS)
     settings["forms"] = list(usable_forms(project, target))
     settings["run"] = {
         "verify": options.verify,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from etdev.errors import QuantizeError
@@ -38,7 +39,7 @@ def quantize_loaded(project: Project, loaded: LoadedModel, name: str) -> LoadedM
     settings = project.config.quantize[name]
     quantize: Callable[[torch.nn.Module, Any, str], torch.nn.Module] = _function(_BEFORE_EXPORT[settings.scheme])
     module = quantize(loaded.module, settings, project.where("quantize", name))
-    return LoadedModel(module, notes=loaded.notes)
+    return replace(loaded, module=module)
 
 
 def quantize_exported(

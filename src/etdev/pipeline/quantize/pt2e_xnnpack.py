@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from etdev.config.models import Pt2eXnnpack
@@ -29,7 +30,7 @@ def quantize_program(
         program = export_module(project, user, converted, signature, graph.example)
         methods[method] = ExportedMethod(program, graph.example)
         eager[method] = converted
-    return ExportedModel(methods, eager, exported.signatures, exported.outputs, settings.scheme)
+    return replace(exported, methods=methods, eager=eager, scheme=settings.scheme)
 
 
 def _convert(

@@ -102,7 +102,7 @@ def stock_obstacle(program: Program, required: Requirements, runtime: StockRunti
 
 def _load(subject: Subject, runtime: Runtime, rung: Rung) -> RungResult | None:
     """Open the file; the failure of the rung if something stands in the way."""
-    declared = sorted({*subject.reference.signatures, *subject.project.config.constants})
+    declared = sorted({*subject.reference.signatures, *subject.reference.constants})
     try:
         found = sorted(subject.load(runtime))
     except ProgramFailureError as error:

@@ -70,10 +70,11 @@ def _check_method(subject: Subject, runtime: Runtime, method: str, signature: Si
 
 
 def _check_constants(subject: Subject, runtime: Runtime, findings: Findings) -> None:
-    for name, value in subject.project.config.constants.items():
-        found = runtime.call(name, (), fresh=True)
-        if list(found) != [value]:
-            text = f"constant method {name!r} answers {list(found)!r}, not {value!r}"
+    for name, value in subject.reference.constants.items():
+        found = list(runtime.call(name, (), fresh=True))
+        expected = list(value) if isinstance(value, tuple) else [value]
+        if found != expected:
+            text = f"constant method {name!r} answers {found!r}, not {expected!r}"
             hint = f"build it again: `etdev build -t {subject.target}`"
             findings.broken.append(Problem(text, ("constants", name), hint))
 
