@@ -66,6 +66,25 @@ TEMPLATES: Mapping[str, Template] = {
         shared=frozenset({".gitlab-ci.yml", ".pre-commit-config.yaml"}),
         base="minimal",
     ),
+    "llm": Template(
+        summary="a transformers language model with its cache, in float32 and in 4 bits, for ExecuTorch's LLM runners",
+        files=(
+            "etdev.toml",
+            "model.py",
+            "data.py",
+            "generate.py",
+            "test_model.py",
+            "train.py",
+            "rhyme.txt",
+            "model/config.json",
+            "model/generation_config.json",
+            "model/model.safetensors",
+            "model/tokenizer.json",
+            "model/tokenizer_config.json",
+            "README.md",
+            ".gitignore",
+        ),
+    ),
 }
 
 

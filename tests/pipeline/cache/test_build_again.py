@@ -361,7 +361,7 @@ def test_a_declared_input_that_is_gone_is_told(config: Path) -> None:
     with pytest.raises(LoadError) as caught:
         again(config)
     assert caught.value.message == f"there is no file {config.parent / 'words.txt'}"
-    assert caught.value.where == "etdev.toml:8:11 (model.inputs[0])"
+    assert caught.value.where == "etdev.toml:9:11 (model.inputs[0])"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,76 @@
+"""Prompts, and what the model goes on with: by transformers' own `generate`, with which every target is compared."""
+
+from collections.abc import Callable, Iterator
+from functools import cache
+
+import torch
+from torch import Tensor
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from model import FOLDER
+
+PROMPTS = ("This is the dog", "This is the man all", "This is the farmer sowing his corn,\nThat kept the cock")
+STEPS = 16
+
+Call = tuple[str, tuple[Tensor, Tensor]]
+"""A method; tokens, and the position of the first."""
+
+
+@cache
+def tokenizer() -> AutoTokenizer:
+    return AutoTokenizer.from_pretrained(FOLDER)
+
+
+def encode(text: str) -> Tensor:
+    """(1, n) tokens."""
+    return torch.tensor([tokenizer().encode(text)])
+
+
+@cache
+def generated() -> list[tuple[Tensor, Tensor]]:
+    """For each prompt its tokens, (1, n), and those that transformers goes on with, greedily, (1, at most STEPS)."""
+    model = AutoModelForCausalLM.from_pretrained(FOLDER, dtype=torch.float32)
+    prompts = [encode(text) for text in PROMPTS]
+    texts = [model.generate(prompt, do_sample=False, max_new_tokens=STEPS) for prompt in prompts]
+    return [(prompt, text[:, prompt.shape[1] :]) for prompt, text in zip(prompts, texts, strict=True)]
+
+
+def session(prefill: str, decode: str, prompt: Tensor, following: Tensor) -> Iterator[Call]:
+    """The calls of an app that generates: the prompt, then token by token."""
+    yield prefill, (prompt, torch.tensor([0]))
+    for index, token in enumerate(following[:, :-1].unbind(1)):
+        yield decode, (token.unsqueeze(1), torch.tensor([prompt.shape[1] + index]))
+
+
+def prompts() -> Iterator[tuple[Tensor, Tensor]]:
+    """Samples of `forward` and `prefill`."""
+    for text in PROMPTS:
+        yield encode(text), torch.tensor([0])
+
+
+def first_tokens() -> Iterator[tuple[Tensor, Tensor]]:
+    """Samples of `decode`: on fresh state there is nothing before the token."""
+    for tokens, start in prompts():
+        yield tokens[:, :1], start
+
+
+def sessions() -> Iterator[list[Call]]:
+    """Whole generations on one state, as ExecuTorch's runners call the program."""
+    for prompt, following in generated():
+        yield list(session("forward", "forward", prompt, following))
+
+
+def split_sessions() -> Iterator[list[Call]]:
+    """Whole generations by two methods."""
+    for prompt, following in generated():
+        yield list(session("prefill", "decode", prompt, following))
+
+
+def accuracy(run: Callable[..., list[Tensor]]) -> float:
+    """The share of tokens that the built program goes on with as transformers does."""
+    right = [
+        run(*inputs)[0].argmax() == wanted
+        for prompt, following in generated()
+        for (_, inputs), wanted in zip(session("forward", "forward", prompt, following), following[0], strict=True)
+    ]
+    return torch.stack(right).float().mean().item()

@@ -1,0 +1,251 @@
+"""The template ``llm`` (E3): its files generate what transformers generates, in ExecuTorch's own LLM runner."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+pytest.importorskip("executorch", reason="needs the extra `build`")
+pytest.importorskip("transformers", reason="needs the extra `hf`")
+
+import torch
+import transformers
+
+import etdev
+from etdev.pipeline.api import open_project
+from etdev.pipeline.result import BuildResult
+from etdev.program import Program, read
+from etdev.program.effects import operator_name
+from etdev.program.model import AllocationDetails, Int, KernelCall, Tensor
+from etdev.program.sidecar import read_sidecar
+from etdev.templates import render
+from etdev.templates.create import create_project
+from support.stages import prepare
+
+MODULES = ("model", "data")
+GENERATE = """
+import json, sys
+from pathlib import Path
+from data import PROMPTS, STEPS
+from generate import generate
+found = [generate(Path(sys.argv[1]), prompt, STEPS) for prompt in PROMPTS]
+Path(sys.argv[2]).write_text(json.dumps(found))
+"""
+SMALL = {
+    "vocab_size": 96,
+    "hidden_size": 64,
+    "intermediate_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 16,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": [2, 3],
+}
+ARCHITECTURES = {
+    "llama": ("Llama", {}),
+    "qwen": ("Qwen3", {}),
+    "a window in each layer": ("Mistral", {"sliding_window": 4}),
+    "a window in every other layer, scores with a cap": (
+        "Gemma2",
+        {"sliding_window": 4, "attn_logit_softcapping": 2.0},
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The project as generated."""
+    place = tmp_path_factory.mktemp("llm") / "talk"
+    create_project(place, render("llm", "talk"))
+    return place
+
+
+@pytest.fixture
+def modules(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, ModuleType]]:
+    """The modules of the project, forgotten afterwards."""
+    monkeypatch.syspath_prepend(folder)
+    before = {name: sys.modules.pop(name) for name in MODULES if name in sys.modules}
+    import data
+    import model
+
+    try:
+        yield {"model": model, "data": data}
+    finally:
+        for name in MODULES:
+            del sys.modules[name]
+        sys.modules.update(before)
+
+
+@pytest.fixture(scope="module")
+def portable(folder: Path) -> BuildResult:
+    """The target ``float`` on the runtime's own kernels, whose lowering is quick; its limits are for XNNPACK."""
+    changes = ["targets.float.partitioners=[]", "targets.float.budget={ memory = { cpu = '768KiB' } }"]
+    return etdev.build(folder / "etdev.toml", targets=["float"], overrides=changes, environ={})
+
+
+def program(result: BuildResult, target: str) -> Program:
+    return read(result.path(target))
+
+
+def operators(found: Program, method: str) -> set[str]:
+    return {operator_name(operator) for operator in found.method(method).operators}
+
+
+def calls(found: Program, operator: str) -> list[KernelCall]:
+    """Calls of an operator in ``forward``."""
+    plan = found.method("forward")
+    every = [call for chain in plan.chains for call in chain.instructions if isinstance(call, KernelCall)]
+    return [call for call in every if operator_name(plan.operators[call.op_index]) == operator]
+
+
+def place(found: Program, value: int) -> AllocationDetails | None:
+    """Where a tensor of ``forward`` lies."""
+    tensor = found.method("forward").values[value]
+    assert isinstance(tensor, Tensor)
+    return tensor.allocation_info
+
+
+def runner_generates(folder: Path, file: Path) -> list[str]:
+    """What ``generate.py`` answers to the prompts of the project. In a process of its own: the runner prints, and it
+    brings a second copy of the runtime."""
+    answers = folder / "answers.json"
+    subprocess.run(
+        [sys.executable, "-c", GENERATE, str(file), str(answers)],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([".", *sys.path])},
+        check=True,
+        capture_output=True,
+    )
+    found: list[str] = json.loads(answers.read_text())
+    return found
+
+
+def text(data: Any, tokens: list[int]) -> str:
+    """Of tokens one by one, as the runner prints them."""
+    return "".join(data.tokenizer().decode([token]) for token in tokens)
+
+
+def test_the_build_passes_every_rung_that_runs(portable: BuildResult) -> None:
+    assert portable.ok
+    rungs = {rung.rung: rung for rung in portable["float"].rungs}
+    for name in ("bytes", "plan", "placement", "kernels", "budget", "runtime", "replay", "accuracy"):
+        assert rungs[name].status == "passed", rungs[name].summary
+    assert "3 sessions of 48 calls" in rungs["runtime"].summary
+    assert "weak" not in rungs["runtime"].summary
+
+
+def test_the_runner_generates_what_transformers_generates(
+    folder: Path, portable: BuildResult, modules: dict[str, ModuleType]
+) -> None:
+    data: Any = modules["data"]
+    wanted = [text(data, following[0].tolist()) for _, following in data.generated()]
+    assert wanted[0].startswith(",\nThat worried the cat,\nThat killed the rat,")
+    assert runner_generates(folder, portable.path("float")) == wanted
+
+
+def test_the_cache_is_there_once_and_is_never_copied(portable: BuildResult) -> None:
+    """A token is written into keys and values in place, and the products of attention read them where they are."""
+    found = program(portable, "float")
+    file = portable.path("float")
+    states = read_sidecar(file.with_name(f"{file.stem}.object.json")).methods["forward"].state
+    assert {state.name for state in states} == {"keys_0", "values_0", "keys_1", "values_1"}
+    assert operators(found, "forward").isdisjoint({"aten::copy_", "aten::clone.out", "aten::repeat.out"})
+    written = [
+        (place(found, call.args[0]), place(found, call.args[-1])) for call in calls(found, "aten::index_put.out")
+    ]
+    assert len(written) == len(states)
+    assert all(cache == output for cache, output in written)
+
+
+def test_it_answers_what_runners_ask(portable: BuildResult) -> None:
+    found = program(portable, "float")
+    answers = {
+        plan.name: [plan.values[index] for index in plan.outputs]
+        for plan in found.execution_plan
+        if plan.name != "forward"
+    }
+    numbers = {name: [value.int_val for value in values if isinstance(value, Int)] for name, values in answers.items()}
+    assert numbers["get_max_seq_len"] == numbers["get_max_context_len"] == [128]
+    assert (numbers["get_vocab_size"], numbers["get_bos_id"], numbers["get_eos_ids"]) == ([384], [0], [1])
+    assert {"use_kv_cache", "use_sdpa_with_kv_cache", "enable_dynamic_shape", "get_n_layers"} <= answers.keys()
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_other_models(
+    name: str, tmp_path: Path, modules: dict[str, ModuleType], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Prompt, one token and two more on the template's cache, and all at once in transformers."""
+    kind, more = ARCHITECTURES[name]
+    torch.manual_seed(0)
+    config = getattr(transformers, f"{kind}Config")(**SMALL, **more, attn_implementation="eager")
+    net = getattr(transformers, f"{kind}ForCausalLM")(config).eval()
+    with torch.no_grad():
+        for parameter in net.parameters():
+            parameter.mul_(8 if parameter.dim() > 1 else 1)  # Scores as large as trained ones.
+    net.save_pretrained(tmp_path)
+    model: Any = modules["model"]
+    monkeypatch.setattr(model, "FOLDER", tmp_path)
+    made = model.make(32)
+    tokens = torch.randint(4, 96, (1, 9))
+    with torch.no_grad():
+        wanted = net(tokens).logits[0]
+        for start, end in ((0, 6), (6, 7), (7, 9)):
+            found = made(tokens[:, start:end], torch.tensor([start]))
+            torch.testing.assert_close(found[0], wanted[end - 1], atol=1e-4, rtol=1e-4)
+    assert model.constants(made)["get_eos_ids"] == [2, 3]
+
+
+@pytest.mark.slow
+def test_in_4_bits_the_runner_generates_what_the_quantized_model_generates(
+    folder: Path, modules: dict[str, ModuleType]
+) -> None:
+    """By XNNPACK, both targets as generated; greedy decoding of the quantized model in eager PyTorch."""
+    result = etdev.build(folder / "etdev.toml", environ={})
+    assert result.ok
+    assert result["float"].size > 2 * result["int4"].size
+    data: Any = modules["data"]
+    _, quantized = prepare(open_project(folder / "etdev.toml", environ={}), "int4")
+    wanted = []
+    for prompt, _ in data.generated():
+        tokens: list[int] = []
+        following, start = prompt, 0
+        with torch.no_grad():
+            while len(tokens) < data.STEPS:
+                logits = quantized.eager["forward"](following, torch.tensor([start]))
+                start += following.shape[1]
+                following = logits.argmax(dim=1, keepdim=True)
+                tokens.append(int(following))
+        wanted.append(text(data, tokens))
+    assert runner_generates(folder, result.path("int4")) == wanted
+    exact = [text(data, following[0].tolist()) for _, following in data.generated()]
+    assert runner_generates(folder, result.path("float")) == exact
+
+
+@pytest.mark.slow
+def test_split_into_two_methods(folder: Path, modules: dict[str, ModuleType]) -> None:
+    """``prefill`` and then ``decode`` on the same cache, in the stock runtime; the runner takes the file, too."""
+    from executorch.runtime import Runtime
+
+    result = etdev.build(folder / "etdev.toml", targets=["int4"], profile="split", environ={})
+    assert result.ok
+    plans = {plan.name: plan for plan in program(result, "int4").execution_plan}
+    temporaries = {name: plans[name].non_const_buffer_sizes[1] for name in ("prefill", "decode")}
+    assert temporaries["decode"] < temporaries["prefill"] / 100
+    loaded = Runtime.get().load_program(result.path("int4"))
+    methods = {name: loaded.load_method(name) for name in ("prefill", "decode")}
+    data: Any = modules["data"]
+    prompt, following = data.generated()[0]
+    calls = data.session("prefill", "decode", prompt, following)
+    found = [int(methods[name].execute(list(inputs))[0].argmax()) for name, inputs in calls]
+    assert found == following[0].tolist()
+    assert runner_generates(folder, result.path("int4"))[0] == text(data, found)
