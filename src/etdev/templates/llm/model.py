@@ -16,9 +16,9 @@ FOLDER = Path(__file__).parent / "model"
 class LanguageModel(nn.Module):
     """The keys and values of all tokens so far are buffers, which stay in the program's memory between calls."""
 
-    def __init__(self, net: nn.Module, length: int) -> None:
+    def __init__(self, net: nn.Module, length: int, chunk: int) -> None:
         super().__init__()
-        self.net, self.length = net, length
+        self.net, self.length, self.chunk = net, length, chunk
         config = net.config
         heads = config.num_key_value_heads
         size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
@@ -90,10 +90,10 @@ AttentionInterface.register("cached", attention)
 AttentionMaskInterface.register("cached", eager_mask)
 
 
-def make(length: int = 128) -> nn.Module:
-    """What `entry` of etdev.toml names, with a cache of so many positions."""
+def make(length: int, chunk: int) -> nn.Module:
+    """What `entry` of etdev.toml names: a cache of `length` positions, and calls of at most `chunk` tokens."""
     net = AutoModelForCausalLM.from_pretrained(FOLDER, dtype=torch.float32, attn_implementation="cached")
-    return LanguageModel(net.eval().requires_grad_(False), length)
+    return LanguageModel(net.eval().requires_grad_(False), length, chunk)
 
 
 def constants(model: LanguageModel) -> dict[str, Any]:
@@ -101,13 +101,13 @@ def constants(model: LanguageModel) -> dict[str, Any]:
     config, settings = model.net.config, model.net.generation_config
     ends = settings.eos_token_id if settings.eos_token_id is not None else config.eos_token_id
     return {
-        "get_max_seq_len": model.length,  # tokens in one call
+        "get_max_seq_len": model.chunk,  # tokens in one call
         "get_max_context_len": model.length,  # tokens in all
         "get_vocab_size": config.vocab_size,
         "get_n_layers": config.num_hidden_layers,
         "get_bos_id": config.bos_token_id,
         "get_eos_ids": ends if isinstance(ends, list) else [ends],
-        "enable_dynamic_shape": True,  # a prompt is one call
+        "enable_dynamic_shape": True,  # fewer tokens are a call, too
         "use_kv_cache": True,
         "use_sdpa_with_kv_cache": False,
     }
