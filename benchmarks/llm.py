@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import etdev
 from etdev.templates import render
-from etdev.templates.create import create_project
+from etdev.templates.create import create_project, plan_project
 
 if TYPE_CHECKING:
     from torch import nn
@@ -64,7 +64,7 @@ def main() -> None:
     """Build all and print the table."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / "llm"
-        create_project(folder, render("llm", "llm"))
+        create_project(plan_project(folder, render("llm", "llm")))
         result = etdev.build(folder / "etdev.toml", environ={})
         assert result.ok
         sys.path.insert(0, str(folder))

@@ -29,7 +29,7 @@ from etdev.program.effects import operator_name
 from etdev.program.model import AllocationDetails, Int, KernelCall, Tensor
 from etdev.program.sidecar import read_sidecar
 from etdev.templates import render
-from etdev.templates.create import create_project
+from etdev.templates.create import create_project, plan_project
 
 MODULES = ("model", "data")
 GENERATE = """
@@ -71,7 +71,7 @@ ARCHITECTURES = {
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The project as generated."""
     place = tmp_path_factory.mktemp("llm") / "talk"
-    create_project(place, render("llm", "talk"))
+    create_project(plan_project(place, render("llm", "talk")))
     return place
 
 
