@@ -20,11 +20,11 @@ CASES = {
         "etdev.toml:7:1: unknown key `targets.cpu.atol`\n  hint: `atol` is a key of `targets.cpu.verify`\n",
     ),
     "key of a later version": (
-        MINIMAL + '[run]\ntarget = "cpu"\n',
+        MINIMAL + '[serve]\ntarget = "cpu"\n',
         (
-            "etdev.toml:7:2: unknown key `run`\n"
+            "etdev.toml:7:2: unknown key `serve`\n"
             "  hint: keys here: version, extends, project, model, constants, methods, quantize, targets, baseline, deploy, "
-            "profiles\n"
+            "run, profiles\n"
         ),
     ),
     "quoted number": (

@@ -14,17 +14,15 @@ from pydantic import Field
 
 from etdev.config.budget import Baseline, Budget
 from etdev.config.keys import KeyPath
-from etdev.config.limits import MOST_WORKERS
+from etdev.config.operation import Deploy, Run
 from etdev.config.table import Table
 from etdev.config.types import (
     Alignment,
     CommitHash,
     CompileSpecValue,
     DataFileName,
-    DestinationUri,
     DeviceName,
     Entry,
-    EnvironmentName,
     FormatVersion,
     Identifier,
     Many,
@@ -319,49 +317,6 @@ class Target(Table):
     verify: Verify = Field(default_factory=Verify, description="Tolerances, gates and required rungs.")
     budget: Budget = Field(default_factory=Budget, description="Limits on the artifact.")
     runtime: TargetRuntime = Field(default_factory=TargetRuntime, description="The runtime that the artifact is for.")
-
-
-class Deploy(Table):
-    """A place that a built target is deployed to, by `etdev deploy NAME`."""
-
-    target: SafeName = Field(description="The target whose built files are deployed.")
-    uri: DestinationUri = Field(
-        description="Where to: `file:///PATH` or `file:RELATIVE`, `sftp://[USER@]HOST[:PORT]/PATH`, "
-        "`s3://BUCKET/PREFIX`, `adb:/PATH` or `adb://SERIAL/PATH`. It never holds a password."
-    )
-    keep: int = Field(
-        3, ge=1, le=1000, description="Releases kept beside the current one; older ones are removed after the switch."
-    )
-    smoke: Many[Text] = Field(
-        (),
-        description="A command with its arguments, run at the target before the switch, with `ETDEV_RELEASE` set to "
-        "the path of the new release; if it fails, the old release stays. Not for `s3`.",
-    )
-    known_hosts: Text | None = Field(
-        None, description="File with the host keys that are trusted, for `sftp`. Default: `~/.ssh/known_hosts`."
-    )
-    password_env: EnvironmentName | None = Field(
-        None, description="Name of the environment variable that holds the password, for `sftp`. Default: keys only."
-    )
-    endpoint_url: Text | None = Field(
-        None, description="The service's URL, for an `s3` that is not Amazon's: `https://HOST[:PORT]`."
-    )
-
-
-class Run(Table):
-    """How targets are built, as opposed to what is built: nothing here changes a byte of an artifact."""
-
-    executor: Literal["local", "ray"] = Field(
-        "local",
-        description="`local` builds on this machine; `ray` in workers of a Ray cluster, whose machines need the "
-        "project's folder at the same path, and the same versions of the packages.",
-    )
-    jobs: int = Field(
-        1, ge=1, le=MOST_WORKERS, description="Targets that are built at the same time, each in a process. `-j` wins."
-    )
-    ray_address: Text | None = Field(
-        None, description="Of the Ray cluster that is joined. Default: one of its own, on this machine."
-    )
 
 
 class Config(Table):

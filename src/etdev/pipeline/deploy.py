@@ -11,7 +11,7 @@ from typing import Literal
 
 from etdev.config.destinations import parse_destination
 from etdev.config.keys import nearest
-from etdev.config.models import Deploy
+from etdev.config.operation import Deploy
 from etdev.deployment import release as releases
 from etdev.deployment.release import Outcome, Plan, Release, Terms
 from etdev.deployment.state import Listed, listing
