@@ -120,6 +120,16 @@ INVALID = {
         "7:29",
         '`targets.cpu.partitioners[0].backend` is "portable", which takes every op',
     ),
+    "a target in the place of a file": (
+        MINIMAL + '[targets."results.json"]\n',
+        "7:1",
+        '`targets."results.json"` is the name of a file that a build writes',
+    ),
+    "a cluster without Ray": (
+        MINIMAL + '[run]\nray_address = "head:6379"\n',
+        "8:15",
+        "`run.ray_address` has no effect without",
+    ),
     "kernels and operators": (
         MINIMAL + 'runtime = { operators = "x.yaml", kernels = ["portable"] }\n',
         "7:25",

@@ -50,6 +50,14 @@ CASES = {
             "  hint: write a list of tables: [{ … }]\n"
         ),
     ),
+    "what PyTorch calls a type": (
+        MINIMAL.replace("float32", "float"),
+        (
+            'etdev.toml:5:33: `methods.forward.inputs[0].dtype` is "float"; expected one of "float32", "float64", "float16",'
+            ' "bfloat16", "int8", "int16", "int32", "int64", "uint8", "bool"\n'
+            '  hint: did you mean "float32"?\n'
+        ),
+    ),
     "misspelled choice": (
         MINIMAL.replace("float32", "flot32"),
         (

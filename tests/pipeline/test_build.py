@@ -61,6 +61,12 @@ def test_every_target_is_built_and_verified(built: BuildResult) -> None:
     assert not built["portable"].methods[0].stateful
 
 
+def test_who_holds_a_quantized_model_to_nothing_is_told(built: BuildResult) -> None:
+    """One that its calibration had ruined was good without a word."""
+    told = [target.name for target in built.targets if any("set `min_snr_db`" in note for note in target.notes)]
+    assert told == ["int8", "w4"]
+
+
 def test_every_stage_is_timed(built: BuildResult) -> None:
     assert list(built["portable"].seconds) == ["load", "export", "lower", "emit", "link", "write", "verify"]
     assert list(built["int8"].seconds) == ["quantize", "lower", "emit", "link", "write", "verify"]

@@ -147,8 +147,7 @@ def test_who_needs_the_machine(tmp_path: Path, settings: str, expected: bool) ->
     assert needs_the_machine(open_project(config), "cpu") == expected
 
 
-def test_a_bug_is_a_bug(tmp_path: Path) -> None:
-    """It is no error of a target, and carries where it was raised."""
+def test_what_is_no_error_of_a_target_ends_the_build(tmp_path: Path) -> None:
     config = write_project(tmp_path, TWO, model=LINEAR)
     (tmp_path / "planner.py").write_text("def plan(problem):\n    raise KeyboardInterrupt\n")
     with pytest.raises(KeyboardInterrupt):

@@ -184,8 +184,9 @@ def test_missing_weights_are_told(folder: Path) -> None:
     pair(folder, "portable")[1].unlink()
     (result,) = etdev.verify(folder / "etdev.toml", targets=["portable"]).targets
     assert result.status == "rejected"
-    assert (
-        "its external data do not fit: cannot read the external data: there is no such file" in result.rungs[0].summary
+    missing = pair(folder, "portable")[1]
+    assert f"its external data {missing}: cannot read the external data: there is no such file" in (
+        result.rungs[0].summary
     )
 
 

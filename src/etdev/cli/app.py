@@ -57,7 +57,7 @@ app = typer.Typer(
     context_settings=CONTEXT_SETTINGS,
     invoke_without_command=True,
     epilog="Exit codes: 0 done, 1 a gate failed, 2 usage or config, 3 environment, 4 build failed or rejected, "
-    "6 deployment failed.",
+    "5 lock stale, 6 deployment failed.",
 )
 
 

@@ -76,6 +76,8 @@ def verify(
         settings = {"--config": config, "--profile": profile, "--set": overrides, "--jobs": jobs > 1}
         _refuse_mixture(files, targets or (), [name for name, value in settings.items() if value])
         outputs.refuse(*files, data)
+        if data is not None and len(files) > 1:
+            raise UsageError("external weights belong to one program", where="--data", hint="verify one file at a time")
         with reported_errors(outputs, "verify"):
             return _verify_files(files, require or (), device_map, data, outputs)
     if data is not None:

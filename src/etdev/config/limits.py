@@ -1,4 +1,7 @@
-"""Limits that the config and the command line share. Imports nothing, so that the command line starts quickly."""
+"""What the config shares with the command line and the stages. Imports nothing, so that the command line starts
+quickly."""
 
+RESULTS = "results.json"
+"""Name of the file in which a build says what became of its targets."""
 MOST_WORKERS = 1024
 """Processes that anything is spread over."""

@@ -275,10 +275,14 @@ def _choice_hint(node: Node, value: object) -> str | None:
     """The listed value that was probably meant."""
     leaves = node.options if isinstance(node, OneOf) else (node,)
     choices = [choice for leaf in leaves if isinstance(leaf, Leaf) for choice in leaf.values if isinstance(choice, str)]
-    meant = nearest(value, choices) if isinstance(value, str) else None
+    if not isinstance(value, str):
+        return None
+    meant = known if (known := _MEANT.get(value)) in choices else nearest(value, choices)
     return f"did you mean {literal(meant)}?" if meant else None
 
 
+_MEANT = {"float": "float32", "double": "float64", "half": "float16", "int": "int32", "long": "int64", "short": "int16"}
+"""What PyTorch calls the element types."""
 _WHOLE = re.compile(r"[+-]?[0-9][0-9_]*")
 _NUMBER = re.compile(r"[+-]?[0-9][0-9_]*(\.[0-9]+)?(e[+-]?[0-9]+)?")
 _BOOLEANS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}

@@ -14,13 +14,12 @@ from etdev.pipeline.latency import Thoroughness, enough, measure_latency
 from etdev.pipeline.machine import Machine, describe_load, describe_machine, peak_resident
 from etdev.pipeline.progress import Progress, Silent, StageClock
 from etdev.pipeline.result import LatencyResult, Part
-from etdev.pipeline.run import Asked, chosen_runtime, read_program
+from etdev.pipeline.run import Asked, chosen_runtime, program_failed, read_program
 from etdev.pipeline.run_results import RuntimeName
 from etdev.pipeline.run_workers import OnWorkers, WorkerOptions, keeps_state
 from etdev.pipeline.verify.devices import unused
 from etdev.program.devices import named_devices
 from etdev.program.footprint import planned_memory
-from etdev.runtime.errors import RunError
 from etdev.runtime.pool import outputs_of
 from etdev.runtime.stock import ProgramFailureError, StockRuntime
 
@@ -106,7 +105,7 @@ def bench_file(file: Path, options: BenchOptions) -> BenchResult:
                 with clock.stage(f"{count} worker{'s' * (count != 1)}"):
                     throughput.append(_throughput(on_workers, count, options, calls.samples))
         except ProgramFailureError as error:
-            raise RunError(f"the program failed: {error}", where=str(file)) from error
+            raise program_failed(error, file, plan, options) from error
     alone = next((found.calls_per_second for found in throughput if found.workers == 1), None)
     superfluous = unused(named_devices(program), options.device_map)
     return BenchResult(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
-from etdev.errors import WriteError
+from etdev.errors import EtdevError, WriteError
 from etdev.pipeline.baseline_source import check_baseline
 from etdev.pipeline.cache import Cache, locked_facts, open_store
 from etdev.pipeline.finished import Finished, find_finished
@@ -13,7 +13,7 @@ from etdev.pipeline.lock import Lock, check_inputs, check_outputs, find_lock, is
 from etdev.pipeline.options import BuildOptions, choose_targets
 from etdev.pipeline.outcome import Outcome
 from etdev.pipeline.project import Project
-from etdev.pipeline.report_file import start_result, write_results
+from etdev.pipeline.report_file import remove_results, start_result, write_results
 from etdev.pipeline.result import BuildResult
 
 
@@ -21,11 +21,14 @@ def build_project(project: Project, options: BuildOptions) -> BuildResult:
     """Build the chosen targets; those that an earlier build has finished are taken from the cache.
 
     What is good is entered in ``etdev.lock``; with :attr:`BuildOptions.locked`, nothing may be other than it says. What
-    became of each target is in ``results.json``, whatever happens. Raises an :class:`~etdev.errors.EtdevError` if a
-    stage fails, unless :attr:`BuildOptions.keep_going`; artifacts of targets that were finished before stay. A rejected
-    artifact or a missed gate is a result, not an error: the other targets are built all the same.
+    became of each target is in ``results.json``, also if a target or the lock ends the build.
+
+    Raises an :class:`~etdev.errors.EtdevError` if a stage fails, unless :attr:`BuildOptions.keep_going`; artifacts of
+    targets that were finished before stay. A rejected artifact or a missed gate is a result, not an error: the other
+    targets are built all the same.
     """
     names = choose_targets(project, options.targets)
+    remove_results(project)
     check_baseline(project, names)
     lock = find_lock(project)
     with Cache(open_store()) as cache:
@@ -44,11 +47,14 @@ def build_project(project: Project, options: BuildOptions) -> BuildResult:
             build_missing(project, missing, options, cache, outcome)
         notes = () if cache.obstacle is None else (cache.obstacle,)
     result = _result(project, names, options, outcome, notes)
-    if outcome.first_error is not None and not options.keep_going:
+    try:
+        if outcome.first_error is not None and not options.keep_going:
+            raise outcome.first_error
+        result = result.model_copy(update={"notes": (*result.notes, *_lock(project, options, lock, outcome.finished))})
+    except EtdevError:
         with suppress(WriteError):  # Which would only hide the error.
             write_results(project, result)
-        raise outcome.first_error
-    result = result.model_copy(update={"notes": (*result.notes, *_lock(project, options, lock, outcome.finished))})
+        raise
     write_results(project, result)
     return result
 

@@ -44,9 +44,9 @@ class Job:
     """The cache; None for the one of the machine that the worker is on."""
     progress: Address
     versions: Mapping[str, str]
-    """Here, and so there."""
+    """Here, and so there; empty for processes of this machine."""
     files: Mapping[Path, str]
-    """Digests of the config's files: the project's folder is the same there."""
+    """Digests of the config's files, for the project's folder has to be the same there."""
 
 
 class RemoteBuilder:
@@ -91,11 +91,11 @@ def build_on_workers(
                     replace(options, device_map=dict(options.device_map), progress=Silent()),
                     None if is_remote else cache.store,
                     relay.address,
-                    versions(),
-                    {path: file_sha256(path) for path in project.loaded.files},
+                    versions() if run.executor == "ray" else {},
+                    {path: file_sha256(path) for path in project.loaded.files} if run.executor == "ray" else {},
                 )
                 _Crew(orchestrator, relay, job, outcome, cache).build(names)
-        except KeyboardInterrupt:
+        except BaseException:
             orchestrator.close(kill=True)
             for name in names:
                 remove_abandoned(project.artifact(name).parent)
@@ -187,7 +187,7 @@ def _check_place(job: Job) -> None:
                 where=job.project.where("run", "executor"),
                 hint="the machines of the cluster need the project's folder at the same path: share it",
             )
-    found = versions()
+    found = versions() if job.versions else {}
     other = [name for name in (job.versions.keys() | found.keys()) if job.versions.get(name) != found.get(name)]
     if other:
         name = min(other)

@@ -14,6 +14,7 @@ from etdev.errors import ProgramError
 from etdev.pipeline.artifacts import ExportedModel
 from etdev.pipeline.cache import Cache, Output, Reads, Seen, Watch, object_facts
 from etdev.pipeline.etrecord import read_delegates
+from etdev.pipeline.finished import LINKED_AGAIN
 from etdev.pipeline.import_closure import imported_files
 from etdev.pipeline.inputs import Signature
 from etdev.pipeline.lower import lower_model
@@ -96,7 +97,7 @@ def compile_target(place: Workplace, name: str, clock: StageClock) -> Compiled:
     with place.modelling():  # Another target may go on with the models that are loaded here.
         prepared = models.prepare_unexported(name, record.outputs, clock) if verify else None
         signatures = prepared[1].signatures if prepared else models.signatures(clock)
-    notes = (*record.notes, "linked again: nothing before the link has changed since it was exported")
+    notes = (*record.notes, LINKED_AGAIN)
     return Compiled(objects, record, signatures, prepared, notes, reads, outputs)
 
 

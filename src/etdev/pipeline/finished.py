@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from etdev.pipeline.cache import Cache, Entry, Output, linked_facts
 from etdev.pipeline.lock import LockedTarget
 from etdev.pipeline.options import BuildOptions
-from etdev.pipeline.places import REJECTED_SUFFIX, object_place, operators_place, record_place
+from etdev.pipeline.places import REJECTED_SUFFIX, data_place, object_place, operators_place, record_place
 from etdev.pipeline.project import Project
 from etdev.pipeline.report_file import display_path, write_report
 from etdev.pipeline.result import TargetResult
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from etdev.pipeline.compile import Compiled, Workplace
 
 UNCHANGED = "unchanged: taken from the cache"
+LINKED_AGAIN = "linked again: nothing before the link has changed since it was exported"
+"""What is said of a target whose object program an earlier build has made."""
 
 
 class Finished(BaseModel):
@@ -55,7 +57,8 @@ def find_finished(project: Project, target: str, options: BuildOptions, cache: C
         return None
     result = finished.result.model_copy(update={"artifact": display_path(project, place)})
     write_report(project, result)
-    seen = result.model_copy(update={"notes": (*result.notes, UNCHANGED), "seconds": {}})
+    notes = (*(note for note in result.notes if note != LINKED_AGAIN), UNCHANGED)
+    seen = result.model_copy(update={"notes": notes, "seconds": {}})
     return finished.model_copy(update={"result": seen})
 
 
@@ -96,13 +99,14 @@ def keep_finished(place: Workplace, finished: Finished, compiled: Compiled) -> N
 
 def _superfluous(project: Project, target: str, entry: Entry) -> list[Path]:
     """Files of other builds that a finished target does not have."""
-    artifact = project.artifact(target)
+    artifact, data = project.artifact(target), data_place(project, target)
+    external = {*data_left(project, target), *([] if data is None else [data])}
     known = (
         record_place(artifact),
         operators_place(artifact),
-        *data_left(project, target),
+        *external,
         record_place(object_place(project, target)),
-        artifact.with_name(artifact.name + REJECTED_SUFFIX),
+        *(path.with_name(path.name + REJECTED_SUFFIX) for path in (artifact, *external)),
     )
     return [path for path in known if path.name not in entry.outputs]
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from etdev.config.issues import CONFLICT
 from etdev.config.keys import format_key
+from etdev.config.limits import RESULTS
 from etdev.config.loader import LoadedConfig
 from etdev.config.models import Config
 from etdev.errors import ConfigError, Problem
@@ -44,7 +45,7 @@ class Project:
     @property
     def results(self) -> Path:
         """Where a build writes what became of its targets."""
-        return self.out / "results.json"
+        return self.out / RESULTS
 
     @property
     def lock(self) -> Path:

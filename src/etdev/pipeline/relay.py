@@ -13,7 +13,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import AuthenticationError
-from multiprocessing.connection import Client, Connection, Listener
+from multiprocessing.connection import Client, Connection, Listener, answer_challenge, deliver_challenge
 from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Any, Self
@@ -39,11 +39,11 @@ class Address:
     key: bytes
 
 
-def _listener(host: str | None, key: bytes) -> Listener:
+def _listener(host: str | None) -> Listener:
     if host is None:
         with suppress(OSError):  # The folder for temporary files may have too long a name for a socket.
-            return Listener(family="AF_UNIX", authkey=key)
-    return Listener((host or "127.0.0.1", 0), authkey=key)
+            return Listener(family="AF_UNIX")
+    return Listener((host or "127.0.0.1", 0))
 
 
 def _connected(address: Address) -> socket.socket:
@@ -69,7 +69,7 @@ class Relay:
         self._progress = progress
         self._events: SimpleQueue[tuple[str, list[Any]]] = SimpleQueue()
         key = secrets.token_bytes(32)
-        self._listener = _listener(host, key)
+        self._listener = _listener(host)
         address: Any = self._listener.address
         self.address = Address(address, key)
         self._ended: set[str] = set()
@@ -105,20 +105,23 @@ class Relay:
         self._closed = True
         with suppress(OSError), _connected(self.address):  # Nothing else wakes who waits for a connection.
             pass
-        self._thread.join()
+        self._thread.join(_ANSWER_SECONDS)
         self._listener.close()
 
     def _accept(self) -> None:
         while not self._closed:
             try:
                 connection = self._listener.accept()
-            except _LOST:
+            except OSError:
+                time.sleep(_EVERY_SECONDS)
                 continue
             Thread(target=self._read, args=(connection,), name="etdev progress", daemon=True).start()
 
     def _read(self, connection: Connection[Any, Any]) -> None:
         with connection:
             try:
+                deliver_challenge(connection, self.address.key)  # Who does not answer keeps only this thread waiting.
+                answer_challenge(connection, self.address.key)
                 while True:
                     event, *arguments = json.loads(connection.recv_bytes(1 << 16))
                     if event in _EVENTS:

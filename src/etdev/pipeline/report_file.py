@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from etdev.files import atomic_write_text
+from etdev.files import atomic_write_text, write_errors_named
 from etdev.pipeline.places import report_place
 from etdev.pipeline.project import Project
 from etdev.pipeline.result import BuildResult, TargetResult
@@ -37,8 +37,14 @@ def write_report(project: Project, result: TargetResult) -> None:
 
 
 def write_results(project: Project, result: BuildResult) -> None:
-    """Write ``results.json``, what became of all targets of a build, if it does not stand there already."""
+    """Write ``results.json``, what became of all targets of a build."""
     _write(project.results, result)
+
+
+def remove_results(project: Project) -> None:
+    """Remove the ``results.json`` of an earlier build, which would pass for that of one that does not end."""
+    with write_errors_named(project.results):
+        project.results.unlink(missing_ok=True)
 
 
 def _write(path: Path, result: BuildResult) -> None:

@@ -107,7 +107,7 @@ def run_file(file: Path, options: RunOptions) -> RunResult:
                 )
                 seconds, workers = on_workers.run(calls.samples, options.repeat, each)
         except ProgramFailureError as error:
-            raise RunError(f"the program failed: {error}", where=str(file), hint=_data_hint(plan, options)) from error
+            raise program_failed(error, file, plan, options) from error
     results = tuple(
         CallResult(seconds=seconds, outputs=tuple(describe_output(at, value) for at, value in enumerate(outputs)))
         for seconds, outputs in found
@@ -150,11 +150,12 @@ def read_program(file: Path, asked: Asked) -> tuple[Program, m.ExecutionPlan, Ca
     return program, plan, read_calls(plan, input_names(file, plan), asked.inputs)
 
 
-def _data_hint(plan: m.ExecutionPlan, asked: Asked) -> str | None:
-    """A delegate that does not find its weights fails in its own way; that of XNNPACK crashes."""
-    if asked.data is not None or not plan.delegates:
-        return None
-    return "if its delegates have weights in another file, say which: `--data FILE.ptd`"
+def program_failed(error: ProgramFailureError, file: Path, plan: m.ExecutionPlan, asked: Asked) -> RunError:
+    """What is said of a program that does not run: a delegate that does not find its weights fails in its own way,
+    that of XNNPACK crashes."""
+    lacks = asked.data is None and plan.delegates
+    hint = "if its delegates have weights in another file, say which: `--data FILE.ptd`" if lacks else None
+    return RunError(f"the program failed: {error}", where=str(file), hint=hint)
 
 
 def _one_after_the_other(

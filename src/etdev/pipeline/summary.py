@@ -93,6 +93,16 @@ def describe_state(program: Program) -> Iterator[str]:
         )
 
 
+def describe_unguarded(project: Project, target: str) -> Iterator[str]:
+    """A quantized target that nothing holds to the float model: what quantization ruins passes every rung."""
+    settings = project.config.targets[target]
+    if settings.quantize is not None and settings.verify.min_snr_db is None and settings.verify.accuracy is None:
+        yield (
+            "nothing holds the quantized model to the float one, however far it is: set `min_snr_db` or `accuracy` of "
+            f"`targets.{target}.verify`"
+        )
+
+
 def describe_unused(project: Project, target: str, program: Program) -> Iterator[str]:
     """Partitioners that took nothing, and limits of devices on which there is nothing: a name may be misspelled."""
     settings = project.config.targets[target]

@@ -32,7 +32,7 @@ from etdev.pipeline.report_file import display_path, write_report
 from etdev.pipeline.result import RUNGS, FileBeside, TargetResult, outcome
 from etdev.pipeline.staging import StagedFile, StagedTarget
 from etdev.pipeline.stock import runtime_for
-from etdev.pipeline.summary import describe_state, describe_unused, with_memory
+from etdev.pipeline.summary import describe_state, describe_unguarded, describe_unused, with_memory
 from etdev.pipeline.usercode import LIBRARIES, UserCode
 from etdev.pipeline.verify.kernels import check_runtime_settings
 from etdev.pipeline.verify.ladder import Candidate, check_functions, not_run, verify_program
@@ -111,7 +111,7 @@ def _build_target(place: Workplace, name: str, runtime: StockRuntime | None) -> 
             if project.config.targets[name].etrecord:
                 write_linked_record(compiled.objects, program, staged.record)
             if project.config.targets[name].selected_operators:
-                operators = write_operators(program.linked.program, staged.operators)
+                operators = write_operators(program.linked.program, project.artifact(name), staged.operators)
                 result = result.model_copy(update={"operators": _beside(operators, staged.operators)})
             if written.data is not None and staged.data is not None:
                 result = result.model_copy(update={"data": _beside(written.data, staged.data)})
@@ -180,6 +180,7 @@ def _describe(
             *describe_nested(program.nested),
             *describe_state(linked.program),
             *describe_unused(project, name, linked.program),
+            *describe_unguarded(project, name),
         ),
     )
 

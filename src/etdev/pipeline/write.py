@@ -41,9 +41,10 @@ def write_program(program: Program, staged: StagedFile) -> WrittenFile:
     return _written(staged, partial(write_into, program))
 
 
-def write_operators(written: Program, staged: StagedFile) -> WrittenFile:
-    """Write the list of the operators that a program needs. Raises as :func:`write_program`."""
-    text = operators_yaml(written, staged.target.name)
+def write_operators(written: Program, program: Path, staged: StagedFile) -> WrittenFile:
+    """Write the list of the operators that a program needs, which will be ``program``. Raises as
+    :func:`write_program`."""
+    text = operators_yaml(written, program.name)
     return _written(staged, lambda path: path.write_text(text, encoding="utf-8"))
 
 

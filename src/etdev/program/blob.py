@@ -9,6 +9,8 @@ from itertools import accumulate
 from typing import final
 
 _CHUNK = 1 << 20
+_HASHED = 64
+"""Bytes at each of some places that a hash is made of."""
 """Bytes that are compared at a time."""
 
 
@@ -81,7 +83,9 @@ class Blob:
         return all(mine == theirs for mine, theirs in zip(self._pieces(), other._pieces(), strict=True))
 
     def __hash__(self) -> int:
-        return hash((len(self), b"".join(self._between(0, min(64, len(self))))))
+        size = len(self)
+        starts = (0, size // 3, size // 2, max(0, size - _HASHED))  # Rows of zeros at the front are common.
+        return hash((size, *(b"".join(self._between(at, min(at + _HASHED, size))) for at in starts)))
 
     def __repr__(self) -> str:
         return f"Blob({len(self)} bytes)"

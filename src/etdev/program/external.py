@@ -228,7 +228,7 @@ def _is_shared(program: m.Program, constants: int) -> bool:
 
 def _without(program: m.Program, moved: Sequence[m.NamedData]) -> m.Program:
     """Without these named data and their segments."""
-    gone = {item.segment_index for item in moved}
+    gone, keys = {item.segment_index for item in moved}, {item.key for item in moved}
     left = [index for index in range(len(program.segments)) if index not in gone]
     new = {old: index for index, old in enumerate(left)}
     constants = program.constant_segment
@@ -244,7 +244,7 @@ def _without(program: m.Program, moved: Sequence[m.NamedData]) -> m.Program:
             for item in program.mutable_data_segments
         ),
         named_data=tuple(
-            replace(item, segment_index=new[item.segment_index]) for item in program.named_data if item not in moved
+            replace(item, segment_index=new[item.segment_index]) for item in program.named_data if item.key not in keys
         ),
     )
 

@@ -10,6 +10,7 @@ from etdev.config.checks.raw import is_settled, list_of_tables, pair, table_at, 
 from etdev.config.issues import CONFLICT, MISSING_KEY, NOT_IN_PROFILE, REFERENCE, Issue
 from etdev.config.keys import KeyPath, format_key, nearest
 from etdev.config.layers import NOT_IN_PROFILES
+from etdev.config.limits import RESULTS
 from etdev.config.notation import literal
 
 
@@ -17,6 +18,9 @@ def check_targets(data: Mapping[str, Any]) -> Iterator[Issue]:
     """Keys of one target that do not go together."""
     for name, target in tables_at(data, "targets"):
         path: KeyPath = ("targets", name)
+        if name == RESULTS:
+            message = f"`{format_key(path)}` is the name of a file that a build writes beside the targets' folders"
+            yield Issue(path, message, CONFLICT, "give the target another name")
         steps = list_of_tables(target, "partitioners")
         for index, step in enumerate(steps[:-1]):
             if step.get("backend") == "portable":

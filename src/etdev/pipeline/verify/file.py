@@ -28,7 +28,7 @@ def check_bytes(path: Path, data: Path | None = None) -> tuple[RungResult, Progr
     try:
         found = read_joined(path, data)
     except ProgramError as error:
-        which = "the file is malformed" if data is None or error.where != str(data) else "its external data do not fit"
+        which = "the file is malformed" if data is None or error.where != str(data) else f"its external data {data}"
         problem = f"{which}: {error.message}"
         return RungResult(rung="bytes", status="failed", summary=problem, problems=(problem,), hint=error.hint), None
     summary = f"{_count(len(found.execution_plan), 'method')}, {_count(_instructions(found), 'instruction')} read back"

@@ -1,5 +1,6 @@
 """A language model of transformers as ExecuTorch's LLM runners call one: tokens in, logits out, the cache inside."""
 
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from transformers import AttentionInterface, AttentionMaskInterface, AutoModelFo
 from transformers.masking_utils import eager_mask
 from transformers.utils.logging import disable_progress_bar
 
+CONFIG = tomllib.loads((Path(__file__).parent / "etdev.toml").read_text())
 FOLDER = Path(__file__).parent / "model"
 """What `save_pretrained` writes: config.json, *.safetensors, tokenizer.json."""
 
@@ -16,9 +18,9 @@ FOLDER = Path(__file__).parent / "model"
 class LanguageModel(nn.Module):
     """The keys and values of all tokens so far are buffers, which stay in the program's memory between calls."""
 
-    def __init__(self, net: nn.Module, length: int, chunk: int) -> None:
+    def __init__(self, net: nn.Module, length: int) -> None:
         super().__init__()
-        self.net, self.length, self.chunk = net, length, chunk
+        self.net, self.length = net, length
         config = net.config
         heads = config.num_key_value_heads
         size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
@@ -90,24 +92,25 @@ AttentionInterface.register("cached", attention)
 AttentionMaskInterface.register("cached", eager_mask)
 
 
-def make(length: int, chunk: int) -> nn.Module:
-    """What `entry` of etdev.toml names: a cache of `length` positions, and calls of at most `chunk` tokens."""
+def make(length: int) -> nn.Module:
+    """What `entry` of etdev.toml names: a cache of `length` positions."""
     net = AutoModelForCausalLM.from_pretrained(FOLDER, dtype=torch.float32, attn_implementation="cached")
-    return LanguageModel(net.eval().requires_grad_(False), length, chunk)
+    return LanguageModel(net.eval().requires_grad_(False), length)
 
 
 def constants(model: LanguageModel) -> dict[str, Any]:
-    """What ExecuTorch's LLM runners ask a program for, by method."""
+    """What ExecuTorch's LLM runners ask a program for, by method; what a model does not say is left out."""
     config, settings = model.net.config, model.net.generation_config
     ends = settings.eos_token_id if settings.eos_token_id is not None else config.eos_token_id
-    return {
-        "get_max_seq_len": model.chunk,  # tokens in one call
+    answers = {
+        "get_max_seq_len": CONFIG["methods"]["forward"]["dims"]["count"]["max"],  # tokens in one call
         "get_max_context_len": model.length,  # tokens in all
         "get_vocab_size": config.vocab_size,
         "get_n_layers": config.num_hidden_layers,
         "get_bos_id": config.bos_token_id,
-        "get_eos_ids": ends if isinstance(ends, list) else [ends],
+        "get_eos_ids": ends if ends is None or isinstance(ends, list) else [ends],
         "enable_dynamic_shape": True,  # fewer tokens are a call, too
         "use_kv_cache": True,
         "use_sdpa_with_kv_cache": False,
     }
+    return {name: answer for name, answer in answers.items() if answer is not None}
