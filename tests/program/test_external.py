@@ -19,13 +19,12 @@ from etdev.program.constants import constant_data
 from etdev.program.external import external_names, externalize, internalize, without_constant_names
 from etdev.program.flat_tensor import FlatTensor
 from etdev.program.flat_tensor.check import check_flat_tensor
+from etdev.program.footprint import constant_bytes
 from program.hand import tensor
 from program.strategies import programs
 
 if TYPE_CHECKING:
     from program.real import RealFile
-
-EXTERNAL = m.TensorDataLocation.EXTERNAL
 
 
 def program(*tensors: m.Tensor, named: tuple[m.NamedData, ...] = ()) -> Program:
@@ -43,6 +42,10 @@ def constant(index: int, name: str | None = None, *sizes: int) -> m.Tensor:
     return replace(
         tensor(*(sizes or (4,)), data=index), extra_tensor_info=name and m.ExtraTensorInfo(fully_qualified_name=name)
     )
+
+
+def external(name: str) -> m.ExtraTensorInfo:
+    return m.ExtraTensorInfo(fully_qualified_name=name, location=m.TensorDataLocation.EXTERNAL)
 
 
 def content(found: Program) -> list[object]:
@@ -101,6 +104,29 @@ def test_tensors_of_the_same_bytes_share_them() -> None:
     other_layout = externalize(program(constant(1, "a"), constant(1, "a", 2, 2)))[1]
     assert [item.segment_index for item in other_layout.named_data] == [0, 0]
     assert other_layout.named_data[1].key != "a"
+
+
+def test_names_of_the_same_bytes_share_them_inside_too() -> None:
+    before = program(constant(1, "a"), constant(1, "b"), constant(1, "c", 2, 2))
+    before = replace(before, segments=(m.Segment(0, Blob(bytes(16))), *before.segments[1:]))
+    before = replace(before, constant_segment=m.SubsegmentOffsets(0, (0, 0)))
+    after = internalize(*externalize(before))
+    assert content(after) == content(before)
+    assert constant_bytes(after) == constant_bytes(before) == 16
+
+
+def test_what_is_joined_is_no_larger_than_the_two_files() -> None:
+    """A small file of external data cannot ask for much memory, whatever lengths its names give the same bytes."""
+    mebibyte = 1 << 20
+    names = {f"w{index}": (mebibyte // 4 - index,) for index in range(200)}
+    outside = program(
+        *(replace(constant(0, name, *sizes), extra_tensor_info=external(name)) for name, sizes in names.items())
+    )
+    layouts = {name: flat_tensor.TensorLayout(m.ScalarType.FLOAT, sizes, (0,)) for name, sizes in names.items()}
+    data = tuple(flat_tensor.NamedData(name, 0, layout) for name, layout in layouts.items())
+    after = internalize(outside, FlatTensor((m.Segment(0, Blob(bytes(mebibyte))),), data))
+    check_program(after)
+    assert constant_bytes(after) == constant_bytes(outside) + mebibyte
 
 
 def test_a_name_that_others_have_is_not_used() -> None:

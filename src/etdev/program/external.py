@@ -65,19 +65,20 @@ def internalize(program: m.Program, data: FlatTensor) -> m.Program:
     Raises :class:`~etdev.errors.ProgramError` that names what is missing, is of another layout, or is in both files.
     """
     known = {item.key: item for item in data.named_data}
-    tensors: dict[_Place, m.Tensor] = {}
-    added: dict[str, int] = {}
-    count = len(program.constant_segment.offsets) or 1 if program.constant_segment else 1
+    places: dict[_Place, NamedData] = {}
+    sizes: dict[int, int] = {}  # Of each segment, what the largest tensor needs: names of the same data share it.
     for place, tensor in _tensors(program):
         if tensor.is_external and tensor.is_constant:
-            key = _checked_key(program.execution_plan[place[0]].name, place[1], tensor, known)
-            index = added.setdefault(key, count + len(added))
-            info = replace(tensor.extra_tensor_info or m.ExtraTensorInfo(), location=m.TensorDataLocation.SEGMENT)
-            tensors[place] = replace(tensor, data_buffer_idx=index, extra_tensor_info=info)
-    program = _with_tensors(program, tensors)
-    if added:
-        program = _with_constants(program, [_data_of(data, known[key], _layout_of(known[key])) for key in added])
-    rest = [item for item in data.named_data if item.key not in added]
+            item = places[place] = _checked_data(program.execution_plan[place[0]].name, place[1], tensor, known)
+            sizes[item.segment_index] = max(sizes.get(item.segment_index, 0), tensor.nbytes)
+    count = len(program.constant_segment.offsets) or 1 if program.constant_segment else 1
+    indices = {segment: index for index, segment in enumerate(sizes, start=count)}
+    inside = {place: _inside(_tensor(program, place), indices[item.segment_index]) for place, item in places.items()}
+    program = _with_tensors(program, inside)
+    if sizes:
+        program = _with_constants(program, [data.segments[index].data.cut(0, size) for index, size in sizes.items()])
+    taken = {item.key for item in places.values()}
+    rest = [item for item in data.named_data if item.key not in taken]
     return _with_named(program, data, rest) if rest and _has_delegates(program) else program
 
 
@@ -262,8 +263,8 @@ def _with_segments(plan: m.ExecutionPlan, new: Mapping[int, int]) -> m.Execution
 # Back in
 
 
-def _checked_key(method: str, value: int, tensor: m.Tensor, known: Mapping[str, NamedData]) -> str:
-    """The key of a constant, if it is there and what the tensor is: the runtime asks for the same."""
+def _checked_data(method: str, value: int, tensor: m.Tensor, known: Mapping[str, NamedData]) -> NamedData:
+    """The data of a constant, if it is there and what the tensor is: the runtime asks for the same."""
     info = tensor.extra_tensor_info
     key = (info.fully_qualified_name if info is not None else None) or ""
     whose = f"{key!r}, the data of value {value} of method {method!r},"
@@ -274,21 +275,17 @@ def _checked_key(method: str, value: int, tensor: m.Tensor, known: Mapping[str, 
         raise ProgramError(f"{whose} is there, but is no tensor")
     if found != _layout(tensor):
         raise ProgramError(f"{whose} is {_described(found)} there, where {_described(_layout(tensor))} is needed")
-    return key
+    return known[key]
+
+
+def _inside(tensor: m.Tensor, index: int) -> m.Tensor:
+    info = replace(tensor.extra_tensor_info or m.ExtraTensorInfo(), location=m.TensorDataLocation.SEGMENT)
+    return replace(tensor, data_buffer_idx=index, extra_tensor_info=info)
 
 
 def _described(layout: TensorLayout) -> str:
     order = "" if layout.dim_order == tuple(range(len(layout.sizes))) else f" in the order {list(layout.dim_order)}"
     return f"{layout.scalar_type.name.lower()} {list(layout.sizes)}{order}"
-
-
-def _layout_of(item: NamedData) -> TensorLayout:
-    assert item.tensor_layout is not None
-    return item.tensor_layout
-
-
-def _data_of(data: FlatTensor, item: NamedData, layout: TensorLayout) -> Blob:
-    return data.segments[item.segment_index].data.cut(0, layout.nbytes)
 
 
 def _with_constants(program: m.Program, added: Iterable[Blob]) -> m.Program:
