@@ -149,6 +149,13 @@ def test_data_that_something_else_uses_stays() -> None:
     assert [item.key for item in data.named_data] == ["own"]
 
 
+def test_data_in_the_segment_of_constants_that_leave_is_moved_too() -> None:
+    before = program(constant(1, "a"), named=(m.NamedData("constants", 0),))
+    outside, data = externalize(before)
+    assert [item.key for item in data.named_data] == ["a", "constants"]
+    assert externalize(internalize(outside, data)) == (outside, data)
+
+
 def test_what_is_outside_is_not_moved_again() -> None:
     outside, _ = externalize(program(constant(1, "a")))
     with pytest.raises(ProgramError, match="in another file already"):

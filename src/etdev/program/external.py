@@ -44,19 +44,20 @@ def externalize(program: m.Program) -> tuple[m.Program, FlatTensor]:
     if external_names(program):
         raise ProgramError("some of its data is in another file already", hint="join the two files first")
     contents = dict(_constants(program))
-    moved = _movable_data(program)
     keys = _keys(program, contents)
+    tensors = {place: _outside(_tensor(program, place), key) for place, key in keys.items()}
+    outside = _without_constants(_with_tensors(program, tensors))
+    moved = _movable_data(outside)
     pool: dict[Blob, int] = {}
     named: dict[str, NamedData] = {}
     for place, key in keys.items():
         layout, blob = contents[place]
         named.setdefault(key, NamedData(key, pool.setdefault(blob, len(pool)), layout))
     for item in moved:
-        blob = program.segments[item.segment_index].data
+        blob = outside.segments[item.segment_index].data
         named[item.key] = NamedData(item.key, pool.setdefault(blob, len(pool)))
     data = FlatTensor(laid_out(pool, SEGMENT_ALIGNMENT), tuple(named.values()))
-    outside = _with_tensors(program, {place: _outside(_tensor(program, place), key) for place, key in keys.items()})
-    return _without(_without_constants(outside), moved), data
+    return _without(outside, moved), data
 
 
 def internalize(program: m.Program, data: FlatTensor) -> m.Program:
