@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any
@@ -10,8 +11,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from etdev import program as pte
+from etdev.backends.reference import DELEGATE_ID
 from etdev.files import file_sha256
-from etdev.pipeline.baseline_source import KEY, baseline_name, baseline_path, committed_lock, report_of
+from etdev.pipeline.baseline_source import KEY, baseline_name, baseline_path, committed_lock, report_beside, report_of
 from etdev.pipeline.figures import Figures
 from etdev.pipeline.lock import read_lock
 from etdev.pipeline.measure import measure_program
@@ -19,6 +21,9 @@ from etdev.pipeline.project import Project
 from etdev.program import Program
 from etdev.program.external import external_names
 from etdev.program.joined import read_joined
+
+_NO_REPORT = (OSError, ValueError, LookupError, TypeError, ValidationError)
+"""What reading a file raises that is no report of this version."""
 
 
 @dataclass(frozen=True)
@@ -29,9 +34,11 @@ class Baseline:
     """As the config names it."""
     figures: Figures
     program: Program | None = None
-    """None if the file is not at hand."""
+    """None if the file is not at hand, or not with its external weights."""
     file: Path | None = None
     """Where the program stands."""
+    weights_unknown: str | None = None
+    """Why the figure of weights is not to be judged by, if it is not: some may be in a file that is not at hand."""
 
 
 @dataclass(frozen=True)
@@ -57,10 +64,7 @@ def find_baseline(project: Project, target: str) -> Baseline | NoBaseline:
         return _from_report(project, report_of(path, target), target)
     if not path.is_file():
         return NoBaseline(f"there is no {baseline_name(project)}")
-    program = pte.read(path)
-    if external_names(program):
-        return NoBaseline(f"{baseline_name(project)} has weights in another file: name the folder of its build instead")
-    return Baseline(baseline_name(project), measure_program(program, path.stat().st_size), program, path)
+    return _from_file(baseline_name(project), path)
 
 
 def _from_lock(project: Project, target: str) -> Baseline | NoBaseline:
@@ -79,24 +83,71 @@ def _from_lock(project: Project, target: str) -> Baseline | NoBaseline:
 def _from_report(project: Project, report: Path, target: str) -> Baseline | NoBaseline:
     name = f"{baseline_name(project)}/{target}"
     try:
-        content: Any = json.loads(report.read_bytes())
-        found = next((item for item in content["targets"] if item["name"] == target), None)
+        found = next((item for item in _targets(report) if item["name"] == target), None)
         if found is None or found["status"] == "rejected":
             return NoBaseline(f"{name}/report.json has no {'good ' if found else ''}build of it")
-        figures = Figures.model_validate(found["figures"])
-        file = report.with_name(PurePath(found["artifact"]).name)
-        digests = {file: str(found["sha256"])}
-        data = None
-        if found.get("data") is not None:
-            data = report.with_name(PurePath(found["data"]["name"]).name)
-            digests[data] = str(found["data"]["sha256"])
+        reported = _Reported.of(found, report.with_name(PurePath(found["artifact"]).name))
     except FileNotFoundError:
         return NoBaseline(f"there is no {name}/report.json")
-    except (OSError, ValueError, LookupError, TypeError, ValidationError) as error:
+    except _NO_REPORT as error:
         message = f"`baseline.from`: {report} is no report that this version of etdev reads ({type(error).__name__})"
         raise project.error(
             message, *KEY, hint="make it again: build what it was built from, with this version"
         ) from error
-    if not all(path.is_file() and file_sha256(path) == digest for path, digest in digests.items()):
-        return Baseline(name, figures)
-    return Baseline(name, figures, read_joined(file, data), file)
+    return reported.baseline(name)
+
+
+def _targets(report: Path) -> Any:
+    return json.loads(report.read_bytes())["targets"]
+
+
+@dataclass(frozen=True)
+class _Reported:
+    """What a report says of a target."""
+
+    figures: Figures
+    file: Path
+    data: Path | None
+    """The external weights."""
+    digests: Mapping[Path, str]
+    """Of both, as they were built."""
+
+    @classmethod
+    def of(cls, found: Any, file: Path) -> _Reported:
+        """Raises what :data:`_NO_REPORT` lists if it is not what a report has of a target."""
+        digests, data = {file: str(found["sha256"])}, None
+        if found.get("data") is not None:
+            data = file.with_name(PurePath(found["data"]["name"]).name)
+            digests[data] = str(found["data"]["sha256"])
+        return cls(Figures.model_validate(found["figures"]), file, data, digests)
+
+    def baseline(self, name: str) -> Baseline:
+        """With the program, if its files are those that were built."""
+        if not all(path.is_file() and file_sha256(path) == digest for path, digest in self.digests.items()):
+            return Baseline(name, self.figures)
+        return Baseline(name, self.figures, read_joined(self.file, self.data), self.file)
+
+
+def _from_file(name: str, file: Path) -> Baseline:
+    """As the report beside the file says, if it is of this very file; otherwise what the file alone says."""
+    try:
+        digest = file_sha256(file)
+        found = next((item for item in _targets(report_beside(file)) if item["sha256"] == digest), None)
+        reported = None if found is None else _Reported.of(found, file)
+    except _NO_REPORT:
+        reported = None
+    if reported is not None:
+        return reported.baseline(name)
+    program = pte.read(file)
+    figures = measure_program(program, file.stat().st_size)
+    return Baseline(name, figures, program, file, _why_weights_are_unknown(name, program))
+
+
+def _why_weights_are_unknown(name: str, program: Program) -> str | None:
+    hint = "name the folder of its build instead"
+    if external_names(program):
+        return f"{name} has weights in another file: {hint}"
+    others = {delegate.id for plan in program.execution_plan for delegate in plan.delegates} - {DELEGATE_ID}
+    if others and not program.named_data:
+        return f"{name} does not say whether its delegates have weights in another file: {hint}"
+    return None

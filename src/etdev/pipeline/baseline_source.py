@@ -10,6 +10,7 @@ from etdev.errors import MissingRequirementError
 from etdev.pipeline.project import Project
 
 KEY = ("baseline", "from")
+REPORT = "report.json"
 
 
 def judges_growth(project: Project, target: str) -> bool:
@@ -28,7 +29,12 @@ def baseline_path(project: Project) -> Path | None:
 
 def report_of(folder: Path, target: str) -> Path:
     """The report of a target in the output folder of a build."""
-    return folder / target / "report.json"
+    return folder / target / REPORT
+
+
+def report_beside(file: Path) -> Path:
+    """Where the report of the build of a file stands, if it was not moved away from it."""
+    return file.with_name(REPORT)
 
 
 def baseline_name(project: Project) -> str:

@@ -19,20 +19,22 @@ from hypothesis import strategies as st
 
 from etdev.config.types import allowed_growth
 from etdev.errors import ConfigError, MissingRequirementError, UsageError
+from etdev.files import file_sha256
 from etdev.pipeline.baseline_source import check_baseline
 from etdev.pipeline.cache import linked_facts
 from etdev.pipeline.cache.digests import Digests
-from etdev.pipeline.measure import measure_program
+from etdev.pipeline.measure import measure_program, weight_bytes
 from etdev.pipeline.options import BuildOptions
 from etdev.pipeline.project import Project
 from etdev.pipeline.result import MethodResult, RungResult, UndelegatedOps
 from etdev.pipeline.verify.budget import check_budget
 from etdev.pipeline.verify.growth import check_growth
 from etdev.pipeline.verify.limits import Measured
-from etdev.program import Blob, Program, read, write
+from etdev.program import Blob, Program, flat_tensor, read, write
 from etdev.program import model as m
+from etdev.program.external import externalize
 from program.hand import tensor
-from support.files import ADD, chain, method, program
+from support.files import ADD, chain, delegated, method, program
 from support.on_devices import file_of, two_devices
 from support.projects import LINEAR_CONFIG, make_project
 
@@ -62,6 +64,13 @@ def weighted(*sizes: int) -> Program:
         segments=(m.Segment(0, Blob(bytes(offsets[-1]))),),
         constant_segment=m.SubsegmentOffsets(0, (0, *offsets[:-1])),
     )
+
+
+def looking_up() -> Program:
+    """A delegate with weights that it looks up by name, apart from its blob."""
+    made = delegated()
+    segments = (*made.segments, m.Segment(256, Blob(bytes(32))))
+    return replace(made, segments=segments, named_data=(m.NamedData("weights", 2),))
 
 
 @pytest.fixture
@@ -268,6 +277,62 @@ def test_memory_grows_on_each_device(growth: Growth, folder: Path) -> None:
     assert "move a part of the model to another device" in rung.failures[1].hint
 
 
+def outside(folder: Path, before: Program) -> Program:
+    """The program without its weights, which are in the output folder ``old`` beside it."""
+    found, data = externalize(before)
+    write_report(folder, found)
+    place = folder / "old" / "cpu"
+    flat_tensor.write(data, place / "w.ptd")
+    report = json.loads((place / "report.json").read_text())
+    report["targets"][0]["figures"]["weights"] = weight_bytes(before)
+    report["targets"][0]["data"] = {"name": "w.ptd", "sha256": file_sha256(place / "w.ptd")}
+    (place / "report.json").write_text(json.dumps(report))
+    return found
+
+
+@pytest.mark.parametrize("before", [looking_up(), weighted(8)])
+def test_a_file_with_its_report_has_the_weights_beside_it(growth: Growth, folder: Path, before: Program) -> None:
+    outside(folder, before)
+
+    assert growth("weights = 0", before, "old/cpu/tiny.pte").summary == "against old/cpu/tiny.pte: weights the same"
+
+
+def test_what_is_beside_a_file_names_what_grew(growth: Growth, folder: Path) -> None:
+    outside(folder, weighted(8))
+
+    assert growth("weights = 0", weighted(8, 4), "old/cpu/tiny.pte").summary.endswith(
+        "float32 [4] for aten::add.out +16 bytes"
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "reason"),
+    [
+        (weighted(8), "tiny.pte has weights in another file"),
+        (looking_up(), "tiny.pte does not say whether its delegates have weights in another file"),
+    ],
+)
+@pytest.mark.parametrize("report", [None, "{", '{"targets": [{"sha256": "0"}]}'])
+def test_weights_that_a_file_alone_does_not_tell_are_not_judged(
+    growth: Growth, folder: Path, before: Program, reason: str, report: str | None
+) -> None:
+    outside(folder, before)
+    place = folder / "old" / "cpu" / "report.json"
+    place.unlink()
+    if report is not None:
+        place.write_text(report)
+
+    rung = growth("weights = 0, copies = 0", before, "old/cpu/tiny.pte")
+
+    assert rung.status == "not run"
+    assert rung.summary == (
+        f"budget.growth.weights: old/cpu/{reason}: name the folder of its build instead; "
+        "what was judged: copies in a call the same"
+    )
+    assert rung.unjudged == "etdev.toml:9:29 (targets.cpu.budget.growth.weights)"
+    assert growth("copies = 0", before, "old/cpu/tiny.pte").status == "passed"
+
+
 def test_what_shrinks_or_stays_passes(growth: Growth, folder: Path) -> None:
     write(weighted(8, 8), folder / "old.pte")
 
@@ -426,6 +491,10 @@ def test_a_cached_target_goes_by_its_baseline(folder: Path) -> None:
     first, unlimited = facts(made), facts(free)
     write_report(folder, chain(1))
     assert facts(made) != first
+    file = project(folder / "file", "budget.growth.file = 0", '[baseline]\nfrom = "../old/cpu/tiny.pte"')
+    reported = facts(file)
+    (folder / "old" / "cpu" / "report.json").unlink()
+    assert facts(file) != reported
     assert facts(free) == unlimited
 
 

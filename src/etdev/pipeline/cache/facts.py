@@ -13,7 +13,7 @@ from typing import Any
 import etdev
 from etdev.backends import plugin_distribution
 from etdev.config.models import LINK_KEYS
-from etdev.pipeline.baseline_source import baseline_path, committed_lock, judges_growth, report_of
+from etdev.pipeline.baseline_source import baseline_path, committed_lock, judges_growth, report_beside, report_of
 from etdev.pipeline.cache.digests import Digests, digest_of_text
 from etdev.pipeline.cache.entries import Facts, Plain, flattened
 from etdev.pipeline.forms import usable_forms
@@ -153,7 +153,10 @@ def _baseline(project: Project, target: str, digests: Digests) -> str | None:
         lock = committed_lock(project)
         return None if lock is None else digest_of_text(lock)
     try:
-        return digests.of(report_of(path, target) if path.is_dir() else path)
+        if path.is_dir():
+            return digests.of(report_of(path, target))
+        report = report_beside(path)
+        return digests.of(path) + (digests.of(report) if report.is_file() else "")
     except OSError:
         return None
 

@@ -16,7 +16,7 @@ from etdev.pipeline.project import Project
 from etdev.pipeline.result import RungResult
 from etdev.pipeline.transfers import copies_per_call
 from etdev.pipeline.verify.advice import advise
-from etdev.pipeline.verify.limits import Limit, Measured, judge
+from etdev.pipeline.verify.limits import Limit, Measured, Unjudged, judge
 from etdev.program import Program
 from etdev.units import format_share, format_size
 
@@ -36,7 +36,7 @@ def check_growth(project: Project, target: str, measured: Measured) -> RungResul
         summary = f"nothing to compare with: {baseline.reason}"
         return RungResult(rung="growth", status="not run", summary=summary, unjudged=where)
     comparison = _Comparison(project, target, measured, measured.program, baseline)
-    rung = judge(project, target, "growth", list(comparison.limits()))
+    rung = judge(project, target, "growth", list(comparison.limits()), list(comparison.unjudged()))
     if rung.status == "passed":
         return rung.model_copy(update={"summary": f"against {baseline.name}: {rung.summary}"})
     return rung
@@ -67,9 +67,15 @@ class _Comparison:
         growth = self.project.config.targets[self.target].budget.growth
         before, found = self.baseline.figures, self.measured.figures(self.program)
         for key, allowed in growth:
-            if allowed is not None:
+            if allowed is not None and not (key == "weights" and self.baseline.weights_unknown):
                 for figure in _figures(key, before, found):
                     yield self._limit(key, allowed, figure)
+
+    def unjudged(self) -> Iterator[Unjudged]:
+        """Limits on what the baseline does not say."""
+        reason = self.baseline.weights_unknown
+        if reason is not None and self.project.config.targets[self.target].budget.growth.weights is not None:
+            yield Unjudged(("budget", "growth", "weights"), reason)
 
     def _limit(self, key: str, growth: int | str, figure: _Figure) -> Limit:
         more = figure.found - figure.before
