@@ -12,8 +12,9 @@ from hypothesis import HealthCheck, given, settings
 import etdev
 from etdev.errors import ProgramError, UsageError
 from etdev.page.model import BufferPage, Document, MethodPage, ProgramPage
+from etdev.pipeline.figures import Figures
 from etdev.pipeline.report.document import build_document, file_document
-from etdev.pipeline.result import BuildResult
+from etdev.pipeline.result import BuildResult, FileBeside
 from etdev.program import Blob, Program, write
 from etdev.program import model as m
 from pipeline.report.builds import built_file, line
@@ -144,6 +145,23 @@ def test_rungs_with_what_failed(tmp_path: Path) -> None:
         ("device", "not run"),
     ]
     assert page.rungs[1].details == ("file 2 of 1", "hint: less")
+
+
+def test_weights_in_another_file(tmp_path: Path) -> None:
+    """What the build said of them; a file alone does not tell how many bytes they are."""
+    data = FileBeside(name="w.ptd", size=4352, sha256="ab" * 32)
+    figures = Figures(file=1, weights=4224, memory={"cpu": 48}, copies=0)
+    file = built_file(tmp_path, chain(2), data=data, figures=figures)
+    (page,) = file_document(file).programs
+    facts = dict(page.facts)
+    assert facts["external weights"] == f"w.ptd, 4,352 bytes, SHA-256 {'ab' * 32}"
+    assert facts["weights"] == "4,224 bytes, with what delegates look up by name"
+
+    (tmp_path / "report.json").unlink()
+    (page,) = file_document(file).programs
+    facts = dict(page.facts)
+    assert "external weights" not in facts
+    assert facts["weights"] == "0 bytes outside of delegates"
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from etdev.pipeline.places import REJECTED_SUFFIX
 from etdev.pipeline.report.methods import method_page
 from etdev.pipeline.report.provenance import Provenance, built_by, files_read, provenance
 from etdev.pipeline.report.sections import sections
-from etdev.pipeline.result import BuildResult, RungResult, TargetResult
+from etdev.pipeline.result import BuildResult, FileBeside, RungResult, TargetResult
 from etdev.program import Program
 
 
@@ -152,15 +152,26 @@ def _facts(target: TargetResult | None, info: ProgramInfo | None) -> tuple[tuple
             ("planner", target.planner),
             ("shared state", ", ".join(target.shared_state) or None),
             ("has to run", ", ".join(target.required) or None),
+            ("external weights", _external_weights(target.data)),
         ]
     if info is not None:
         found += [
             ("methods", ", ".join(method.name for method in info.methods)),
-            ("weights", f"{info.weights_bytes:,} bytes outside of delegates"),
+            ("weights", _weights(target, info)),
             ("data in other files", ", ".join(info.external_data) or None),
             ("not known to this version of etdev", ", ".join(info.unknown_fields) or None),
         ]
     return tuple((label, text) for label, text in found if text is not None)
+
+
+def _external_weights(data: FileBeside | None) -> str | None:
+    return None if data is None else f"{data.name}, {data.size:,} bytes, SHA-256 {data.sha256}"
+
+
+def _weights(target: TargetResult | None, info: ProgramInfo) -> str:
+    if target is not None and target.figures is not None:
+        return f"{target.figures.weights:,} bytes, with what delegates look up by name"
+    return f"{info.weights_bytes:,} bytes outside of delegates"
 
 
 def _notes(target: TargetResult | None, info: ProgramInfo) -> tuple[str, ...]:
