@@ -166,11 +166,13 @@ def openssh_port(ssh_home: Path) -> Iterator[int]:
     }
     config = ssh_home / "sshd_config"
     config.write_text("".join(f"{key} {value}\n" for key, value in settings.items()))
-    with subprocess.Popen([program, "-D", "-e", "-f", str(config)], stderr=subprocess.PIPE) as server:
+    log = ssh_home / "sshd.log"  # Not a pipe: one that nobody reads fills, and then the server stands still.
+    command = [program, "-D", "-E", str(log), "-f", str(config)]
+    with log.open("wb") as errors, subprocess.Popen(command, stderr=errors) as server:
         try:
             if not _answers(port):
                 server.kill()
-                pytest.skip(f"sshd does not run here: {server.communicate()[1].decode()[-300:]}")
+                pytest.skip(f"sshd does not run here: {log.read_text(errors='replace')[-300:]}")
             _trust(ssh_home, port)
             yield port
         finally:
