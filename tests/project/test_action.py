@@ -70,6 +70,19 @@ def test_the_action_passes_its_inputs_on(repository: Path, project: Path) -> Non
     assert json.loads(Path(outputs["sarif"]).read_text())["runs"][0]["results"] == []
 
 
+def test_the_action_takes_inputs_of_several_lines(repository: Path, project: Path) -> None:
+    """An argument of a line that is not the first may be a gate, such as ``--locked``."""
+    pytest.importorskip("executorch", reason="needs the extra `build`")
+    inputs = {"targets": "cpu\nother\n", "args": "--dry-run\n--set project.nope=1\n"}
+    done, _ = _run(repository, project, **inputs)
+    assert done.returncode == 2
+    assert "project.nope" in done.stdout
+
+    done, outputs = _run(repository, project, **inputs | {"args": "--dry-run\n--quiet\n"})
+    assert done.returncode == 0, done.stderr
+    assert json.loads(Path(outputs["report"]).read_text())["targets"] == ["cpu", "other"]
+
+
 def test_the_action_fails_as_etdev_does(repository: Path, project: Path) -> None:
     with (project / "etdev.toml").open("a") as file:
         file.write("nope = 1\n")
