@@ -16,6 +16,8 @@ from ruamel.yaml import YAML
 from etdev.cli import app
 from support.projects import LINEAR, LINEAR_CONFIG, write_project
 
+_SHELL = ("bash", "--noprofile", "--norc", "-eo", "pipefail", "-c")
+"""What GitHub runs a step's script with."""
 _TARGETS = "[targets.cpu]\n[targets.other]\n"
 
 
@@ -46,7 +48,8 @@ def _run(repository: Path, folder: Path, **inputs: str) -> tuple[subprocess.Comp
     binaries = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
     given = {name: filled(text) for name, text in step["env"].items()}
     environment = {**os.environ, **given, "PATH": binaries, "GITHUB_OUTPUT": str(output)}
-    command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]]
+    environment["RUNNER_TEMP"] = values["runner.temp"]
+    command = [*_SHELL, step["run"]]
     cwd = folder / filled(step["working-directory"])
     done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=200)
     outputs = dict(line.split("=", 1) for line in output.read_text().splitlines())
@@ -94,12 +97,38 @@ def test_the_action_fails_as_etdev_does(repository: Path, project: Path) -> None
     assert result["ruleId"] == "unknown-key"
 
 
-def test_the_action_installs_what_is_tested(repository: Path) -> None:
-    steps = _action(repository)["runs"]["steps"]
+def test_two_uses_in_a_job_have_reports_of_their_own(repository: Path, project: Path) -> None:
+    pytest.importorskip("executorch", reason="needs the extra `build`")
+    uses = [_run(repository, project, targets=name, args="--dry-run")[1] for name in ("cpu", "other")]
+    assert [json.loads(Path(use["report"]).read_text())["targets"] for use in uses] == [["cpu"], ["other"]]
+
+
+@pytest.mark.parametrize(
+    ("version", "extras", "arguments"),
+    [
+        ("", "build", ["install", "--constraint", "/an action/constraints.txt", "/an action[build]"]),
+        ("1.2", "build,hf", ["install", "etdev[build,hf]==1.2"]),
+    ],
+)
+def test_the_action_installs_what_is_asked_for(
+    repository: Path, tmp_path: Path, version: str, extras: str, arguments: list[str]
+) -> None:
+    """By default itself, with the versions that it was tested with."""
+    action = _action(repository)
+    assert action["inputs"]["extras"]["default"] == "build"
+    steps = action["runs"]["steps"]
     assert all(step.get("shell") == "bash" for step in steps if "run" in step)
-    (install,) = [step["run"] for step in steps if "pip install" in step.get("run", "")]
-    assert '"etdev[build]==$VERSION"' in install
-    assert '--constraint "$SOURCE/constraints.txt" "$SOURCE[build]"' in install
+    (install,) = [step for step in steps if "pip install" in step.get("run", "")]
+    names = {name: text.removeprefix("${{ ").removesuffix(" }}") for name, text in install["env"].items()}
+    values = {"inputs.version": version, "inputs.extras": extras, "github.action_path": "/an action"}
+    pip = tmp_path / "pip"
+    pip.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    pip.chmod(0o755)
+
+    environment = {name: values[value] for name, value in names.items()}
+    environment["PATH"] = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run([*_SHELL, install["run"]], env=environment, capture_output=True, text=True, timeout=60)
+    assert done.stdout.splitlines() == arguments, done.stderr
 
 
 @pytest.mark.slow
