@@ -14,6 +14,7 @@ from ruamel.yaml import YAML
 
 from etdev.cli import app
 from etdev.templates import TEMPLATES, render
+from support.projects import LINEAR, LINEAR_CONFIG, write_project
 
 
 @pytest.fixture(scope="module")
@@ -145,8 +146,7 @@ def test_what_the_ci_files_call_works(clone: Path, cache: str) -> None:
     variables = {"ETDEV_CACHE_DIR": cache, "CI_MERGE_REQUEST_TARGET_BRANCH_NAME": "main"}
     run_script(scripts, clone, CI="true", **variables)
     assert identical in (clone / "etdev-diff.md").read_text()
-    for pattern in job["artifacts"]["paths"]:
-        assert list(clone.glob(pattern)), pattern
+    assert [path for path in job["artifacts"]["paths"] if not list(clone.glob(path))] == ["build/*/*.ptd"]
     assert not (clone / ".base").exists()
 
 
@@ -170,6 +170,34 @@ def test_ci_is_added_to_a_project(tmp_path: Path, capsys: pytest.CaptureFixture[
     own.write_bytes(b"default_stages: [commit]\n" + render("ci", "x")[own.name])
     assert app.run(["init", str(tmp_path), "--template", "ci"]) == 0
     assert "Kept" not in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("out", ["build", "../built"])
+def test_what_differs_from_a_base_is_said(tmp_path: Path, cache: str, out: str) -> None:
+    """Of a project in a folder of a repository, which names its files itself, wherever they are."""
+    pytest.importorskip("executorch", reason="needs the extra `build`")
+    folder = tmp_path / "repository" / "my model"
+    write_project(folder, LINEAR_CONFIG.replace('name = "tiny"', f'out = "{out}"') + "[targets.cpu]\n", model=LINEAR)
+    assert app.run(["init", str(folder), "--template", "ci"]) == 0
+    commit(folder.parent)
+    shown = run_script(["etdev build -q", "bash ci/compare.sh HEAD"], folder, ETDEV_CACHE_DIR=cache)
+
+    file = f"{out}/cpu/my_model.pte"
+    assert (folder / file).is_file()
+    assert f"`.base/my model/build/cpu/my_model.pte` and `{file}` are identical\n" in shown
+    yaml = YAML(typ="safe")
+    paths = yaml.load(folder / ".gitlab/etdev.yml")["etdev"]["artifacts"]["paths"]
+    assert paths[:2] == [f"{out}/*/*.pte", f"{out}/*/*.ptd"]
+    job = yaml.load(folder / ".github/workflows/etdev.yml")["jobs"]["etdev"]
+    assert job["steps"][-1]["with"]["path"].split()[:2] == paths[:2]
+
+
+def test_ci_needs_a_folder_that_its_files_can_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_project(tmp_path, LINEAR_CONFIG.replace('name = "tiny"', 'out = "$(touch x)"') + "[targets.cpu]\n")
+    assert app.run(["init", str(tmp_path), "--template", "ci"]) == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["etdev.toml"]
+    assert capsys.readouterr().err.startswith("error: etdev.toml:3:11: the files for CI would have to name the folder")
 
 
 def test_ci_is_not_added_to_a_project_that_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,7 +13,7 @@ from etdev.cli.common import QuietOption, VerboseOption
 from etdev.cli.output import note
 from etdev.cli.text import count
 from etdev.errors import ExitCode, UsageError
-from etdev.templates import TEMPLATES, is_project_name, project_name_from, render, shared_files
+from etdev.templates import TEMPLATES, is_project_name, project_name_from, render, render_addition, shared_files
 from etdev.templates.create import Plan, create_project, plan_project, refuse_existing
 
 _DEFAULT = "minimal"
@@ -94,11 +94,11 @@ def _contents(template: str, folder: Path, name: str | None, *, asks: bool) -> t
     chosen = TEMPLATES[template]
     if chosen.base is not None:
         from etdev.config.files import has_config
-        from etdev.templates.existing import build_command
+        from etdev.templates.existing import read_project
 
         if has_config(folder):
-            build = build_command(folder)
-            return render(template, "", base=False, build=build), build
+            project = read_project(folder)
+            return render_addition(template, project), project.build
     default = project_name_from(folder.resolve().name)
     if name is None:
         name = ask("Name of the project", default, _checked_name) if asks else default

@@ -9,6 +9,16 @@ from importlib.resources import files
 
 
 @dataclass(frozen=True, slots=True)
+class Project:
+    """What a template that is added to a project has to know of it."""
+
+    build: str = "etdev build"
+    """The command that builds it on a machine without its devices, such as those of CI."""
+    out: str = "build"
+    """The folder that its files go to, as a word of a shell, from the folder of the config."""
+
+
+@dataclass(frozen=True, slots=True)
 class Template:
     """A project that builds and verifies as written."""
 
@@ -20,7 +30,7 @@ class Template:
     """The command that builds it, on any machine."""
     filled: frozenset[str] = frozenset({"etdev.toml", "README.md"})
     """The written paths with placeholders: ``{{name}}`` is the project's name, ``{{build}}`` the command that builds
-    it."""
+    it, ``{{out}}`` the folder that its files go to."""
     shared: frozenset[str] = frozenset({".gitignore"})
     """The written paths of files that hold more than a template's lines; one that stands there is never replaced."""
     base: str | None = None
@@ -88,19 +98,25 @@ TEMPLATES: Mapping[str, Template] = {
 }
 
 
-def render(template: str, name: str, *, base: bool = True, build: str | None = None) -> dict[str, bytes]:
-    """Contents by relative path of a project called ``name``; with ``base`` those that the template adds to as well.
+def render(template: str, name: str) -> dict[str, bytes]:
+    """Contents by relative path of a new project called ``name``, what the template adds to included.
 
-    ``build`` is the command that builds the project, the template's own by default. Raises KeyError for an unknown
-    template.
+    Raises KeyError for an unknown template.
     """
     chosen = TEMPLATES[template]
-    contents = render(chosen.base, name) if chosen.base is not None and base else {}
+    contents = render(chosen.base, name) if chosen.base is not None else {}
+    return contents | render_addition(template, Project(build=chosen.build), name)
+
+
+def render_addition(template: str, project: Project, name: str = "") -> dict[str, bytes]:
+    """Contents by relative path of the template's own files. Raises KeyError for an unknown template."""
+    chosen = TEMPLATES[template]
+    values = {"name": name, "build": project.build, "out": project.out}
     folder = files(__package__).joinpath(template)
-    contents |= {path: folder.joinpath(path.removeprefix(".")).read_bytes() for path in chosen.files}
+    contents = {path: folder.joinpath(path.removeprefix(".")).read_bytes() for path in chosen.files}
     for path in chosen.filled & set(chosen.files):
-        filled = contents[path].replace(b"{{name}}", name.encode())
-        contents[path] = filled.replace(b"{{build}}", (build or chosen.build).encode())
+        for placeholder, value in values.items():
+            contents[path] = contents[path].replace(b"{{%s}}" % placeholder.encode(), value.encode())
     return contents
 
 

@@ -2,27 +2,38 @@
 
 from __future__ import annotations
 
+import os
+import re
 from pathlib import Path
 
 from etdev.config.files import find_config
-from etdev.config.loader import load_config
+from etdev.config.loader import LoadedConfig, load_config
 from etdev.config.models import Config
+from etdev.errors import UsageError
+from etdev.templates import Project
 
 _PROFILE = "ci"
 
 
-def build_command(folder: Path) -> str:
-    """The command that builds the project of a folder on a machine without its devices, such as those of CI.
+def read_project(folder: Path) -> Project:
+    """The project of a folder, with the profile ``ci`` if it has one; devices that etdev itself can simulate are.
 
-    With the profile ``ci`` if it has one; devices that etdev itself can simulate are. Raises
-    :class:`~etdev.errors.ConfigError`.
+    Raises :class:`~etdev.errors.ConfigError`, and :class:`UsageError` for a folder that no file of CI can name.
     """
     folder = folder.resolve()
-    config = load_config(find_config(folder), environ={}, cwd=folder).config
+    path = find_config(folder)
+    loaded = load_config(path, environ={}, cwd=folder)
+    profile = _PROFILE if _PROFILE in loaded.config.profiles else None
+    if profile is not None:
+        loaded = load_config(path, profile=profile, environ={}, cwd=folder)
+    return Project(build=_build_command(loaded.config, profile), out=_out(loaded))
+
+
+def _build_command(config: Config, profile: str | None) -> str:
     command = "etdev build"
     if devices := _simulated(config):
         command += " --device-map " + ",".join(f"{device}=sim" for device in devices)
-    return command + (f" --profile {_PROFILE}" if _PROFILE in config.profiles else "")
+    return command + (f" --profile {profile}" if profile is not None else "")
 
 
 def _simulated(config: Config) -> list[str]:
@@ -30,3 +41,16 @@ def _simulated(config: Config) -> list[str]:
     partitioners = [item for target in config.targets.values() for item in target.partitioners]
     devices = {item.device for item in partitioners if item.backend == "reference" and item.device}
     return sorted(devices - {"cpu"})
+
+
+def _out(loaded: LoadedConfig) -> str:
+    """``project.out`` from the folder of the config, which is the same wherever the repository is."""
+    stated, path = loaded.config.project.out, loaded.resolve("project", "out")
+    out = stated if os.path.isabs(stated) else os.path.relpath(path, loaded.root)
+    if not re.fullmatch(r"[A-Za-z0-9._/][A-Za-z0-9._/@+-]*", out):
+        raise UsageError(
+            f"the files for CI would have to name the folder {out!r}, which not all of their systems can",
+            where=loaded.where("project", "out"),
+            hint="choose a name of letters, digits, `.`, `_`, `-` and `/`",
+        )
+    return out
