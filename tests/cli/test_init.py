@@ -154,6 +154,16 @@ def test_asks_for_what_was_not_given(tmp_path: Path) -> None:
     assert 'name = "other"' in (tmp_path / "new" / "etdev.toml").read_text()
 
 
+def test_a_tilde_is_a_home(tmp_path: Path) -> None:
+    answers = [("Template", "\r"), ("Folder", "~nobody-at-all/x\r"), ("Folder", "~/new\r"), ("Name", "\r")]
+    home = tmp_path / "home"
+    code, shown = on_a_terminal(tmp_path, "init", answers=answers, env={"HOME": str(home), "NO_COLOR": "1"})
+    assert code == 0, shown
+    assert "error: there is no user of whom '~nobody-at-all/x' is a folder" in shown
+    assert _files(home / "new") == FILES
+    assert list(tmp_path.iterdir()) == [home]
+
+
 @pytest.mark.parametrize(("answer", "code"), [("y", 0), ("", 2), ("n", 2)])
 def test_asks_before_files_are_replaced(tmp_path: Path, answer: str, code: int) -> None:
     (tmp_path / "data.py").write_text("mine")

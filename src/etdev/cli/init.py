@@ -68,7 +68,7 @@ def init(
     if name is not None:
         _checked_name(name)
     if folder is None:
-        folder = Path(ask("Folder", ".")) if asks else Path()
+        folder = Path(ask("Folder", ".", _expanded)) if asks else Path()
     contents, build = _contents(template, folder, name, asks=asks)
     plan = plan_project(folder, contents, shared_files(template))
     replace = force or (asks and _may_go_on(plan))
@@ -103,6 +103,14 @@ def _contents(template: str, folder: Path, name: str | None, *, asks: bool) -> t
     if name is None:
         name = ask("Name of the project", default, _checked_name) if asks else default
     return render(template, name), chosen.build
+
+
+def _expanded(folder: str) -> str:
+    """With ``~`` as a shell, which saw none of what was typed here, would have it."""
+    try:
+        return str(Path(folder).expanduser())
+    except RuntimeError as error:
+        raise UsageError(f"there is no user of whom {folder!r} is a folder", hint="name another folder") from error
 
 
 def _checked_name(name: str) -> str:
