@@ -8,12 +8,14 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 from ruamel.yaml import YAML
 
 from etdev.cli import app
 from etdev.templates import TEMPLATES, render
+from etdev.templates.existing import read_project
 from support.projects import LINEAR, LINEAR_CONFIG, write_project
 
 
@@ -170,6 +172,45 @@ def test_ci_is_added_to_a_project(tmp_path: Path, capsys: pytest.CaptureFixture[
     own.write_bytes(b"default_stages: [commit]\n" + render("ci", "x")[own.name])
     assert app.run(["init", str(tmp_path), "--template", "ci"]) == 0
     assert "Kept" not in capsys.readouterr().err
+
+
+_OPENVINO = "[[targets.cpu.partitioners]]\nbackend = 'openvino'\n"
+
+
+@pytest.mark.parametrize(
+    ("model", "targets", "extras"),
+    [
+        ("entry = 'model:Linear'", "[targets.cpu]\n", "build"),
+        ("hf = './model'", "[targets.cpu]\n", "build,hf"),
+        ("entry = 'model:Linear'", _OPENVINO, "build,openvino"),
+        ("hf = './model'", _OPENVINO, "build,hf,openvino"),
+    ],
+)
+def test_ci_installs_what_the_config_needs(tmp_path: Path, model: str, targets: str, extras: str) -> None:
+    (tmp_path / "broken.py").write_text("import transformers\nthis is no python")
+    write_project(tmp_path, dedent(LINEAR_CONFIG).replace('entry = "model:Linear"', model) + targets)
+    assert app.run(["init", str(tmp_path), "--template", "ci"]) == 0
+    for path in (".github/workflows/etdev.yml", ".gitlab/etdev.yml", "CI.md"):
+        assert f'pip install "etdev[{extras}]"' in (tmp_path / path).read_text()
+
+
+@pytest.mark.parametrize(
+    ("source", "extras"),
+    [
+        ("import os, transformers.utils\n", "build,hf"),
+        ("def load():\n    from transformers import AutoModel\n", "build,hf"),
+        ("from .transformers import x  # import transformers\n", "build"),
+    ],
+)
+def test_ci_installs_what_the_modules_import(tmp_path: Path, source: str, extras: str) -> None:
+    """The config of the template `llm` names a function, and what that needs is in its module."""
+    write_project(tmp_path, dedent(LINEAR_CONFIG) + "[targets.cpu]\n", model=source)
+    assert read_project(tmp_path).extras == extras
+
+
+def test_ci_installs_what_llm_needs(tmp_path: Path) -> None:
+    assert app.run(["init", str(tmp_path), "--template", "llm"]) == 0
+    assert read_project(tmp_path).extras == "build,hf"
 
 
 @pytest.mark.slow

@@ -16,6 +16,8 @@ class Project:
     """The command that builds it on a machine without its devices, such as those of CI."""
     out: str = "build"
     """The folder that its files go to, as a word of a shell, from the folder of the config."""
+    extras: str = "build"
+    """The extras of etdev that it needs, separated by commas."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +32,7 @@ class Template:
     """The command that builds it, on any machine."""
     filled: frozenset[str] = frozenset({"etdev.toml", "README.md"})
     """The written paths with placeholders: ``{{name}}`` is the project's name, ``{{build}}`` the command that builds
-    it, ``{{out}}`` the folder that its files go to."""
+    it, ``{{out}}`` the folder that its files go to, ``{{extras}}`` those of etdev that it needs."""
     shared: frozenset[str] = frozenset({".gitignore"})
     """The written paths of files that hold more than a template's lines; one that stands there is never replaced."""
     base: str | None = None
@@ -111,7 +113,7 @@ def render(template: str, name: str) -> dict[str, bytes]:
 def render_addition(template: str, project: Project, name: str = "") -> dict[str, bytes]:
     """Contents by relative path of the template's own files. Raises KeyError for an unknown template."""
     chosen = TEMPLATES[template]
-    values = {"name": name, "build": project.build, "out": project.out}
+    values = {"name": name, "build": project.build, "out": project.out, "extras": project.extras}
     folder = files(__package__).joinpath(template)
     contents = {path: folder.joinpath(path.removeprefix(".")).read_bytes() for path in chosen.files}
     for path in chosen.filled & set(chosen.files):

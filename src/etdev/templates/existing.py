@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
+import warnings
+from collections.abc import Iterator
 from pathlib import Path
 
 from etdev.config.files import find_config
@@ -26,7 +29,7 @@ def read_project(folder: Path) -> Project:
     profile = _PROFILE if _PROFILE in loaded.config.profiles else None
     if profile is not None:
         loaded = load_config(path, profile=profile, environ={}, cwd=folder)
-    return Project(build=_build_command(loaded.config, profile), out=_out(loaded))
+    return Project(_build_command(loaded.config, profile), _out(loaded), ",".join(_extras(loaded.config, folder)))
 
 
 def _build_command(config: Config, profile: str | None) -> str:
@@ -54,3 +57,24 @@ def _out(loaded: LoadedConfig) -> str:
             hint="choose a name of letters, digits, `.`, `_`, `-` and `/`",
         )
     return out
+
+
+def _extras(config: Config, folder: Path) -> Iterator[str]:
+    """What etdev needs for the config, and the modules beside it for themselves. Nothing of them is run."""
+    yield "build"
+    if config.model.hf is not None or any("transformers" in _imports(file) for file in sorted(folder.glob("*.py"))):
+        yield "hf"
+    if any(item.backend == "openvino" for target in config.targets.values() for item in target.partitioners):
+        yield "openvino"
+
+
+def _imports(file: Path) -> set[str]:
+    """The packages that a module imports anywhere; none if it is no Python, which the build is to say."""
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            nodes = list(ast.walk(ast.parse(file.read_bytes())))
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return set()
+    plain = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    dotted = [node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module and not node.level]
+    return {name.partition(".")[0] for name in (*plain, *dotted)}
