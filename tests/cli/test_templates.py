@@ -163,7 +163,7 @@ def test_ci_is_added_to_a_project(tmp_path: Path, capsys: pytest.CaptureFixture[
 
     assert {path: path.read_bytes() for path in before} == before
     shown = capsys.readouterr().err
-    assert "Kept .pre-commit-config.yaml, which is yours. Add to it:\n\n    repos:\n      - repo: local\n" in shown
+    assert "Kept .pre-commit-config.yaml, which is yours. Add to it under `repos:`:\n\n      - repo: local\n" in shown
     command = "etdev build --device-map cuda:0=sim,cuda:1=sim --profile ci"
     assert shown.endswith(f"Next: cd {tmp_path} && {command}\n")
     for path in (".github/workflows/etdev.yml", ".gitlab/etdev.yml", "ci/compare.sh", "CI.md"):
@@ -239,6 +239,35 @@ def test_ci_needs_a_folder_that_its_files_can_name(tmp_path: Path, capsys: pytes
     assert app.run(["init", str(tmp_path), "--template", "ci"]) == 2
     assert [path.name for path in tmp_path.iterdir()] == ["etdev.toml"]
     assert capsys.readouterr().err.startswith("error: etdev.toml:3:11: the files for CI would have to name the folder")
+
+
+@pytest.mark.parametrize(
+    ("path", "own"),
+    [
+        (".pre-commit-config.yaml", "default_stages: [commit]\n"),
+        (".pre-commit-config.yaml", "repos:  # ours\n  - repo: local\n    hooks:\n      - id: other\n"),
+        (".gitlab-ci.yml", "include:\n  - local: other.yml\n"),
+    ],
+)
+def test_what_is_added_as_told_is_what_was_meant(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], path: str, own: str
+) -> None:
+    """Lines pasted where they are said to belong make no key twice, and a second time nothing is lacking."""
+    assert app.run(["init", str(tmp_path), "-q"]) == 0
+    (tmp_path / path).write_text(own)
+    assert app.run(["init", str(tmp_path), "--template", "ci"]) == 0
+    said, lines = capsys.readouterr().err.split(f"Kept {path}, which is yours. ")[1].split("\n\n")[:2]
+    assert said == ("Add to it:" if "commit]" in own else f"Add to it under `{own.partition(':')[0]}:`:")
+    pasted = lines.removeprefix("    ").replace("\n    ", "\n") + "\n"
+    (tmp_path / path).write_text(own + pasted)
+
+    yaml = YAML(typ="safe")
+    before, wanted, after = (yaml.load(text) for text in (own, render("ci", "x")[path], own + pasted))
+    for key, entries in wanted.items():
+        assert after[key] == [*before.get(key, []), *entries]
+    assert {**after, **before}.keys() == {*before, *wanted}
+    assert app.run(["init", str(tmp_path), "--template", "ci"]) == 0
+    assert "Kept" not in capsys.readouterr().err
 
 
 def test_ci_is_not_added_to_a_project_that_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

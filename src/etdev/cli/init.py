@@ -146,12 +146,10 @@ def _say_what_was_done(plan: Plan, backups: dict[str, str]) -> None:
         note(f"Unchanged: {', '.join(plan.unchanged)}")
     for path, backup in backups.items():
         note(f"Replaced {path}: what stood there is {backup}")
-    for path, lines in plan.additions.items():
-        note(f"Kept {path}, which is yours. Add to it:\n\n{_indented(lines)}\n")
-
-
-def _indented(lines: bytes) -> str:
-    return "\n".join(f"    {line}".rstrip() for line in lines.decode().splitlines() if not line.startswith("#"))
+    for path, missing in plan.additions.items():
+        place = "" if missing.under is None else f" under `{missing.under}`"
+        lines = "\n".join(f"    {line}".rstrip() for line in missing.lines)
+        note(f"Kept {path}, which is yours. Add to it{place}:\n\n{lines}\n")
 
 
 def _for_shell(folder: Path) -> str:

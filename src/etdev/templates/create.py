@@ -19,6 +19,16 @@ BACKUP_SUFFIX = ".bak"
 
 
 @dataclass(frozen=True, slots=True)
+class Missing:
+    """What a file lacks of the lines that it should have."""
+
+    lines: tuple[str, ...]
+    """Without comments."""
+    under: str | None
+    """The line that the file has, and that these belong below: the key of a list, which YAML takes once only."""
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """What writing files to a folder means, given what stands there."""
 
@@ -29,8 +39,8 @@ class Plan:
     """Of those that are there with another content: writing these replaces them."""
     unchanged: tuple[str, ...]
     """Paths of those that are there as they would be written."""
-    additions: Mapping[str, bytes]
-    """By path of a shared file, which is left alone: lines that it lacks."""
+    additions: Mapping[str, Missing]
+    """By path of a shared file, which is left alone: what it lacks."""
 
 
 def plan_project(folder: Path, contents: Mapping[str, bytes], shared: Collection[str] = ()) -> Plan:
@@ -43,7 +53,7 @@ def plan_project(folder: Path, contents: Mapping[str, bytes], shared: Collection
         raise UsageError("this is a file, not a folder", where=str(folder), hint="name another folder")
     new: dict[str, bytes] = {}
     different: dict[str, bytes] = {}
-    additions: dict[str, bytes] = {}
+    additions: dict[str, Missing] = {}
     unchanged = []
     for path, content in contents.items():
         file = folder / path
@@ -51,10 +61,14 @@ def plan_project(folder: Path, contents: Mapping[str, bytes], shared: Collection
             new[path] = content
         elif file.is_dir():
             raise UsageError("this is a folder, and would be a file", where=str(file), hint="name another folder")
-        elif (found := _read(file)) == content or (path in shared and _has_lines(found, content)):
+        elif (found := _read(file)) == content:
             unchanged.append(path)
+        elif path not in shared:
+            different[path] = content
+        elif missing := _missing(found, content):
+            additions[path] = missing
         else:
-            (additions if path in shared else different)[path] = content
+            unchanged.append(path)
     return Plan(folder, new, different, tuple(unchanged), additions)
 
 
@@ -108,10 +122,21 @@ def _read(file: Path) -> bytes | None:
         return None
 
 
-def _has_lines(found: bytes | None, wanted: bytes) -> bool:
-    """Whether a file has all lines but the comments, wherever and however indented."""
-    lines = {line.strip() for line in (found or b"").splitlines()}
-    return all(line.strip() in lines for line in wanted.splitlines() if not line.strip().startswith(b"#"))
+def _missing(found: bytes | None, wanted: bytes) -> Missing | None:
+    """What the file lacks, whatever the indentation; None if it is nothing.
+
+    If the lines are a list below a key, all of its entries are lacking as soon as one line is: a part means nothing.
+    """
+    lines = [line for line in wanted.decode().splitlines() if line.strip() and not line.lstrip().startswith("#")]
+    there = {line.split(" #")[0].strip() for line in (found or b"").decode(errors="replace").splitlines()}
+    absent = tuple(line for line in lines if line.strip() not in there)
+    if not absent:
+        return None
+    if not lines[0].endswith(":"):
+        return Missing(absent, None)
+    key = lines[0].removesuffix(":")
+    has_key = any(line.partition(":")[0] == key for line in there)
+    return Missing(tuple(lines[1:]), lines[0]) if has_key else Missing(tuple(lines), None)
 
 
 def _backup_of(folder: Path, path: str) -> str:
