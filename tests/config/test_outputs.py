@@ -107,6 +107,22 @@ def test_validate_several_files(etdev: Any, tmp_path: Path) -> None:
     assert "is a file that the command itself reads or writes" in err
 
 
+@pytest.mark.parametrize("broken", ["nope = 1\n", "[", ""], ids=["unknown key", "syntax", "right"])
+@pytest.mark.parametrize("command", ["validate", "build"])
+def test_no_output_replaces_what_a_config_extends(etdev: Any, tmp_path: Path, command: str, broken: str) -> None:
+    """Whether the config is right or wrong, and whichever of its files is."""
+    base = tmp_path / "base.toml"
+    base.write_text(MINIMAL)
+    (tmp_path / "middle.toml").write_text("extends = ['base.toml']\n")
+    (tmp_path / "etdev.toml").write_text(f"extends = ['middle.toml', 'other.toml']\n{'nope = 1' if broken else ''}\n")
+    (tmp_path / "other.toml").write_text(broken or "version = 1\n")
+    for arguments in ([], ["-c", "etdev.toml"]):
+        code, out, err = etdev(command, *arguments, "--output", "json=./base.toml")
+        assert (code, out) == (2, "")
+        assert err.startswith("error: --output: 'base.toml' is a file that the command itself reads or writes\n")
+    assert base.read_text() == MINIMAL
+
+
 def test_show(etdev: Any, tmp_path: Path) -> None:
     (tmp_path / "etdev.toml").write_text(MINIMAL + "budget.file = '1KiB'\n[profiles.ci]\nproject.out = 'dist'\n")
     code, out, err = etdev("config", "show", "-p", "ci", "--set", "project.name=x")

@@ -43,13 +43,14 @@ def validate(
     outputs = parse_outputs(output, allowed=ALL_FORMATS)
     opened: list[LoadedConfig] = []
     problems: dict[Problem, None] = {}  # Configs may share a file, and its problems.
-    for file in files or (config,):
+    wanted = files or (config,)
+    for file in wanted:
         refuse_config(outputs, file)
+    for file in wanted:
         try:
             opened.append(open_config(file, profile=profile, overrides=overrides))
         except ConfigError as error:
             problems |= dict.fromkeys(error.problems)
-    outputs.refuse(*(path for loaded in opened for path in loaded.files))
     if problems:
         wrong = ConfigError(tuple(problems))
         return _report(wrong, error_report(wrong, "validate"), outputs)

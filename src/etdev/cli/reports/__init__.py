@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,8 +13,9 @@ from etdev.cli.reports import github, markdown
 from etdev.cli.reports.findings import Finding, of_error
 from etdev.cli.reports.places import Places
 from etdev.cli.reports.sarif import as_sarif
-from etdev.config.files import DEFAULT_NAMES, PYPROJECT
-from etdev.errors import EtdevError
+from etdev.config.extends import read_files
+from etdev.config.files import DEFAULT_NAMES, PYPROJECT, find_config
+from etdev.errors import ConfigError, EtdevError
 
 FORMATS = ("github", "sarif", "md")
 """The formats that findings are rendered in."""
@@ -74,5 +75,12 @@ def reported_errors(outputs: Outputs, command: str) -> Iterator[None]:
 
 
 def refuse_config(outputs: Outputs, config: Path | None) -> None:
-    """Raise :class:`~etdev.errors.UsageError` for an output that would take the place of the config, right or wrong."""
+    """Raise :class:`~etdev.errors.UsageError` for an output that would take the place of the config, right or wrong.
+
+    What it extends is a part of it.
+    """
     outputs.refuse(*((*DEFAULT_NAMES, PYPROJECT) if config is None else (config,)))
+    cwd = Path.cwd()
+    with suppress(ConfigError):  # There is none, which opening it will say.
+        main = find_config(cwd) if config is None else Path(os.path.normpath(cwd / config))
+        outputs.refuse(*read_files(main, cwd).files)
