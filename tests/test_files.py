@@ -138,8 +138,8 @@ def test_a_killed_process_leaves_the_old_file_and_a_name_that_says_what_it_is(tm
 _HELD = """
 import sys, time
 from pathlib import Path
-from etdev.files import atomic_path
-with atomic_path(Path(sys.argv[1])) as temporary:
+from etdev.files import atomic_path, temporary_folder_beside
+with globals()[sys.argv[2]](Path(sys.argv[1])) as temporary:
     print(temporary, flush=True)
     sys.stdin.read()
 """
@@ -157,10 +157,11 @@ def test_what_a_killed_process_left_goes_with_the_next_write(tmp_path: Path) -> 
     assert set(tmp_path.iterdir()) == {tmp_path / "a.bin", other, another, mine}
 
 
-def test_what_another_process_still_writes_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kind", ["atomic_path", "temporary_folder_beside"])
+def test_what_another_process_still_writes_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     file = tmp_path / "a.bin"
     writer = subprocess.Popen(
-        [sys.executable, "-c", _HELD, str(file)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", _HELD, str(file), kind], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     assert writer.stdout is not None
     temporary = Path(writer.stdout.readline().strip())

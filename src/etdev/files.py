@@ -8,6 +8,7 @@ import hashlib
 import os
 import re
 import secrets
+import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -15,7 +16,7 @@ from pathlib import Path
 from etdev.errors import WriteError
 
 TEMPORARY_SUFFIX = ".etdev-tmp"
-"""Ends the name of every file that is not finished. What a killed process left goes with the next write of the file."""
+"""Ends the name of every file or folder that is not finished. What a killed process left goes with the next write."""
 
 _TEMPORARY = re.compile(rf"\..*\.(\d+)-[0-9a-f]{{8}}{re.escape(TEMPORARY_SUFFIX)}", re.DOTALL)
 
@@ -70,10 +71,7 @@ def temporary_beside(target: Path) -> Iterator[Path]:
     The writer's process id is in its name and the file is locked while the block lasts, which tells it from what a
     killed process left; such leftovers of the same ``target`` are removed. Missing folders are made. Raises OSError.
     """
-    target.parent.mkdir(parents=True, exist_ok=True)
-    _remove_leftovers(target)
-    token = f"{os.getpid()}-{secrets.token_hex(4)}"
-    temporary = target.with_name(f"{_temporary_prefix(target)}{token}{TEMPORARY_SUFFIX}")
+    temporary = _new_name_beside(target)
     try:
         with temporary.open("xb") as held:
             with suppress(OSError):  # Not every file system has locks.
@@ -82,6 +80,31 @@ def temporary_beside(target: Path) -> Iterator[Path]:
     finally:
         with suppress(OSError):
             temporary.unlink()
+
+
+@contextmanager
+def temporary_folder_beside(target: Path) -> Iterator[Path]:
+    """A new, empty folder beside ``target``, in all else like the file of :func:`temporary_beside`."""
+    temporary = _new_name_beside(target)
+    try:
+        temporary.mkdir()
+        held = os.open(temporary, os.O_RDONLY)
+        try:
+            with suppress(OSError):
+                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield temporary
+        finally:
+            os.close(held)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _new_name_beside(target: Path) -> Path:
+    """What nothing beside ``target`` is called, where its folder is there and leftovers are gone."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    _remove_leftovers(target)
+    token = f"{os.getpid()}-{secrets.token_hex(4)}"
+    return target.with_name(f"{_temporary_prefix(target)}{token}{TEMPORARY_SUFFIX}")
 
 
 def atomic_write_bytes(path: Path, content: bytes | memoryview) -> None:
@@ -140,13 +163,17 @@ def is_alive(process: int) -> bool:
     return True
 
 
-def _remove_unless_locked(file: Path) -> None:
+def _remove_unless_locked(path: Path) -> None:
     """The writer may live in another container, whose process ids mean nothing here; its lock does."""
     with suppress(OSError):
-        descriptor = os.open(file, os.O_RDWR | os.O_NOFOLLOW)
+        is_folder = path.is_dir() and not path.is_symlink()
+        descriptor = os.open(path, (os.O_RDONLY if is_folder else os.O_RDWR) | os.O_NOFOLLOW)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            file.unlink()
+            if is_folder:
+                shutil.rmtree(path)
+            else:
+                path.unlink()
         finally:
             os.close(descriptor)
 

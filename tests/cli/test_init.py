@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -85,6 +87,25 @@ def test_is_all_or_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exis
     assert app.run(["init", str(folder), "--force"]) == 130
     assert _files(tmp_path) == (["project", "project/data.py"] if exists else [])
     assert not exists or (folder / "data.py").read_text() == "mine"
+
+
+@pytest.mark.parametrize("exists", [False, True], ids=["new folder", "existing folder"])
+def test_what_a_killed_init_left_goes_with_the_next(tmp_path: Path, exists: bool) -> None:
+    folder = tmp_path / "project"
+    if exists:
+        folder.mkdir()
+    kill = (
+        "import os, signal\nfrom pathlib import Path\nPath.rename = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    init = f"from etdev.cli import app\napp.run(['init', {str(folder)!r}])"
+    done = subprocess.run([sys.executable, "-c", kill + init], check=False, timeout=100)
+    assert done.returncode == -signal.SIGKILL
+    (left,) = (folder if exists else tmp_path).iterdir()
+    assert left.name.startswith(".project.")
+
+    assert app.run(["init", str(folder), "-q"]) == 0
+    assert _files(folder) == FILES
+    assert list(tmp_path.iterdir()) == [folder]
 
 
 def test_force_keeps_what_it_replaces(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -270,6 +270,13 @@ def test_what_is_added_as_told_is_what_was_meant(
     assert "Kept" not in capsys.readouterr().err
 
 
+def test_ci_names_no_project_that_is_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert app.run(["init", str(tmp_path), "--name", "x", "-q"]) == 0
+    assert app.run(["init", str(tmp_path), "--template", "ci", "--name", "y"]) == 2
+    assert capsys.readouterr().err.startswith("error: --name: there is a project already, to which 'ci' is added\n")
+    assert not (tmp_path / "CI.md").exists()
+
+
 def test_ci_is_not_added_to_a_project_that_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Which command builds it is in the config."""
     (tmp_path / "etdev.toml").write_text("version = 1\nnope = 1\n")

@@ -97,6 +97,12 @@ def _contents(template: str, folder: Path, name: str | None, *, asks: bool) -> t
         from etdev.templates.existing import read_project
 
         if has_config(folder):
+            if name is not None:
+                raise UsageError(
+                    f"there is a project already, to which {template!r} is added",
+                    where="--name",
+                    hint="leave it out; `[project] name` of the config names the project",
+                )
             project = read_project(folder)
             return render_addition(template, project), project.build
     default = project_name_from(folder.resolve().name)

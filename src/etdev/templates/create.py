@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
-import shutil
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
@@ -12,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from etdev.errors import UsageError, WriteError
-from etdev.files import TEMPORARY_SUFFIX, describe_os_error
+from etdev.files import describe_os_error, temporary_folder_beside
 
 BACKUP_SUFFIX = ".bak"
 """Ends the name of what a replaced file becomes; a number follows if there is one already."""
@@ -98,19 +96,17 @@ def create_project(plan: Plan, *, replace: bool = False) -> dict[str, str]:
     contents = {**plan.new, **plan.different}
     target = plan.folder.resolve()
     is_new = not target.exists()
-    staging = (target.parent if is_new else target) / f".{target.name}.{secrets.token_hex(4)}{TEMPORARY_SUFFIX}"
     try:
-        _write_all(staging, contents)
-        if is_new:
-            staging.rename(target)
-            return {}
-        backups = {path: _backup_of(target, path) for path in plan.different}
-        _move_all(staging, target, contents, backups)
+        with temporary_folder_beside(target if is_new else target / target.name) as staging:
+            _write_all(staging, contents)
+            if is_new:
+                staging.rename(target)
+                return {}
+            backups = {path: _backup_of(target, path) for path in plan.different}
+            _move_all(staging, target, contents, backups)
     except OSError as error:
         cause, remedy = describe_os_error(error)
         raise WriteError(f"cannot write the project: {cause}", where=str(plan.folder), hint=remedy) from error
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
     return backups
 
 
@@ -149,7 +145,6 @@ def _backup_of(folder: Path, path: str) -> str:
 
 
 def _write_all(folder: Path, contents: Mapping[str, bytes]) -> None:
-    folder.mkdir(parents=True)
     for path, content in contents.items():
         file = folder / path
         file.parent.mkdir(parents=True, exist_ok=True)
