@@ -202,7 +202,7 @@ def test_other_models(
     net.save_pretrained(tmp_path)
     model: Any = modules["model"]
     monkeypatch.setattr(model, "FOLDER", tmp_path)
-    made = model.make(32, 8)
+    made = model.make(32)
     tokens = torch.randint(4, 96, (1, 9))
     with torch.no_grad():
         wanted = net(tokens).logits[0]
@@ -222,7 +222,7 @@ def test_in_4_bits_the_runner_generates_what_the_quantized_model_generates(
     settings = open_project(folder / "etdev.toml", environ={}).config.quantize["int4"]
     assert isinstance(settings, Int8DynamicInt4Weight)
     data: Any = modules["data"]
-    quantized = quantize_module(modules["model"].make(128, 32), settings, "")
+    quantized = quantize_module(modules["model"].make(128), settings, "")
     wanted = [text(data, greedy(quantized, prompt, data.STEPS)) for prompt, _ in data.generated()]
     assert runner_generates(folder, result.path("int4"), data.PROMPTS) == wanted
 

@@ -109,6 +109,7 @@ class _Crew:
         self._orchestrator, self._relay, self._job = orchestrator, relay, job
         self._outcome, self._cache = outcome, cache
         self._idle = list(range(len(orchestrator.specs)))
+        self._lost: set[int] = set()
         self._builders: dict[int, ObjectHandle] = {}
         self._running: dict[Future[Any], tuple[str, int]] = {}
 
@@ -130,6 +131,9 @@ class _Crew:
 
     def _start(self, name: str) -> None:
         worker = self._idle.pop(0)
+        if worker in self._lost:
+            self._orchestrator.restart(worker)
+            self._lost.remove(worker)
         if worker not in self._builders:
             self._builders[worker] = self._orchestrator.create(RemoteBuilder, self._job, worker=worker)
         future = self._orchestrator.submit(RemoteBuilder.build, self._builders[worker].resident(), name)
@@ -146,7 +150,7 @@ class _Crew:
         elif isinstance(error, WorkerLost):
             self._outcome.errors[name] = _lost(name, error)
             self._builders.pop(worker, None)
-            self._orchestrator.restart(worker)
+            self._lost.add(worker)
         elif isinstance(error, EtdevError):
             self._outcome.errors[name] = error
         else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import importlib
+import logging
 import os
 import secrets
 import shutil
@@ -89,6 +90,7 @@ class Cluster:
     def _connect(self) -> None:
         constants: Any = importlib.import_module("ray._private.ray_constants")
         settings = {"namespace": "etdev", "log_to_driver": False, "logging_level": "error"}
+        logging.getLogger("ray._private.worker").setLevel(logging.ERROR)  # Now and then it warns all the same.
         if self.address is not None:
             _check_reached(self.address)
             ray.init(address=self.address, **settings)
