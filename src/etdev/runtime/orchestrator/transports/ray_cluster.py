@@ -33,7 +33,7 @@ _ENVIRONMENT = {
     "RAY_memory_monitor_refresh_ms": "0",  # Ray would end workers for what other programs take.
 }
 """Of a process with a cluster of its own, and of the cluster's processes."""
-_SET_BY_RAY = ("RAY_AUTH_MODE",)
+_SET_BY_RAY = ("RAY_AUTH_MODE", "RAY_CLIENT_MODE", "PYTHONBREAKPOINT")
 
 
 class Cluster:
