@@ -18,7 +18,8 @@ from etdev.errors import WriteError
 TEMPORARY_SUFFIX = ".etdev-tmp"
 """Ends the name of every file or folder that is not finished. What a killed process left goes with the next write."""
 
-_TEMPORARY = re.compile(rf"\..*\.(\d+)-[0-9a-f]{{8}}{re.escape(TEMPORARY_SUFFIX)}", re.DOTALL)
+_TOKEN = rf"(\d+)-[0-9a-f]{{8}}{re.escape(TEMPORARY_SUFFIX)}"
+"""The end of such a name, as a pattern: the process, and what tells its files apart."""
 
 _CAUSES = {
     errno.ENOSPC: ("no space left on the device", "free some space, or write to another place"),
@@ -102,7 +103,7 @@ def temporary_folder_beside(target: Path) -> Iterator[Path]:
 def _new_name_beside(target: Path) -> Path:
     """What nothing beside ``target`` is called, where its folder is there and leftovers are gone."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    _remove_leftovers(target)
+    remove_abandoned(target.parent, _temporary_prefix(target))
     token = f"{os.getpid()}-{secrets.token_hex(4)}"
     return target.with_name(f"{_temporary_prefix(target)}{token}{TEMPORARY_SUFFIX}")
 
@@ -134,20 +135,12 @@ def _temporary_prefix(target: Path) -> str:
     return f".{os.fsencode(target.name)[:200].decode(errors='ignore')}."  # File systems allow 255 bytes.
 
 
-def _remove_leftovers(target: Path) -> None:
-    ours = re.compile(re.escape(_temporary_prefix(target)) + r"(\d+)-[0-9a-f]{8}" + re.escape(TEMPORARY_SUFFIX))
-    with suppress(OSError):
-        for name in os.listdir(target.parent):
-            found = ours.fullmatch(name)
-            if found and not is_alive(int(found[1])):
-                _remove_unless_locked(target.with_name(name))
-
-
-def remove_abandoned(folder: Path) -> None:
-    """Remove what killed processes left of any file of a folder."""
+def remove_abandoned(folder: Path, prefix: str | None = None) -> None:
+    """Remove what killed processes left in a folder of any file, or of the one whose temporary names begin so."""
+    ours = re.compile((r"\..*\." if prefix is None else re.escape(prefix)) + _TOKEN, re.DOTALL)
     with suppress(OSError):
         for path in folder.iterdir():
-            found = _TEMPORARY.fullmatch(path.name)
+            found = ours.fullmatch(path.name)
             if found and not is_alive(int(found[1])):
                 _remove_unless_locked(path)
 

@@ -75,7 +75,7 @@ def test_without_a_verdict_the_old_file_stays(
         raise error
 
     if when == "while it is written":
-        monkeypatch.setattr("etdev.program.writer.write_segments", lambda *_: interrupt())
+        monkeypatch.setattr("etdev.program.segments._write_segments", lambda *_: interrupt())
 
     def write_and_fail() -> None:
         with StagedFile(tmp_path / "x.pte") as staged:

@@ -21,7 +21,7 @@ def build_project(project: Project, options: BuildOptions) -> BuildResult:
     """Build the chosen targets; those that an earlier build has finished are taken from the cache.
 
     What is good is entered in ``etdev.lock``; with :attr:`BuildOptions.locked`, nothing may be other than it says. What
-    became of each target is in ``results.json``, also if a target or the lock ends the build.
+    became of each target is in ``results.json``, also if one of them ends the build with an error.
 
     Raises an :class:`~etdev.errors.EtdevError` if a stage fails, unless :attr:`BuildOptions.keep_going`; artifacts of
     targets that were finished before stay. A rejected artifact or a missed gate is a result, not an error: the other

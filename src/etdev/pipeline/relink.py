@@ -160,12 +160,8 @@ def relink(
         elide=frozenset(kinds),
         inplace=_TABLES[inplace],
     )
-    try:
-        # Who asks for a certain plan gets it, others the smaller one.
-        own = planner == "best" and alignment is None
-        linked = link_foreign(program, options) if own else link(program, options)
-    except LinkError as error:
-        raise UnlinkableError(error.message, where=_place(source, error), hint=error.hint) from error
+    # Who asks for a certain plan gets it, others the smaller one.
+    linked = _linked(program, options, source, keep=planner == "best" and alignment is None)
     proof = _prove(program, linked, source, target)
     rung, size_after = _write(program, linked, target)
     return RelinkResult(
@@ -187,6 +183,14 @@ def relink(
         plan="passed" if rung.status == "passed" else "not run",
         plan_summary=f"{summarize_proof(proof)}; {rung.summary}" if rung.status == "passed" else rung.summary,
     )
+
+
+def _linked(program: Program, options: LinkOptions, source: Path, *, keep: bool) -> Linked:
+    """The program with a new plan; with ``keep``, methods may keep theirs."""
+    try:
+        return link_foreign(program, options) if keep else link(program, options)
+    except LinkError as error:
+        raise UnlinkableError(error.message, where=_place(source, error), hint=error.hint) from error
 
 
 def check_kinds(names: Collection[str], where: str) -> tuple[ElisionKind, ...]:

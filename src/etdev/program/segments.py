@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from io import BytesIO, FileIO
+from pathlib import Path
 
 from etdev.program.blob import Blob
 from etdev.program.flaw import FlawError
@@ -57,7 +58,25 @@ def laid_out(data: Iterable[Blob], alignment: int) -> tuple[Segment, ...]:
     return tuple(segments)
 
 
-def write_segments(segments: Iterable[Segment], base: int, at: int, file: FileIO | BytesIO) -> None:
+def write_parts(head: bytearray, base: int, segments: Sequence[Segment], path: Path) -> None:
+    """Write a file that nobody else reads yet: its head, then the segments from byte ``base`` on. Raises OSError."""
+    with open(path, "wb", buffering=0, opener=_open_empty) as file:
+        _write_parts(head, base, segments, file)
+
+
+def joined_parts(head: bytearray, base: int, segments: Sequence[Segment]) -> bytes:
+    """What :func:`write_parts` writes."""
+    content = BytesIO()
+    _write_parts(head, base, segments, content)
+    return content.getvalue()
+
+
+def _write_parts(head: bytearray, base: int, segments: Sequence[Segment], file: FileIO | BytesIO) -> None:
+    _write_all(memoryview(head), 0, file)
+    _write_segments(segments, base, len(head), file)
+
+
+def _write_segments(segments: Iterable[Segment], base: int, at: int, file: FileIO | BytesIO) -> None:
     """Write from byte ``at`` of the file on; the first segment begins at ``base``. Nothing is sought: the file may be
     a pipe."""
     if not base:
@@ -66,14 +85,14 @@ def write_segments(segments: Iterable[Segment], base: int, at: int, file: FileIO
         place = base + segment.offset
         while at < place:
             zeros = bytes(min(place - at, _CHUNK))
-            write_all(memoryview(zeros), at, file)
+            _write_all(memoryview(zeros), at, file)
             at += len(zeros)
         for view in segment.data.views:
-            write_all(view, at, file)
+            _write_all(view, at, file)
             at += view.nbytes
 
 
-def write_all(content: memoryview, at: int, file: FileIO | BytesIO) -> None:
+def _write_all(content: memoryview, at: int, file: FileIO | BytesIO) -> None:
     """Write at byte ``at`` of the file, in pieces that end at multiples of a chunk: that is twice as fast."""
     start = 0
     while start < len(content):
@@ -81,7 +100,7 @@ def write_all(content: memoryview, at: int, file: FileIO | BytesIO) -> None:
         start += file.write(content[start : start + _CHUNK - (at + start) % _CHUNK])
 
 
-def open_empty(path: str, flags: int) -> int:
+def _open_empty(path: str, flags: int) -> int:
     """Open a file that is empty already. To truncate it again makes ext4 write it to the disk when it is closed."""
     return os.open(path, flags & ~os.O_TRUNC)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from io import BytesIO
 from pathlib import Path
 
 from etdev.files import atomic_path
@@ -13,7 +12,7 @@ from etdev.program.flaw import FlawError
 from etdev.program.header import HEADER_OFFSET, IDENTIFIER, LONG, Header
 from etdev.program.model import Program
 from etdev.program.schema import PROGRAM
-from etdev.program.segments import align, open_empty, write_all, write_segments
+from etdev.program.segments import align, joined_parts, write_parts
 
 _ROOT_OFFSET_BYTES = 4
 
@@ -34,18 +33,13 @@ def write_into(program: Program, path: Path) -> None:
     Raises :class:`OSError` as it comes.
     """
     head, base = _checked_head(program)
-    with open(path, "wb", buffering=0, opener=open_empty) as file:
-        write_all(memoryview(head), 0, file)
-        write_segments(program.segments, base, len(head), file)
+    write_parts(head, base, program.segments, path)
 
 
 def serialize(program: Program) -> bytes:
     """What :func:`write` writes: for a program that lies inside another one. Raises as that does."""
     head, base = _checked_head(program)
-    content = BytesIO()
-    write_all(memoryview(head), 0, content)
-    write_segments(program.segments, base, len(head), content)
-    return content.getvalue()
+    return joined_parts(head, base, program.segments)
 
 
 def _checked_head(program: Program) -> tuple[bytearray, int]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from io import BytesIO
 from pathlib import Path
 
 from etdev.files import atomic_path
@@ -14,7 +13,7 @@ from etdev.program.flat_tensor.model import FlatTensor
 from etdev.program.flat_tensor.schema import FLAT_TENSOR
 from etdev.program.flaw import FlawError
 from etdev.program.header import HEADER_OFFSET
-from etdev.program.segments import align, open_empty, write_all, write_segments
+from etdev.program.segments import align, joined_parts, write_parts
 
 _ROOT_OFFSET_BYTES = 4
 _HEADER_ALIGNMENT = 16
@@ -34,18 +33,13 @@ def write_into(data: FlatTensor, path: Path) -> None:
     """Write to a file that nobody else reads yet; :func:`write` is for all others. Raises :class:`OSError` as it
     comes."""
     head, base = _checked_head(data)
-    with open(path, "wb", buffering=0, opener=open_empty) as file:
-        write_all(memoryview(head), 0, file)
-        write_segments(data.segments, base, len(head), file)
+    write_parts(head, base, data.segments, path)
 
 
 def serialize(data: FlatTensor) -> bytes:
     """What :func:`write` writes. Raises as that does."""
     head, base = _checked_head(data)
-    content = BytesIO()
-    write_all(memoryview(head), 0, content)
-    write_segments(data.segments, base, len(head), content)
-    return content.getvalue()
+    return joined_parts(head, base, data.segments)
 
 
 def _checked_head(data: FlatTensor) -> tuple[bytearray, int]:
