@@ -46,6 +46,9 @@ def deploy(
     rollback: Annotated[
         bool, typer.Option("--rollback", help="Go back to the release before the current one.")
     ] = False,
+    stale: Annotated[
+        bool, typer.Option("--stale", help="Deploy what was built although config, code or weights changed since.")
+    ] = False,
     listed: Annotated[bool, typer.Option("--list", help="Say which releases lie there, and which is current.")] = False,
     output: OutputOption = None,
     quiet: QuietOption = False,
@@ -53,7 +56,8 @@ def deploy(
 ) -> int:
     """Bring the built files of a target to its place, as one release that is switched to at once.
 
-    What was rejected, missed a gate or was not verified is refused. Formats of --output: text, json.
+    What was rejected, missed a gate or was not verified is refused, and so is, without --stale, what is not any more
+    what the project would build. Formats of --output: text, json.
     """
     outputs = parse_outputs(output, allowed=(TEXT, "json"))
     chosen = [
@@ -72,7 +76,9 @@ def deploy(
         outputs.write({TEXT: lambda: render_list(found), "json": lambda: found.model_dump_json(indent=2)})
         return ExitCode.DONE
     with shown_progress(quiet=quiet) as progress:
-        result = deploy_project(project, name, DeployOptions(dry_run=dry, rollback=rollback, progress=progress))
+        result = deploy_project(
+            project, name, DeployOptions(dry_run=dry, rollback=rollback, stale=stale, progress=progress)
+        )
     outputs.write({TEXT: lambda: render(result), "json": lambda: result.model_dump_json(indent=2)})
     return ExitCode.DONE
 

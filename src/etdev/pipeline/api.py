@@ -111,16 +111,19 @@ def deploy(
     overrides: Sequence[str] = (),
     dry_run: bool = False,
     rollback: bool = False,
+    stale: bool = False,
     environ: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> DeployResult:
     """Bring the built files of a target to the place that ``[deploy.NAME]`` of the config says.
 
-    ``dry_run`` connects and says what would be done, ``rollback`` goes back to the release before the current one; the
-    other arguments as for :func:`build`. Raises an :class:`~etdev.errors.EtdevError` if the config, the environment,
-    what was built or the target stands in the way; the target serves what it served before then.
+    ``dry_run`` connects and says what would be done, ``rollback`` goes back to the release before the current one,
+    ``stale`` takes what was built although config, code or weights have changed since; the other arguments as for
+    :func:`build`. Raises an :class:`~etdev.errors.EtdevError` if the config, the environment, what was built or the
+    target stands in the way; the target serves what it served before then.
     """
     from etdev.pipeline.deploy import DeployOptions, deploy_project
 
     project = open_project(config, profile=profile, overrides=overrides, environ=environ)
-    return deploy_project(project, name, DeployOptions(dry_run, rollback, progress or Silent()))
+    options = DeployOptions(dry_run=dry_run, rollback=rollback, stale=stale, progress=progress or Silent())
+    return deploy_project(project, name, options)

@@ -18,7 +18,7 @@ from etdev.deployment.state import Listed, listing
 from etdev.deployment.transports import Reach, open_transport
 from etdev.deployment.transports.base import Transport
 from etdev.errors import DeployError, UsageError
-from etdev.pipeline.deployable import make_release
+from etdev.pipeline.deployable import check_current, make_release
 from etdev.pipeline.progress import Progress, Silent, StageClock
 from etdev.pipeline.project import Project
 from etdev.pipeline.result import Part
@@ -92,6 +92,8 @@ class DeployOptions:
 
     dry_run: bool = False
     rollback: bool = False
+    stale: bool = False
+    """What was built is deployed, although config or code have changed since."""
     progress: Progress = field(default_factory=Silent)
 
 
@@ -111,11 +113,12 @@ def deploy_project(project: Project, name: str, options: DeployOptions) -> Deplo
         with _connected(project, name) as transport:
             return _result(name, settings, None, releases.roll_back(transport, terms, now, clock.stage))
     made = make_release(project, settings.target)
+    notes = () if options.stale else check_current(project, settings.target, made)
     with _connected(project, name) as transport:
         if options.dry_run:
             transport.check()
-            return _result(name, settings, made, releases.plan(transport, made, terms, now))
-        return _result(name, settings, made, releases.deploy(transport, made, terms, now, clock.stage))
+            return _result(name, settings, made, releases.plan(transport, made, terms, now), notes)
+        return _result(name, settings, made, releases.deploy(transport, made, terms, now, clock.stage), notes)
 
 
 def list_project(project: Project, name: str) -> ReleaseList:
@@ -161,7 +164,9 @@ def _reach(project: Project, name: str) -> Reach:
     )
 
 
-def _result(name: str, settings: Deploy, made: Release | None, found: Outcome | Plan) -> DeployResult:
+def _result(
+    name: str, settings: Deploy, made: Release | None, found: Outcome | Plan, notes: tuple[str, ...] = ()
+) -> DeployResult:
     manifest = made.manifest if made is not None else None
     return DeployResult(
         name=name,
@@ -175,7 +180,7 @@ def _result(name: str, settings: Deploy, made: Release | None, found: Outcome | 
         not_run=tuple(check.rung for check in manifest.verification if check.status == "not run") if manifest else (),
         removed=found.surplus if isinstance(found, Plan) else found.removed,
         leftovers=found.leftovers,
-        notes=() if isinstance(found, Plan) else found.notes,
+        notes=notes if isinstance(found, Plan) else (*notes, *found.notes),
     )
 
 

@@ -15,6 +15,7 @@ from etdev.errors import DeployError, ProgramError
 from etdev.pipeline.places import REJECTED_SUFFIX, report_place
 from etdev.pipeline.project import Project
 from etdev.pipeline.result import BuildResult, TargetResult
+from etdev.pipeline.since_built import since_built
 from etdev.pipeline.verify.file import requirements
 from etdev.program import Program
 from etdev.program.devices import named_devices
@@ -49,6 +50,22 @@ def make_release(project: Project, target: str) -> Release:
         lock=_lock_digest(project.lock),
     )
     return Release(manifest, {file.name: path.with_name(file.name) for file in files})
+
+
+def check_current(project: Project, target: str, release: Release) -> tuple[str, ...]:
+    """Refuse files that were built from another config or other code than lies here now.
+
+    Returns notes on what cannot be told. Raises :class:`~etdev.errors.DeployError`.
+    """
+    built = release.manifest.files[0].sha256
+    since = since_built(project, target, built)
+    if since.said is not None:
+        raise DeployError(
+            f"target {target!r} is not what the project would build: {since.said}",
+            where=str(project.artifact(target)),
+            hint="or deploy what was built, with `--stale`",
+        )
+    return () if since.unknown is None else (since.unknown,)
 
 
 def _report(project: Project, target: str, hint: str) -> BuildResult:

@@ -13,7 +13,7 @@ from etdev.errors import EtdevError, ExitCode, UsageError
 from etdev.files import atomic_write_text, describe_os_error
 from etdev.pipeline.cache.comparison import changes
 from etdev.pipeline.cache.digests import Digests
-from etdev.pipeline.cache.entries import Facts, Plain, Reads, differences
+from etdev.pipeline.cache.entries import Difference, Facts, Plain, Reads, differences
 from etdev.pipeline.figures import Figures
 from etdev.pipeline.project import Project
 
@@ -143,16 +143,18 @@ def _short(digest: str | None) -> str:
     return "none" if digest is None else f"{digest[:12]}…"
 
 
+def differs(project: Project, name: str, locked: LockedTarget, now: Facts, digests: Digests) -> Iterator[Difference]:
+    """How what a target would be built from now differs from what it was built from."""
+    yield from differences(Facts(settings=locked.settings, versions=locked.versions), now, name)
+    was = Reads(files=locked.files, folders=locked.folders, packages=locked.packages)
+    yield from changes(was, project.loaded.root, digests)
+
+
 def _moved(project: Project, lock: Lock, name: str, now: Facts, digests: Digests) -> Iterator[str]:
     if name not in lock.targets:
         yield "the lock does not have this target"
         return
-    was = lock.targets[name]
-    for item in differences(Facts(settings=was.settings, versions=was.versions), now, name):
-        yield item.message
-    for item in changes(
-        Reads(files=was.files, folders=was.folders, packages=was.packages), project.loaded.root, digests
-    ):
+    for item in differs(project, name, lock.targets[name], now, digests):
         yield item.message
 
 

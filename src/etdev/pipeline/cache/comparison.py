@@ -21,7 +21,7 @@ def changes(reads: Reads, root: Path, digests: Digests) -> Iterator[Difference]:
             if digests.of_names(root / name) != digest:
                 yield Difference("folder", name, f"files in {name} came or went")
         except OSError:
-            yield Difference("folder", name, f"the folder {name} is gone, or cannot be read")
+            yield Difference("gone", name, f"the folder {name} is gone, or cannot be read")
     for name in reads.absent:
         if any((root / f"{name}{end}").is_file() for end in MODULE_ENDS):
             yield Difference("module", name, f"the module {name} is new, and is imported before others of this name")
@@ -39,4 +39,4 @@ def _file(path: Path, name: str, digest: str, digests: Digests) -> Iterator[Diff
         elif digests.of(path) != digest:
             yield Difference("file", name, f"{name} has changed")
     except OSError:
-        yield Difference("file", name, f"{name} is gone, or cannot be read")
+        yield Difference("gone", name, f"{name} is gone, or cannot be read")

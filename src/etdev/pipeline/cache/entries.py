@@ -66,7 +66,7 @@ class Difference:
     """One thing that is not as it was."""
 
     what: str
-    """``setting``, ``version``, ``file``, ``folder``, ``module`` or ``output``."""
+    """``setting``, ``version``, ``file``, ``gone`` (a file or a folder), ``folder``, ``module`` or ``output``."""
     name: str
     message: str
 

@@ -22,6 +22,7 @@ from etdev.pipeline.project import Project
 from etdev.pipeline.report_file import display_path, start_result
 from etdev.pipeline.requirements import require_packages
 from etdev.pipeline.result import BuildResult, MethodResult, RungResult, TargetResult, outcome
+from etdev.pipeline.since_built import SinceBuilt, since_built
 from etdev.pipeline.stock import runtime_for
 from etdev.pipeline.usercode import UserCode
 from etdev.pipeline.verify.kernels import check_runtime_settings
@@ -29,6 +30,8 @@ from etdev.pipeline.verify.ladder import Candidate, verify_program
 from etdev.runtime.stock import StockRuntime
 
 _REPORT = "report.json"
+_OF_THE_MODEL: tuple[Rung, ...] = ("runtime", "replay", "device", "accuracy")
+"""Rungs that compare a program with the model as it is now."""
 
 
 def verify_project(project: Project, options: BuildOptions) -> BuildResult:
@@ -89,7 +92,11 @@ def _verify_target(
         if change is not None:
             where = display_path(project, path.with_name(_REPORT))
             rungs = tuple(_fail_changed(rung, name, change, where) if rung.rung == "bytes" else rung for rung in rungs)
+        since = since_built(project, name, digest)
+        rungs = tuple(_blame_change(rung, since, project) for rung in rungs)
     notes = models.notes if change is None else (f"the file is not the one that was built: {change}", *models.notes)
+    if since.said is not None:
+        notes = (since.said, *notes)
     return TargetResult(
         name=name,
         status=outcome(rungs),
@@ -152,6 +159,13 @@ def _data_change(built: Any, data: Path | None) -> str | None:
         return None if change is None else f"of its weights in {data.name}, {change}"
     except (LookupError, TypeError):
         return None
+
+
+def _blame_change(rung: RungResult, since: SinceBuilt, project: Project) -> RungResult:
+    """A failure to compute what the model does, where the model is not any more what the file was built from."""
+    if rung.status != "failed" or rung.rung not in _OF_THE_MODEL or since.said is None:
+        return rung
+    return rung.model_copy(update={"where": project.where("targets", since.target), "hint": since.said})
 
 
 def _in_file(name: str | None) -> str:

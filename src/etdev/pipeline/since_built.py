@@ -1,0 +1,82 @@
+"""What has changed since the file that lies in the output folder was built: config, code, weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+from pydantic import ValidationError
+
+from etdev.errors import UsageError
+from etdev.pipeline.cache import Cache, locked_facts, open_store
+from etdev.pipeline.finished import Finished
+from etdev.pipeline.lock import LockedTarget, differs, find_lock
+from etdev.pipeline.project import Project
+
+_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class SinceBuilt:
+    """How what a target would be built from now differs from what its file was built from."""
+
+    target: str
+    changed: tuple[str, ...] = ()
+    """Settings and files that are others now, a sentence each."""
+    missing: tuple[str, ...] = ()
+    """Files that are not here, a sentence each: of these nobody can tell."""
+
+    @property
+    def said(self) -> str | None:
+        """What has changed, and what to do; None if nothing has."""
+        if not self.changed:
+            return None
+        return f"since it was built, {_some(self.changed)}: `etdev build -t {self.target}` builds it again"
+
+    @property
+    def unknown(self) -> str | None:
+        """Of what nobody can tell whether it has changed; None if everything is here."""
+        if not self.missing:
+            return None
+        return f"whether it is what the project would build is not known: {_some(self.missing)}"
+
+
+def since_built(project: Project, target: str, sha256: str) -> SinceBuilt:
+    """Compare the project with what a file of this SHA-256 was built from, by the lock or by the cache.
+
+    Versions of packages are left out: a file may be verified and deployed where others are installed, or none. Says
+    nothing of a file that neither lock nor cache knows.
+    """
+    with Cache(open_store()) as cache:
+        found = [
+            _compared(project, built, target, cache)
+            for built in _known(project, target, cache)
+            if built.sha256 == sha256
+        ]
+    return min(found, key=lambda since: (len(since.changed), len(since.missing)), default=SinceBuilt(target))
+
+
+def _compared(project: Project, built: LockedTarget, target: str, cache: Cache) -> SinceBuilt:
+    found = list(differs(project, target, built, locked_facts(project, target), cache.digests))
+    return SinceBuilt(
+        target,
+        changed=tuple(item.message for item in found if item.what in ("setting", "file")),
+        missing=tuple(item.message for item in found if item.what == "gone"),
+    )
+
+
+def _some(sentences: tuple[str, ...]) -> str:
+    more = f" (and {len(sentences) - _SHOWN} more)" if len(sentences) > _SHOWN else ""
+    return "; ".join(sentences[:_SHOWN]) + more
+
+
+def _known(project: Project, target: str, cache: Cache) -> Iterator[LockedTarget]:
+    """Builds of a target of which it is known what they were made from."""
+    with suppress(UsageError):  # A damaged lock says nothing here; whoever needs it says that it is damaged.
+        lock = find_lock(project)
+        if lock is not None and target in lock.targets:
+            yield lock.targets[target]
+    for entry in cache.store.entries(project.name, target, "linked"):
+        with suppress(ValidationError):  # Of another version of etdev.
+            yield Finished.model_validate_json(entry.record).locked

@@ -1,0 +1,166 @@
+"""E5, E2: `verify` and `deploy` say when config, code or weights are not any more what the file was built from."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("executorch", reason="needs the extra `build`")
+
+import etdev
+from etdev.errors import DeployError
+from etdev.files import file_sha256
+from etdev.pipeline.api import open_project
+from etdev.pipeline.since_built import SinceBuilt, since_built
+from support.projects import LINEAR, LINEAR_CONFIG, write_project
+
+MORE = """
+    [targets.cpu.memory]
+    planner = "best"
+    [profiles.apart.targets.cpu.inplace]
+    ops = "none"
+    [profiles.strict.targets.cpu.verify]
+    atol = 1.0
+    [deploy.here]
+    target = "cpu"
+    uri = "file:served"
+"""
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project that is built and verified."""
+    folder = tmp_path_factory.mktemp("since")
+    etdev.build(write_project(folder, LINEAR_CONFIG + MORE, model=f"    import sizes\n{LINEAR}", sizes="", unused=""))
+    return folder
+
+
+@pytest.fixture
+def built(original: Path, tmp_path: Path) -> Path:
+    """A copy of it, with what was built."""
+    shutil.copytree(original, tmp_path, dirs_exist_ok=True)
+    return tmp_path
+
+
+def since(folder: Path, profile: str | None = None) -> SinceBuilt:
+    project = open_project(folder / "etdev.toml", profile=profile, environ={})
+    return since_built(project, "cpu", file_sha256(project.artifact("cpu")))
+
+
+def append(name: str, text: str = "\n# more\n") -> Callable[[Path], object]:
+    return lambda folder: (folder / name).write_text((folder / name).read_text() + text)
+
+
+def replaced(old: str, new: str) -> Callable[[Path], object]:
+    def change(folder: Path) -> None:
+        config = folder / "etdev.toml"
+        assert old in config.read_text()
+        config.write_text(config.read_text().replace(old, new))
+
+    return change
+
+
+def test_nothing_has_changed(built: Path) -> None:
+    found = since(built)
+    assert (found.changed, found.missing, found.said, found.unknown) == ((), (), None, None)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (append("model.py"), "model.py has changed"),
+        (append("sizes.py"), "sizes.py has changed"),
+        (replaced('"best"', '"naive"'), 'targets.cpu.memory.planner is "naive", and was not there'),
+    ],
+    ids=["code", "an import", "a setting"],
+)
+def test_what_has_changed_is_named(change: Callable[[Path], object], said: str, built: Path) -> None:
+    change(built)
+    found = since(built)
+    assert said in "; ".join(found.changed)
+    assert found.said is not None
+    assert found.said.startswith("since it was built, ")
+    assert found.said.endswith(": `etdev build -t cpu` builds it again")
+
+
+@pytest.mark.parametrize("change", [append("unused.py"), append("etdev.toml")], ids=["a file not read", "a comment"])
+def test_what_does_not_matter(change: Callable[[Path], object], built: Path) -> None:
+    change(built)
+    assert since(built).said is None
+
+
+def test_versions_do_not_matter(built: Path) -> None:
+    """A program is deployed where neither torch nor executorch are."""
+    lock = built / "etdev.lock"
+    lock.write_text(lock.read_text().replace('torch = "2', 'torch = "1'))
+    assert since(built).said is None
+
+
+def test_a_file_that_is_not_here_is_unknown(built: Path) -> None:
+    (built / "model.py").unlink()
+    found = since(built)
+    assert found.said is None
+    assert found.unknown is not None
+    assert "model.py is gone" in found.unknown
+
+
+def test_another_build_is_known_by_the_cache(built: Path) -> None:
+    """Builds of a profile are not in the lock."""
+    etdev.build(built / "etdev.toml", profile="apart")
+    assert since(built, "apart").said is None
+    assert since(built).changed == ('targets.cpu.inplace.ops is not there, and was "none"',)
+
+
+def test_of_two_builds_of_the_same_bytes_the_nearest_counts(built: Path) -> None:
+    """What the lock knows of the same file may be older: a build with a profile does not write it."""
+    append("model.py")(built)
+    etdev.build(built / "etdev.toml", profile="strict")
+    assert since(built).said is None
+
+
+def test_a_file_that_nobody_knows(built: Path) -> None:
+    append("model.py")(built)
+    (built / "etdev.lock").unlink()
+    assert since(built).said is None
+
+
+def test_a_damaged_lock_says_nothing(built: Path) -> None:
+    (built / "etdev.lock").write_text("version = [")
+    assert since(built).said is None
+
+
+def test_verify_does_not_blame_the_backend(built: Path) -> None:
+    path = built / "model.py"
+    assert "relu()" in path.read_text()
+    path.write_text(path.read_text().replace("relu()", "tanh()"))
+    result = etdev.verify(built / "etdev.toml")["cpu"]
+    failed = [rung for rung in result.rungs if rung.status == "failed"]
+    said = "since it was built, model.py has changed: `etdev build -t cpu` builds it again"
+    assert [rung.rung for rung in failed] == ["runtime", "replay"]
+    assert {rung.hint for rung in failed} == {said}
+    assert result.notes[0] == said
+
+
+def test_deploy_refuses_unless_told(built: Path) -> None:
+    append("model.py")(built)
+    config = built / "etdev.toml"
+    with pytest.raises(DeployError, match=r"since it was built, model\.py has changed") as caught:
+        etdev.deploy(config, "here")
+    assert caught.value.hint == "or deploy what was built, with `--stale`"
+    assert not (built / "served").exists()
+    with pytest.raises(DeployError, match=r"model\.py has changed"):
+        etdev.deploy(config, "here", dry_run=True)
+    assert etdev.deploy(config, "here", stale=True).action == "published"
+    assert etdev.deploy(config, "here", rollback=False, stale=True).action == "unchanged"
+
+
+def test_deploy_says_what_it_cannot_tell(built: Path) -> None:
+    """Where only what was built and the config are, it is deployed all the same."""
+    (built / "model.py").unlink()
+    result = etdev.deploy(built / "etdev.toml", "here", dry_run=True)
+    assert [note for note in result.notes if "model.py is gone" in note]
+    assert json.loads(result.model_dump_json())["notes"]
