@@ -14,9 +14,9 @@ import pytest
 from hypothesis import settings
 
 # How long an example takes depends on what else the machine does.
-settings.register_profile("etdev", deadline=None)
+settings.register_profile("etdev", deadline=None, max_examples=25)
 # The same examples each time: a change is judged by what it changes. New ones are found by everybody else's runs.
-settings.register_profile("same", deadline=None, derandomize=True)
+settings.register_profile("same", settings.get_profile("etdev"), derandomize=True)
 settings.load_profile(os.environ.get("ETDEV_EXAMPLES", "etdev"))
 
 ROOT = Path(__file__).resolve().parents[1]

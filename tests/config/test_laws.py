@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import tomli_w
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from config.support import emit, load
@@ -20,9 +20,6 @@ from etdev.config.show import show_toml
 from etdev.config.toml import parse_toml
 from etdev.config.yaml import parse_yaml
 from etdev.errors import ConfigError
-
-settings.register_profile("config", deadline=None, max_examples=25)
-settings.load_profile("config")
 
 text = st.text(
     st.characters(codec="utf-8", exclude_categories=("Cc", "Cs", "Zl", "Zp"), exclude_characters="\ufeff\ufffe\uffff"),

@@ -61,6 +61,18 @@ def test_a_buffer_that_needs_no_bytes_is_gone_at_once(unused: int, tmp_path: Pat
     assert read(tmp_path / "b.pte") == written
 
 
+@pytest.mark.parametrize("dynamism", [m.TensorShapeDynamism.STATIC, m.TensorShapeDynamism.DYNAMIC_BOUND])
+def test_a_tensor_among_numbers_is_not_read(dynamism: m.TensorShapeDynamism, tmp_path: Path) -> None:
+    """No instruction can: the runtime ends where an item of a list of numbers is none."""
+    named = replace(tensor(4, at=0), shape_dynamism=dynamism)
+    first = m.Chain((m.JumpFalseCall(2, 1),))
+    values = (named, m.Bool(True), m.IntList((0, 1)))
+    plan = replace(method([named], [], inputs=(1,), outputs=()), values=values, chains=(first,))
+    result, written = relinked(program(plan), tmp_path)
+    assert [item.after for item in result.methods] == [0]
+    assert written.execution_plan[0].chains[0].instructions == first.instructions
+
+
 def test_a_list_that_a_loop_moves_into_a_slot_is_named_by_that_slot(tmp_path: Path) -> None:
     """A list of lists is no list of numbers; which of its items differs cannot be looked up in the file."""
     first = m.Chain((m.MoveCall(3, 2), m.MoveCall(3, 0)))

@@ -158,11 +158,13 @@ class Machine:
             return _Variable(index)
         found = facts.plan.values[index]
         if isinstance(found, _LISTS):
-            # A list in a list is in no valid program, but in files from anywhere it may be, also in itself.
-            nested = [item >= 0 and isinstance(facts.plan.values[item], _LISTS) for item in found.items]
+            # A list in a list, also in itself, and a tensor among numbers are in no valid program, but in files from
+            # anywhere they may be. No instruction can read them.
+            strange = (*_LISTS, m.Tensor) if isinstance(found, m.IntList) else _LISTS
+            odd = [item >= 0 and isinstance(facts.plan.values[item], strange) for item in found.items]
             items = tuple(
-                _Known(("list",)) if inner else self._planned(side, item)
-                for item, inner in zip(found.items, nested, strict=True)
+                _Known(("list",)) if unread else self._planned(side, item)
+                for item, unread in zip(found.items, odd, strict=True)
             )
             known = tuple(item.part for item in items if isinstance(item, _Known))
             return _Known(("list", *known)) if len(known) == len(items) else _Items(items)
