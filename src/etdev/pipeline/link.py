@@ -21,6 +21,7 @@ from etdev.planner import Problem
 from etdev.program import Program
 from etdev.program.external import externalize, internalize, without_constant_names
 from etdev.program.inplace import DEFAULT
+from etdev.program.segments import CONSTANT_ALIGNMENT, SEGMENT_ALIGNMENT
 from etdev.validator import ValidationReport
 
 
@@ -56,7 +57,7 @@ def link_program(
     """
     options = replace(_options(project, target, user, objects, signatures), inplace=inplace.table)
     try:
-        program, nested = link_nested(objects.program, options)
+        program, nested = link_nested(_aligned(objects.program), options)
         objects = replace(objects, program=program)
         linked = link(objects.program, options, objects.sidecar)
     except CallerOwnedError as error:
@@ -83,6 +84,11 @@ def link_program(
         {name: notes.debug_handles for name, notes in sidecar.methods.items()},
         nested,
     )
+
+
+def _aligned(program: Program) -> Program:
+    """With the alignments that ExecuTorch gave it. The file states none; what it fits by chance may be larger."""
+    return replace(program, segment_alignment=SEGMENT_ALIGNMENT, inline_alignment=CONSTANT_ALIGNMENT)
 
 
 def _finished(project: Project, target: str, program: Program) -> Program:

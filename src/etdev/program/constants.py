@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 
 from etdev.program import model as m
 from etdev.program.blob import Blob
+from etdev.program.segments import CONSTANT_ALIGNMENT
 
 _MOST_ALIGNMENT = 4096
-_ALIGNMENT = 16
-"""Bytes: what ExecuTorch aligns constants to."""
 
 
 def constant_count(program: m.Program) -> int:
@@ -112,7 +111,7 @@ def _alignment(offsets: Sequence[int]) -> int:
     together = _MOST_ALIGNMENT
     for offset in offsets:
         together |= offset
-    return max(_ALIGNMENT, together & -together)
+    return max(CONSTANT_ALIGNMENT, together & -together)
 
 
 def with_segment(program: m.Program, index: int, data: Blob) -> tuple[m.Segment, ...]:

@@ -23,12 +23,7 @@ from etdev.program.blob import Blob
 from etdev.program.constants import constant_data
 from etdev.program.flat_tensor.model import FlatTensor, NamedData, TensorLayout
 from etdev.program.header import LONG
-from etdev.program.segments import align, laid_out
-
-SEGMENT_ALIGNMENT = 128
-"""Bytes: what ExecuTorch aligns segments to, in both kinds of files."""
-_CONSTANT_ALIGNMENT = 16
-"""Bytes: what ExecuTorch aligns constants to."""
+from etdev.program.segments import CONSTANT_ALIGNMENT, SEGMENT_ALIGNMENT, align, laid_out
 
 _Content: TypeAlias = tuple[TensorLayout, Blob]
 _Place: TypeAlias = tuple[int, int]
@@ -304,7 +299,7 @@ def _with_constants(program: m.Program, added: Iterable[Blob]) -> m.Program:
     parts, offsets = [blobs[found.segment_index]], [*found.offsets]
     end = len(parts[0])
     for blob in added:
-        start = align(end, _CONSTANT_ALIGNMENT)
+        start = align(end, CONSTANT_ALIGNMENT)
         parts += [Blob(bytes(start - end)), blob]
         offsets.append(start)
         end = start + len(blob)

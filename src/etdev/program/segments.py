@@ -11,6 +11,11 @@ from etdev.program.blob import Blob
 from etdev.program.flaw import FlawError
 from etdev.program.model import Segment
 
+SEGMENT_ALIGNMENT = 128
+"""Bytes: what ExecuTorch aligns segments to, in both kinds of files."""
+CONSTANT_ALIGNMENT = 16
+"""Bytes: what ExecuTorch aligns constants to in their segment, and data inside the flatbuffer."""
+
 _CHUNK = 1 << 20
 """Bytes of a write. Larger ones miss the cache and take twice as long."""
 

@@ -1,0 +1,133 @@
+"""Methods that were emitted one by one, as the one program that they make together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from etdev.program import model as m
+from etdev.program.blob import Blob
+from etdev.program.segments import CONSTANT_ALIGNMENT, SEGMENT_ALIGNMENT, align, laid_out
+
+
+def merge_methods(parts: Mapping[str, m.Program]) -> m.Program:
+    """One program of several, each of which was emitted with one method and, maybe, constant methods.
+
+    ``parts`` are by the name of the method, in the order in which they would have been lowered together. What comes out
+    is what ExecuTorch would have emitted then: methods by name, constant methods behind them, and data that are equal in
+    several parts once, in the order in which methods name them. Constant methods are those of the first part.
+
+    Raises :class:`ValueError` for a program that ExecuTorch does not emit so: with data in the flatbuffer, or in
+    another file.
+    """
+    merge = _Merge()
+    plans = [merge.method(parts[name], parts[name].method(name)) for name in sorted(parts)]
+    for part in parts.values():
+        merge.name_data(part)
+    first = next(iter(parts.values()))
+    plans += [plan for plan in first.execution_plan if plan.name not in parts]
+    return merge.program(first, plans)
+
+
+@dataclass
+class _Pool:
+    """Data of tensors by index, of which 0 is reserved."""
+
+    alignment: int
+    """Bytes. ExecuTorch does not align initial values of planned tensors."""
+    data: list[Blob] = field(default_factory=lambda: [Blob()])
+    known: dict[Blob, int] = field(default_factory=dict)
+
+    def add(self, data: Blob) -> int:
+        """The index of these data."""
+        if data not in self.known:
+            self.known[data] = len(self.data)
+            self.data.append(data)
+        return self.known[data]
+
+    def segment(self) -> tuple[Blob, tuple[int, ...]]:
+        """All of it, and where each begins."""
+        parts, offsets, end = [Blob()], [], 0
+        for data in self.data:
+            start = align(end, self.alignment)
+            parts += [Blob(bytes(start - end)), data]
+            offsets.append(start)
+            end = start + len(data)
+        return Blob.joined(parts), tuple(offsets)
+
+
+@dataclass
+class _Merge:
+    """What was taken from the parts so far."""
+
+    constants: _Pool = field(default_factory=lambda: _Pool(CONSTANT_ALIGNMENT))
+    initial: _Pool = field(default_factory=lambda: _Pool(1))
+    blobs: dict[Blob, int] = field(default_factory=dict)
+    """Of delegates → index."""
+    named: dict[str, Blob] = field(default_factory=dict)
+
+    def method(self, part: m.Program, plan: m.ExecutionPlan) -> m.ExecutionPlan:
+        """The method with the indices that its data have in the whole; those of delegates count from 0."""
+        if part.constant_buffer or part.backend_delegate_data:
+            raise ValueError(f"method {plan.name!r} has data inside the flatbuffer")
+        values = tuple(self._tensor(part, one) if isinstance(one, m.Tensor) else one for one in plan.values)
+        delegates = tuple(
+            replace(one, processed=replace(one.processed, index=self._blob(part, one))) for one in plan.delegates
+        )
+        return replace(plan, values=values, delegates=delegates)
+
+    def _tensor(self, part: m.Program, tensor: m.Tensor) -> m.Tensor:
+        if tensor.is_external:
+            raise ValueError("a tensor has its data in another file")
+        if not tensor.data_buffer_idx:
+            return tensor
+        pool, where = (
+            (self.constants, part.constant_segment)
+            if tensor.allocation_info is None
+            else (self.initial, part.mutable_data_segments[0])
+        )
+        assert where is not None
+        data = part.segments[where.segment_index].data.cut(where.offsets[tensor.data_buffer_idx], tensor.nbytes)
+        return replace(tensor, data_buffer_idx=pool.add(data))
+
+    def _blob(self, part: m.Program, delegate: m.BackendDelegate) -> int:
+        return self.blobs.setdefault(part.segments[delegate.processed.index].data, len(self.blobs))
+
+    def name_data(self, part: m.Program) -> None:
+        """Take over what delegates look up by name."""
+        for item in part.named_data:
+            data = part.segments[item.segment_index].data
+            if self.named.setdefault(item.key, data) != data:
+                raise ValueError(f"two methods have other data of the name {item.key!r}")
+
+    def program(self, like: m.Program, plans: Sequence[m.ExecutionPlan]) -> m.Program:
+        """The whole, with the version and the alignments of another one."""
+        data, offsets = self.constants.segment()
+        segments, mutable = [data], ()
+        if len(self.initial.data) > 1:
+            initial, starts = self.initial.segment()
+            mutable = (m.SubsegmentOffsets(len(segments), starts),)
+            segments.append(initial)
+        first = len(segments)
+        segments += self.blobs
+        places: dict[Blob, int] = {}
+        for item in self.named.values():
+            if item not in places:
+                places[item] = len(segments)
+                segments.append(item)
+        return replace(
+            like,
+            execution_plan=tuple(_with_segments(plan, first) for plan in plans),
+            segments=laid_out(segments, SEGMENT_ALIGNMENT),
+            constant_segment=m.SubsegmentOffsets(0, offsets),
+            mutable_data_segments=mutable,
+            named_data=tuple(m.NamedData(key, places[item]) for key, item in self.named.items()),
+        )
+
+
+def _with_segments(plan: m.ExecutionPlan, first: int) -> m.ExecutionPlan:
+    """With the data of delegates behind the segments before ``first``."""
+    delegates = tuple(
+        replace(one, processed=replace(one.processed, index=first + one.processed.index)) for one in plan.delegates
+    )
+    return replace(plan, delegates=delegates)
