@@ -15,7 +15,8 @@ import pytest
 import etdev
 from etdev.errors import EtdevError, ExitCode, LoadError, MissingRequirementError, StageError
 from etdev.pipeline.api import open_project
-from etdev.pipeline.build_workers import Job, RemoteBuilder, needs_the_machine
+from etdev.pipeline.build_tasks import needs_the_machine
+from etdev.pipeline.build_workers import Job, RemoteBuilder
 from etdev.pipeline.cache import open_store
 from etdev.pipeline.options import BuildOptions
 from etdev.pipeline.progress import Silent

@@ -70,6 +70,16 @@ class ChecksOptions(Protocol):
 
 
 @runtime_checkable
+class CompilesApart(Protocol):
+    """A backend that may say that methods do not hang together: ``etdev build -j`` then compiles them in several
+    processes. Those that compile all methods at once (``preprocess_multimethod``) leave it out."""
+
+    @property
+    def methods_apart(self) -> bool:
+        """Whether each method comes out as if it were the program's only one."""
+
+
+@runtime_checkable
 class Backend(Protocol):
     """One way of lowering. Built in ones stand in :mod:`etdev.backends`; others register an object with these members
     in the entry-point group ``etdev.backends``."""

@@ -37,6 +37,7 @@ class Xnnpack:
     options = XnnpackOptions
     compute_dtype = "float32"
     dynamic_shapes = True
+    methods_apart = True
 
     def check_compile_specs(self, specs: Mapping[str, CompileSpecValue]) -> Iterable[SpecIssue]:
         return no_compile_specs(self.name, specs)

@@ -109,6 +109,11 @@ class LoweredModel:
     """Methods that change buffers, so that the order of calls matters."""
     replaced: tuple[ReplacedOps, ...] = ()
 
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """Those that were lowered, in order: all of the model, or some."""
+        return tuple(item.method for item in self.delegations)
+
 
 @dataclass(frozen=True)
 class WrittenFile:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from etdev.errors import EtdevError
+from etdev.pipeline.build_tasks import plan_tasks, workers_wanted
 from etdev.pipeline.cache import Cache
 from etdev.pipeline.options import BuildOptions
 from etdev.pipeline.outcome import Outcome
@@ -20,10 +21,11 @@ def build_missing(
     run = project.config.run
     if not ready or (outcome.errors and not options.keep_going):
         return
-    if run.executor == "ray" or min(options.jobs or run.jobs, len(ready)) > 1:
+    tasks = plan_tasks(project, ready, options, cache)
+    if run.executor == "ray" or min(workers_wanted(project, options), len(tasks)) > 1:
         from etdev.pipeline.build_workers import build_on_workers
 
-        build_on_workers(project, ready, options, cache, outcome)
+        build_on_workers(project, tasks, options, cache, outcome)
     else:
         _build_in_turn(project, ready, options, cache, outcome)
 

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import socket
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from etdev import backends
-from etdev.backends.devices import placed_specs
-from etdev.devices import TARGET_DEVICE
 from etdev.errors import EtdevError, MissingRequirementError, StageError
-from etdev.files import file_sha256, remove_abandoned
+from etdev.files import file_sha256, remove_abandoned, temporary_folder_beside
+from etdev.pipeline.build_tasks import Task, needs_the_machine, workers_wanted
 from etdev.pipeline.cache import Cache, open_store
+from etdev.pipeline.compile import Part
 from etdev.pipeline.finished import Finished
 from etdev.pipeline.options import BuildOptions
 from etdev.pipeline.outcome import Outcome
+from etdev.pipeline.places import object_place
 from etdev.pipeline.progress import Silent
 from etdev.pipeline.project import Project
 from etdev.pipeline.relay import Address, Relay, Sender
@@ -62,9 +62,13 @@ class RemoteBuilder:
             self._builder = stack.enter_context(Builder(job.project, options, self._cache))
             self._open = stack.pop_all()
 
-    def build(self, name: str) -> tuple[Finished, str | None]:
+    def compile(self, name: str, method: str, folder: Path) -> tuple[Part, str | None]:
+        """A method of a target, and why the cache keeps nothing."""
+        return self._builder.compile(name, method, folder), self._cache.obstacle
+
+    def build(self, name: str, parts: Sequence[Part]) -> tuple[Finished, str | None]:
         """The target, and why the cache does not keep it."""
-        return self._builder.build(name), self._cache.obstacle
+        return self._builder.build(name, parts), self._cache.obstacle
 
     def close(self) -> None:
         """Close it, as the orchestrator does with objects."""
@@ -72,18 +76,19 @@ class RemoteBuilder:
 
 
 def build_on_workers(
-    project: Project, names: Sequence[str], options: BuildOptions, cache: Cache, outcome: Outcome
+    project: Project, tasks: Sequence[Task], options: BuildOptions, cache: Cache, outcome: Outcome
 ) -> None:
-    """Build targets, as many at a time as the options say. After an error no other is begun, unless the build is to
-    keep going; those that are being built then end as they do.
+    """Do these tasks, as many at a time as the options say, and build the targets whose methods they compile. After an
+    error no other is begun, unless the build is to keep going; those that are being built then end as they do.
 
     A target that has a time measured, or that uses devices, is built while no other is.
     """
     run = project.config.run
-    count = min(options.jobs or run.jobs, len(names))
+    count = min(workers_wanted(project, options), len(tasks))
+    targets = dict.fromkeys(task.target for task in tasks)
     is_remote = run.executor == "ray" and run.ray_address is not None
     transport = "ray" if run.executor == "ray" else "process"
-    with Orchestrator(count, transport, ray_address=run.ray_address) as orchestrator:
+    with Orchestrator(count, transport, ray_address=run.ray_address) as orchestrator, ExitStack() as stack:
         try:
             with Relay(options.progress, _own_address() if is_remote else None) as relay:
                 job = Job(
@@ -94,29 +99,44 @@ def build_on_workers(
                     versions() if run.executor == "ray" else {},
                     {path: file_sha256(path) for path in project.loaded.files} if run.executor == "ray" else {},
                 )
-                _Crew(orchestrator, relay, job, outcome, cache).build(names)
+                folders = {
+                    name: stack.enter_context(temporary_folder_beside(object_place(project, name)))
+                    for name in targets
+                    if Task(name) not in tasks
+                }
+                _Crew(orchestrator, relay, job, outcome, cache, folders).build(tasks)
         except BaseException:
             orchestrator.close(kill=True)
-            for name in names:
+            for name in targets:
                 remove_abandoned(project.artifact(name).parent)
             raise
 
 
 class _Crew:
-    """Gives targets to workers that are idle."""
+    """Gives tasks to workers that are idle."""
 
-    def __init__(self, orchestrator: Orchestrator, relay: Relay, job: Job, outcome: Outcome, cache: Cache) -> None:
+    def __init__(
+        self,
+        orchestrator: Orchestrator,
+        relay: Relay,
+        job: Job,
+        outcome: Outcome,
+        cache: Cache,
+        folders: Mapping[str, Path],
+    ) -> None:
         self._orchestrator, self._relay, self._job = orchestrator, relay, job
-        self._outcome, self._cache = outcome, cache
+        self._outcome, self._cache, self._folders = outcome, cache, folders
         self._idle = list(range(len(orchestrator.specs)))
         self._lost: set[int] = set()
         self._builders: dict[int, ObjectHandle] = {}
-        self._running: dict[Future[Any], tuple[str, int]] = {}
+        self._running: dict[Future[Any], tuple[Task, int]] = {}
+        self._parts: dict[str, dict[str, Part]] = {name: {} for name in folders}
+        """Of the targets whose methods are compiled by themselves, those that are done."""
 
-    def build(self, names: Sequence[str]) -> None:
-        """Build all of them."""
-        alone = {name for name in names if needs_the_machine(self._job.project, name)}
-        waiting = deque(sorted(names, key=alone.__contains__))
+    def build(self, tasks: Sequence[Task]) -> None:
+        """Do all of them, and link the targets whose methods they compile."""
+        alone = {task for task in tasks if needs_the_machine(self._job.project, task.target)}
+        waiting = deque(sorted(tasks, key=alone.__contains__))
         while waiting or self._running:
             while waiting and self._idle and not (waiting[0] in alone and self._running):
                 self._start(waiting.popleft())
@@ -125,46 +145,55 @@ class _Crew:
             done, _ = wait(self._running, timeout=_LOOK_SECONDS, return_when=FIRST_COMPLETED)
             self._relay.pass_on()
             for future in done:
-                self._take(future)
-            if self._outcome.errors and not self._job.options.keep_going:
-                waiting.clear()
+                task, worker = self._running.pop(future)
+                self._take(task, worker, future)
+                self._idle.insert(len(self._idle) if worker in self._lost else 0, worker)
+                if task.method is not None and self._parts[task.target].keys() == self._methods():
+                    waiting.appendleft(Task(task.target))  # For this worker, which has the models.
+            if self._outcome.errors:
+                keep = self._job.options.keep_going
+                waiting = deque(task for task in waiting if keep and task.target not in self._outcome.errors)
 
-    def _start(self, name: str) -> None:
+    def _methods(self) -> Set[str]:
+        return self._job.project.config.methods.keys()
+
+    def _start(self, task: Task) -> None:
         worker = self._idle.pop(0)
         if worker in self._lost:
             self._orchestrator.restart(worker)
             self._lost.remove(worker)
         if worker not in self._builders:
             self._builders[worker] = self._orchestrator.create(RemoteBuilder, self._job, worker=worker)
-        future = self._orchestrator.submit(RemoteBuilder.build, self._builders[worker].resident(), name)
-        self._running[future] = name, worker
+        builder = self._builders[worker].resident()
+        if task.method is not None:
+            future = self._orchestrator.submit(
+                RemoteBuilder.compile, builder, task.target, task.method, self._folders[task.target]
+            )
+        else:
+            made = self._parts.get(task.target, {})
+            parts = [made[method] for method in self._methods()] if made else []
+            future = self._orchestrator.submit(RemoteBuilder.build, builder, task.target, parts)
+        self._running[future] = task, worker
 
-    def _take(self, future: Future[Any]) -> None:
-        name, worker = self._running.pop(future)
-        self._relay.pass_on(last=name)
+    def _take(self, task: Task, worker: int, future: Future[Any]) -> None:
+        self._relay.pass_on(last=task.shown)
         error = future.exception()
         error = error.cause if isinstance(error, PoisonedError) else error
         if error is None:
-            self._outcome.finished[name], obstacle = future.result()
+            made, obstacle = future.result()
             self._cache.obstacle = self._cache.obstacle or obstacle
+            if task.method is None:
+                self._outcome.finished[task.target] = made
+            else:
+                self._parts[task.target][task.method] = made
         elif isinstance(error, WorkerLost):
-            self._outcome.errors[name] = _lost(name, error)
+            self._outcome.errors.setdefault(task.target, _lost(task.target, error))
             self._builders.pop(worker, None)
             self._lost.add(worker)
         elif isinstance(error, EtdevError):
-            self._outcome.errors[name] = error
+            self._outcome.errors.setdefault(task.target, error)
         else:
             raise error
-        self._idle.append(worker)
-
-
-def needs_the_machine(project: Project, name: str) -> bool:
-    """Would what else the machine does change what is found about a target: a time, or the memory of a device?"""
-    target = project.config.targets[name]
-    return target.budget.latency is not None or any(
-        TARGET_DEVICE in placed_specs(backends.get(step.backend), step.device, step.compile_specs)
-        for step in target.partitioners
-    )
 
 
 def _lost(name: str, error: WorkerLost) -> StageError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,7 +19,7 @@ from etdev.pipeline.import_closure import imported_files
 from etdev.pipeline.inputs import Signature
 from etdev.pipeline.lower import lower_model
 from etdev.pipeline.models import Models
-from etdev.pipeline.objects import ObjectProgram, emit_object
+from etdev.pipeline.objects import ObjectProgram, emit_object, merge_objects
 from etdev.pipeline.options import BuildOptions
 from etdev.pipeline.places import object_files, object_place, record_place, sidecar_place
 from etdev.pipeline.progress import StageClock
@@ -63,6 +63,22 @@ class Compiled:
 
 
 @dataclass(frozen=True)
+class Part:
+    """One method of a target, compiled by itself."""
+
+    method: str
+    path: Path
+    """Its object program, with the sidecar beside it."""
+    record: Record
+    reads: Reads
+    """What it was made from."""
+    changed: tuple[str, ...]
+    """Files of which nobody knows what was read, by path relative to the config's folder."""
+    seconds: Mapping[str, float]
+    """Per stage."""
+
+
+@dataclass(frozen=True)
 class Workplace:
     """What all targets of a build share."""
 
@@ -85,8 +101,21 @@ class Workplace:
             self.modelled.files.update(new)  # Whichever target they were imported for, another uses what came of it.
 
 
-def compile_target(place: Workplace, name: str, clock: StageClock) -> Compiled:
-    """The object program of a target, in the target's folder."""
+def compile_method(place: Workplace, name: str, method: str, folder: Path) -> Part:
+    """One method of a target as an object program in a folder."""
+    clock = StageClock(f"{name} {method}", place.options.progress)
+    path = folder / f"{method}.object.pte"
+    with place.modelling():
+        record, _ = _emitted(place, name, (method,), path, clock)
+    reads = _reads(place, name)
+    return Part(method, path, record, reads, tuple(sorted(place.cache.changed)), clock.seconds)
+
+
+def compile_target(place: Workplace, name: str, clock: StageClock, parts: Sequence[Part] = ()) -> Compiled:
+    """The object program of a target, in the target's folder; of all its methods, if those were compiled already."""
+    if parts:
+        with place.modelling():
+            return _kept(place, name, _merged(place, name, parts, clock))
     found = _reused(place, name) if place.options.cache else None
     if found is None:
         with place.modelling():
@@ -136,10 +165,20 @@ def _reused(place: Workplace, name: str) -> tuple[ObjectProgram, Record, Reads, 
 
 
 def _compiled(place: Workplace, name: str, clock: StageClock) -> Compiled:
+    record, objects = _emitted(place, name, None, object_place(place.project, name), clock)
+    models = place.models.prepare(name, clock)
+    outputs = place.cache.outputs(object_files(place.project, name))
+    return Compiled(objects, record, models[1].signatures, models, record.notes, Reads(), outputs)
+
+
+def _emitted(
+    place: Workplace, name: str, methods: Sequence[str] | None, path: Path, clock: StageClock
+) -> tuple[Record, ObjectProgram]:
+    """All methods of a target, or some, as an object program."""
     project = place.project
-    float_model, reference = place.models.prepare(name, clock)
+    _, reference = place.models.prepare(name, clock)
     with clock.stage("lower"):
-        lowered = lower_model(project, reference, name)
+        lowered = lower_model(project, reference, name, methods)
     record = Record(
         methods=describe_methods(lowered, reference),
         scheme=reference.scheme,
@@ -147,15 +186,36 @@ def _compiled(place: Workplace, name: str, clock: StageClock) -> Compiled:
         notes=(*place.models.notes, *_undeclared(place)),
     )
     with clock.stage("emit"):
-        objects = emit_object(project, lowered, reference, name, object_place(project, name))
+        return record, emit_object(project, lowered, reference, name, path)
+
+
+def _merged(place: Workplace, name: str, parts: Sequence[Part], clock: StageClock) -> Compiled:
+    """The methods of a target that were compiled one by one, in the config's order."""
+    project = place.project
+    reads = Reads()
+    for part in parts:
+        clock.include(part.seconds)
+        both = reads.files.keys() & part.reads.files.keys()
+        place.cache.changed |= {*part.changed, *(one for one in both if reads.files[one] != part.reads.files[one])}
+        reads = reads.joined(part.reads)
+    with clock.stage("emit"):
+        objects = merge_objects({part.method: part.path for part in parts}, object_place(project, name))
         outputs = place.cache.outputs(object_files(project, name))
-    return Compiled(objects, record, reference.signatures, (float_model, reference), record.notes, Reads(), outputs)
+    record = parts[0].record.model_copy(
+        update={
+            "methods": tuple(method for part in parts for method in part.record.methods),
+            "notes": tuple(dict.fromkeys(note for part in parts for note in part.record.notes)),
+        }
+    )
+    models = place.models.prepare_unexported(name, record.outputs, clock) if place.options.verify else None
+    signatures = models[1].signatures if models else place.models.signatures(clock)
+    return Compiled(objects, record, signatures, models, record.notes, reads, outputs)
 
 
 def _kept(place: Workplace, name: str, compiled: Compiled) -> Compiled:
     """With what it was made from; the cache has it if that is known."""
     project, cache = place.project, place.cache
-    reads = _reads(place, name)
+    reads = compiled.reads.joined(_reads(place, name))
     if not cache.changed:
         facts = object_facts(project, name, cache.digests)
         folder = object_place(project, name).parent

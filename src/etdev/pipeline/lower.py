@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
 
-def lower_model(project: Project, exported: ExportedModel, target: str) -> LoweredModel:
-    """Offer every method to the target's partitioners, in order, and let fast kernels do what they leave.
+def lower_model(
+    project: Project, exported: ExportedModel, target: str, methods: Sequence[str] | None = None
+) -> LoweredModel:
+    """Offer every method, or some, to the target's partitioners, in order, and let fast kernels do what they leave.
 
     Raises :class:`~etdev.errors.LowerError` naming the backend that failed, and
     :class:`~etdev.errors.MissingRequirementError` for one that is not installed.
@@ -32,7 +34,7 @@ def lower_model(project: Project, exported: ExportedModel, target: str) -> Lower
     import_package("executorch.exir")
     from executorch.exir import to_edge_transform_and_lower
 
-    programs = {name: method.program for name, method in exported.methods.items()}
+    programs = {name: exported.methods[name].program for name in methods or exported.methods}
     names = [backend.name for backend in steps]
     forms = usable_forms(project, target)
     with translated_lowering(project, target, names, programs.values()), ExitStack() as stack:

@@ -63,9 +63,12 @@ class Models:
     ) -> tuple[ExportedModel, ExportedModel]:
         """Like :meth:`prepare`, for a target that is linked again: what is verified against it, without an export.
 
-        ``outputs`` counts the outputs of each method. A scheme that works on exported graphs needs the export still.
+        ``outputs`` counts the outputs of each method. A scheme that works on exported graphs needs the export still;
+        what was exported for another target is taken.
         """
         name = self._project.config.targets[target].quantize
+        if self._exported is not None and (name is None or name in self._quantized):
+            return self.prepare(target, clock)
         loaded = self.load(clock)
         if name is None:
             model = unexported_model(self._project, loaded, outputs)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -73,6 +73,11 @@ class StageClock:
         seconds = time.perf_counter() - start
         self.seconds[name] = self.seconds.get(name, 0.0) + seconds
         self._progress.finished(self._target, name, seconds)
+
+    def include(self, seconds: Mapping[str, float]) -> None:
+        """Count in stages that ran elsewhere."""
+        for name, spent in seconds.items():
+            self.seconds[name] = self.seconds.get(name, 0.0) + spent
 
     def count(self, stage: str) -> Count:
         """What passes on how many calls were made in a stage."""

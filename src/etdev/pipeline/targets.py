@@ -11,7 +11,7 @@ from typing import Self
 from etdev.files import file_sha256
 from etdev.pipeline.artifacts import WrittenFile, WrittenProgram
 from etdev.pipeline.cache import Cache, Reads, Seen, Watch, locked_facts
-from etdev.pipeline.compile import Compiled, Workplace, compile_target
+from etdev.pipeline.compile import Compiled, Part, Workplace, compile_method, compile_target
 from etdev.pipeline.figures import Figures
 from etdev.pipeline.finished import Finished, keep_finished
 from etdev.pipeline.import_closure import imported_files
@@ -70,10 +70,21 @@ class Builder:
     def __exit__(self, *error: object) -> None:
         self._open.close()
 
-    def build(self, name: str) -> Finished:
-        """Build and verify a target; the cache keeps it if it is as it should be. Raises what stands in the way."""
+    def compile(self, name: str, method: str, folder: Path) -> Part:
+        """Compile one method of a target into a folder. Raises what stands in the way."""
         try:
-            return _build_target(self._place, name, self._runtime)
+            _register(self._place, name, self._runtime)
+            return compile_method(self._place, name, method, folder)
+        finally:
+            self._options.progress.ended(f"{name} {method}")
+
+    def build(self, name: str, parts: Sequence[Part] = ()) -> Finished:
+        """Build and verify a target; the cache keeps it if it is as it should be. Raises what stands in the way.
+
+        ``parts`` are its methods in the config's order, if those were compiled by themselves.
+        """
+        try:
+            return _build_target(self._place, name, self._runtime, parts)
         finally:
             self._options.progress.ended(name)
 
@@ -94,14 +105,19 @@ def _stock_runtime(project: Project, options: BuildOptions) -> Iterator[StockRun
         yield runtime
 
 
-def _build_target(place: Workplace, name: str, runtime: StockRuntime | None) -> Finished:
+def _register(place: Workplace, name: str, runtime: StockRuntime | None) -> None:
+    """Import what verification will call, before anything slow happens."""
+    if runtime is not None:
+        register_imports(place.project, place.user)
+        check_functions(place.project, place.user, name)
+
+
+def _build_target(place: Workplace, name: str, runtime: StockRuntime | None, parts: Sequence[Part]) -> Finished:
     project, options, user = place.project, place.options, place.user
     clock = StageClock(name, options.progress)
-    if runtime is not None:
-        register_imports(project, user)
-        check_functions(project, user, name)
+    _register(place, name, runtime)
     inplace = resolve_ops(project, name, user)
-    compiled = compile_target(place, name, clock)
+    compiled = compile_target(place, name, clock, parts)
     with clock.stage("link"):
         program = link_program(project, name, user, compiled.objects, compiled.signatures, inplace)
     with StagedTarget(project, name) as staged:

@@ -14,8 +14,8 @@ def merge_methods(parts: Mapping[str, m.Program]) -> m.Program:
     """One program of several, each of which was emitted with one method and, maybe, constant methods.
 
     ``parts`` are by the name of the method, in the order in which they would have been lowered together. What comes out
-    is what ExecuTorch would have emitted then: methods by name, constant methods behind them, and data that are equal in
-    several parts once, in the order in which methods name them. Constant methods are those of the first part.
+    is what ExecuTorch would have emitted then: methods by name, constant methods behind them, and data that are equal
+    in several parts once, in the order in which methods name them. Constant methods are those of the first part.
 
     Raises :class:`ValueError` for a program that ExecuTorch does not emit so: with data in the flatbuffer, or in
     another file.
@@ -103,10 +103,10 @@ class _Merge:
     def program(self, like: m.Program, plans: Sequence[m.ExecutionPlan]) -> m.Program:
         """The whole, with the version and the alignments of another one."""
         data, offsets = self.constants.segment()
-        segments, mutable = [data], ()
+        segments, mutable = [data], list[m.SubsegmentOffsets]()
         if len(self.initial.data) > 1:
             initial, starts = self.initial.segment()
-            mutable = (m.SubsegmentOffsets(len(segments), starts),)
+            mutable.append(m.SubsegmentOffsets(len(segments), starts))
             segments.append(initial)
         first = len(segments)
         segments += self.blobs
@@ -120,7 +120,7 @@ class _Merge:
             execution_plan=tuple(_with_segments(plan, first) for plan in plans),
             segments=laid_out(segments, SEGMENT_ALIGNMENT),
             constant_segment=m.SubsegmentOffsets(0, offsets),
-            mutable_data_segments=mutable,
+            mutable_data_segments=tuple(mutable),
             named_data=tuple(m.NamedData(key, places[item]) for key, item in self.named.items()),
         )
 

@@ -26,6 +26,7 @@ class Portable:
     options = NoOptions
     compute_dtype = "float32"
     dynamic_shapes = True
+    methods_apart = True
 
     def check_compile_specs(self, specs: Mapping[str, CompileSpecValue]) -> Iterable[SpecIssue]:
         return no_compile_specs(self.name, specs)

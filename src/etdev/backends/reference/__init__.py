@@ -75,6 +75,7 @@ class Reference:
     options = ReferenceOptions
     compute_dtype = "float32"
     dynamic_shapes = True
+    methods_apart = True
 
     def check_compile_specs(self, specs: Mapping[str, CompileSpecValue]) -> Iterable[SpecIssue]:
         for key in specs:

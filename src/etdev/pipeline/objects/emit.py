@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,8 +24,9 @@ from etdev.pipeline.objects.state import find_state, with_names
 from etdev.pipeline.places import record_place, sidecar_place
 from etdev.pipeline.project import Project
 from etdev.program import Program, read, write
+from etdev.program.merge import merge_methods
 from etdev.program.model import ExecutionPlan, Tensor
-from etdev.program.sidecar import MethodNotes, Sidecar, write_sidecar
+from etdev.program.sidecar import MethodNotes, Sidecar, read_sidecar, write_sidecar
 
 if TYPE_CHECKING:
     from executorch.exir import ExecutorchProgramManager
@@ -45,7 +47,7 @@ class ObjectProgram:
 def emit_object(
     project: Project, lowered: LoweredModel, exported: ExportedModel, target: str, path: Path
 ) -> ObjectProgram:
-    """Emit the lowered model to ``path`` and its sidecar beside it. It uses ``lowered`` up: its graphs are changed.
+    """Emit the lowered methods to ``path`` and its sidecar beside it. It uses ``lowered`` up: its graphs are changed.
 
     The sidecar is written last: where it is, all files belong together. An ETRecord is one of them where the target
     asks for it; the one of an earlier build goes where it does not.
@@ -53,7 +55,7 @@ def emit_object(
     of the sizes that the config declares, if it is not what the graphs say, or if there can be no ETRecord of it, and
     :class:`~etdev.errors.WriteError`; whatever stood at ``path`` stands there still, then.
     """
-    plannings = {name: VirtualAddresses(find_state(project, lowered, exported, name)) for name in exported.methods}
+    plannings = {name: VirtualAddresses(find_state(project, lowered, exported, name)) for name in lowered.methods}
     with hidden_devices(lowered):
         manager = _to_executorch(project, lowered, exported, target, plannings)
     notes_place = sidecar_place(path)
@@ -63,11 +65,11 @@ def emit_object(
         program = read(temporary)
         sidecar = Sidecar(_describe(project, manager, program, target, plannings))
         program = _completed(program, sidecar, temporary)
-        for name in exported.methods:
+        for name in lowered.methods:
             _check_planned_sizes(project, program.method(name), exported)
         if project.config.targets[target].etrecord:
             with atomic_path(record_place(path)) as unfinished:
-                graphs = {name: sidecar.methods[name] for name in exported.methods}
+                graphs = {name: sidecar.methods[name] for name in lowered.methods}
                 save_record(project, target, manager, program, graphs, unfinished)
                 notes_place.unlink(missing_ok=True)
         else:
@@ -75,6 +77,24 @@ def emit_object(
             record_place(path).unlink(missing_ok=True)
     write_sidecar(sidecar, notes_place)
     return ObjectProgram(path, program, sidecar)
+
+
+def merge_objects(parts: Mapping[str, Path], path: Path) -> ObjectProgram:
+    """One object program at ``path`` of several, each of which was emitted with one method: what
+    :func:`emit_object` would have made of all of them, without an ETRecord.
+
+    Raises :class:`~etdev.errors.WriteError`.
+    """
+    sidecars = {name: read_sidecar(sidecar_place(part)) for name, part in parts.items()}
+    program = merge_methods({name: read(part) for name, part in parts.items()})
+    known = {name: notes for sidecar in sidecars.values() for name, notes in sidecar.methods.items()}
+    sidecar = Sidecar({plan.name: known[plan.name] for plan in program.execution_plan})
+    with atomic_path(path) as temporary:
+        write(program, temporary)
+        sidecar_place(path).unlink(missing_ok=True)
+        record_place(path).unlink(missing_ok=True)
+    write_sidecar(sidecar, sidecar_place(path))
+    return ObjectProgram(path, read(path), sidecar)
 
 
 def _to_executorch(
@@ -92,13 +112,12 @@ def _to_executorch(
     config = ExecutorchBackendConfig(remove_view_copy=False, memory_planning_pass=dict(plannings))
     try:
         with ExitStack() as stack:
-            for method in exported.methods.values():
-                stack.enter_context(fixed_ranges(method.program))
-            for name in exported.methods:
+            for name in lowered.methods:
+                stack.enter_context(fixed_ranges(exported.methods[name].program))
                 set_plain_views(lowered.manager.exported_program(name).graph_module)
             manager: ExecutorchProgramManager = lowered.manager.to_executorch(config)
     except Exception as error:
-        programs = [lowered.manager.exported_program(name) for name in exported.methods]
+        programs = [lowered.manager.exported_program(name) for name in lowered.methods]
         raise explain_emission(error, project, target, programs) from error
     return manager
 

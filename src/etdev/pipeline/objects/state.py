@@ -64,7 +64,9 @@ def with_names(plan: ExecutionPlan, notes: MethodNotes) -> ExecutionPlan:
 
 def _shared(lowered: LoweredModel, exported: ExportedModel, method: str) -> frozenset[str]:
     """Buffers that this method and another one use, and that any method changes."""
-    changed = {name for each in exported.methods for name in _changed(lowered.manager.exported_program(each))}
+    changed = {name for each in lowered.methods for name in _changed(lowered.manager.exported_program(each))}
+    for other in exported.methods.keys() - set(lowered.methods):
+        changed.update(_changed_unlowered(exported.methods[other].program))
     elsewhere = {name for other, each in exported.methods.items() if other != method for name in _used(each.program)}
     return frozenset(_used(exported.methods[method].program)) & changed & elsewhere
 
@@ -74,6 +76,11 @@ def _changed(program: ExportedProgram) -> Iterator[str]:
     yield from program.graph_signature.buffers_to_mutate.values()
     for delegate in lowered_modules(program.graph_module):
         yield from delegate.original_module.graph_signature.buffers_to_mutate.values()
+
+
+def _changed_unlowered(program: ExportedProgram) -> Iterator[str]:
+    """The same of a method that is lowered elsewhere: without its in-place ops."""
+    yield from program.run_decompositions({}).graph_signature.buffers_to_mutate.values()
 
 
 def _used(program: ExportedProgram) -> Iterator[str]:

@@ -1,0 +1,74 @@
+"""What workers do to build targets: whole targets, or methods that come apart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from etdev import backends
+from etdev.backends.base import CompilesApart
+from etdev.backends.devices import placed_specs
+from etdev.devices import TARGET_DEVICE
+from etdev.pipeline.cache import Cache, object_facts
+from etdev.pipeline.options import BuildOptions
+from etdev.pipeline.project import Project
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What one worker does at a time."""
+
+    target: str
+    method: str | None = None
+    """The one to compile; None to build the target, of methods that were compiled or from the beginning."""
+
+    @property
+    def shown(self) -> str:
+        """What progress calls it."""
+        return self.target if self.method is None else f"{self.target} {self.method}"
+
+
+def workers_wanted(project: Project, options: BuildOptions) -> int:
+    """How many may work at the same time."""
+    return options.jobs or project.config.run.jobs
+
+
+def plan_tasks(project: Project, names: Sequence[str], options: BuildOptions, cache: Cache) -> list[Task]:
+    """What has to be done first to build these targets: where there are more workers than targets, methods of targets
+    are compiled apart."""
+    spare = workers_wanted(project, options) > len(names)
+    tasks: list[Task] = []
+    for name in names:
+        apart = spare and _comes_apart(project, name) and not (options.cache and _is_compiled(project, name, cache))
+        tasks += [Task(name, method) for method in project.config.methods] if apart else [Task(name)]
+    return tasks
+
+
+def needs_the_machine(project: Project, name: str) -> bool:
+    """Would what else the machine does change what is found about a target: a time, or the memory of a device?"""
+    target = project.config.targets[name]
+    return target.budget.latency is not None or any(
+        TARGET_DEVICE in placed_specs(backends.get(step.backend), step.device, step.compile_specs)
+        for step in target.partitioners
+    )
+
+
+def _comes_apart(project: Project, name: str) -> bool:
+    """Can the methods of a target be compiled one by one, with the same outcome?"""
+    target = project.config.targets[name]
+    return (
+        len(project.config.methods) > 1
+        and project.config.model.pt2 is None
+        and not target.etrecord  # There is one for all methods of a program.
+        and not needs_the_machine(project, name)
+        and all(_compiles_apart(step.backend) for step in target.partitioners)
+    )
+
+
+def _compiles_apart(name: str) -> bool:
+    backend = backends.get(name)
+    return isinstance(backend, CompilesApart) and backend.methods_apart
+
+
+def _is_compiled(project: Project, name: str, cache: Cache) -> bool:
+    return cache.find(project, name, "object", object_facts(project, name, cache.digests)) is not None
