@@ -47,7 +47,10 @@ class Run(Table):
         "project's folder at the same path, and the same versions of the packages.",
     )
     jobs: int = Field(
-        1, ge=1, le=MOST_WORKERS, description="Targets that are built at the same time, each in a process. `-j` wins."
+        1,
+        ge=1,
+        le=MOST_WORKERS,
+        description="Targets, and methods of targets, that are built at the same time, each in a process. `-j` wins.",
     )
     ray_address: Text | None = Field(
         None, description="Of the Ray cluster that is joined. Default: one of its own, on this machine."

@@ -31,7 +31,7 @@ class BuildOptions:
     device_map: DeviceMap = field(default_factory=lambda: NO_MAP)
     """What here stands for the programs' devices."""
     jobs: int | None = None
-    """Targets that are built at the same time; None: as many as the config says."""
+    """Targets, and methods of targets, that are built at the same time; None: as many as the config says."""
     metric_jobs: int = 1
     """Workers for the samples that a metric hands to ``run.map``, if the program keeps no state."""
     keep_going: bool = False

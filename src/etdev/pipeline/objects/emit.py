@@ -104,6 +104,7 @@ def _to_executorch(
     target: str,
     plannings: dict[str, VirtualAddresses],
 ) -> ExecutorchProgramManager:
+    import torch
     from executorch.exir import ExecutorchBackendConfig
 
     if _uses_quantized_ops(lowered):
@@ -111,7 +112,8 @@ def _to_executorch(
     # Views stay copies: emission would give a view of a branch's result a fixed address. Names come from the planning.
     config = ExecutorchBackendConfig(remove_view_copy=False, memory_planning_pass=dict(plannings))
     try:
-        with ExitStack() as stack:
+        # With gradients, state that a method writes would ask for one from then on, also in the next target's lowering.
+        with torch.no_grad(), ExitStack() as stack:
             for name in lowered.methods:
                 stack.enter_context(fixed_ranges(exported.methods[name].program))
                 set_plain_views(lowered.manager.exported_program(name).graph_module)
