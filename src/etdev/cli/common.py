@@ -106,7 +106,8 @@ JobsOption = Annotated[
         "-j",
         "--jobs",
         metavar="N",
-        help="Build N targets, or methods of targets, at the same time, each in a process. Default: `run.jobs` of the config, 1 without it.",
+        help="Build N targets, or methods of targets, at the same time, each in a process. Default: `run.jobs` of the "
+        "config, 1 without it.",
         min=1,
         max=MOST_WORKERS,
         show_default=False,
