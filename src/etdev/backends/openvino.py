@@ -33,7 +33,6 @@ class OpenVino:
     options = NoOptions
     compute_dtype = "bfloat16"
     dynamic_shapes = False
-    methods_apart = True
 
     def check_compile_specs(self, specs: Mapping[str, CompileSpecValue]) -> Iterable[SpecIssue]:
         for key, value in specs.items():
