@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,6 +19,7 @@ from program.hand import everything, loop
 from support.files import chain, copies, counters, delegated, overwriting
 from support.golden import check_golden
 from support.on_devices import two_devices
+from support.projects import LINEAR, LINEAR_CONFIG, write_project
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -82,6 +85,12 @@ def test_the_golden_text(run: Run, form: str) -> None:
     check_golden(f"diff.{form}", "\n".join(texts))
 
 
+def compare(*arguments: str) -> tuple[int, str]:
+    """The exit code and stdout."""
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        return app.run(["diff", *arguments]), out.getvalue()
+
+
 def test_identical_files_take_one_line(run: Run) -> None:
     assert run(loop(), loop()) == (0, "a.pte and b.pte are identical\n", "")
 
@@ -92,6 +101,23 @@ def test_as_json(run: Run) -> None:
     document = json.loads(out)
     assert (code, document["format"], document["identical"]) == (0, 1, False)
     assert document["memory"]["cpu"] == {"a": 32, "b": 1 << 33}
+
+
+def test_targets_by_their_names(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A target and a file, two targets; from the folder of the config, and from another one with ``-c``."""
+    write_project(Path(), f"{LINEAR_CONFIG}[targets.cpu]\n[targets.other]\n[targets.unbuilt]\n", model=LINEAR)
+    for target, made in (("cpu", loop()), ("other", chain(1))):
+        Path("build", target).mkdir(parents=True)
+        write(made, Path("build", target, "tiny.pte"))
+    assert compare("cpu", "cpu") == (0, "build/cpu/tiny.pte and build/cpu/tiny.pte are identical\n")
+    assert compare("cpu", "other")[1].splitlines()[-1].startswith("build/cpu/tiny.pte and build/other/tiny.pte differ")
+    run(loop(), chain(1))
+    assert compare("a.pte", "cpu") == (0, "a.pte and build/cpu/tiny.pte are identical\n")
+    monkeypatch.chdir(tmp_path / "build")
+    file, config = str(tmp_path / "a.pte"), ("-c", "../etdev.toml")
+    assert compare(file, "cpu", *config) == (0, f"{file} and cpu/tiny.pte are identical\n")
+    assert compare("other", "unbuilt", *config)[0] == 2
+    assert compare("cpu", "cup", *config)[0] == 2
 
 
 def test_a_file_that_is_not_there(run: Run) -> None:

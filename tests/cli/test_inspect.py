@@ -20,6 +20,7 @@ from etdev.program import model as m
 from program.hand import everything, loop, tensor
 from support.files import chain, copies, counters, delegated, method, overwriting, program, sin
 from support.golden import check_golden
+from support.projects import LINEAR, LINEAR_CONFIG, write_project
 
 
 def _linked(found: Program) -> Program:
@@ -170,6 +171,22 @@ def test_what_cannot_be_read(run: Run, content: bytes | None, said: str) -> None
     if content is not None:
         Path("no.pte").write_bytes(content)
     assert run("inspect", "no.pte") == (2, "", said)
+
+
+def test_a_target_by_its_name(run: Run) -> None:
+    write_project(Path(), f"{LINEAR_CONFIG}[targets.cpu]\n", model=LINEAR)
+    code, out, err = run("inspect", "cpu")
+    assert (code, out) == (2, "")
+    assert "the target 'cpu' was not built" in err
+    Path("build/cpu").mkdir(parents=True)
+    write(loop(), "build/cpu/tiny.pte")
+    named = run("inspect", "cpu", "--output", "json")
+    assert named == run("inspect", "build/cpu/tiny.pte", "--output", "json")
+    assert named == run("inspect", "cpu", "-c", "etdev.toml", "--output", "json")
+    assert named[0] == 0
+    code, _, err = run("inspect", "cpu", "--output", "json=build/cpu/tiny.pte")
+    assert code == 2
+    assert "is a file that the command itself reads" in err
 
 
 def test_charts_of_memory(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from etdev.program import write
 from support.files import chain
+from support.projects import LINEAR, LINEAR_CONFIG, write_project
 
 HEAVY = {"torch", "executorch", "numpy", "torchao", "transformers"}
 
@@ -87,6 +88,14 @@ def test_commands_on_files_import_nothing_heavy(
     file = repository / "tests" / "program" / "data" / "loop.pte"
     filled = [item.format(file=file, folder=tmp_path) for item in arguments]
     assert not _modules_after(filled, tmp_path) & (HEAVY - allowed)
+
+
+@pytest.mark.parametrize("arguments", [["inspect", "cpu"], ["diff", "cpu", "cpu"], ["report", "cpu"]], ids=" ".join)
+def test_commands_on_targets_import_nothing_heavy(arguments: list[str], tmp_path: Path) -> None:
+    write_project(tmp_path, f"{LINEAR_CONFIG}[targets.cpu]\n", model=LINEAR)
+    (tmp_path / "build" / "cpu").mkdir(parents=True)
+    write(chain(1), tmp_path / "build" / "cpu" / "tiny.pte")
+    assert not _modules_after(arguments, tmp_path) & HEAVY
 
 
 def test_files_of_a_thousand_instructions(tmp_path: Path) -> None:

@@ -83,8 +83,8 @@ def bench(
     What is not known is said to be so. Formats of --output: text, json.
     """
     outputs = parse_outputs(output, allowed=(TEXT, "json"))
-    file, weights = find_program(program, config, data)
-    outputs.refuse(file, weights)
+    found = find_program(program, config, data)
+    outputs.refuse(found.file, found.data)
     counts = _workers(workers)
     time = _seconds(seconds)
     from etdev.cli.progress import shown_progress
@@ -94,7 +94,7 @@ def bench(
 
     with shown_progress(quiet=quiet) as progress:
         result = bench_file(
-            file,
+            found.file,
             BenchOptions(
                 method=method,
                 inputs=tuple(inputs or ()),
@@ -102,7 +102,7 @@ def bench(
                 seed=seed,
                 runtime=check_runtime(runtime),
                 device_map=check_device_map(device_map),
-                data=weights,
+                data=found.data,
                 thoroughness=Thoroughness(
                     warmup=warmup,
                     calls=calls or (_CALLS if time is None else 1),

@@ -1,9 +1,10 @@
-"""What the commands that call a program have in common: which inputs, which method, which runtime, which workers."""
+"""What the commands on a program have in common: which program; of those that call it, which inputs, method, runtime
+and workers."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated, NamedTuple, cast
 
 import typer
 
@@ -12,6 +13,7 @@ from etdev.config.limits import MOST_WORKERS
 from etdev.errors import UsageError
 
 if TYPE_CHECKING:
+    from etdev.pipeline.project import Project
     from etdev.pipeline.run_results import RuntimeName
 
 _RUNTIMES = ("stock", "replay")
@@ -55,13 +57,25 @@ TransportOption = Annotated[
 ]
 
 
-def find_program(name: str, config: Path | None, data: Path | None = None) -> tuple[Path, Path | None]:
-    """The file that a caller names: itself, or that of a target; and its external data: ``data``, or the target's.
+class NamedProgram(NamedTuple):
+    """The program that a caller names."""
 
-    Raises :class:`~etdev.errors.UsageError` for a target that there is not, or that was not built yet."""
+    file: Path
+    data: Path | None
+    """Its external weights, if it has any."""
+    project: Project | None
+    """Of the target that was named; None for a file."""
+
+
+def find_program(name: str, config: Path | None, data: Path | None = None) -> NamedProgram:
+    """The program that a caller names: a file, or a target; its external data are ``data``, or the target's.
+
+    With a config, what has the name of a target is the target. Raises :class:`~etdev.errors.UsageError` for a target
+    that there is not, or that was not built yet."""
     path = Path(name)
-    if config is None and (path.suffix == ".pte" or path.is_file()):
-        return path, data
+    is_file = path.suffix == ".pte" or (path.exists() and not path.is_dir())
+    if config is None and is_file:
+        return NamedProgram(path, data, None)
     if config is None:
         require_config(name)
     from etdev.config.keys import nearest
@@ -69,6 +83,8 @@ def find_program(name: str, config: Path | None, data: Path | None = None) -> tu
 
     project = open_project(config)
     if name not in project.config.targets:
+        if is_file:
+            return NamedProgram(path, data, None)
         near = nearest(name, project.config.targets)
         others = f"there are {', '.join(project.config.targets)}"
         raise UsageError(f"there is no target {name!r}", hint=f"did you mean {near!r}? {others}" if near else others)
@@ -77,7 +93,13 @@ def find_program(name: str, config: Path | None, data: Path | None = None) -> tu
         raise UsageError(f"the target {name!r} was not built: there is no {built}", hint=f"run `etdev build -t {name}`")
     from etdev.pipeline.places import data_place
 
-    return built, data or data_place(project, name)
+    return NamedProgram(_shown(built), data or data_place(project, name), project)
+
+
+def _shown(path: Path) -> Path:
+    """As somebody here would write it, for it stands in what is said."""
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path
 
 
 def require_config(name: str) -> None:

@@ -1,15 +1,15 @@
-"""``etdev diff``: how two ``.pte`` files differ."""
+"""``etdev diff``: how two programs differ."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TextIO, TypeAlias
 
 import typer
 
-from etdev.cli.common import OutputOption, VerboseOption
+from etdev.cli.calls import find_program
+from etdev.cli.common import ConfigOption, OutputOption, VerboseOption, complete_target
 from etdev.cli.output import TEXT, paint, parse_outputs
 from etdev.cli.reports.markdown import code, code_html, details, prose, table
 from etdev.cli.text import columns, count, printable
@@ -38,21 +38,33 @@ _Block: TypeAlias = tuple[str, Sequence[_Row]]
 
 
 def diff(
-    a: Annotated[Path, typer.Argument(metavar="A", help="A .pte from any toolchain.", show_default=False)],
-    b: Annotated[Path, typer.Argument(metavar="B", help="Another one.", show_default=False)],
+    a: Annotated[
+        str,
+        typer.Argument(
+            metavar="A",
+            help="A .pte from any toolchain, or a target that was built.",
+            show_default=False,
+            autocompletion=complete_target,
+        ),
+    ],
+    b: Annotated[
+        str, typer.Argument(metavar="B", help="Another one.", show_default=False, autocompletion=complete_target)
+    ],
+    config: ConfigOption = None,
     output: OutputOption = None,
     verbose: VerboseOption = False,
 ) -> int:
-    """Say how two .pte files differ: sections, memory, methods, operators, delegates, addresses.
+    """Say how two programs differ: sections, memory, methods, operators, delegates, addresses.
 
     Needs neither torch nor executorch. The exit code is 0 whether they differ or not. Formats of --output: text, json,
     md.
     """
     outputs = parse_outputs(output, allowed=(TEXT, "json", "md"))
-    outputs.refuse(a, b)
+    files = [find_program(name, config).file for name in (a, b)]
+    outputs.refuse(*files)
     from etdev.pipeline.diff import diff
 
-    found = diff(a, b)
+    found = diff(*files)
     outputs.write(
         {TEXT: lambda: render_text(found), "json": found.to_json, "md": lambda: render_markdown(found)},
     )

@@ -7,13 +7,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from itertools import chain, zip_longest
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
+from etdev.cli.calls import ProgramArgument, find_program
 from etdev.cli.chart import chart_lines
-from etdev.cli.common import OutputOption, VerboseOption
+from etdev.cli.common import ConfigOption, OutputOption, VerboseOption
 from etdev.cli.output import TEXT, paint, parse_outputs, print_error
 from etdev.cli.text import columns, count, line, lines, printable
 from etdev.errors import ExitCode
@@ -53,10 +53,11 @@ _LISTED_TENSORS = 5
 
 
 def inspect(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A .pte from any toolchain.", show_default=False)],
+    program: ProgramArgument,
     chart: Annotated[
         bool, typer.Option("--chart", help="Draw the bytes in use over the instructions, and who lies where.")
     ] = False,
+    config: ConfigOption = None,
     output: OutputOption = None,
     verbose: VerboseOption = False,
 ) -> int:
@@ -67,6 +68,7 @@ def inspect(
     ExecuTorch's runtime reads).
     """
     outputs = parse_outputs(output, allowed=(TEXT, "json", "operators"))
+    file = find_program(program, config).file
     outputs.refuse(file)
     from etdev.pipeline.inspect import inspect_memory
     from etdev.pipeline.operators import file_operators

@@ -26,7 +26,7 @@ def report(
     --output: html.
     """
     outputs = parse_outputs(output, allowed=("html",))
-    file, _ = find_program(program, config)
+    file = find_program(program, config).file
     from etdev.pipeline.report import file_page, files_read, page_place
 
     outputs.refuse(*files_read(file))

@@ -83,8 +83,8 @@ def run(
     Files that may run code when they are read (.pt, .pkl) are refused. Formats of --output: text, json.
     """
     outputs = parse_outputs(output, allowed=(TEXT, "json"))
-    file, weights = find_program(program, config, data)
-    outputs.refuse(file, weights)
+    found = find_program(program, config, data)
+    outputs.refuse(found.file, found.data)
     from etdev.cli.progress import shown_calls
     from etdev.pipeline.options import check_device_map
     from etdev.pipeline.run import RunOptions, run_file
@@ -97,13 +97,13 @@ def run(
         repeat=repeat,
         runtime=check_runtime(runtime),
         device_map=check_device_map(device_map),
-        data=weights,
+        data=found.data,
         save=save,
         fresh=fresh,
         workers=_workers(workers, transport, ray_address),
         progress=shown_calls(quiet=quiet),
     )
-    result = run_file(file, options)
+    result = run_file(found.file, options)
     outputs.write({TEXT: lambda: render(result), "json": lambda: result.model_dump_json(indent=2)})
     return 0
 
