@@ -79,12 +79,16 @@ def test_the_text(bench: Bench) -> None:
 
     assert code == 0
     shown = out.splitlines()
-    assert shown[:2] == ["chain.pte  forward, by etdev's interpreter", "  why        it is not here"]
-    assert shown[2].startswith("  latency    min ")
-    assert "of 6 calls, after 1 call to warm up" in shown[3]
-    assert shown[4].startswith("  workers    1  ")
-    assert "workers are threads" in shown[5]
-    assert shown[6] == "  memory     planned cpu 32 B"
+    assert shown[:3] == [
+        "chain.pte  forward, by etdev's interpreter",
+        "  why        it is not here",
+        "  inputs     made up, seed 0",
+    ]
+    assert shown[3].startswith("  latency    min ")
+    assert "of 6 calls, after 1 call to warm up" in shown[4]
+    assert shown[5].startswith("  workers    1  ")
+    assert "workers are threads" in shown[6]
+    assert shown[7] == "  memory     planned cpu 32 B"
     assert f"Python {machine.describe_machine().versions['python']}, torch " in out
     assert "the interpreter checks what it does" in out
     assert "of fewer than 100 calls, p99 is the slowest" in out

@@ -80,7 +80,8 @@ def bench(
 ) -> int:
     """Measure a method of a .pte here: how long a call takes, how many workers make a second, what memory it takes.
 
-    What is not known is said to be so. Formats of --output: text, json.
+    What is not known is said to be so. Of a target without --input, with the samples that the config names, which runs
+    code of the config. Formats of --output: text, json.
     """
     outputs = parse_outputs(output, allowed=(TEXT, "json"))
     found = find_program(program, config, data)
@@ -103,6 +104,7 @@ def bench(
                 runtime=check_runtime(runtime),
                 device_map=check_device_map(device_map),
                 data=found.data,
+                project=found.project,
                 thoroughness=Thoroughness(
                     warmup=warmup,
                     calls=calls or (_CALLS if time is None else 1),
@@ -148,6 +150,8 @@ def render(result: BenchResult, stream: TextIO | None = None) -> str:
     blocks = [f"{heading}  {printable(result.method)}, {how}"]
     if result.reason is not None:
         blocks.append(line("why", printable(result.reason)))
+    if result.inputs is not None:
+        blocks.append(line("inputs", printable(result.inputs)))
     latency = result.latency
     blocks += lines(
         "latency",

@@ -31,11 +31,11 @@ InputsOption = Annotated[
     list[str] | None,
     typer.Option(
         "--input",
-        metavar="NAME=FILE",
-        help="An input, by name or position: .npy, .npz, .safetensors, .txt or .csv; or a number where the program "
-        "takes one. A .npz or .safetensors alone gives all that it holds, by name. Repeatable; an input that is "
-        "given again begins the next call, on the same state. An array with one axis more, or a multiple of the "
-        "rows, is a data set: a call for each piece.",
+        metavar="[NAME=]FILE",
+        help="An input, by name or position (a lone one needs neither): .npy, .npz, .safetensors, .txt or .csv; or a "
+        "number where the program takes one. A .npz or .safetensors alone gives all that it holds, by name. "
+        "Repeatable; an input that is given again begins the next call, on the same state. An array with one axis "
+        "more, or a multiple of the rows, is a data set: a call for each piece.",
         show_default=False,
     ),
 ]

@@ -80,6 +80,7 @@ def run(
 ) -> int:
     """Call a method of a .pte, and say what comes out: shapes, figures and a digest of each output.
 
+    Of a target without --input, with the samples that the config names, which runs code of the config.
     Files that may run code when they are read (.pt, .pkl) are refused. Formats of --output: text, json.
     """
     outputs = parse_outputs(output, allowed=(TEXT, "json"))
@@ -98,6 +99,7 @@ def run(
         runtime=check_runtime(runtime),
         device_map=check_device_map(device_map),
         data=found.data,
+        project=found.project,
         save=save,
         fresh=fresh,
         workers=_workers(workers, transport, ray_address),
@@ -136,6 +138,8 @@ def render(result: RunResult, stream: TextIO | None = None) -> str:
     blocks = [f"{heading}  {printable(result.method)}, {how}"]
     if result.reason is not None:
         blocks.append(line("why", printable(result.reason)))
+    if result.inputs is not None:
+        blocks.append(line("inputs", printable(result.inputs)))
     blocks += lines("note", result.notes)
     shown = result.calls if len(result.calls) <= _SHOWN else result.calls[:1]
     for number, call in enumerate(shown):

@@ -70,6 +70,8 @@ class BenchResult(Part):
     runtime: RuntimeName
     reason: str | None
     """Why not the stock runtime, if it was not asked to run it."""
+    inputs: str | None
+    """What the inputs come from, in words; None if they were given."""
     notes: tuple[str, ...]
     """What the figures do not say."""
     warmup: int
@@ -113,6 +115,7 @@ def bench_file(file: Path, options: BenchOptions) -> BenchResult:
         method=options.method,
         runtime=name,
         reason=reason,
+        inputs=calls.source,
         notes=(
             *(() if superfluous is None else (superfluous,)),
             *_notes(name, options.method, latency.calls, machine, state=keeps_state(program, plan)),

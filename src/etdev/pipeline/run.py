@@ -11,6 +11,7 @@ from typing import Any
 
 from etdev.backends.base import BUILD_EXTRA, find_packages
 from etdev.errors import MissingRequirementError, UsageError
+from etdev.pipeline.project import Project
 from etdev.pipeline.run_inputs import Calls, input_names, read_calls
 from etdev.pipeline.run_results import (
     CallResult,
@@ -61,6 +62,8 @@ class Asked:
     device_map: DeviceMap = field(default_factory=lambda: NO_MAP)
     data: Path | None = None
     """External weights of the program."""
+    project: Project | None = None
+    """Of the target that the program was built for: where no inputs are given, it has samples."""
 
 
 @dataclass(frozen=True)
@@ -120,6 +123,7 @@ def run_file(file: Path, options: RunOptions) -> RunResult:
         method=options.method,
         runtime=name,
         reason=reason,
+        inputs=calls.source,
         notes=() if superfluous is None else (superfluous,),
         calls=results,
         seconds=seconds,
@@ -145,9 +149,21 @@ def read_program(file: Path, asked: Asked) -> tuple[Program, m.ExecutionPlan, Ca
         raise MissingRequirementError(f"programs are run with torch: {problem}")
     if asked.random and asked.inputs:
         raise UsageError("inputs are given and made up at once", where="--random", hint="leave one out")
+    return program, plan, _calls(file, plan, asked)
+
+
+def _calls(file: Path, plan: m.ExecutionPlan, asked: Asked) -> Calls:
+    """The inputs of each call: those that are given, made up, or the config's samples."""
     if asked.random:
-        return program, plan, Calls([random_inputs(plan, asked.seed)])
-    return program, plan, read_calls(plan, input_names(file, plan), asked.inputs)
+        return Calls([random_inputs(plan, asked.seed)], source=f"made up, seed {asked.seed}")
+    names = input_names(file, plan)
+    if asked.project is not None and not asked.inputs:
+        from etdev.pipeline.run_samples import config_calls
+
+        calls = config_calls(asked.project, plan, names)
+        if calls is not None:
+            return calls
+    return read_calls(plan, names, asked.inputs)
 
 
 def program_failed(error: ProgramFailureError, file: Path, plan: m.ExecutionPlan, asked: Asked) -> RunError:

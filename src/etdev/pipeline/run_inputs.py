@@ -54,12 +54,15 @@ class Calls:
     samples: Sequence[tuple[Any, ...]]
     cut: Literal["rows", "axis"] | None = None
     """How a data set was cut into them: its rows are shared out, or its first axis counts them. None without one."""
+    source: str | None = None
+    """What they come from, in words; None if they were given."""
 
 
 def read_calls(plan: m.ExecutionPlan, names: Sequence[str], texts: Sequence[str]) -> Calls:
     """The inputs of each call, in the method's order. An input that is given again begins the next call.
 
-    ``texts`` are ``NAME=FILE``, with a name or a position, ``NAME=NUMBER`` for what is no tensor, or a file of several.
+    ``texts`` are ``NAME=FILE``, with a name or a position, ``NAME=NUMBER`` for what is no tensor, or a file of several;
+    where the method has one input, the name may be left out.
     An array with more rows than the input has is a data set: there is a call for each piece of it, and what is given as
     it is goes into each. Raises :class:`~etdev.errors.UsageError` naming the input and what the file wants.
     """
@@ -90,7 +93,7 @@ def _each(names: Sequence[str], call: Mapping[int, Any]) -> list[tuple[Any, ...]
     if len(set(counts.values())) > 1:
         (one, first), (other, second) = list(counts.items())[:2]
         raise UsageError(
-            f"{_label(names, one)} is given for {first} calls, and {_label(names, other)} for {second}",
+            f"{input_label(names, one)} is given for {first} calls, and {input_label(names, other)} for {second}",
             where=WHERE,
             hint="give data sets of the same length",
         )
@@ -108,14 +111,14 @@ class DataSet:
     cut: Literal["rows", "axis"]
 
 
-def _label(names: Sequence[str], position: int) -> str:
-    """``input 'image'``, or ``input 0`` if it has no name but its position."""
+def input_label(names: Sequence[str], position: int) -> str:
+    """``input 'image'``, or ``input 0`` if it has no name but its position; of a method whose inputs have ``names``."""
     return f"input {_called(names, position)}"
 
 
 def _labels(names: Sequence[str], positions: Sequence[int]) -> str:
     if len(positions) == 1:
-        return _label(names, positions[0])
+        return input_label(names, positions[0])
     *most, last = (_called(names, position) for position in positions)
     return f"inputs {', '.join(most)} and {last}"
 
@@ -140,9 +143,11 @@ def _wanted(value: m.Value) -> str:
 
 def _read(plan: m.ExecutionPlan, names: Sequence[str], text: str) -> Iterator[tuple[int, Any]]:
     name, equals, rest = text.partition("=")
+    if not equals and len(names) == 1:
+        name, equals, rest = names[0], "=", text
     if equals:
         position = _position(plan, names, name)
-        given = _Given(_label(names, position), (name, names[position], str(position)), rest)
+        given = _Given(input_label(names, position), (name, names[position], str(position)), rest)
         yield position, _value(plan.values[plan.inputs[position]], given)
         return
     path = Path(text)
@@ -154,7 +159,7 @@ def _read(plan: m.ExecutionPlan, names: Sequence[str], text: str) -> Iterator[tu
         )
     for key, tensor in read_arrays(path).items():
         position = _position(plan, names, key)
-        yield position, _checked(plan.values[plan.inputs[position]], tensor, _label(names, position))
+        yield position, _checked(plan.values[plan.inputs[position]], tensor, input_label(names, position))
 
 
 def _position(plan: m.ExecutionPlan, names: Sequence[str], name: str) -> int:
@@ -248,20 +253,29 @@ _FLOATS = frozenset({"HALF", "FLOAT", "DOUBLE", "BFLOAT16"})
 _EXAMPLES = {"int": "3", "double": "0.5", "bool": "true"}
 
 
-def _checked(declared: m.Value, tensor: torch.Tensor, label: str) -> torch.Tensor | DataSet:
+def misfit(declared: m.Value, value: torch.Tensor, called: str) -> str | None:
+    """Why a method does not take a tensor as its input; None if it does."""
+    if not isinstance(declared, m.Tensor):
+        return f"{called} is no tensor but a single {type(declared).__name__.lower()}"
+    is_kind = value.dtype == torch_dtype(declared.scalar_type) and value.dim() == len(declared.sizes)
+    if is_kind and _wrong_axis(declared, value.shape) is None:
+        return None
+    found = f"{str(value.dtype).removeprefix('torch.')} {list(value.shape)}"
+    return f"{called} is {_wanted(declared)}, and {found} is given"
+
+
+def _checked(declared: m.Value, tensor: torch.Tensor, called: str) -> torch.Tensor | DataSet:
     import torch
 
+    problem = misfit(declared, tensor, called)
+    if problem is None:
+        return tensor
     if not isinstance(declared, m.Tensor):
-        kind = type(declared).__name__.lower()
-        raise UsageError(f"{label} is no tensor but a single {kind}", where=WHERE, hint="give it as `NAME=VALUE`")
-    found = f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}"
-    problem = f"{label} is {_wanted(declared)}, and {found} is given"
+        raise UsageError(problem, where=WHERE, hint="give it as `NAME=VALUE`")
     axes = len(declared.sizes)
     if tensor.dtype != torch_dtype(declared.scalar_type) or tensor.dim() not in (axes, axes + 1):
         raise UsageError(problem, where=WHERE, hint="convert it before: nothing is converted here")
     wrong = _wrong_axis(declared, tensor.shape)
-    if tensor.dim() == axes and wrong is None:
-        return tensor
     if tensor.dim() > axes and _wrong_axis(declared, tensor.shape[1:]) is None:
         return DataSet(tensor.unbind(), "axis")
     rows = declared.sizes[0] if axes > 1 and declared.shape_dynamism is m.TensorShapeDynamism.STATIC else 0

@@ -71,6 +71,8 @@ class RunResult(Part):
     runtime: RuntimeName
     reason: str | None
     """Why not the stock runtime, if it was not asked to run it."""
+    inputs: str | None = None
+    """What the inputs come from, in words; None if they were given."""
     notes: tuple[str, ...] = ()
     """What the device map has in vain."""
     calls: tuple[CallResult, ...]

@@ -1,0 +1,146 @@
+"""``etdev run TARGET`` and ``etdev bench TARGET``: the config's samples where no inputs are given (E4)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from cli.running import Run
+from etdev.cli import app
+from etdev.program import write
+from support.files import chain
+from support.projects import write_project
+
+CONFIG = """
+    version = 1
+    [project]
+    name = "tiny"
+    imports = ["ops"]
+    [model]
+    entry = "model:nothing"
+    [methods.forward]
+    inputs = [{{ name = "x", dtype = "float32", shape = ["n"] }}]
+    dims.n.max = {most}
+    {samples}
+    [targets.cpu]
+"""
+SAMPLES = """
+    import torch
+    import ops
+
+    assert ops.registered
+
+    def samples():
+        print("made here")
+        yield (torch.full((4,), 1.0),)
+        yield (torch.full((4,), 2.0),)
+
+    def long():
+        return [(torch.zeros(4),), (torch.zeros(5),)]
+
+    def whole():
+        return [(torch.zeros(4, dtype=torch.int64),)]
+"""
+
+
+def target(samples: str = 'samples = "data:samples"', most: int = 4) -> None:
+    """A target ``cpu`` here, whose file computes the sine of four numbers."""
+    write_project(Path(), CONFIG.format(samples=samples, most=most), data=SAMPLES, ops="registered = True\n")
+    Path("build/cpu").mkdir(parents=True)
+    write(chain(1), "build/cpu/tiny.pte")
+
+
+def largest(out: str) -> list[float]:
+    return [call["outputs"][0]["largest"] for call in json.loads(out)["calls"]]
+
+
+def sines(*values: float) -> Any:
+    return pytest.approx([torch.tensor(value).sin().item() for value in values])
+
+
+def test_the_samples_of_the_config(run: Run) -> None:
+    target()
+    code, out, err = run("cpu", "--output", "json")
+
+    assert (code, err) == (0, "made here\n")
+    assert largest(out) == sines(1, 2)
+    assert json.loads(out)["inputs"] == "2 samples of data:samples"
+    assert "  inputs     2 samples of data:samples\n" in run("cpu")[1]
+    assert run("build/cpu/tiny.pte")[0] == 2
+
+
+def test_what_is_given_or_made_up_goes_before_the_samples(run: Run) -> None:
+    target()
+    _, given, err = run("cpu", "--input", "0=y.npy", "--output", "json")
+    _, made_up, also = run("cpu", "--random", "--seed", "3", "--output", "json")
+
+    assert err == also == ""
+    assert (largest(given), json.loads(given)["inputs"]) == (sines(10), None)
+    assert json.loads(made_up)["inputs"] == "made up, seed 3"
+
+
+def test_samples_are_measured(run: Run, capfd: pytest.CaptureFixture[str]) -> None:
+    target()
+    quick = ("--calls", "4", "--warmup", "1", "--transport", "thread", "--workers", "1", "--quiet")
+    capfd.readouterr()
+    assert app.run(["bench", "cpu", *quick, "--output", "json"]) == 0
+    assert json.loads(capfd.readouterr().out)["inputs"] == "2 samples of data:samples"
+
+
+@pytest.mark.parametrize(
+    ("samples", "most", "code", "said"),
+    [
+        ("", 4, 2, "nothing is given for input 0\nhint: method 'forward' takes input 0: float32 [4]; `--random` makes"),
+        (
+            'samples = "data:long"',
+            5,
+            2,
+            "sample 1 of 'data:long' is not for this file: input 0 is float32 [4], and float32 [5] is given\nhint: ",
+        ),
+        ('samples = "data:long"', 4, 4, "sample 1: input 'x' has the shape [5], declared [n]"),
+        ('samples = "data:whole"', 4, 4, "sample 0: input 'x' is int64, declared float32"),
+        ('samples = "data:none"', 4, 4, "has no attribute 'none'"),
+    ],
+)
+def test_samples_that_do_not_fit(run: Run, samples: str, most: int, code: int, said: str) -> None:
+    target(samples, most)
+    found, out, err = run("cpu")
+
+    assert (found, out) == (code, "")
+    assert said in err
+
+
+@pytest.mark.parametrize("name", ["x.npy", "./x.npy", "x.txt", "x.npz", "named.npz", "x.safetensors"])
+def test_a_lone_input_needs_no_name(run: Run, name: str) -> None:
+    x = np.arange(4, dtype=np.float32)
+    np.savez("x.npz", x)
+    np.savez("named.npz", **{"0": x, "other": x + 1})
+    Path("x.txt").write_text("0 1 2 3")
+    if name.endswith("safetensors"):
+        pytest.importorskip("safetensors.torch").save_file({"0": torch.tensor(x)}, name)
+    _, expected, _ = run("chain.pte", "--input", "0=x.npy", "--output", "json")
+    code, out, err = run("chain.pte", "--input", name, "--input", name, "--output", "json")
+
+    assert (code, err) == (0, "")
+    assert largest(out) == largest(expected) * 2
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("nowhere.npy", "cannot read input 0: nowhere.npy: No such file"),
+        ("model.pt", "input 0: files like 'model.pt' may run code when they are read, so they are not"),
+        ("3", "input 0: 3 is no kind of file that inputs are read from"),
+        ("y=x.npy", "method 'forward' has no input 'y'"),
+    ],
+)
+def test_a_lone_input_that_is_none(run: Run, text: str, said: str) -> None:
+    code, _, err = run("chain.pte", "--input", text)
+
+    assert code == 2
+    assert said in err
