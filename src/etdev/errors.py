@@ -6,6 +6,7 @@ the command line is a bug in etdev (exit code 70).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -114,6 +115,24 @@ class ConfigError(EtdevError):
             remedy = f"\n  hint: {problem.hint}" if problem.hint else ""
             lines.append(f"{place}{problem.message}{remedy}")
         return "\n".join(lines)
+
+
+class TargetsError(EtdevError):
+    """Several targets of a build came to nothing, each for a reason of its own; or one did, and another ended worse.
+
+    The exit code is that of the worst target.
+    """
+
+    def __init__(self, errors: Mapping[str, EtdevError], exit_code: ExitCode, *, hint: str | None = None) -> None:
+        if not errors:
+            raise ValueError("a TargetsError needs at least one error")
+        self.errors = dict(errors)
+        """By target."""
+        self.exit_code = exit_code
+        super().__init__(f"not built: {', '.join(map(repr, self.errors))}", hint=hint)
+
+    def __str__(self) -> str:
+        return "\n".join(f"target {name!r}: {error}" for name, error in self.errors.items())
 
 
 class ProgramError(EtdevError):

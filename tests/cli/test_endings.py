@@ -14,7 +14,16 @@ import pytest
 
 from etdev.cli import app
 from etdev.cli.lazy import Entry
-from etdev.errors import ConfigError, ExportError, MissingRequirementError, Problem, UsageError, WriteError
+from etdev.errors import (
+    ConfigError,
+    ExitCode,
+    ExportError,
+    MissingRequirementError,
+    Problem,
+    TargetsError,
+    UsageError,
+    WriteError,
+)
 
 RunEnding = Callable[..., tuple[int, str, str]]
 
@@ -64,6 +73,23 @@ _TWO_PROBLEMS = ConfigError(
             2,
             "error: etdev.toml:3:1: unknown key `a`\nhint: did you mean `b`?\nerror: etdev.toml:1:1: missing key `c`\n",
             id="every problem of a config",
+        ),
+        pytest.param(
+            TargetsError(
+                {
+                    "a": ExportError("refused", where="m.py:4", hint="look"),
+                    "b": _TWO_PROBLEMS,
+                    "c": ExportError("refused", where="m.py:4", hint="look"),
+                },
+                ExitCode.BUILD_FAILED,
+                hint="build/results.json says the rest",
+            ),
+            4,
+            "error: m.py:4: targets 'a', 'c': refused\nhint: look\n"
+            "error: etdev.toml:3:1: target 'b': unknown key `a`\nhint: did you mean `b`?\n"
+            "error: etdev.toml:1:1: target 'b': missing key `c`\n"
+            "build/results.json says the rest\n",
+            id="every error of a build",
         ),
         pytest.param(WriteError("disk full", where="x.pte"), 4, "error: x.pte: disk full\n", id="write error"),
         pytest.param(KeyboardInterrupt(), 130, "interrupted\n", id="Ctrl-C"),

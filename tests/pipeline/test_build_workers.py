@@ -11,17 +11,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import etdev
-from etdev.errors import EtdevError, ExitCode, LoadError, MissingRequirementError, StageError
+from etdev.cli import app
+from etdev.errors import EtdevError, ExitCode, LoadError, MissingRequirementError, StageError, TargetsError
 from etdev.pipeline.api import open_project
 from etdev.pipeline.build_tasks import needs_the_machine
 from etdev.pipeline.build_workers import Job, RemoteBuilder
 from etdev.pipeline.cache import open_store
 from etdev.pipeline.options import BuildOptions
+from etdev.pipeline.outcome import Outcome
 from etdev.pipeline.progress import Silent
 from etdev.pipeline.relay import Address, Relay, Sender
-from etdev.pipeline.result import BuildResult
+from etdev.pipeline.result import WORST_FIRST, BuildResult
 from etdev.pipeline.versions import versions
 from support.projects import LINEAR, LINEAR_CONFIG, write_project
 
@@ -96,6 +100,60 @@ def test_one_that_fails(tmp_path: Path, jobs: int) -> None:
     assert results(config) == result
 
 
+def test_all_that_fail_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Each error is said with its target, place and hint, and the worst exit code is the answer: that of ``b``, which
+    fails later than ``a``."""
+    config = write_project(
+        tmp_path,
+        TWO + "    [targets.c]\n",
+        model=LINEAR,
+        data="import time\ndef plan(problem):\n    time.sleep(1)\n    raise ValueError('no plan')\n",
+    )
+    wrong = [
+        'targets.a.verify.accuracy={ fn = "data:nothing", min = 1 }',
+        'targets.b.memory.planner="data:plan"',
+    ]
+    monkeypatch.chdir(tmp_path)
+    arguments = [item for text in wrong for item in ("--set", text)]
+    assert app.run(["build", "-c", str(config), "-j", "2", *arguments, "-q", "--output", "md=report.md"]) == 4
+    err = capfd.readouterr().err
+    assert "(targets.a.verify.accuracy.fn): target 'a': " in err
+    assert "(targets.b.memory.planner): target 'b': " in err
+    assert err.endswith("results.json says what became of each target\n")
+    assert results(config).not_built == ("c",)
+    md = Path("report.md").read_text()
+    assert "target 'a': " in md
+    assert "target 'b': " in md
+
+
+@given(
+    codes=st.lists(st.sampled_from(WORST_FIRST[:3]), min_size=1, max_size=4),
+    worst=st.sampled_from(WORST_FIRST[:3]),
+    same=st.booleans(),
+)
+def test_which_error_ends_a_build(codes: list[ExitCode], worst: ExitCode, same: bool) -> None:
+    """One error is raised as it is, also if several targets have it; the exit code is always that of the worst."""
+    outcome = Outcome()
+    for number, code in enumerate(codes):
+        outcome.errors[f"t{number}"] = error = StageError("x" if same else f"x{number}", where="here", hint="do")
+        error.exit_code = code
+    names = [f"t{number}" for number in range(5)]
+    worst = min([worst, *codes], key=WORST_FIRST.index)
+    found = outcome.error(names, worst, "see")
+
+    assert found is not None
+    assert found.exit_code == worst
+    if isinstance(found, TargetsError):
+        assert found.errors == outcome.errors
+        assert all(f"target {name!r}: {error}" in str(found) for name, error in outcome.errors.items())
+    else:
+        assert found is outcome.errors["t0"]
+        assert len({str(error) for error in outcome.errors.values()}) == 1
+    assert Outcome().error(names, worst, "see") is None
+
+
 def test_what_this_machine_lacks_is_known_first(tmp_path: Path) -> None:
     """Before anything is built; and what keeps one target from it keeps no other."""
     config = write_project(tmp_path, TWO, model=LINEAR)
@@ -113,7 +171,7 @@ def test_a_process_that_dies(tmp_path: Path) -> None:
     """Takes its target along; another process builds the next one."""
     config = write_project(tmp_path, TWO + "    [targets.c]\n", model=LINEAR, data=METRICS)
     die = 'targets.a.verify.accuracy={ fn = "data:die", min = 1 }'
-    with pytest.raises(StageError, match=r"the process that built '[ab]' is gone: .*SIGKILL"):
+    with pytest.raises(EtdevError, match=r"the process that built '[ab]' is gone: .*SIGKILL"):
         etdev.build(config, overrides=[die, 'targets.b.verify.accuracy={ fn = "data:die", min = 1 }'], jobs=2)
     result = etdev.build(config, overrides=[die], jobs=2, keep_going=True)
     assert [one.name for one in result.failed] == ["a"]

@@ -17,8 +17,8 @@ from contextlib import suppress
 import typer
 
 from etdev import __version__
-from etdev.cli.output import print_error
-from etdev.errors import ConfigError, EtdevError, ExitCode
+from etdev.cli.output import note, print_error
+from etdev.errors import ConfigError, EtdevError, ExitCode, TargetsError
 from etdev.files import describe_os_error
 
 # typer brings its own copy of click since 0.26 and uses the installed one before; this finds either's base class.
@@ -43,6 +43,8 @@ def report(error: BaseException, *, debug: bool) -> int:
         return _report_usage(error)
     if isinstance(error, ConfigError):
         return _report_config(error)
+    if isinstance(error, TargetsError):
+        return _report_targets(error, debug=debug)
     if debug:
         traceback.print_exception(error, file=sys.stderr)
     if isinstance(error, EtdevError):
@@ -58,6 +60,20 @@ def report(error: BaseException, *, debug: bool) -> int:
 def _report_config(error: ConfigError) -> int:
     for problem in error.problems:
         print_error(problem.message, where=problem.where, hint=problem.hint)
+    return error.exit_code
+
+
+def _report_targets(error: TargetsError, *, debug: bool) -> int:
+    """Each error with the targets that have it."""
+    owners: dict[tuple[str, str | None, str | None], list[str]] = {}
+    for name, own in error.errors.items():
+        if debug:
+            traceback.print_exception(own, file=sys.stderr)
+        for one in own.problems if isinstance(own, ConfigError) else (own,):
+            owners.setdefault((one.message, one.where, one.hint), []).append(repr(name))
+    for (message, where, hint), names in owners.items():
+        print_error(f"target{'s' * (len(names) != 1)} {', '.join(names)}: {message}", where=where, hint=hint)
+    note(error.hint or "")
     return error.exit_code
 
 

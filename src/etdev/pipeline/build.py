@@ -13,7 +13,7 @@ from etdev.pipeline.lock import Lock, check_inputs, check_outputs, find_lock, is
 from etdev.pipeline.options import BuildOptions, choose_targets
 from etdev.pipeline.outcome import Outcome
 from etdev.pipeline.project import Project
-from etdev.pipeline.report_file import remove_results, start_result, write_results
+from etdev.pipeline.report_file import display_path, remove_results, start_result, write_results
 from etdev.pipeline.result import BuildResult
 
 
@@ -23,7 +23,8 @@ def build_project(project: Project, options: BuildOptions) -> BuildResult:
     What is good is entered in ``etdev.lock``; with :attr:`BuildOptions.locked`, nothing may be other than it says. What
     became of each target is in ``results.json``, also if one of them ends the build with an error.
 
-    Raises an :class:`~etdev.errors.EtdevError` if a stage fails, unless :attr:`BuildOptions.keep_going`; artifacts of
+    Raises an :class:`~etdev.errors.EtdevError` if a stage fails, unless :attr:`BuildOptions.keep_going`, a
+    :class:`~etdev.errors.TargetsError` if several targets do that were built at a time; artifacts of
     targets that were finished before stay. A rejected artifact or a missed gate is a result, not an error: the other
     targets are built all the same.
     """
@@ -48,8 +49,10 @@ def build_project(project: Project, options: BuildOptions) -> BuildResult:
         notes = () if cache.obstacle is None else (cache.obstacle,)
     result = _result(project, names, options, outcome, notes)
     try:
-        if outcome.first_error is not None and not options.keep_going:
-            raise outcome.first_error
+        told = f"{display_path(project, project.results)} says what became of each target"
+        error = None if options.keep_going else outcome.error(names, result.exit_code, told)
+        if error is not None:
+            raise error
         result = result.model_copy(update={"notes": (*result.notes, *_lock(project, options, lock, outcome.finished))})
     except EtdevError:
         with suppress(WriteError):  # Which would only hide the error.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from etdev.errors import ConfigError, EtdevError
+from etdev.errors import ConfigError, EtdevError, ExitCode, TargetsError
 from etdev.pipeline.finished import Finished
 from etdev.pipeline.result import FailedTarget, Obstacle
 
@@ -17,10 +17,16 @@ class Outcome:
     finished: dict[str, Finished] = field(default_factory=dict)
     errors: dict[str, EtdevError] = field(default_factory=dict)
 
-    @property
-    def first_error(self) -> EtdevError | None:
-        """The one that came first."""
-        return next(iter(self.errors.values()), None)
+    def error(self, names: Sequence[str], worst: ExitCode, hint: str) -> EtdevError | None:
+        """What ends the build: the only error that there is, also if several targets have it, or all of them together.
+
+        ``names`` give their order; ``worst`` is the exit code of the worst target, also of those that were built.
+        """
+        errors = {name: self.errors[name] for name in names if name in self.errors}
+        first = next(iter(errors.values()), None)
+        if first is None or (worst == first.exit_code and len({str(error) for error in errors.values()}) == 1):
+            return first
+        return TargetsError(errors, worst, hint=hint)
 
     def failed(self, names: Sequence[str]) -> tuple[FailedTarget, ...]:
         """The errors as a result has them, in the order of these targets."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from etdev.errors import ConfigError, EtdevError, Problem
+from etdev.errors import ConfigError, EtdevError, Problem, TargetsError
 
 if TYPE_CHECKING:
     from etdev.pipeline.result import BuildResult, FailedTarget, RungResult
@@ -67,6 +67,12 @@ def of_error(error: EtdevError) -> list[Finding]:
     """What ended a command."""
     if isinstance(error, ConfigError):
         return of_problems(error.problems)
+    if isinstance(error, TargetsError):
+        return [
+            replace(finding, message=_of_target(name, finding.message))
+            for name, own in error.errors.items()
+            for finding in of_error(own)
+        ]
     return [at(Finding(error.rule, error.message, hint=error.hint), error.where)]
 
 
@@ -75,7 +81,7 @@ def of_result(result: BuildResult) -> list[Finding]:
     found = (
         finding
         for target in result.targets
-        for finding in _of_rungs(f"target {target.name!r}: ", target.rungs, target.unmet)
+        for finding in _of_rungs(_of_target(target.name, ""), target.rungs, target.unmet)
     )
     return in_order([*_of_failed(result.failed), *found])
 
@@ -93,7 +99,11 @@ def of_files(result: FilesResult) -> list[Finding]:
 def _of_failed(targets: Iterable[FailedTarget]) -> Iterator[Finding]:
     for target in targets:
         for error in target.errors:
-            yield at(Finding(error.rule, f"target {target.name!r}: {error.message}", hint=error.hint), error.where)
+            yield at(Finding(error.rule, _of_target(target.name, error.message), hint=error.hint), error.where)
+
+
+def _of_target(name: str, message: str) -> str:
+    return f"target {name!r}: {message}"
 
 
 def in_order(findings: Iterable[Finding]) -> list[Finding]:
