@@ -15,8 +15,9 @@ from threading import Event, Lock, Timer
 from typing import Any, BinaryIO, Self
 
 from etdev.errors import MissingRequirementError, ProgramError
-from etdev.program import Program, write
+from etdev.program import Program
 from etdev.program.joined import read_joined
+from etdev.runtime.stock.joined import JoinedFile
 from etdev.runtime.stock.wire import receive, send
 
 _TAIL_LINES = 3
@@ -62,8 +63,7 @@ class StockRuntime:
         self._file: Path | None = None
         self._data: Path | None = None
         self._shared = False
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
-        """Has the program that was joined with its data."""
+        self._joined = JoinedFile()
         self._crash: str | None = None
         """What became of the loaded program, if it took its process down."""
         self._turn = Lock()
@@ -77,8 +77,7 @@ class StockRuntime:
     def __exit__(self, *_: object) -> None:
         self._stop()
         self._log.close()
-        if self._folder is not None:
-            self._folder.cleanup()
+        self._joined.close()
 
     def _start(self) -> None:
         ours_in, theirs_out = os.pipe()
@@ -137,14 +136,14 @@ class StockRuntime:
 
         ``shared`` lays all methods in the same buffers, so that they share what the file puts at the same place, as
         ``executorch.runtime.Runtime`` does; otherwise each has memory, and so state, of its own. The loader of the
-        first kind takes no external data: there, program and data are joined in a temporary file. Raises
+        first kind takes no external data: there, program and data are joined in a :class:`JoinedFile`. Raises
         :class:`ProgramFailureError` for data that are not those of the program: the runtime may crash over them.
         """
         self._crash, self._file, self._shared, self._data = None, file, shared, data
-        if data is not None:
-            joined = _fitting(file, data)
-            if shared:
-                file, data = self._written(joined), None
+        if data is not None and shared:
+            file, data = self._joined.path(file, data, _fitting), None
+        elif data is not None:
+            _fitting(file, data)
         header = {"ask": "load", "file": str(file), "data": None if data is None else str(data), "shared": shared}
         return tuple(self._ask(header)[0]["methods"])
 
@@ -160,14 +159,6 @@ class StockRuntime:
         answer, outputs = self._ask({"ask": "call", "method": method, "fresh": fresh}, inputs)
         self.seconds = float(answer["seconds"])
         return tuple(outputs)
-
-    def _written(self, program: Program) -> Path:
-        """A program in a file of this object's own; the one before goes."""
-        if self._folder is None:
-            self._folder = tempfile.TemporaryDirectory(prefix="etdev-")
-        place = Path(self._folder.name, "joined.pte")
-        write(program, place)
-        return place
 
     def _greet(self) -> None:
         if self._process is None:
