@@ -234,6 +234,41 @@ def test_what_differs_from_a_base_is_said(tmp_path: Path, cache: str, out: str) 
     assert job["steps"][-1]["with"]["path"].split()[:2] == paths[:2]
 
 
+@pytest.mark.slow
+def test_what_differs_is_told_by_target(tmp_path: Path, cache: str) -> None:
+    """Whatever else lies in the folder: files of an earlier name of the project, of a target that is gone, rejected
+    ones; and the project was called something else before."""
+    pytest.importorskip("executorch", reason="needs the extra `build`")
+    folder = tmp_path / "repository"
+    targets = "[targets.a]\n[targets.b]\nlowering = 'stock'\n"
+    config = write_project(folder, dedent(LINEAR_CONFIG) + targets, model=LINEAR)
+    assert app.run(["init", str(folder), "--template", "ci"]) == 0
+    commit(folder)
+    config.write_text(config.read_text().replace('"tiny"', '"new"') + "[targets.c]\nmemory.planner = 'naive'\n")
+    run_script(["etdev build -q"], folder, ETDEV_CACHE_DIR=cache)
+    for left in ("a/aaa.pte", "a/tiny.pte", "gone/my old.pte", "b/new.pte.rejected"):
+        (folder / "build" / left).parent.mkdir(exist_ok=True)
+        (folder / "build" / left).write_bytes(b"left here")
+    shown = run_script(["bash ci/compare.sh HEAD"], folder, ETDEV_CACHE_DIR=cache)
+
+    compared = [line for line in shown.splitlines() if line.startswith("`.base/")]
+    assert compared == [f"`.base/build/{name}/new.pte` and `build/{name}/new.pte` are identical" for name in "ab"]
+    run_script(["etdev build -q -t c"], folder, ETDEV_CACHE_DIR=cache)
+    shown = run_script(["bash ci/compare.sh HEAD"], folder, ETDEV_CACHE_DIR=cache)
+    assert shown.endswith("No target was built both here and at `HEAD`.\n")
+    assert not (folder / ".base").exists()
+
+
+def test_nothing_is_compared_where_nothing_was_built(clone: Path) -> None:
+    """A file that no build tells of is none of the project's; and without a commit the script says what it takes."""
+    (clone / "build" / "cpu").mkdir(parents=True)
+    (clone / "build" / "cpu" / "project.pte").write_bytes(b"left here")
+    shown = run_script(["bash ci/compare.sh HEAD", "bash ci/compare.sh || true"], clone)
+    assert "There is no file in `build` to compare with `HEAD`.\n" in shown
+    assert "name a commit, as in: bash ci/compare.sh origin/main\n" in shown
+    assert not (clone / ".base").exists()
+
+
 def test_ci_needs_a_folder_that_its_files_can_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_project(tmp_path, LINEAR_CONFIG.replace('name = "tiny"', 'out = "$(touch x)"') + "[targets.cpu]\n")
     assert app.run(["init", str(tmp_path), "--template", "ci"]) == 2
