@@ -37,8 +37,9 @@ class Baseline:
     """None if the file is not at hand, or not with its external weights."""
     file: Path | None = None
     """Where the program stands."""
-    weights_unknown: str | None = None
-    """Why the figure of weights is not to be judged by, if it is not: some may be in a file that is not at hand."""
+    more_weights: str | None = None
+    """Why there may have been more weights than the figure says, if so, and what to name instead: some may be in a file
+    that is not at hand. A limit that is kept by the figure is kept by more of them, too."""
 
 
 @dataclass(frozen=True)
@@ -140,11 +141,11 @@ def _from_file(name: str, file: Path) -> Baseline:
         return reported.baseline(name)
     program = pte.read(file)
     figures = measure_program(program, file.stat().st_size)
-    return Baseline(name, figures, program, file, _why_weights_are_unknown(name, program))
+    return Baseline(name, figures, program, file, _why_more_weights(name, program))
 
 
-def _why_weights_are_unknown(name: str, program: Program) -> str | None:
-    hint = "name the folder of its build instead"
+def _why_more_weights(name: str, program: Program) -> str | None:
+    hint = "name the folder of its build instead, or a commit that has its etdev.lock (`git:REF`)"
     if external_names(program):
         return f"{name} has weights in another file: {hint}"
     others = {delegate.id for plan in program.execution_plan for delegate in plan.delegates} - {DELEGATE_ID}

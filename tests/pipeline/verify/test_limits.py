@@ -326,11 +326,36 @@ def test_weights_that_a_file_alone_does_not_tell_are_not_judged(
 
     assert rung.status == "not run"
     assert rung.summary == (
-        f"budget.growth.weights: old/cpu/{reason}: name the folder of its build instead; "
-        "what was judged: copies in a call the same"
+        f"budget.growth.weights: old/cpu/{reason}: name the folder of its build instead, or a commit that has its "
+        "etdev.lock (`git:REF`); what was judged: copies in a call the same"
     )
     assert rung.unjudged == "etdev.toml:9:29 (targets.cpu.budget.growth.weights)"
     assert growth("copies = 0", before, "old/cpu/tiny.pte").status == "passed"
+    enough = growth(f"weights = {weight_bytes(before)}", before, "old/cpu/tiny.pte")
+    assert (enough.status, enough.unjudged) == ("passed", None)
+    size = f"{weight_bytes(before)} B"
+    assert enough.summary == f"against old/cpu/tiny.pte: weights at most {size} more, of {size}"
+
+
+def test_delegates_without_weights_have_none_that_grow(growth: Growth, folder: Path) -> None:
+    found = replace(delegated(), named_data=())
+    write(found, folder / "old.pte")
+
+    assert growth("weights = 0", found, "old.pte").summary == "against old.pte: weights no more, of 0 B"
+
+
+@given(
+    growth=st.one_of(st.integers(0, 100), st.integers(0, 200).map("{}%".format)),
+    least=st.integers(0, 100),
+    more=st.integers(0, 100),
+    found=st.integers(0, 300),
+)
+def test_what_is_kept_against_the_least_is_kept_against_more(
+    growth: int | str, least: int, more: int, found: int
+) -> None:
+    """Why a baseline that does not tell all of its weights may pass a limit, and never fails one."""
+    if found - least <= allowed_growth(growth, least):
+        assert found - (least + more) <= allowed_growth(growth, least + more)
 
 
 def test_what_shrinks_or_stays_passes(growth: Growth, folder: Path) -> None:

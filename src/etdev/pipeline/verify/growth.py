@@ -36,7 +36,7 @@ def check_growth(project: Project, target: str, measured: Measured) -> RungResul
         summary = f"nothing to compare with: {baseline.reason}"
         return RungResult(rung="growth", status="not run", summary=summary, unjudged=where)
     comparison = _Comparison(project, target, measured, measured.program, baseline)
-    rung = judge(project, target, "growth", list(comparison.limits()), list(comparison.unjudged()))
+    rung = judge(project, target, "growth", *comparison.judged())
     if rung.status == "passed":
         return rung.model_copy(update={"summary": f"against {baseline.name}: {rung.summary}"})
     return rung
@@ -51,6 +51,8 @@ class _Figure:
     found: int
     parts: Callable[[Program, Path], Parts]
     """What it is made of, in one of the two programs."""
+    is_least: bool = False
+    """Whether there may have been more then."""
 
 
 @dataclass(frozen=True)
@@ -63,19 +65,19 @@ class _Comparison:
     program: Program
     baseline: Baseline
 
-    def limits(self) -> Iterator[Limit]:
-        growth = self.project.config.targets[self.target].budget.growth
-        before, found = self.baseline.figures, self.measured.figures(self.program)
-        for key, allowed in growth:
-            if allowed is not None and not (key == "weights" and self.baseline.weights_unknown):
-                for figure in _figures(key, before, found):
-                    yield self._limit(key, allowed, figure)
-
-    def unjudged(self) -> Iterator[Unjudged]:
-        """Limits on what the baseline does not say."""
-        reason = self.baseline.weights_unknown
-        if reason is not None and self.project.config.targets[self.target].budget.growth.weights is not None:
-            yield Unjudged(("budget", "growth", "weights"), reason)
+    def judged(self) -> tuple[list[Limit], list[Unjudged]]:
+        """The limits, and those that hang on what the baseline does not say."""
+        limits: list[Limit] = []
+        unjudged: list[Unjudged] = []
+        found, reason = self.measured.figures(self.program), self.baseline.more_weights
+        for key, allowed in self.project.config.targets[self.target].budget.growth:
+            for figure in () if allowed is None else _figures(key, self.baseline, found):
+                limit = self._limit(key, allowed, figure)
+                if limit.missed is not None and figure.is_least and reason is not None:
+                    unjudged.append(Unjudged(limit.key, reason))
+                else:
+                    limits.append(limit)
+        return limits, unjudged
 
     def _limit(self, key: str, growth: int | str, figure: _Figure) -> Limit:
         more = figure.found - figure.before
@@ -104,12 +106,14 @@ class _Comparison:
         return parts.largest()
 
 
-def _figures(key: str, before: Figures, found: Figures) -> Iterator[_Figure]:
+def _figures(key: str, baseline: Baseline, found: Figures) -> Iterator[_Figure]:
+    before = baseline.figures
     match key:
         case "file":
             yield _Figure("file", before.file, found.file, lambda _, file: section_parts(file))
         case "weights":
-            yield _Figure("weights", before.weights, found.weights, lambda program, _: weight_parts(program))
+            is_least = baseline.more_weights is not None
+            yield _Figure("weights", before.weights, found.weights, lambda program, _: weight_parts(program), is_least)
         case "copies":
             yield _Figure("copies in a call", before.copies, found.copies, lambda program, _: _most_copies(program))
         case "memory":
@@ -134,6 +138,8 @@ def _advised(key: str, figure: _Figure) -> tuple[str, ...]:
 
 def _change(figure: _Figure, allowed: int) -> str:
     more = figure.found - figure.before
+    if figure.is_least:
+        return f"{figure.name} {f'at most {format_size(more)}' if more > 0 else 'no'} more, of {format_size(allowed)}"
     if not more:
         return f"{figure.name} the same"
     if more < 0:
