@@ -151,7 +151,7 @@ def test_files_have_all_of_it(run: Run, project: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "own", ["etdev.toml", "build/cpu/tiny.pte", "build/cpu/tiny.object.json", "build/cpu/report.json"]
+    "own", ["etdev.toml", "build/results.json", "build/cpu/tiny.object.json", "build/cpu/report.json"]
 )
 def test_a_report_never_takes_the_place_of_what_a_build_reads_or_writes(own: str, run: Run, project: Path) -> None:
     config = (project / "etdev.toml").read_text()

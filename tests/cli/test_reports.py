@@ -385,14 +385,14 @@ def test_a_report_that_cannot_be_written_hides_no_error(etdev: Etdev, tmp_path: 
     [
         ("etdev.toml", ""),
         ("below.toml", ""),
-        ("build/cpu/tiny.pte", ""),
+        ("build/cpu/report.json", ""),
         ("etdev.toml", "nope = 1\n"),
         ("below.toml", "nope = 1\n"),
     ],
 )
 def test_no_report_takes_the_place_of_the_projects_files(name: str, broken: str, etdev: Etdev, tmp_path: Path) -> None:
     (tmp_path / "build" / "cpu").mkdir(parents=True)
-    (tmp_path / "build" / "cpu" / "tiny.pte").write_text("a program")
+    (tmp_path / "build" / "cpu" / "report.json").write_text("a report")
     (tmp_path / "below.toml").write_text(broken)
     write_project(tmp_path, "extends = 'below.toml'\n" + LINEAR_CONFIG.replace("    ", "") + "[targets.cpu]\n")
     content = Path(name).read_bytes()

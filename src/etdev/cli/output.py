@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TextIO
 import typer
 
 from etdev.cli.text import escaped
+from etdev.config.limits import PRODUCTS
 from etdev.errors import UsageError
 from etdev.files import atomic_write_text
 
@@ -43,12 +44,19 @@ class Outputs:
         return any(item.path is None and item.format != TEXT for item in self.items)
 
     def refuse(self, *files: str | Path | None) -> None:
-        """Raise :class:`~etdev.errors.UsageError` if a report would take the place of a file of the command's own."""
+        """Raise :class:`~etdev.errors.UsageError` if a report would take the place of a file of the command's own, or
+        would have the name of what a build makes."""
         own = {Path(file).resolve() for file in files if file is not None}
         for item in self.items:
             if item.path is not None and item.path.resolve() in own:
                 raise UsageError(
                     f"{str(item.path)!r} is a file that the command itself reads or writes",
+                    where="--output",
+                    hint=f"give the report another name: `--output {item.format}=FILE`",
+                )
+            if item.path is not None and item.path.suffix in PRODUCTS:
+                raise UsageError(
+                    f"{str(item.path)!r} is the name of no report: what ends in {item.path.suffix} is made by builds",
                     where="--output",
                     hint=f"give the report another name: `--output {item.format}=FILE`",
                 )

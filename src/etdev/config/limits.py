@@ -3,5 +3,7 @@ quickly."""
 
 RESULTS = "results.json"
 """Name of the file in which a build says what became of its targets."""
+PRODUCTS = (".pte", ".ptd", ".etrecord")
+"""Ends of the names of what a build makes for others: a report of that name would pass for one."""
 MOST_WORKERS = 1024
 """Processes that anything is spread over."""
