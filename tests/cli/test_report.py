@@ -61,6 +61,15 @@ def test_a_target_by_its_name(run: Run) -> None:
         (("broken.pte",), "error: broken.pte: the file has 1 bytes, too few for a program"),
         (("cpu",), "error: 'cpu' is no file, and there is no config here"),
         (("m.pte", "--output", "html=m.pte"), "error: --output: 'm.pte' is a file that the command itself reads"),
+        (
+            ("m.pte", "--data", "w", "--output", "html=w"),
+            "error: --output: 'w' is a file that the command itself reads",
+        ),
+        (
+            ("m.pte", "--output", "html=new.ptd"),
+            "error: --output: 'new.ptd' is the name of no report: what ends in .ptd",
+        ),
+        (("m.pte", "--data", "broken.pte"), "error: broken.pte: "),
         (("m.pte", "--output", "json"), "error: --output: unknown format 'json'"),
         (("m.pte", "--output", "html=m.pte/a.html"), "error: m.pte/a.html: cannot write the file"),
     ],

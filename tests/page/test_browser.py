@@ -14,7 +14,7 @@ from etdev.page.model import ProgramPage
 from etdev.program import Program, write
 from etdev.program import model as m
 from page.browser import DESKTOP, LARGE, PHONE, Browser, Screen
-from pipeline.report.builds import built_file
+from pipeline.report.builds import built_file, two_files
 from program.hand import tensor
 from support.files import chain, copies, counters, delegated, method, program, sin
 from support.on_devices import two_devices
@@ -68,6 +68,34 @@ def contrast(browser: Browser, text: str, ground: str) -> float:
     ]
     dark, light = sorted(0.2126 * red + 0.7152 * green + 0.0722 * blue for red, green, blue in linear)
     return (light + 0.05) / (dark + 0.05)
+
+
+@pytest.mark.parametrize("screen", [PHONE, DESKTOP], ids=["phone", "desktop"])
+def test_both_files_of_a_program_are_drawn(browser: Browser, screen: Screen, tmp_path: Path) -> None:
+    file, data = two_files(tmp_path)
+    browser.open(etdev.report(file), screen)
+    check(browser, file.with_suffix(".html"))
+    assert browser.run("return document.documentElement.scrollWidth") <= screen.width
+    files = (
+        "const files = [...document.querySelectorAll('section')].find((one) => one.querySelector('h2')?.textContent"
+        " === arguments[0]);"
+    )
+    titles, drawn, text = browser.run(
+        f"{files} return [[...files.querySelectorAll('h3')].map((one) => one.textContent),"
+        "files.querySelectorAll('.chart canvas').length, files.textContent];",
+        "Files",
+    )
+    assert [title.partition(",")[0] for title in titles] == ["tiny.pte", "w.ptd"]
+    assert drawn == 2
+    assert "layer.weight" in text
+    assert "looked up by delegates" in text
+
+    data.unlink()
+    browser.open(etdev.report(file), screen)
+    check(browser, file.with_suffix(".html"))
+    assert "External weights are not shown: there is no w.ptd beside the file." in browser.run(
+        f"{files} return files.textContent;", "File"
+    )
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])

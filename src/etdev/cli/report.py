@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from etdev.cli.calls import ProgramArgument, find_program
-from etdev.cli.common import ConfigOption, OutputOption, QuietOption
+from etdev.cli.common import ConfigOption, DataOption, OutputOption, QuietOption
 from etdev.cli.output import Output, Outputs, note, parse_outputs
 from etdev.errors import ExitCode
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 def report(
     program: ProgramArgument,
+    data: DataOption = None,
     config: ConfigOption = None,
     output: OutputOption = None,
     quiet: QuietOption = False,
@@ -22,15 +23,15 @@ def report(
     """Write a page about a .pte: memory map, bytes in use and their peak, file size, devices, verification.
 
     One HTML file that needs no network, NAME.html beside the program unless --output says where. What the build left
-    beside the program is in it too. Needs neither torch nor executorch, and runs nothing of the file. Formats of
-    --output: html.
+    beside the program is in it, its external weights too. Needs neither torch nor executorch, and runs nothing of the
+    file. Formats of --output: html.
     """
     outputs = parse_outputs(output, allowed=("html",))
     file = find_program(program, config).file
     from etdev.pipeline.report import file_page, files_read, page_place
 
-    outputs.refuse(*files_read(file))
-    page = file_page(file)
+    outputs.refuse(*files_read(file, data))
+    page = file_page(file, data)
     outputs = outputs if outputs.items else Outputs((Output("html", page_place(file)),))
     outputs.write({"html": lambda: page})
     for item in outputs.items:

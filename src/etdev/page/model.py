@@ -179,6 +179,17 @@ class Section:
 
 
 @dataclass(frozen=True, slots=True)
+class FilePage:
+    """What the bytes of a file are spent on."""
+
+    name: str
+    """Without folders."""
+    size: int
+    """Bytes."""
+    sections: tuple[Section, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class RungRow:
     """One question of the verification, and its answer."""
 
@@ -211,7 +222,10 @@ class ProgramPage:
     """Planned bytes per device."""
     sources: str | None
     """Why no line of the model's code is known, if none is."""
-    sections: tuple[Section, ...] = ()
+    files: tuple[FilePage, ...] = ()
+    """The program's own, and that of its external weights if it is at hand."""
+    without: str | None = None
+    """Why that is not among them, if there is one."""
     methods: tuple[MethodPage, ...] = ()
     rungs: tuple[RungRow, ...] = ()
     unverified: str | None = None

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from etdev.files import file_sha256
 from etdev.linker.options import Elision, InPlace
-from etdev.pipeline.result import BufferResult, BuildResult, MethodResult, RungResult, TargetResult
-from etdev.program import Program, write
+from etdev.pipeline.result import BufferResult, BuildResult, FileBeside, MethodResult, RungResult, TargetResult
+from etdev.program import Blob, Program, flat_tensor, write
+from etdev.program import model as m
+from etdev.program.external import externalize
 from etdev.program.sidecar import MethodNotes, Sidecar, Source, write_sidecar
+from program.hand import tensor
+from support.files import ADD, method
+from support.files import program as make_program
 
 RUNGS = (
     RungResult(rung="bytes", status="passed", summary="1 method, 2 instructions read back"),
@@ -50,6 +56,32 @@ def built_file(folder: Path, program: Program, *, name: str = "tiny", **fields: 
     )
     write_report(file, {"methods": (method,), "rungs": RUNGS, "sidecar_sha256": file_sha256(sidecar), **fields})
     return file
+
+
+def two_files(folder: Path, *, reported: bool = True) -> tuple[Path, Path]:
+    """A program that adds a weight of its own and one in another file, whose bytes have another name too, with a
+    delegate's data; and that file."""
+    names = [m.ExtraTensorInfo(fully_qualified_name=name) for name in ("layer.weight", "tied.weight")]
+    values = [tensor(4, at=0), tensor(4, data=1), *(tensor(4, data=1, extra_tensor_info=info) for info in names)]
+    calls = [m.KernelCall(0, (0, index, 5, 4, 4)) for index in (2, 3)]
+    plan = method([*values, tensor(4, at=16), m.Int(1)], calls, outputs=(4,), operators=(ADD,))
+    made = make_program(
+        plan, segments=(m.Segment(0, Blob(bytes(16))),), constant_segment=m.SubsegmentOffsets(0, (0, 0))
+    )
+    outside, data = externalize(made)
+    more = flat_tensor.NamedData("blob", len(data.segments))
+    end = data.segments[-1].offset + len(data.segments[-1].data)
+    data = replace(
+        data,
+        segments=(*data.segments, m.Segment(end + -end % 128, Blob(bytes(40)))),
+        named_data=(*data.named_data, more),
+    )
+    flat_tensor.write(data, folder / "w.ptd")
+    beside = FileBeside(name="w.ptd", size=(folder / "w.ptd").stat().st_size, sha256=file_sha256(folder / "w.ptd"))
+    file = built_file(folder, outside, data=beside)
+    if not reported:
+        (folder / "report.json").unlink()
+    return file, folder / "w.ptd"
 
 
 def write_report(file: Path, fields: Mapping[str, Any]) -> BuildResult:

@@ -15,9 +15,9 @@ from etdev.page.model import BufferPage, Document, MethodPage, ProgramPage
 from etdev.pipeline.figures import Figures
 from etdev.pipeline.report.document import build_document, file_document
 from etdev.pipeline.result import BuildResult, FileBeside
-from etdev.program import Blob, Program, write
+from etdev.program import Blob, Program, flat_tensor, write
 from etdev.program import model as m
-from pipeline.report.builds import built_file, line
+from pipeline.report.builds import built_file, line, two_files
 from program.hand import everything, tensor
 from program.strategies import programs
 from support.files import branches, chain, copies, delegated, method, overwriting, program, sin
@@ -106,8 +106,10 @@ def test_what_cannot_be_known_is_said(found: Program, tmp_path: Path) -> None:
 
 def test_sections_are_the_file(tmp_path: Path) -> None:
     _, page = page_of(everything(), tmp_path)
-    assert sum(section.size for section in page.sections) == page.size == (tmp_path / "m.pte").stat().st_size
-    (delegates,) = [section for section in page_of(delegated(), tmp_path)[1].sections if section.name == "delegates"]
+    assert sum(section.size for section in page.files[0].sections) == page.size == (tmp_path / "m.pte").stat().st_size
+    (delegates,) = [
+        section for section in page_of(delegated(), tmp_path)[1].files[0].sections if section.name == "delegates"
+    ]
     assert delegates.items == (("XnnpackBackend 0", 8, "called 1 time in forward"),)
 
 
@@ -162,6 +164,52 @@ def test_weights_in_another_file(tmp_path: Path) -> None:
     facts = dict(page.facts)
     assert "external weights" not in facts
     assert facts["weights"] == "0 bytes outside of delegates"
+
+
+def test_which_weight_lies_in_which_file(tmp_path: Path) -> None:
+    """E4: both files, each with what its bytes are spent on; data that several names share is counted once."""
+    file, data = two_files(tmp_path)
+    (page,) = file_document(file).programs
+    own, weights = page.files
+    assert (own.name, own.size) == ("tiny.pte", page.size)
+    assert (weights.name, weights.size, page.without) == ("w.ptd", data.stat().st_size, None)
+    assert sum(section.size for section in weights.sections) == weights.size
+    constants, named_data, rest = weights.sections
+    ((name, size, what),) = constants.items
+    assert (constants.size, name, size) == (16, "layer.weight", 16)
+    assert what.startswith(f"float32 [4], for aten::add.out at {line(11)}, the same bytes as ")
+    assert "tied.weight" in what
+    assert (named_data.name, named_data.items) == ("named data", (("blob", 40, "looked up by delegates"),))
+    assert (rest.name, rest.items) == ("names and padding", ())
+
+
+def test_weights_that_somebody_names(tmp_path: Path) -> None:
+    file, data = two_files(tmp_path, reported=False)
+    (page,) = file_document(file).programs
+    assert len(page.files) == 1
+    assert page.without is not None
+    assert page.without.startswith("nothing beside the file says which has 'layer.weight'")
+    named = file_document(file, data).programs[0]
+    assert ([one.name for one in named.files], named.without) == (["tiny.pte", "w.ptd"], None)
+    assert etdev.report(file, data=data).is_file()
+    flat_tensor.write(flat_tensor.FlatTensor(), tmp_path / "other.ptd")
+    with pytest.raises(ProgramError, match="is not there") as caught:
+        etdev.report(file, data=tmp_path / "other.ptd")
+    assert caught.value.where == str(tmp_path / "other.ptd")
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (Path.unlink, "there is no w.ptd beside the file"),
+        (lambda data: data.write_bytes(b"x"), "w.ptd is not the one that was built with the file"),
+    ],
+)
+def test_weights_that_are_not_those_of_the_build(damage: object, said: str, tmp_path: Path) -> None:
+    file, data = two_files(tmp_path)
+    damage(data)  # type: ignore[operator]
+    (page,) = file_document(file).programs
+    assert ([one.name for one in page.files], page.without) == (["tiny.pte"], said)
 
 
 @pytest.mark.parametrize(
@@ -230,6 +278,10 @@ def test_bad_files_and_places(tmp_path: Path) -> None:
         etdev.report(file, file)
     with pytest.raises(UsageError, match="is a file that the page is made from"):
         etdev.report(file, tmp_path / "report.json")
+    with pytest.raises(UsageError, match="is a file that the page is made from"):
+        etdev.report(file, tmp_path / "weights", data=tmp_path / "weights")
+    with pytest.raises(UsageError, match=r"is the name of no page"):
+        etdev.report(file, tmp_path / "other.ptd")
     assert file.read_bytes() == content
 
 
@@ -274,5 +326,5 @@ def test_delegates_and_weights_are_named(tmp_path: Path) -> None:
     plan = method(values, [m.KernelCall(0, (0, 1, 3, 2, 2))], outputs=(2,))
     found = program(plan, segments=(m.Segment(0, Blob(bytes(16))),), constant_segment=m.SubsegmentOffsets(0, (0, 0)))
     _, page = page_of(found, tmp_path)
-    (constants,) = [section for section in page.sections if section.name == "constants"]
+    (constants,) = [section for section in page.files[0].sections if section.name == "constants"]
     assert constants.items == (("layer.weight", 16, "float32 [4], for aten::add.out"),)

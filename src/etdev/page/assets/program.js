@@ -9,11 +9,7 @@ function programView(program) {
     parts.push(section("Program", element("p", { class: "failed" }, `The file cannot be read: ${program.problem}`)));
   parts.push(verification(program));
   if (program.methods.length) parts.push(methodsView(program, charts));
-  if (program.sections.length) {
-    const sizes = sizesView(program);
-    charts.push(sizes);
-    parts.push(section("File", sizes.view));
-  }
+  if (program.files.length) parts.push(filesView(program, charts));
   if (program.notes.length)
     parts.push(section("Notes", element("ul", {}, ...program.notes.map((note) => element("li", {}, note)))));
   return { view: element("div", {}, ...parts), charts };
@@ -34,6 +30,7 @@ function summary(program) {
     );
   const tiles = [
     tile("file", size(program.size), `${grouped(program.size)} bytes`),
+    ...program.files.slice(1).map((file) => tile("external weights", size(file.size), `${grouped(file.size)} bytes`)),
     ...Object.entries(program.memory).map(([device, bytes]) =>
       tile(`planned memory, ${device}`, size(bytes), `${grouped(bytes)} bytes`),
     ),

@@ -1,5 +1,5 @@
 "use strict";
-// What the bytes of the file are spent on.
+// What the bytes of files are spent on.
 
 const SECTION_HUES = {
   program: "alias",
@@ -8,17 +8,31 @@ const SECTION_HUES = {
   delegates: "delegate",
   "named data": "transfer",
   "padding and unused": "line",
+  "names and padding": "line",
 };
 
-/** Sections and the largest things in them, as areas and as tables. */
-function sizesView(program) {
-  const parts = program.sections.map((section) => `${section.name} ${size(section.size)}`);
+/** The program's file, and that of its external weights if it has any; `charts` are to be drawn. */
+function filesView(program, charts) {
+  const views = program.files.map((file) => {
+    const sizes = sizesView(file);
+    charts.push(sizes);
+    return element("div", {}, element("h3", {}, `${file.name}, ${exactSize(file.size)}`), sizes.view);
+  });
+  const missing = program.without
+    ? element("p", { class: "not-run" }, `External weights are not shown: ${program.without}.`)
+    : null;
+  return section(program.files.length > 1 ? "Files" : "File", missing, ...views);
+}
+
+/** Sections of a file and the largest things in them, as areas and as tables. */
+function sizesView(file) {
+  const parts = file.sections.map((section) => `${section.name} ${size(section.size)}`);
   const canvas = element("div", {
     class: "chart low",
     role: "img",
-    "aria-label": `Size of the file by section: ${parts.join(", ")}`,
+    "aria-label": `Size of ${file.name} by section: ${parts.join(", ")}`,
   });
-  const items = program.sections.flatMap((section) => section.items.map((item) => [section.name, ...item]));
+  const items = file.sections.flatMap((section) => section.items.map((item) => [section.name, ...item]));
   const view = element(
     "div",
     {},
@@ -27,9 +41,9 @@ function sizesView(program) {
       columns: ["section", "bytes", "share"],
       sizes: [1],
       note: null,
-      rows: program.sections.map((section) => [section.name, section.size, percent(section.size, program.size)]),
+      rows: file.sections.map((section) => [section.name, section.size, percent(section.size, file.size)]),
     }),
-    items.length ? element("h3", {}, "Largest weights and other data") : null,
+    items.length ? element("h4", {}, "Largest weights and other data") : null,
     items.length
       ? plainTable({
           columns: ["name", "bytes", "section", "what"],
@@ -39,10 +53,10 @@ function sizesView(program) {
         })
       : null,
   );
-  return chartView(view, canvas, () => treemapOption(program));
+  return chartView(view, canvas, () => treemapOption(file));
 }
 
-function treemapOption(program) {
+function treemapOption(file) {
   const page = colour("page");
   return {
     animation: false,
@@ -64,15 +78,17 @@ function treemapOption(program) {
           formatter: (node) => `${node.name}\n${size(node.value)}`,
         },
         itemStyle: { borderColor: page, gapWidth: 1 },
-        data: program.sections.map(sectionNode),
+        data: file.sections.map(sectionNode),
       },
     ],
   };
 }
 
 function sectionNode(section) {
-  const itemStyle = { color: colour(SECTION_HUES[section.name] || "alias") };
-  if (!section.items.length) return { name: section.name, value: section.size, itemStyle };
+  const hue = SECTION_HUES[section.name] || "alias";
+  const itemStyle = { color: colour(hue) };
+  const label = hue === "line" ? { color: colour("text") } : {}; // Which is too pale for the text of the others.
+  if (!section.items.length) return { name: section.name, value: section.size, itemStyle, label };
   const listed = section.items.map(([name, value]) => ({ name, value, itemStyle }));
   const rest = section.size - listed.reduce((sum, item) => sum + item.value, 0);
   const others = rest > 0 ? [{ name: `others in ${section.name}`, value: rest, itemStyle }] : [];

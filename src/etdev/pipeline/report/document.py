@@ -4,43 +4,54 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import etdev
 from etdev import program as pte
+from etdev.config.limits import PRODUCTS
 from etdev.errors import ProgramError, UsageError
 from etdev.files import atomic_write_text, describe_os_error, file_sha256
 from etdev.page import Document, render
-from etdev.page.model import ProgramPage, RungRow, Texts
+from etdev.page.model import FilePage, ProgramPage, RungRow, Texts
 from etdev.pipeline.inspect import ProgramInfo, describe
 from etdev.pipeline.memory import method_memories
 from etdev.pipeline.places import REJECTED_SUFFIX
 from etdev.pipeline.report.methods import method_page
 from etdev.pipeline.report.provenance import Provenance, built_by, files_read, provenance
-from etdev.pipeline.report.sections import sections
+from etdev.pipeline.report.sections import data_page, sections
 from etdev.pipeline.result import BuildResult, FileBeside, RungResult, TargetResult
 from etdev.program import Program
+from etdev.program.joined import read_joined
 
 
-def report(file: str | os.PathLike[str], place: str | os.PathLike[str] | None = None) -> Path:
+def report(
+    file: str | os.PathLike[str],
+    place: str | os.PathLike[str] | None = None,
+    *,
+    data: str | os.PathLike[str] | None = None,
+) -> Path:
     """Write the page of a ``.pte`` from any toolchain, and return where it is: beside the file by default.
 
-    What the build of the file left beside it is read where it is of this very file. Raises
-    :class:`~etdev.errors.ProgramError` if the file cannot be read or is malformed,
-    :class:`~etdev.errors.UsageError` if the page would take the place of the file or of what is read beside it, and
+    What the build of the file left beside it is read where it is of this very file; ``data`` are its external weights,
+    which such a build says by itself. Raises
+    :class:`~etdev.errors.ProgramError` if a file cannot be read or is malformed, or if the weights are others',
+    :class:`~etdev.errors.UsageError` if the page would take the place of a file that is read, or of a program, and
     :class:`~etdev.errors.WriteError` if the page cannot be written.
     """
-    path = Path(file)
+    path, weights = Path(file), None if data is None else Path(data)
     target = page_place(path) if place is None else Path(place)
-    if target.resolve() in {read.resolve() for read in files_read(path)}:
+    if target.resolve() in {read.resolve() for read in files_read(path, weights)}:
         raise UsageError(f"{str(target)!r} is a file that the page is made from", hint="give the page another name")
-    atomic_write_text(target, file_page(path))
+    if target.suffix in PRODUCTS:
+        raise UsageError(f"{str(target)!r} is the name of no page", hint="let it end in .html")
+    atomic_write_text(target, file_page(path, weights))
     return target
 
 
-def file_page(file: Path) -> str:
-    """The HTML page of one file. Raises :class:`~etdev.errors.ProgramError`."""
-    return render(file_document(file))
+def file_page(file: Path, data: Path | None = None) -> str:
+    """The HTML page of one file, and of its external weights. Raises :class:`~etdev.errors.ProgramError`."""
+    return render(file_document(file, data))
 
 
 def build_page(build: BuildResult) -> str:
@@ -53,15 +64,19 @@ def page_place(file: Path) -> Path:
     return file.with_name(file.name.removesuffix(REJECTED_SUFFIX)).with_suffix(".html")
 
 
-def file_document(file: Path) -> Document:
+def file_document(file: Path, data: Path | None = None) -> Document:
     """What the page of one file shows. Raises :class:`~etdev.errors.ProgramError`."""
     program = pte.read(file)
+    if data is not None:
+        read_joined(file, data)  # Are they those of the program?
     try:
         digest = file_sha256(file)
     except OSError as error:
         raise ProgramError(f"cannot read the program: {describe_os_error(error)[0]}", where=str(file)) from error
     texts = Texts()
     known = provenance(file, digest)
+    if data is not None:
+        known = replace(known, data=data, without=None)
     page = _program_page(program, file, digest, known, texts)
     return _document((page,), known.build, texts)
 
@@ -135,12 +150,26 @@ def _program_page(program: Program, file: Path, digest: str, known: Provenance, 
         facts=_facts(target, info),
         memory=info.memory,
         sources=known.unnoted,
-        sections=sections(program, info, known),
+        files=tuple(_files(program, info, known)),
+        without=known.without or _unnamed(info, known),
         methods=methods,
         rungs=tuple(map(_rung, target.rungs)) if target is not None else (),
         unverified=known.unbuilt,
         notes=_notes(target, info),
     )
+
+
+def _files(program: Program, info: ProgramInfo, known: Provenance) -> Iterator[FilePage]:
+    yield FilePage(Path(info.file).name, info.size, sections(program, info, known))
+    if known.data is not None:
+        yield data_page(program, known.data, known)
+
+
+def _unnamed(info: ProgramInfo, known: Provenance) -> str | None:
+    """What is said where tensors have their data in a file that nobody names."""
+    if known.data is not None or not info.external_data:
+        return None
+    return f"nothing beside the file says which has {info.external_data[0]!r}; `etdev report --data FILE` does"
 
 
 def _facts(target: TargetResult | None, info: ProgramInfo | None) -> tuple[tuple[str, str], ...]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePath
 
 from pydantic import ValidationError
 
@@ -30,6 +30,10 @@ class Provenance:
     """By method, with the positions of the file's instructions."""
     unnoted: str | None = None
     """Why there are no notes, if there are none."""
+    data: Path | None = None
+    """The external weights that the file was built with."""
+    without: str | None = None
+    """Why they are not there, if it was built with any."""
 
     def method(self, name: str) -> MethodResult | None:
         """What the build said of a method."""
@@ -53,23 +57,39 @@ def provenance(file: Path, sha256: str) -> Provenance:
 
 def built_by(build: BuildResult, target: TargetResult, file: Path) -> Provenance:
     """What is known of the file of a target. Raises nothing."""
+    return _with_data(_with_notes(Provenance(build, target), target, file), target, file)
+
+
+def _with_notes(known: Provenance, target: TargetResult, file: Path) -> Provenance:
     place = sidecar_of(file)
     try:
         if file_sha256(place) != target.sidecar_sha256:
-            return Provenance(build, target, unnoted=f"{place.name} was written anew since the file was linked")
+            return replace(known, unnoted=f"{place.name} was written anew since the file was linked")
         sidecar = read_sidecar(place)
     except OSError:
-        return Provenance(build, target, unnoted=f"there is no {place.name} beside the file")
+        return replace(known, unnoted=f"there is no {place.name} beside the file")
     except ProgramError as error:
-        return Provenance(build, target, unnoted=f"{place.name} cannot be read: {error.message}")
-    known = {method.name: method for method in target.methods}
-    notes = {name: _moved(notes, known[name]) for name, notes in sidecar.methods.items() if name in known}
-    return Provenance(build, target, notes=notes)
+        return replace(known, unnoted=f"{place.name} cannot be read: {error.message}")
+    methods = {method.name: method for method in target.methods}
+    notes = {name: _moved(notes, methods[name]) for name, notes in sidecar.methods.items() if name in methods}
+    return replace(known, notes=notes)
 
 
-def files_read(file: Path) -> tuple[Path, ...]:
-    """The file and what is read beside it, if it is there."""
-    return file, file.with_name(REPORT), sidecar_of(file)
+def _with_data(known: Provenance, target: TargetResult, file: Path) -> Provenance:
+    if target.data is None:
+        return known
+    place = file.with_name(PurePath(target.data.name).name)
+    try:
+        if file_sha256(place) != target.data.sha256:
+            return replace(known, without=f"{place.name} is not the one that was built with the file")
+    except OSError:
+        return replace(known, without=f"there is no {place.name} beside the file")
+    return replace(known, data=place)
+
+
+def files_read(file: Path, data: Path | None = None) -> tuple[Path, ...]:
+    """The file, the external weights that somebody names, and what is read beside the file, if it is there."""
+    return file, file.with_name(REPORT), sidecar_of(file), *(() if data is None else (data,))
 
 
 def sidecar_of(file: Path) -> Path:

@@ -1,17 +1,19 @@
-"""What the bytes of a file are spent on, and the largest things among them."""
+"""What the bytes of a file, and of its external weights, are spent on, and the largest things among them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
-from etdev.page.model import Section
+from etdev.page.model import FilePage, Section
 from etdev.pipeline.inspect import ProgramInfo
 from etdev.pipeline.naming import dtype_name, instruction_name
 from etdev.pipeline.report.provenance import Provenance
-from etdev.program import Program
+from etdev.program import Program, flat_tensor
 from etdev.program import model as m
 from etdev.program.effects import tensors
+from etdev.program.sidecar import Source
 
 _NAMES = {
     "flatbuffer": "program",
@@ -51,6 +53,24 @@ def sections(program: Program, info: ProgramInfo, known: Provenance) -> tuple[Se
     )
 
 
+def data_page(program: Program, file: Path, known: Provenance) -> FilePage:
+    """What the bytes of a program's external weights are spent on. Raises :class:`~etdev.errors.ProgramError`."""
+    data, users = flat_tensor.read(file), _external_weights(program, known)
+    found: dict[int, list[flat_tensor.NamedData]] = {}
+    for item in data.named_data:
+        found.setdefault(item.segment_index, []).append(item)
+    items: dict[str, list[tuple[str, int, str]]] = {"constants": [], "named data": []}
+    for index, (first, *others) in found.items():
+        kind = "named data" if first.tensor_layout is None else "constants"
+        what = users.get(first.key, "looked up by delegates" if kind == "named data" else "of no tensor of the program")
+        also = f", the same bytes as {', '.join(other.key for other in others)}" if others else ""
+        items[kind].append((first.key, len(data.segments[index].data), f"{what}{also}"))
+    sizes = {kind: sum(size for _, size, _ in of_kind) for kind, of_kind in items.items()}
+    size = file.stat().st_size
+    found_sections = [Section(kind, sizes[kind], _largest(of_kind)) for kind, of_kind in items.items() if of_kind]
+    return FilePage(file.name, size, (*found_sections, Section("names and padding", size - sum(sizes.values()), ())))
+
+
 def _largest(items: Iterable[tuple[str, int, str]]) -> tuple[tuple[str, int, str], ...]:
     return tuple(sorted(items, key=lambda item: (-item[1], item[0]))[:_LISTED])
 
@@ -83,12 +103,37 @@ def _weights(program: Program, known: Provenance) -> tuple[list[_Weight], list[_
             user = users.get(value)
             before = found.get(key)
             if before is None or before.size < tensor.nbytes:
-                used = "" if user is None else f", for {instruction_name(plan, user[1])}"
-                line = sources.get(user[0]) if user is not None else None
-                details = f"{_shape(tensor)}{used}{f' at {line}' if line is not None else ''}"
-                found[key] = _Weight(_name(tensor, *key), tensor.nbytes, details)
+                found[key] = _Weight(_name(tensor, *key), tensor.nbytes, _use(plan, tensor, user, sources))
     constants = [weight for (initial, _), weight in found.items() if not initial]
     return constants, [weight for (initial, _), weight in found.items() if initial]
+
+
+def _external_weights(program: Program, known: Provenance) -> dict[str, str]:
+    """What the tensors of each name in another file are, and what uses them first."""
+    used: dict[str, str] = {}
+    unused: dict[str, str] = {}
+    for plan in program.execution_plan:
+        users = _first_users(plan)
+        sources = known.notes[plan.name].sources if plan.name in known.notes else {}
+        for value, tensor in plan.tensors():
+            info = tensor.extra_tensor_info
+            if tensor.is_external and info is not None:
+                found = used if value in users else unused
+                found.setdefault(info.fully_qualified_name or "", _use(plan, tensor, users.get(value), sources))
+    return {**unused, **used}
+
+
+def _use(
+    plan: m.ExecutionPlan,
+    tensor: m.Tensor,
+    user: tuple[int, m.Instruction] | None,
+    sources: Mapping[int, Source],
+) -> str:
+    """``float32 [4], for aten::add.out at model.py:7``."""
+    if user is None:
+        return _shape(tensor)
+    line = sources.get(user[0])
+    return f"{_shape(tensor)}, for {instruction_name(plan, user[1])}{'' if line is None else f' at {line}'}"
 
 
 def _name(tensor: m.Tensor, initial: bool, index: int) -> str:
