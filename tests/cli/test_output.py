@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from etdev.cli import app
 from etdev.cli.output import Output, parse_outputs
 from etdev.errors import UsageError
+from support.projects import LINEAR, LINEAR_CONFIG, write_project
 
 FORMATS = ("text", "json", "sarif")
 
@@ -49,6 +51,21 @@ def test_a_report_has_no_name_of_a_product(name: str) -> None:
     with pytest.raises(UsageError, match=rf"'{name}' is the name of no report: what ends in .* is made by builds"):
         parse_outputs([f"json={name}"], allowed=FORMATS).refuse()
     parse_outputs([f"json={name}.json"], allowed=FORMATS).refuse()
+
+
+@pytest.mark.parametrize(
+    "command", [("config", "show"), ("doctor",), ("cache", "why"), ("validate",), ("build",), ("verify",)], ids=" ".join
+)
+def test_no_command_writes_over_the_config(
+    command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    config = write_project(tmp_path, f"{LINEAR_CONFIG}[targets.cpu]\n", model=LINEAR)
+    before = config.read_bytes()
+    for options in ((), ("-c", "etdev.toml")):
+        assert app.run([*command, *options, "--output", "json=./etdev.toml"]) == 2
+        assert "'etdev.toml' is a file that the command itself reads or writes" in capfd.readouterr().err
+    assert config.read_bytes() == before
 
 
 def test_a_command_without_text_shows_none() -> None:

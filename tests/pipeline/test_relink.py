@@ -292,6 +292,25 @@ def test_arguments_that_do_not_fit(arguments: dict[str, object], message: str, h
     assert not (tmp_path / "b.pte").exists()
 
 
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        ("new.ptd", "is the name of no program: what ends in .ptd is another product of builds"),
+        ("new.etrecord", "is the name of no program: what ends in .etrecord is another product of builds"),
+        ("weights", "is what `--data` names"),
+    ],
+)
+def test_places_that_are_not_for_programs(place: str, message: str, tmp_path: Path) -> None:
+    """Weights that the program needs as before would be lost."""
+    write(chain(1), tmp_path / "a.pte")
+    (tmp_path / "weights").write_bytes(b"weights")
+    with pytest.raises(UsageError) as caught:
+        relink_module.relink(tmp_path / "a.pte", tmp_path / place, data=tmp_path / "weights")
+    assert caught.value.message == f"{str(tmp_path / place)!r} {message}"
+    assert sorted(os.listdir(tmp_path)) == ["a.pte", "weights"]
+    assert (tmp_path / "weights").read_bytes() == b"weights"
+
+
 def test_a_program_that_overwrites_its_values(tmp_path: Path) -> None:
     with pytest.raises(UnlinkableError, match="reads value 1 at bytes 16 to 32 of buffer 1 after") as caught:
         relinked(overwriting(), tmp_path)

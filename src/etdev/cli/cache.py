@@ -43,6 +43,7 @@ def stats(output: OutputOption = None, verbose: VerboseOption = False) -> int:
     $ETDEV_CACHE_DIR names another folder. Formats of --output: text, json.
     """
     outputs = parse_outputs(output, allowed=(TEXT, "json"))
+    outputs.refuse()
     import dataclasses
     import json
 
@@ -67,6 +68,7 @@ def gc(size: SizeOption = None, output: OutputOption = None, verbose: VerboseOpt
     Formats of --output: text, json.
     """
     outputs = parse_outputs(output, allowed=(TEXT, "json"))
+    outputs.refuse()
     import dataclasses
     import json
 
@@ -103,11 +105,13 @@ def why(
     outputs = parse_outputs(output, allowed=(TEXT, "json"))
     import json
 
+    from etdev.cli.reports import refuse_config
     from etdev.pipeline.api import open_project
     from etdev.pipeline.cache import Cache, open_store
     from etdev.pipeline.cache.why import explain
     from etdev.pipeline.options import BuildOptions, check_device_map, check_rungs, choose_targets
 
+    refuse_config(outputs, config)
     project = open_project(config, profile=profile, overrides=overrides or ())
     options = BuildOptions(
         targets=targets or (), require=check_rungs(require or ()), device_map=check_device_map(device_map)

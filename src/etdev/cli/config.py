@@ -38,8 +38,10 @@ def show(
     """
     outputs = parse_outputs(output, allowed=(TEXT, "toml", "json"))
     from etdev.backends.opening import open_config
+    from etdev.cli.reports import refuse_config
     from etdev.config.show import show_json, show_text, show_toml
 
+    refuse_config(outputs, config)
     loaded = open_config(config, profile=profile, overrides=overrides)
     outputs.write(
         {TEXT: partial(show_text, loaded), "toml": partial(show_toml, loaded), "json": partial(show_json, loaded)}

@@ -31,9 +31,11 @@ def doctor(
     """
     outputs = parse_outputs(output, allowed=(TEXT, "json"))
     from etdev.backends.opening import open_config
+    from etdev.cli.reports import refuse_config
     from etdev.config.files import has_config
     from etdev.pipeline.doctor import diagnose, unmet_needs
 
+    refuse_config(outputs, config)
     loaded = None
     if config is not None or has_config(Path.cwd()):
         loaded = open_config(config, profile=profile, overrides=overrides)

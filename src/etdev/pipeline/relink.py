@@ -11,6 +11,7 @@ from typing import Literal
 
 from etdev import program as pte
 from etdev.config.keys import nearest
+from etdev.config.limits import PRODUCTS
 from etdev.config.types import MAX_ALIGNMENT
 from etdev.decisions import ALL_ELISIONS, Elision, ElisionKind, InPlace
 from etdev.errors import LinkError, ProgramError, UnlinkableError, UsageError, WriteError
@@ -151,6 +152,7 @@ def relink(
     kinds = check_kinds(elide, "elide")
     source, target = Path(file), Path(output)
     _refuse_object(source)
+    _refuse_place(target, data)
     program = without_constant_names(read_joined(source, data)) if data is not None else pte.read(source)
     _refuse_unknown_fields(program, source)
     size_before = source.stat().st_size
@@ -274,6 +276,18 @@ def _refuse_object(source: Path) -> None:
             where=str(source),
             hint=f"link what was built from it: {built}; or change the target's memory in the config and build",
         )
+
+
+def _refuse_place(target: Path, data: str | os.PathLike[str] | None) -> None:
+    """A program takes no other product's name, and not the place of the weights that it is joined with."""
+    if target.suffix in PRODUCTS and target.suffix != ".pte":
+        raise UsageError(
+            f"{str(target)!r} is the name of no program: what ends in {target.suffix} is another product of builds",
+            where="-o",
+            hint="let it end in .pte",
+        )
+    if data is not None and target.resolve() == Path(data).resolve():
+        raise UsageError(f"{str(target)!r} is what `--data` names", where="-o", hint="write to another file")
 
 
 def _refuse_unknown_fields(program: Program, source: Path) -> None:
