@@ -12,8 +12,8 @@ import pytest
 pytest.importorskip("executorch", reason="needs the extra `build`")
 
 import etdev
+from etdev.cli import app
 from etdev.errors import DeployError
-from etdev.files import file_sha256
 from etdev.pipeline.api import open_project
 from etdev.pipeline.since_built import SinceBuilt, since_built
 from support.projects import LINEAR, LINEAR_CONFIG, write_project
@@ -48,7 +48,7 @@ def built(original: Path, tmp_path: Path) -> Path:
 
 def since(folder: Path, profile: str | None = None) -> SinceBuilt:
     project = open_project(folder / "etdev.toml", profile=profile, environ={})
-    return since_built(project, "cpu", file_sha256(project.artifact("cpu")))
+    return since_built(project, "cpu")
 
 
 def append(name: str, text: str = "\n# more\n") -> Callable[[Path], object]:
@@ -164,3 +164,15 @@ def test_deploy_says_what_it_cannot_tell(built: Path) -> None:
     result = etdev.deploy(built / "etdev.toml", "here", dry_run=True)
     assert [note for note in result.notes if "model.py is gone" in note]
     assert json.loads(result.model_dump_json())["notes"]
+
+
+@pytest.mark.parametrize("command", [["inspect", "cpu"], ["diff", "cpu", "cpu"], ["report", "cpu", "--output", "html=page.html"]])
+def test_commands_on_a_target_say_it(
+    command: list[str], built: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(built)
+    assert app.run(command) == 0
+    assert "since it was built" not in capfd.readouterr().err
+    append("model.py")(built)
+    assert app.run(command) == 0
+    assert "cpu: since it was built, model.py has changed: `etdev build -t cpu`" in capfd.readouterr().err

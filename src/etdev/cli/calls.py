@@ -70,7 +70,8 @@ class NamedProgram(NamedTuple):
 def find_program(name: str, config: Path | None, data: Path | None = None) -> NamedProgram:
     """The program that a caller names: a file, or a target; its external data are ``data``, or the target's.
 
-    With a config, what has the name of a target is the target. Raises :class:`~etdev.errors.UsageError` for a target
+    With a config, what has the name of a target is the target; if config or code have changed since it was built, a
+    note on stderr says so. Raises :class:`~etdev.errors.UsageError` for a target
     that there is not, or that was not built yet."""
     path = Path(name)
     is_file = path.suffix == ".pte" or (path.exists() and not path.is_dir())
@@ -91,8 +92,13 @@ def find_program(name: str, config: Path | None, data: Path | None = None) -> Na
     built = project.artifact(name)
     if not built.is_file():
         raise UsageError(f"the target {name!r} was not built: there is no {built}", hint=f"run `etdev build -t {name}`")
+    from etdev.cli.output import note
     from etdev.pipeline.places import data_place
+    from etdev.pipeline.since_built import since_built
 
+    said = since_built(project, name).said
+    if said is not None:
+        note(f"{name}: {said}")
     return NamedProgram(_shown(built), data or data_place(project, name), project)
 
 

@@ -113,7 +113,7 @@ def deploy_project(project: Project, name: str, options: DeployOptions) -> Deplo
         with _connected(project, name) as transport:
             return _result(name, settings, None, releases.roll_back(transport, terms, now, clock.stage))
     made = make_release(project, settings.target)
-    notes = () if options.stale else check_current(project, settings.target, made)
+    notes = () if options.stale else check_current(project, settings.target)
     with _connected(project, name) as transport:
         if options.dry_run:
             transport.check()

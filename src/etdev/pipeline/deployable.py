@@ -52,13 +52,12 @@ def make_release(project: Project, target: str) -> Release:
     return Release(manifest, {file.name: path.with_name(file.name) for file in files})
 
 
-def check_current(project: Project, target: str, release: Release) -> tuple[str, ...]:
-    """Refuse files that were built from another config or other code than lies here now.
+def check_current(project: Project, target: str) -> tuple[str, ...]:
+    """Refuse a target that was built from another config or other code than lies here now.
 
     Returns notes on what cannot be told. Raises :class:`~etdev.errors.DeployError`.
     """
-    built = release.manifest.files[0].sha256
-    since = since_built(project, target, built)
+    since = since_built(project, target)
     if since.said is not None:
         raise DeployError(
             f"target {target!r} is not what the project would build: {since.said}",

@@ -42,13 +42,14 @@ class SinceBuilt:
         return f"whether it is what the project would build is not known: {_some(self.missing)}"
 
 
-def since_built(project: Project, target: str, sha256: str) -> SinceBuilt:
-    """Compare the project with what a file of this SHA-256 was built from, by the lock or by the cache.
+def since_built(project: Project, target: str) -> SinceBuilt:
+    """Compare the project with what the file of a target was built from, by the lock or by the cache.
 
     Versions of packages are left out: a file may be verified and deployed where others are installed, or none. Says
-    nothing of a file that neither lock nor cache knows.
+    nothing of a file that neither lock nor cache knows. Raises OSError if the file cannot be read.
     """
     with Cache(open_store()) as cache:
+        sha256 = cache.digests.of(project.artifact(target))
         found = [
             _compared(project, built, target, cache)
             for built in _known(project, target, cache)

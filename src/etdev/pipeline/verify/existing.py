@@ -92,7 +92,7 @@ def _verify_target(
         if change is not None:
             where = display_path(project, path.with_name(_REPORT))
             rungs = tuple(_fail_changed(rung, name, change, where) if rung.rung == "bytes" else rung for rung in rungs)
-        since = since_built(project, name, digest)
+        since = since_built(project, name)
         rungs = tuple(_blame_change(rung, since, project) for rung in rungs)
     notes = models.notes if change is None else (f"the file is not the one that was built: {change}", *models.notes)
     if since.said is not None:
