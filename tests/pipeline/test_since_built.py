@@ -166,13 +166,13 @@ def test_deploy_says_what_it_cannot_tell(built: Path) -> None:
     assert json.loads(result.model_dump_json())["notes"]
 
 
-@pytest.mark.parametrize("command", [["inspect", "cpu"], ["diff", "cpu", "cpu"], ["report", "cpu", "--output", "html=page.html"]])
+@pytest.mark.parametrize("command", ["inspect cpu", "diff cpu cpu", "report cpu --output html=page.html"])
 def test_commands_on_a_target_say_it(
-    command: list[str], built: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    command: str, built: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(built)
-    assert app.run(command) == 0
+    assert app.run(command.split()) == 0
     assert "since it was built" not in capfd.readouterr().err
     append("model.py")(built)
-    assert app.run(command) == 0
+    assert app.run(command.split()) == 0
     assert "cpu: since it was built, model.py has changed: `etdev build -t cpu`" in capfd.readouterr().err
