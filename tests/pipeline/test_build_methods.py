@@ -14,9 +14,9 @@ from etdev.pipeline.api import open_project
 from etdev.pipeline.build_tasks import Task, plan_tasks
 from etdev.pipeline.cache import Cache, open_store
 from etdev.pipeline.options import BuildOptions
-from etdev.pipeline.progress import Silent
 from etdev.pipeline.result import BuildResult
 from support.projects import write_project
+from support.told import Told
 
 MODEL = """
     import os
@@ -80,19 +80,6 @@ CONFIG = f"""
 """
 
 
-class Told(Silent):
-    """Remembers what it is told."""
-
-    def __init__(self) -> None:
-        self.events: list[str] = []
-
-    def started(self, target: str, stage: str) -> None:
-        self.events.append(f"{target}: {stage}")
-
-    def ended(self, target: str) -> None:
-        self.events.append(f"{target}: ended")
-
-
 def digests(result: BuildResult) -> dict[str, str]:
     return {target.name: target.sha256 for target in result.targets}
 
@@ -112,11 +99,11 @@ def test_the_same_as_in_turn(tmp_path: Path, in_turn: BuildResult) -> None:
     for target in result.targets:
         before = in_turn[target.name]
         assert (target.sha256, target.methods, target.notes) == (before.sha256, before.methods, before.notes)
-        ends = [f"{target.name} {method}: ended" for method in METHODS]
-        assert {f"{target.name} {method}: {stage}" for stage in ("lower", "emit") for method in METHODS} <= {
+        ends = [f"{target.name} {method} ended" for method in METHODS]
+        assert {f"{target.name} {method} {stage}" for stage in ("lower", "emit") for method in METHODS} <= {
             *told.events
         }
-        assert max(map(told.events.index, ends)) < told.events.index(f"{target.name}: link")
+        assert max(map(told.events.index, ends)) < told.events.index(f"{target.name} link")
         assert not [path.name for path in config.parent.glob(f"build/{target.name}/.*")], "nothing is left"
 
 
@@ -195,4 +182,4 @@ def test_what_the_cache_has_is_only_linked(tmp_path: Path) -> None:
     told = Told()
     naive = ['targets.portable.memory.planner="naive"']
     etdev.build(config, targets="portable", overrides=naive, verify=False, jobs=4, progress=told)
-    assert told.events == [f"portable: {stage}" for stage in ("link", "write", "ended")]
+    assert told.events == [f"portable {stage}" for stage in ("link", "write", "ended")]

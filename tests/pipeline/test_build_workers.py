@@ -28,6 +28,7 @@ from etdev.pipeline.relay import Address, Relay, Sender
 from etdev.pipeline.result import WORST_FIRST, BuildResult
 from etdev.pipeline.versions import versions
 from support.projects import LINEAR, LINEAR_CONFIG, write_project
+from support.told import Told
 
 TWO = LINEAR_CONFIG + '    [targets.a]\n    [targets.b]\n    lowering = "stock"\n'
 METRICS = """
@@ -41,19 +42,6 @@ METRICS = """
         return 1.0
 """
 """Metrics: one that takes its process along, and one that does not."""
-
-
-class Told(Silent):
-    """Remembers what it is told."""
-
-    def __init__(self) -> None:
-        self.events: list[str] = []
-
-    def started(self, target: str, stage: str) -> None:
-        self.events.append(f"{target} {stage}")
-
-    def ended(self, target: str) -> None:
-        self.events.append(f"{target} ended")
 
 
 def results(config: Path) -> BuildResult:

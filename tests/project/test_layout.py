@@ -1,0 +1,38 @@
+"""E0: where what stands, and that what etdev depends on is put to use."""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+
+def imports(folder: Path) -> Iterator[str]:
+    """The top packages that code of a folder imports, wherever in a module."""
+    for path in folder.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                yield from (alias.name.partition(".")[0] for alias in node.names)
+            elif isinstance(node, ast.ImportFrom) and node.module is not None and not node.level:
+                yield node.module.partition(".")[0]
+
+
+@pytest.mark.parametrize("name", ["cli", "config", "pipeline", "backends", "templates"])
+def test_the_top_packages(repository: Path, name: str) -> None:
+    assert (repository / "src" / "etdev" / name / "__init__.py").is_file()
+    assert (repository / "tests" / name).is_dir()
+    assert (repository / "pyproject.toml").is_file()
+
+
+def test_what_it_depends_on_is_imported(repository: Path) -> None:
+    project = tomllib.loads((repository / "pyproject.toml").read_text())["project"]
+    declared = [*project["dependencies"], *project["optional-dependencies"]["build"]]
+    packages = {re.split(r"[<>=!~; \[]", text)[0].replace("-", "_").lower() for text in declared}
+    assert {"typer", "pydantic", "tomli_w", "torch", "flatbuffers"} <= packages
+    used = {*imports(repository / "src" / "etdev")}
+    renamed = {"pyyaml": "yaml", "ruamel.yaml": "ruamel"}
+    assert {renamed.get(name, name) for name in packages} - used == set()
