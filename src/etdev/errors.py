@@ -173,6 +173,13 @@ class LoadError(StageError):
     rule = "load"
 
 
+class MismatchError(LoadError):
+    """The config names what is not there, cannot be read, or does not fit: a module, a function, an argument, a method,
+    a file of the model. Told without the user's code failing."""
+
+    exit_code = ExitCode.CONFIG
+
+
 class ExportError(StageError):
     """``torch.export`` refused the model."""
 

@@ -106,9 +106,12 @@ def test_exit_codes(run: Run, arguments: tuple[str, ...], code: int, verdict: st
         (("-p", "ci"), 2, "error: --profile ci: there is no profile `ci`\nhint: profiles here: strict\n"),
         (
             ("--set", 'methods.forward.samples="data:sample"'),
-            4,
+            2,
             "hint: did you mean 'samples'?\n",
         ),
+        (("--set", "model.kwargs={ width = 3 }"), 2, "'model:Linear' takes no argument 'width'\n"),
+        (("--set", 'model.weights="lost.safetensors"'), 2, "there is no file "),
+        (("--set", "methods.backward={ inputs = [] }"), 2, "the model Linear has no method 'backward'\n"),
         (("--set", 'project.out="model.py"'), 4, "cannot write the file: a part of the path is a file, not a folder\n"),
     ],
 )

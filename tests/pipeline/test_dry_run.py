@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from etdev.errors import ExportError, LoadError, MissingRequirementError, UsageError
+from etdev.errors import ExportError, LoadError, MismatchError, MissingRequirementError, UsageError
 from etdev.pipeline.api import open_project
 from etdev.pipeline.dry_run import CheckedMethod, DryRun, dry_run
 from etdev.pipeline.options import BuildOptions
@@ -168,7 +168,7 @@ AROUND = {
     "calibration missing": (
         _data("calibration = samples", ""),
         Failure(
-            LoadError,
+            MismatchError,
             "etdev.toml:10:15 (quantize.small.calibration)",
             "'data' has no attribute 'calibration' (from 'data:calibration')",
             "it has: accuracy, samples",
@@ -177,7 +177,7 @@ AROUND = {
     "metric missing": (
         _data("def accuracy", "def acuracy"),
         Failure(
-            LoadError,
+            MismatchError,
             "etdev.toml:14:19 (targets.cpu.verify.accuracy.fn)",
             "'data' has no attribute 'accuracy' (from 'data:accuracy')",
             "did you mean 'acuracy'?",
@@ -195,7 +195,7 @@ def test_mistakes_around_the_model(project: Callable[..., Project], data: str, f
 def test_a_missing_module(project: Callable[..., Project], tmp_path: Path) -> None:
     made = project(CONFIG, data=DATA)
     message = f"there is no module 'model', neither in {tmp_path} nor among the installed packages"
-    expected = Failure(LoadError, "etdev.toml:3:9 (model.entry)", message, "modules there: data")
+    expected = Failure(MismatchError, "etdev.toml:3:9 (model.entry)", message, "modules there: data")
     check_failure(lambda: dry_run(made, BuildOptions()), expected)
 
 

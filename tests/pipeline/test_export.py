@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from etdev.errors import ExportError
+from etdev.errors import ExportError, MismatchError
 from etdev.pipeline.project import Project
 from support.stages import Failure, check_failure, export
 
@@ -280,14 +280,14 @@ def test_a_method_that_the_model_does_not_have(project: Callable[..., Project]) 
     made = project(TWO.replace("methods.encode", "methods.endcode"), model=NET)
     hint = "its own methods: forward, encode, nothing"
     message = "the model Net has no method 'endcode'"
-    check_failure(lambda: export(made), Failure(ExportError, "etdev.toml:4:1 (methods.endcode)", message, hint))
+    check_failure(lambda: export(made), Failure(MismatchError, "etdev.toml:4:1 (methods.endcode)", message, hint))
 
 
 def test_a_model_without_forward(project: Callable[..., Project]) -> None:
     made = project(TWO, model=NET.replace("def forward", "def froward"))
     hint = "its own methods: froward, encode, nothing"
     message = "the model Net has no method 'forward'"
-    check_failure(lambda: export(made), Failure(ExportError, "etdev.toml:6:1 (methods.forward)", message, hint))
+    check_failure(lambda: export(made), Failure(MismatchError, "etdev.toml:6:1 (methods.forward)", message, hint))
 
 
 @pytest.mark.parametrize(
@@ -310,4 +310,4 @@ def test_the_number_of_inputs(project: Callable[..., Project], signature: str, m
         return
     where = "etdev.toml:6:10 (methods.forward.inputs)"
     text = f"method 'forward' cannot be called with the 2 declared inputs: {message}"
-    check_failure(lambda: export(made), Failure(ExportError, where, text, f"it takes {takes}"))
+    check_failure(lambda: export(made), Failure(MismatchError, where, text, f"it takes {takes}"))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from etdev.errors import ConfigError, ExportError, LoadError
+from etdev.errors import ConfigError, ExportError, LoadError, MismatchError
 from etdev.pipeline.project import Project
 from support.stages import Failure, check_failure, export, load
 
@@ -35,7 +35,7 @@ FAILURES = {
     "module missing, a near name": (
         {"modle": MAKE},
         Failure(
-            LoadError,
+            MismatchError,
             ENTRY,
             "there is no module 'model', neither in {folder} nor among the installed packages",
             "did you mean 'modle'?",
@@ -44,7 +44,7 @@ FAILURES = {
     "module missing, others there": (
         {"network": MAKE, "stuff": ""},
         Failure(
-            LoadError,
+            MismatchError,
             ENTRY,
             "there is no module 'model', neither in {folder} nor among the installed packages",
             "modules there: network, stuff",
@@ -53,7 +53,7 @@ FAILURES = {
     "module missing, an empty folder": (
         {},
         Failure(
-            LoadError,
+            MismatchError,
             ENTRY,
             "there is no module 'model', neither in {folder} nor among the installed packages",
             "create {folder}/model.py, or name an installed module",
@@ -96,15 +96,15 @@ FAILURES = {
     ),
     "attribute missing, a near name": (
         {"model": "def maker():\n    pass\n"},
-        Failure(LoadError, ENTRY, "'model' has no attribute 'make' (from 'model:make')", "did you mean 'maker'?"),
+        Failure(MismatchError, ENTRY, "'model' has no attribute 'make' (from 'model:make')", "did you mean 'maker'?"),
     ),
     "attribute missing, others there": (
         {"model": "import torch\nfrom torch import nn\nclass Net(nn.Module): ...\ndef build(): ...\n_x = 1\n"},
-        Failure(LoadError, ENTRY, "'model' has no attribute 'make' (from 'model:make')", "it has: Net, build"),
+        Failure(MismatchError, ENTRY, "'model' has no attribute 'make' (from 'model:make')", "it has: Net, build"),
     ),
     "not callable": (
         {"model": "make = 3\n"},
-        Failure(LoadError, ENTRY, "'model:make' is not callable but int", "name a function or a class"),
+        Failure(MismatchError, ENTRY, "'model:make' is not callable but int", "name a function or a class"),
     ),
     "the entry raises": (
         {"model": "def make():\n    inner()\n\ndef inner():\n    raise ValueError('width must be 3')\n"},
@@ -131,7 +131,7 @@ FAILURES = {
     "the entry needs arguments": (
         {"model": "def make(width):\n    pass\n"},
         Failure(
-            LoadError,
+            MismatchError,
             "etdev.toml:2:1 (model.kwargs)",
             "'model:make' cannot be called with `model.kwargs`: missing a required argument: 'width'",
             "it takes (width)",
@@ -187,7 +187,7 @@ def test_kwargs_that_do_not_fit(
         CONFIG.replace('make"', f'make"\nkwargs = {{ {kwargs} }}'),
         model="def make(width: int, *, depth: int = 2): ...\n",
     )
-    check_failure(lambda: load(made), Failure(LoadError, f"etdev.toml:{where}", message, hint))
+    check_failure(lambda: load(made), Failure(MismatchError, f"etdev.toml:{where}", message, hint))
 
 
 def test_a_model_is_loaded_in_eval_mode_with_its_kwargs(project: Callable[..., Project]) -> None:
@@ -212,7 +212,7 @@ def test_a_missing_module_in_a_package(project: Callable[..., Project], tmp_path
     check_failure(
         lambda: load(project(CONFIG.replace("model:make", "nets.tinny:Net"))),
         Failure(
-            LoadError,
+            MismatchError,
             ENTRY,
             f"there is no module 'nets.tinny', neither in {tmp_path} nor among the installed packages",
             "did you mean 'nets.tiny'?",
@@ -235,7 +235,7 @@ def test_an_import_that_is_missing(project: Callable[..., Project], tmp_path: Pa
     check_failure(
         lambda: load(made),
         Failure(
-            LoadError,
+            MismatchError,
             "etdev.toml:8:11 (project.imports)",
             f"there is no module 'my_ops', neither in {tmp_path} nor among the installed packages",
             "modules there: model",
@@ -313,7 +313,7 @@ def test_declared_inputs_that_the_saved_program_does_not_have(
 ) -> None:
     _save(tmp_path, least)
     made = project(PT2.format(methods=METHODS.format(dtype=dtype, shape=shape, dims=dims)))
-    with pytest.raises(ExportError) as caught:
+    with pytest.raises(MismatchError) as caught:
         export(made)
     symbol = caught.value.hint.partition("[")[2].partition(",")[0]
     assert caught.value.where == "etdev.toml:6:10 (methods.forward.inputs)"
@@ -329,7 +329,7 @@ def test_another_number_of_inputs(project: Callable[..., Project], tmp_path: Pat
     table = '{{ name = "{name}", dtype = "float32", shape = [8, 4] }}'
     both = ", ".join(table.format(name=name) for name in "ab")
     made = project(PT2.format(methods=f"[methods.forward]\ninputs = [{both}]"))
-    with pytest.raises(ExportError, match="the saved program takes 1 input, the config declares 2"):
+    with pytest.raises(MismatchError, match="the saved program takes 1 input, the config declares 2"):
         export(made)
 
 
@@ -401,12 +401,12 @@ def test_saved_programs_whose_inputs_no_config_can_declare(
 def test_a_pt2_file_that_is_none(project: Callable[..., Project], tmp_path: Path, content: bytes | None) -> None:
     made = project(PT2.format(methods=""))
     if content is None:
-        expected = Failure(LoadError, "etdev.toml:3:7 (model.pt2)", f"there is no file {tmp_path / 'model.pt2'}")
+        expected = Failure(MismatchError, "etdev.toml:3:7 (model.pt2)", f"there is no file {tmp_path / 'model.pt2'}")
     else:
         (tmp_path / "model.pt2").write_bytes(content)
         message = f"{tmp_path / 'model.pt2'} is no program that this torch ({torch.__version__}) can load: …"
         hint = "save it again with torch.export.save of the same torch version"
-        expected = Failure(LoadError, "etdev.toml:3:7 (model.pt2)", message, hint)
+        expected = Failure(MismatchError, "etdev.toml:3:7 (model.pt2)", message, hint)
     error = check_failure(lambda: load(made), expected)
     assert "\n" not in error.message
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from etdev.errors import LoadError, MissingRequirementError
+from etdev.errors import LoadError, MismatchError, MissingRequirementError
 from etdev.pipeline.project import Project
 from support.stages import Failure, check_failure, export, load, prepare
 
@@ -161,7 +161,7 @@ FAILURES = {
         {"architectures": ["BertForSequenceClassification"]},
         "",
         Failure(
-            LoadError,
+            MismatchError,
             HF,
             (
                 "the weights in {net} do not fit BertForSequenceClassification: "
@@ -174,7 +174,7 @@ FAILURES = {
         {},
         "kwargs = { vocab_size = 21 }",
         Failure(
-            LoadError,
+            MismatchError,
             HF,
             (
                 "the weights in {net} do not fit BertModel: "
@@ -187,7 +187,7 @@ FAILURES = {
         {},
         "kwargs = { num_hiden_layers = 2 }",
         Failure(
-            LoadError,
+            MismatchError,
             "etdev.toml:4:31 (model.kwargs.num_hiden_layers)",
             "the configuration of {net} has no 'num_hiden_layers'",
             "did you mean 'num_hidden_layers'?",
@@ -197,7 +197,7 @@ FAILURES = {
         {"architectures": ["BertForTelepathy"]},
         "",
         Failure(
-            LoadError,
+            MismatchError,
             HF,
             f"transformers {transformers.__version__} has no class 'BertForTelepathy'",
             "use the transformers version that the model was saved with",
@@ -207,7 +207,7 @@ FAILURES = {
         {"architectures": None},
         "",
         Failure(
-            LoadError,
+            MismatchError,
             HF,
             "the configuration of {net} names no class under `architectures`",
             'add it to config.json, for example "architectures": ["BertModel"]',
@@ -217,7 +217,7 @@ FAILURES = {
         {"model_type": "telepath"},
         "",
         Failure(
-            LoadError,
+            MismatchError,
             HF,
             "transformers cannot load './net': ValueError: The checkpoint you are trying to load has…",
             DIRECTORY,
@@ -226,7 +226,7 @@ FAILURES = {
     "code of its own": (
         {"auto_map": {"AutoConfig": "evil.Config"}, "model_type": "evil"},
         "",
-        Failure(LoadError, HF, "transformers cannot load './net': ValueError: …", DIRECTORY),
+        Failure(MismatchError, HF, "transformers cannot load './net': ValueError: …", DIRECTORY),
     ),
 }
 
@@ -267,7 +267,7 @@ def test_a_directory_that_is_not_whole(
     damage(tmp_path / "net")
     hint = "save it with model.save_pretrained" if "there is no file" in message else DIRECTORY
     message = message.replace("{net}", str(tmp_path / "net"))
-    check_failure(lambda: load(project(CONFIG)), Failure(LoadError, HF, message, hint))
+    check_failure(lambda: load(project(CONFIG)), Failure(MismatchError, HF, message, hint))
 
 
 def test_a_wrong_input_name(project: Callable[..., Project], tmp_path: Path) -> None:
@@ -275,7 +275,7 @@ def test_a_wrong_input_name(project: Callable[..., Project], tmp_path: Path) -> 
     made = project(CONFIG.replace('"input_ids"', '"input_idz"'))
     where = "etdev.toml:5:20 (methods.forward.inputs[0].name)"
     message = "method 'forward' of the transformers model has no argument 'input_idz'"
-    check_failure(lambda: load(made), Failure(LoadError, where, message, "did you mean 'input_ids'?"))
+    check_failure(lambda: load(made), Failure(MismatchError, where, message, "did you mean 'input_ids'?"))
 
 
 @pytest.mark.parametrize(
@@ -291,7 +291,7 @@ def test_a_name_that_keywords_would_swallow(
     """BERT takes any further keyword and ignores it: a mask by another name had no effect on a green build."""
     _save(tmp_path)
     made = project(CONFIG.replace('"input_ids"', f'"{name}"'))
-    with pytest.raises(LoadError) as caught:
+    with pytest.raises(MismatchError) as caught:
         load(made)
     assert caught.value.message == f"method 'forward' of the transformers model has no argument {name!r}"
     assert (caught.value.hint or "").startswith(hint)

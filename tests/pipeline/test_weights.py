@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from etdev.errors import LoadError
+from etdev.errors import MismatchError
 from etdev.pipeline.project import Project
 from etdev.pipeline.weights import load_weights
 from support.stages import Failure, check_failure, load
@@ -72,7 +72,7 @@ def test_what_does_not_fit_is_listed_and_nothing_is_loaded(
     before = {name: value.clone() for name, value in module.state_dict().items()}
     check_failure(
         lambda: load_weights(module, tmp_path / "w.safetensors", WHERE),
-        Failure(LoadError, WHERE, f"the weights in w.safetensors do not fit the model: {problem}", FITS),
+        Failure(MismatchError, WHERE, f"the weights in w.safetensors do not fit the model: {problem}", FITS),
     )
     assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
 
@@ -99,7 +99,7 @@ def test_files_that_cannot_be_loaded(
         (tmp_path / name).write_bytes(content)
     made = project(CONFIG.replace("WEIGHTS", name), model=MODEL)
     message = message.replace("{path}", str(tmp_path / name))
-    check_failure(lambda: load(made), Failure(LoadError, WHERE, message, hint))
+    check_failure(lambda: load(made), Failure(MismatchError, WHERE, message, hint))
 
 
 def test_no_pickle_is_opened(project: Callable[..., Project], tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_no_pickle_is_opened(project: Callable[..., Project], tmp_path: Path) ->
     marker = tmp_path / "ran"
     pickle = f"cposix\nsystem\n(S'touch {marker}'\ntR."
     (tmp_path / "w.safetensors").write_text(pickle)
-    with pytest.raises(LoadError, match="cannot be read"):
+    with pytest.raises(MismatchError, match="cannot be read"):
         load(project(CONFIG.replace("WEIGHTS", "w.safetensors"), model=MODEL))
     assert not marker.exists()
 

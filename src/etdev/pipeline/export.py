@@ -11,7 +11,7 @@ from contextlib import contextmanager, redirect_stderr
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from etdev.errors import ExportError
+from etdev.errors import MismatchError
 from etdev.pipeline.artifacts import ExportedMethod, ExportedModel, LoadedModel, Tensors
 from etdev.pipeline.export_errors import explain_export_error
 from etdev.pipeline.inputs import Signature, make_inputs
@@ -132,7 +132,7 @@ def method_of(project: Project, module: torch.nn.Module, name: str) -> Callable[
     function = module if name == "forward" else getattr(module, name, None)
     if not callable(function) or (name == "forward" and _has_no_forward(module)):
         own = [key for key, value in vars(type(module)).items() if callable(value) and not key.startswith("_")]
-        raise ExportError(
+        raise MismatchError(
             f"the model {type(module).__name__} has no method {name!r}",
             where=project.where("methods", name),
             hint=f"its own methods: {', '.join(own) or 'none'}",
@@ -153,7 +153,7 @@ def check_call(project: Project, function: Callable[..., Any], signature: Signat
     try:
         parameters.bind(*signature.inputs)
     except TypeError as error:
-        raise ExportError(
+        raise MismatchError(
             f"method {signature.method!r} cannot be called with the {_count(signature)}: {error}",
             where=project.where("methods", signature.method, "inputs"),
             hint=f"it takes {parameters}",

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from etdev.errors import LoadError
+from etdev.errors import LoadError, MismatchError
 from etdev.pipeline.artifacts import LoadedModel
 from etdev.pipeline.constants import constants_of
 from etdev.pipeline.project import Project
@@ -54,7 +54,7 @@ def _require_inputs(project: Project) -> None:
     for index in range(len(project.config.model.inputs)):
         path = project.loaded.resolve("model", "inputs", index)
         if not path.exists():
-            raise LoadError(
+            raise MismatchError(
                 f"there is no file {path}",
                 where=project.where("model", "inputs", index),
                 hint="name a file or a folder that the model's code reads, relative to the config",
@@ -93,7 +93,7 @@ def _check_kwargs(project: Project, make: Callable[..., Any], entry: str, kwargs
     takes_any = any(part.kind is inspect.Parameter.VAR_KEYWORD for part in signature.parameters.values())
     for name in () if takes_any else kwargs.keys() - signature.parameters.keys():
         near = difflib.get_close_matches(name, signature.parameters, n=1)
-        raise LoadError(
+        raise MismatchError(
             f"{entry!r} takes no argument {name!r}",
             where=project.where("model", "kwargs", name),
             hint=f"did you mean {near[0]!r}?" if near else f"it takes {signature}",
@@ -101,7 +101,7 @@ def _check_kwargs(project: Project, make: Callable[..., Any], entry: str, kwargs
     try:
         signature.bind(**kwargs)
     except TypeError as error:
-        raise LoadError(
+        raise MismatchError(
             f"{entry!r} cannot be called with `model.kwargs`: {error}",
             where=project.where("model", "kwargs"),
             hint=f"it takes {signature}",
@@ -128,12 +128,12 @@ def _load_saved_program(project: Project) -> LoadedModel:
     path = project.loaded.resolve("model", "pt2")
     where = project.where("model", "pt2")
     if not path.is_file():
-        raise LoadError(f"there is no file {path}", where=where)
+        raise MismatchError(f"there is no file {path}", where=where)
     try:
         program = torch.export.load(path)
     except Exception as error:
         first = next(iter(str(error).strip().splitlines()), "no message")
-        raise LoadError(
+        raise MismatchError(
             f"{path} is no program that this torch ({torch.__version__}) can load: {type(error).__name__}: {first}",
             where=where,
             hint="save it again with torch.export.save of the same torch version",

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from types import MethodType
 from typing import TYPE_CHECKING, Any
 
-from etdev.errors import LoadError, MissingRequirementError
+from etdev.errors import LoadError, MismatchError, MissingRequirementError
 from etdev.pipeline.artifacts import LoadedModel
 from etdev.pipeline.project import Project
 from etdev.pipeline.weights import misfit
@@ -22,6 +22,9 @@ EXTRA = 'pip install "etdev[hf]"'
 _DEFAULTS = {"use_cache": False, "attn_implementation": "eager"}
 """Attributes of the configuration that ``model.kwargs`` may override. The default attention, sdpa, makes GPT-2 fail in
 lowering (``Cannot view a tensor with shape …``, executorch 1.4.1 and transformers 5.23)."""
+
+_HUB_HINT = "a hub model needs the network, or its files in the local cache"
+_DIRECTORY_HINT = "the directory needs config.json and model.safetensors: save it with model.save_pretrained"
 
 
 def load_transformers(project: Project) -> LoadedModel:
@@ -44,13 +47,9 @@ def load_transformers(project: Project) -> LoadedModel:
         raise
     except Exception as error:
         first = next(iter(str(error).strip().splitlines()), "no message")
-        raise LoadError(
-            f"transformers cannot load {name!r}: {type(error).__name__}: {first}",
-            where=where,
-            hint="a hub model needs the network, or its files in the local cache"
-            if "revision" in extra
-            else "the directory needs config.json and model.safetensors: save it with model.save_pretrained",
-        ) from error
+        kind, hint = (LoadError, _HUB_HINT) if "revision" in extra else (MismatchError, _DIRECTORY_HINT)
+        message = f"transformers cannot load {name!r}: {type(error).__name__}: {first}"
+        raise kind(message, where=where, hint=hint) from error
     _by_name(project, model)
     return LoadedModel(model.eval(), notes=notes)
 
@@ -73,7 +72,7 @@ def _configuration(project: Project, transformers: Any, source: str, extra: dict
     )
     for key in kwargs.keys() & unused.keys():
         near = difflib.get_close_matches(key, vars(config), n=1)
-        raise LoadError(
+        raise MismatchError(
             f"the configuration of {source} has no {key!r}",
             where=project.where("model", "kwargs", key),
             hint=f"did you mean {near[0]!r}?" if near else f"it is a {type(config).__name__}",
@@ -97,7 +96,7 @@ def _load(
     misshapen = [f"{name} (file {list(old)}, model {list(new)})" for name, old, new in sorted(found["mismatched_keys"])]
     problem = misfit(missing=sorted(found["missing_keys"]), misshapen=misshapen)
     if problem is not None:
-        raise LoadError(
+        raise MismatchError(
             f"the weights in {source} do not fit {model_class.__name__}: {problem}",
             where=where,
             hint="check `architectures` in its config.json, and `model.kwargs`, against what the weights are for",
@@ -136,7 +135,7 @@ def _source(project: Project, name: str, where: str) -> tuple[str, dict[str, Any
         return name, {"revision": revision, "local_files_only": _is_cached(name, revision)}
     path = project.loaded.resolve("model", "hf")
     if not (path / "config.json").is_file():
-        raise LoadError(
+        raise MismatchError(
             f"there is no file {path / 'config.json'}", where=where, hint="save it with model.save_pretrained"
         )
     return str(path), {"local_files_only": True}
@@ -145,14 +144,14 @@ def _source(project: Project, name: str, where: str) -> tuple[str, dict[str, Any
 def _model_class(transformers: Any, config: Any, source: str, where: str) -> Any:
     names = getattr(config, "architectures", None)
     if not names:
-        raise LoadError(
+        raise MismatchError(
             f"the configuration of {source} names no class under `architectures`",
             where=where,
             hint='add it to config.json, for example "architectures": ["BertModel"]',
         )
     found = getattr(transformers, names[0], None)
     if found is None:
-        raise LoadError(
+        raise MismatchError(
             f"transformers {transformers.__version__} has no class {names[0]!r}",
             where=where,
             hint="use the transformers version that the model was saved with",
@@ -178,7 +177,7 @@ def _check_names(project: Project, method: str, names: list[str], original: Call
         if name in own:
             continue
         near = difflib.get_close_matches(name, own, n=1) or [other for other in own if name in other.split("_")]
-        raise LoadError(
+        raise MismatchError(
             f"method {method!r} of the transformers model has no argument {name!r}",
             where=project.where("methods", method, "inputs", index, "name"),
             hint=f"did you mean {near[0]!r}?" if near else f"name the inputs as the model does: {', '.join(own)}",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, get_args
 
 from etdev.config.models import Dim, DType, Input, Method
-from etdev.errors import ExportError
+from etdev.errors import ExportError, MismatchError
 from etdev.pipeline.inputs import Signature
 from etdev.pipeline.project import Project
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 def signature_of_program(project: Project, program: ExportedProgram, declared: Method | None) -> Signature:
     """The program's own inputs; the config's names for them if it declares any.
 
-    Raises :class:`~etdev.errors.ExportError` if the two disagree, if an input is no tensor, or if a dynamic dimension
-    has no upper bound.
+    Raises :class:`~etdev.errors.MismatchError` if the two disagree, and :class:`~etdev.errors.ExportError` if an input
+    is no tensor, or if a dynamic dimension has no upper bound.
     """
     found = _read_signature(project, program)
     if declared is None or declared.inputs is None:
@@ -27,14 +27,14 @@ def signature_of_program(project: Project, program: ExportedProgram, declared: M
     where = project.where("methods", "forward", "inputs")
     if len(stated.inputs) != len(found.inputs):
         count = f"{len(found.inputs)} input{'s' * (len(found.inputs) != 1)}"
-        raise ExportError(
+        raise MismatchError(
             f"the saved program takes {count}, the config declares {len(stated.inputs)}",
             where=where,
             hint=f"the program takes {found.describe()}",
         )
     problem = _disagreement(stated, found)
     if problem is not None:
-        raise ExportError(
+        raise MismatchError(
             f"the declared inputs are not those of the saved program: {problem}",
             where=where,
             hint=f"the program takes {found.describe()}{_ranges(found)}; or leave `inputs` out",

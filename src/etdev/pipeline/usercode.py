@@ -27,7 +27,7 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any, Self
 
-from etdev.errors import EtdevError, LoadError
+from etdev.errors import EtdevError, LoadError, MismatchError
 from etdev.pipeline.module_files import MODULE_ENDS
 
 LIBRARIES = (*map(sysconfig.get_path, ("purelib", "platlib", "stdlib")), site.getusersitepackages())
@@ -104,8 +104,8 @@ class UserCode:
     def get(self, entry: str, base: Path, where: str) -> Callable[..., Any]:
         """The callable ``module:attribute``, the module looked up in ``base`` first.
 
-        Raises :class:`~etdev.errors.LoadError` at ``where`` if the module or the attribute does not exist, or if
-        importing it fails.
+        Raises :class:`~etdev.errors.MismatchError` at ``where`` if the module or the attribute does not exist, and
+        :class:`~etdev.errors.LoadError` if importing it fails.
         """
         module_name, _, attribute = entry.partition(":")
         found: Any = self._import(module_name, base, where)
@@ -115,7 +115,7 @@ class UserCode:
             except AttributeError:
                 raise _no_attribute(found, part, entry, where) from None
         if not callable(found):
-            raise LoadError(
+            raise MismatchError(
                 f"{entry!r} is not callable but {type(found).__name__}", where=where, hint="name a function or a class"
             )
         function: Callable[..., Any] = found
@@ -367,7 +367,7 @@ def _local_module(dotted: str, base: Path) -> tuple[str, Path | None]:
     return dotted, None
 
 
-def _no_module(name: str, base: Path, where: str) -> LoadError:
+def _no_module(name: str, base: Path, where: str) -> MismatchError:
     package = name.rpartition(".")[0]
     folder = base / package.replace(".", "/")
     found = {path.stem for path in folder.glob("*.py")} | {path.parent.name for path in folder.glob("*/__init__.py")}
@@ -379,17 +379,17 @@ def _no_module(name: str, base: Path, where: str) -> LoadError:
         hint = f"modules there: {', '.join(here)}"
     else:
         hint = f"create {base / (name.replace('.', '/') + '.py')}, or name an installed module"
-    return LoadError(
+    return MismatchError(
         f"there is no module {name!r}, neither in {base} nor among the installed packages", where=where, hint=hint
     )
 
 
-def _no_attribute(holder: object, part: str, entry: str, where: str) -> LoadError:
+def _no_attribute(holder: object, part: str, entry: str, where: str) -> MismatchError:
     public = [name for name in dir(holder) if not name.startswith("_")]
     near = difflib.get_close_matches(part, public, n=1)
     label = getattr(holder, "__name__", type(holder).__name__)
     own = [name for name in public if getattr(getattr(holder, name), "__module__", None) == label]
-    return LoadError(
+    return MismatchError(
         f"{label!r} has no attribute {part!r} (from {entry!r})",
         where=where,
         hint=f"did you mean {near[0]!r}?" if near else f"it has: {', '.join(own)}" if own else None,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from etdev.errors import LoadError
+from etdev.errors import MismatchError
 
 if TYPE_CHECKING:
     import torch
@@ -18,8 +18,8 @@ def load_weights(module: torch.nn.Module, path: Path, where: str) -> tuple[str, 
     """Copy the tensors of ``path`` into the module's state. Returns notes for the report.
 
     Tensors that share storage in the module (tied weights) need only one of their names in the file, as safetensors
-    writes them. Raises :class:`~etdev.errors.LoadError` listing missing, unexpected and misshapen names; the module is
-    untouched then.
+    writes them. Raises :class:`~etdev.errors.MismatchError` listing missing, unexpected and misshapen names; the module
+    is untouched then.
     """
     stored = _read(path, where)
     state = _tensors(module)
@@ -33,7 +33,7 @@ def load_weights(module: torch.nn.Module, path: Path, where: str) -> tuple[str, 
     ]
     problem = misfit(missing=missing, unexpected=unexpected, misshapen=misshapen)
     if problem is not None:
-        raise LoadError(
+        raise MismatchError(
             f"the weights in {path.name} do not fit the model: {problem}",
             where=where,
             hint="check that `model.kwargs` build the same architecture that the weights were saved from",
@@ -68,7 +68,7 @@ def _read(path: Path, where: str) -> Mapping[str, torch.Tensor]:
     from safetensors.torch import load_file
 
     if path.suffix != ".safetensors":
-        raise LoadError(
+        raise MismatchError(
             f"{path.name!r} is not a .safetensors file; other formats can hold pickles, which are not loaded",
             where=where,
             hint="convert it once: safetensors.torch.save_model(model, 'weights.safetensors')",
@@ -76,9 +76,9 @@ def _read(path: Path, where: str) -> Mapping[str, torch.Tensor]:
     try:
         stored: dict[str, torch.Tensor] = load_file(path)
     except FileNotFoundError:
-        raise LoadError(f"there is no file {path}", where=where) from None
+        raise MismatchError(f"there is no file {path}", where=where) from None
     except (SafetensorError, OSError) as error:
-        raise LoadError(f"{path} cannot be read: {error}", where=where) from error
+        raise MismatchError(f"{path} cannot be read: {error}", where=where) from error
     return stored
 
 

@@ -113,7 +113,7 @@ def _read(project: Project, target: str, candidate: Candidate, found: Program) -
 def check_functions(project: Project, user: UserCode, target: str) -> None:
     """Find the samples, the sessions and the metric that verification will call, before anything slow happens.
 
-    Raises :class:`~etdev.errors.LoadError` at the key that names what does not exist.
+    Raises :class:`~etdev.errors.MismatchError` at the key that names what does not exist.
     """
     wanted: dict[tuple[str, ...], str] = {
         ("methods", name, "samples"): method.samples
