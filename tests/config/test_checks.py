@@ -27,7 +27,7 @@ def model(lines: str, rest: str = METHOD) -> str:
 
 
 VALID = {
-    "entry": model('entry = "a:b"\nkwargs = { a = 1 }\nweights = "w"\n'),
+    "entry": model('entry = "a:b"\nkwargs = { a = 1 }\nweights = "w.safetensors"\n'),
     "local directory": model('hf = "./dir"\nkwargs = { a = 1 }\n'),
     "parent directory": model('hf = "../dir"\n'),
     "absolute directory": model('hf = "/dir"\n'),
@@ -58,6 +58,11 @@ INVALID = {
     "hub without revision": (model('hf = "org/name"\n'), "3:6", "which needs `revision`"),
     "revision of a directory": (model(f'hf = "./x"\nrevision = "{HASH}"\n'), "4:12", "only a model from the hub"),
     "revision of an entry": (model(f'entry = "a:b"\nrevision = "{HASH}"\n'), "4:12", "only a model from the hub"),
+    "weights that may be a pickle": (
+        model('entry = "a:b"\nweights = "w.pt"\n'),
+        "4:11",
+        '`model.weights` is "w.pt"; expected the path of a .safetensors file',
+    ),
     "weights of hf": (model('hf = "./x"\nweights = "w"\n'), "4:11", "a `hf` model brings its own"),
     "weights of pt2": (model(PT2 + 'weights = "w"\n', ""), "5:11", "a `pt2` model brings its own"),
     "kwargs of pt2": (model(PT2 + "kwargs = {}\n", ""), "5:10", "a `pt2` model is already made"),

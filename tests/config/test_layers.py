@@ -98,9 +98,11 @@ def test_paths_resolve_beside_the_file_that_states_them(tmp_path: Path) -> None:
     assert loaded.resolve("model", "weights") == tmp_path / "w.safetensors"
     assert loaded.resolve("project", "out") == tmp_path / "a/out"
     assert loaded.root == tmp_path / "b"
-    overridden = load(tmp_path, None, "b/etdev.toml", "project.out=x", environ={"ETDEV__MODEL__WEIGHTS": "y"})
+    overridden = load(
+        tmp_path, None, "b/etdev.toml", "project.out=x", environ={"ETDEV__MODEL__WEIGHTS": "y.safetensors"}
+    )
     assert overridden.resolve("project", "out") == tmp_path / "b/x"
-    assert overridden.resolve("model", "weights") == tmp_path / "b/y"
+    assert overridden.resolve("model", "weights") == tmp_path / "b/y.safetensors"
     assert load(tmp_path, MINIMAL).resolve("project", "out") == tmp_path / "build"
 
 

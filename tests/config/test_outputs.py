@@ -54,6 +54,7 @@ def test_json() -> None:
 def test_validate(etdev: Any, tmp_path: Path) -> None:
     """E1: text on stderr, machine output alone on stdout, exit code 2."""
     assert etdev("validate")[0] == 2
+    (tmp_path / "model.py").write_text("def make(): ...\n")
     (tmp_path / "etdev.toml").write_text(MINIMAL + "[profiles.a]\n[profiles.b]\n")
     assert etdev("validate") == (0, "etdev.toml: ok (1 target, 1 method, 2 profiles)\n", "")
     assert etdev("validate", "-q") == (0, "", "")
@@ -90,6 +91,7 @@ def test_validate_several_files(etdev: Any, tmp_path: Path) -> None:
         (tmp_path / name / "etdev.toml").write_text("extends = ['../base.toml']\n")
     base = tmp_path / "base.toml"
     base.write_text(MINIMAL)
+    (tmp_path / "model.py").write_text("def make(): ...\n")
     files = ("a/etdev.toml", "b/etdev.toml")
     summaries = "".join(f"{file}: ok (1 target, 1 method, 0 profiles)\n" for file in files)
     assert etdev("validate", *files) == (0, summaries, "")
@@ -155,10 +157,10 @@ def test_the_effective_config_of_every_key_loads_to_itself(base: str, etdev: Any
 
 def test_show_says_which_paths_belong_elsewhere(etdev: Any, tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
-    (tmp_path / "sub/below.toml").write_text("model.weights = 'w'\n")
+    (tmp_path / "sub/below.toml").write_text("model.weights = 'w.safetensors'\n")
     (tmp_path / "etdev.toml").write_text("extends = 'sub/below.toml'\n" + MINIMAL)
     out = etdev("config", "show", "--output", "toml")[1]
-    assert out.startswith(f'# model.weights = "w" is relative to {tmp_path / "sub"}\n')
+    assert out.startswith(f'# model.weights = "w.safetensors" is relative to {tmp_path / "sub"}\n')
 
 
 @pytest.mark.parametrize(

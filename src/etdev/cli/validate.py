@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -32,17 +32,19 @@ def validate(
 ) -> int:
     """Check configs, with all of their profiles, without running any code that they name.
 
-    Exit code 2 when something is wrong. Formats of --output: text, json, github, sarif, md.
+    What the config names and is not there (yet) is a warning. Exit code 2 when something is wrong. Formats of --output:
+    text, json, github, sarif, md.
     """
     from etdev.backends.opening import open_config
-    from etdev.cli.reports import ALL_FORMATS, Report, error_report, refuse_config
-    from etdev.cli.reports.markdown import prose
+    from etdev.cli.reports import ALL_FORMATS, error_report, refuse_config
+    from etdev.config.references import check_references
 
     if files and config is not None:
         raise UsageError("files and --config say the same", where="--config", hint="name all files as arguments")
     outputs = parse_outputs(output, allowed=ALL_FORMATS)
     opened: list[LoadedConfig] = []
     problems: dict[Problem, None] = {}  # Configs may share a file, and its problems.
+    warnings: dict[Problem, None] = {}
     wanted = files or (config,)
     for file in wanted:
         refuse_config(outputs, file)
@@ -51,13 +53,34 @@ def validate(
             opened.append(open_config(file, profile=profile, overrides=overrides))
         except ConfigError as error:
             problems |= dict.fromkeys(error.problems)
+            continue
+        found = check_references(opened[-1])
+        problems |= dict.fromkeys(found.wrong)
+        warnings |= dict.fromkeys(found.absent)
     if problems:
         wrong = ConfigError(tuple(problems))
         return _report(wrong, error_report(wrong, "validate"), outputs)
     summaries = list(map(_summary, opened))
-    report = Report((), lambda: "".join(f"### {prose(summary)}\n" for summary in summaries), opened[0].name)
-    _write(outputs, report, (), lambda: "" if quiet else "\n".join(summaries))
+    report = _good(summaries, warnings, opened[0].name)
+    _write(outputs, report, (), lambda: "" if quiet else _text(summaries, tuple(warnings)), tuple(warnings))
     return ExitCode.DONE
+
+
+def _good(summaries: Sequence[str], warnings: Iterable[Problem], about: str) -> Report:
+    """What is reported of configs that are in order."""
+    from etdev.cli.reports import Report
+    from etdev.cli.reports.findings import of_problems
+    from etdev.cli.reports.markdown import findings_table, prose
+
+    findings = of_problems(warnings, "warning")
+    headings = [f"### {prose(summary)}" for summary in summaries]
+    return Report(findings, lambda: "\n\n".join([*headings, *findings_table(findings)]) + "\n", about)
+
+
+def _text(summaries: Sequence[str], warnings: Sequence[Problem]) -> str:
+    from etdev.config.diagnostics import as_warnings
+
+    return "\n".join(summaries) + "\n" + as_warnings(warnings)
 
 
 def _report(error: ConfigError, report: Report, outputs: Outputs) -> int:
@@ -72,11 +95,17 @@ def _report(error: ConfigError, report: Report, outputs: Outputs) -> int:
     return error.exit_code
 
 
-def _write(outputs: Outputs, report: Report, problems: tuple[Problem, ...], text: Callable[[], str]) -> None:
+def _write(
+    outputs: Outputs,
+    report: Report,
+    problems: Sequence[Problem],
+    text: Callable[[], str],
+    warnings: Sequence[Problem] = (),
+) -> None:
     from etdev.cli.reports import write_report
     from etdev.config.diagnostics import as_json
 
-    write_report(outputs, report, {TEXT: text, "json": partial(as_json, problems)})
+    write_report(outputs, report, {TEXT: text, "json": partial(as_json, problems, warnings)})
 
 
 def _summary(loaded: LoadedConfig) -> str:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 
 from etdev.errors import ConfigError, Problem
+
+_FIELDS = ("rule", "message", "hint", "key", "source", "line", "column")
 
 
 def as_text(problems: Sequence[Problem]) -> str:
@@ -13,8 +16,16 @@ def as_text(problems: Sequence[Problem]) -> str:
     return f"{ConfigError(tuple(problems))}\n" if problems else ""
 
 
-def as_json(problems: Sequence[Problem]) -> str:
-    """``{"format": 1, "problems": [...]}``."""
-    fields = ("rule", "message", "hint", "key", "source", "line", "column")
-    listed = [{name: getattr(problem, name) for name in fields} for problem in problems]
-    return json.dumps({"format": 1, "problems": listed}, indent=2, ensure_ascii=False) + "\n"
+def as_warnings(problems: Sequence[Problem]) -> str:
+    """As :func:`as_text`, for what keeps no config from being valid."""
+    return as_text([replace(problem, message=f"warning: {problem.message}") for problem in problems])
+
+
+def as_json(problems: Sequence[Problem], warnings: Sequence[Problem] = ()) -> str:
+    """``{"format": 1, "problems": [...], "warnings": [...]}``."""
+    document = {"format": 1, "problems": _listed(problems), "warnings": _listed(warnings)}
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def _listed(problems: Sequence[Problem]) -> list[dict[str, object]]:
+    return [{name: getattr(problem, name) for name in _FIELDS} for problem in problems]

@@ -31,6 +31,8 @@ WRONG_NAME = "wrong-name"
 DUPLICATE = "duplicate"
 REFERENCE = "reference"
 """A value that names something which is not there."""
+MISSING_FILE = "missing-file"
+"""A value that names a file or a module that is not there, or not yet."""
 CONFLICT = "conflict"
 """Two keys that exclude each other, or one that another needs."""
 

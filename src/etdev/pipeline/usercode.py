@@ -27,8 +27,8 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any, Self
 
+from etdev.config.module_files import MODULE_ENDS
 from etdev.errors import EtdevError, LoadError, MismatchError
-from etdev.pipeline.module_files import MODULE_ENDS
 
 LIBRARIES = (*map(sysconfig.get_path, ("purelib", "platlib", "stdlib")), site.getusersitepackages())
 

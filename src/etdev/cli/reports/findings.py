@@ -55,10 +55,10 @@ def at(finding: Finding, where: str | None) -> Finding:
     return replace(finding, source=match["source"], line=line, column=column, key=match["key"] or "")
 
 
-def of_problems(problems: Iterable[Problem]) -> list[Finding]:
-    """What is wrong in a config."""
+def of_problems(problems: Iterable[Problem], level: Level = "error") -> list[Finding]:
+    """What is wrong in a config, or might be."""
     return [
-        Finding(item.rule, item.message, "error", item.source, item.line, item.column, item.key, item.hint)
+        Finding(item.rule, item.message, level, item.source, item.line, item.column, item.key, item.hint)
         for item in problems
     ]
 

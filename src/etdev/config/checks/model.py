@@ -6,12 +6,17 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from etdev.config.checks.raw import table_at
-from etdev.config.issues import CONFLICT, MISSING_KEY, WRONG_TYPE, Issue
+from etdev.config.issues import CONFLICT, MISSING_KEY, WRONG_TYPE, WRONG_VALUE, Issue
 from etdev.config.keys import KeyPath, format_key, nearest
 from etdev.config.notation import kind, literal, short
 
 SOURCES = ("entry", "hf", "pt2")
 """The keys of which exactly one says where the model comes from."""
+
+CONVERSION_HINT = (
+    "other formats can hold pickles, which are never loaded: convert the file once, as docs/models.md says "
+    "(torch.load with weights_only=True, then safetensors.torch.save_file)"
+)
 
 
 def check_model_source(data: Mapping[str, Any]) -> Iterator[Issue]:
@@ -42,9 +47,18 @@ def _check_companions(model: Mapping[str, Any], source: str) -> Iterator[Issue]:
         yield _conflict("trust", "only a `pt2` model needs it", "remove it")
     if source != "entry" and "weights" in model:
         yield _conflict("weights", f"a `{source}` model brings its own", "remove it")
+    if source == "entry":
+        yield from _check_weights(model.get("weights"))
     if source == "pt2" and "kwargs" in model:
         yield _conflict("kwargs", "a `pt2` model is already made", "remove it")
     yield from _check_revision(model)
+
+
+def _check_weights(weights: object) -> Iterator[Issue]:
+    """Told from the name alone: another format may hold pickles, and none is opened."""
+    if isinstance(weights, str) and weights and not weights.endswith(".safetensors"):
+        message = f"`model.weights` is {short(weights)}; expected the path of a .safetensors file"
+        yield Issue(("model", "weights"), message, WRONG_VALUE, CONVERSION_HINT)
 
 
 def _check_revision(model: Mapping[str, Any]) -> Iterator[Issue]:

@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+from etdev.config.module_files import MODULE_ENDS
 from etdev.pipeline.cache.digests import Digests
 from etdev.pipeline.cache.entries import ABSENT, Difference, Reads
-from etdev.pipeline.module_files import MODULE_ENDS
 from etdev.pipeline.versions import package_version
 
 

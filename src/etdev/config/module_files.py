@@ -1,0 +1,53 @@
+"""Files of Python modules, and which names they define, without importing any."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+from collections.abc import Iterator
+from importlib.machinery import EXTENSION_SUFFIXES, SOURCE_SUFFIXES
+from pathlib import Path
+
+MODULE_ENDS = ("/__init__.py", *EXTENSION_SUFFIXES, *SOURCE_SUFFIXES)
+"""Behind the path of a module without a suffix, in the order in which Python looks for them."""
+
+_DYNAMIC = frozenset({"__getattr__", "exec", "eval", "globals", "locals", "setattr", "vars"})
+"""Names by which a module may define what its source does not."""
+
+
+def module_place(dotted: str, base: Path) -> Path | None:
+    """The file of a module in ``base``, or the folder of one without a file; None if there is neither."""
+    place = base.joinpath(*dotted.split("."))
+    found = next((file for end in MODULE_ENDS if (file := Path(f"{place}{end}")).is_file()), None)
+    return found or (place if place.is_dir() else None)
+
+
+def is_installed(name: str) -> bool:
+    """Whether a module outside of packages can be imported here. Runs none of its code."""
+    try:
+        return importlib.util.find_spec(name) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def defined_names(file: Path) -> frozenset[str] | None:
+    """Every name that a source file binds, at whatever depth; None if that cannot be told."""
+    try:
+        nodes = list(ast.walk(ast.parse(file.read_bytes())))
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return None
+    names = {name for node in nodes for name in _bound(node)}
+    used = {node.id for node in nodes if isinstance(node, ast.Name)}
+    return None if "*" in names or not _DYNAMIC.isdisjoint(names | used) else frozenset(names)
+
+
+def _bound(node: ast.AST) -> Iterator[str]:
+    match node:
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            yield name
+        case ast.Name(id=name, ctx=ast.Store()):
+            yield name
+        case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
+            yield from (alias.asname or alias.name.partition(".")[0] for alias in aliases)
+        case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)) | ast.ExceptHandler(name=str(name)):
+            yield name

@@ -1,0 +1,139 @@
+"""What a config names beside it, looked for on disk: files, modules and the functions in them. Nothing is imported.
+
+What is not there may yet come, from a step of CI that trains, exports or downloads it, or be installed where the build
+runs: that is worth a warning. What is there and plainly is not what the config takes it for is a mistake.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from etdev.config.checks.model import is_local
+from etdev.config.issues import MISSING_FILE, REFERENCE
+from etdev.config.keys import KeyPath, format_key, nearest
+from etdev.config.loader import LoadedConfig
+from etdev.config.models import Config, Pt2eXnnpack
+from etdev.config.module_files import defined_names, is_installed, module_place
+from etdev.config.notation import literal
+from etdev.errors import Problem
+
+
+@dataclass(frozen=True, slots=True)
+class References:
+    """What was found about the files, modules and functions that a config names."""
+
+    wrong: tuple[Problem, ...]
+    """What is there and cannot be what is meant."""
+    absent: tuple[Problem, ...]
+    """What is not there, or not yet."""
+
+
+def check_references(loaded: LoadedConfig) -> References:
+    """Look for everything that the effective config names beside it."""
+    found = [*_check_files(loaded), *_check_modules(loaded)]
+    return References(
+        tuple(problem for problem in found if problem.rule == REFERENCE),
+        tuple(problem for problem in found if problem.rule == MISSING_FILE),
+    )
+
+
+def _check_files(loaded: LoadedConfig) -> Iterator[Problem]:
+    for key in _file_keys(loaded.config):
+        path = loaded.resolve(*key)
+        if not path.exists():
+            near = nearest(path.name, _names_in(path.parent))
+            hint = f"did you mean {literal(near)}?" if near else "a build needs it: make it, or get it, before"
+            yield _problem(loaded, key, f"there is no file {path}", MISSING_FILE, hint)
+        elif path.is_dir() and key != ("model", "hf") and key[:2] != ("model", "inputs"):
+            yield _problem(loaded, key, f"{path} is a folder", REFERENCE, "name the file")
+    if loaded.config.model.hf is not None and is_local(loaded.config.model.hf):
+        yield from _check_directory(loaded, ("model", "hf"))
+
+
+def _file_keys(config: Config) -> Iterator[KeyPath]:
+    for name in ("weights", "pt2"):
+        if getattr(config.model, name) is not None:
+            yield ("model", name)
+    yield from (("model", "inputs", index) for index in range(len(config.model.inputs)))
+    for name, target in config.targets.items():
+        if target.runtime.operators is not None:
+            yield ("targets", name, "runtime", "operators")
+
+
+def _check_directory(loaded: LoadedConfig, key: KeyPath) -> Iterator[Problem]:
+    path = loaded.resolve(*key)
+    hint = "save the model there with model.save_pretrained"
+    if path.is_file():
+        yield _problem(loaded, key, f"{path} is a file", REFERENCE, "name the directory that has config.json")
+    elif not (path / "config.json").is_file():
+        yield _problem(loaded, key, f"there is no file {path / 'config.json'}", MISSING_FILE, hint)
+
+
+def _check_modules(loaded: LoadedConfig) -> Iterator[Problem]:
+    for key, value in _module_keys(loaded.config):
+        module, _, attribute = value.partition(":")
+        origin = loaded.origin(*key)
+        base = origin.base if origin is not None else loaded.root
+        place = module_place(module, base)
+        top = module.partition(".")[0]
+        if place is None and (module_place(top, base) is not None or not is_installed(top)):
+            near = nearest(module.rpartition(".")[2], _names_in(base.joinpath(*module.split(".")[:-1]), ".py"))
+            hint = f"did you mean {literal(near)}?" if near else None
+            text = f"there is no module {module!r} in {base}" + ("" if hint else ", nor is one installed here")
+            yield _problem(loaded, key, text, MISSING_FILE, hint)
+        elif place is not None and place.suffix == ".py" and attribute:
+            yield from _check_name(loaded, key, place, attribute.partition(".")[0])
+
+
+def _check_name(loaded: LoadedConfig, key: KeyPath, file: Path, name: str) -> Iterator[Problem]:
+    names = defined_names(file)
+    if names is not None and name not in names:
+        near = nearest(name, sorted(names))
+        hint = f"did you mean {literal(near)}?" if near else None
+        yield _problem(loaded, key, f"{file} defines no {name!r}", REFERENCE, hint)
+
+
+def _module_keys(config: Config) -> Iterator[tuple[KeyPath, str]]:
+    """Every module, and every ``module:callable``, by its key."""
+    yield from _model_keys(config)
+    for name, scheme in config.quantize.items():
+        given = scheme.calibration if isinstance(scheme, Pt2eXnnpack) else None
+        if isinstance(given, str):
+            yield ("quantize", name, "calibration"), given
+        for method, entry in given.items() if isinstance(given, Mapping) else ():
+            yield ("quantize", name, "calibration", method), entry
+    for name, target in config.targets.items():
+        if target.verify.accuracy is not None:
+            yield ("targets", name, "verify", "accuracy", "fn"), target.verify.accuracy.fn
+        if target.verify.sessions is not None:
+            yield ("targets", name, "verify", "sessions"), target.verify.sessions
+        if ":" in target.memory.planner:
+            yield ("targets", name, "memory", "planner"), target.memory.planner
+
+
+def _model_keys(config: Config) -> Iterator[tuple[KeyPath, str]]:
+    yield from ((("project", "imports", index), name) for index, name in enumerate(config.project.imports))
+    if config.model.entry is not None:
+        yield ("model", "entry"), config.model.entry
+    if isinstance(config.constants, str):
+        yield ("constants",), config.constants
+    for name, method in config.methods.items():
+        if method.samples is not None:
+            yield ("methods", name, "samples"), method.samples
+
+
+def _names_in(folder: Path, suffix: str = "") -> Iterable[str]:
+    """Names of the files in a folder; with a suffix, of those that have it, without it."""
+    try:
+        names = sorted(path.name for path in folder.iterdir() if path.is_file())
+    except OSError:
+        return []
+    return [name.removesuffix(suffix) for name in names if name.endswith(suffix)]
+
+
+def _problem(loaded: LoadedConfig, key: KeyPath, text: str, rule: str, hint: str | None) -> Problem:
+    origin = loaded.origin(*key)
+    source, line, column = (origin.source, origin.line, origin.column) if origin else (None, None, None)
+    return Problem(f"`{format_key(key)}`: {text}", format_key(key), source, line, column, hint, rule)
