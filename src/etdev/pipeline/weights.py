@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,13 @@ if TYPE_CHECKING:
     import torch
 
 _LISTED = 8
+_ARCHITECTURE_HINT = "check that `model.kwargs` build the same architecture that the weights were saved from"
+_WRAPPERS = {
+    "module.": "torch's DataParallel and DistributedDataParallel add it",
+    "model.": "Lightning adds it to a module's attribute `model`",
+    "_orig_mod.": "torch.compile adds it",
+}
+"""What is known to put a prefix before the names of a model's tensors."""
 
 
 def load_weights(module: torch.nn.Module, path: Path, where: str) -> tuple[str, ...]:
@@ -36,7 +43,7 @@ def load_weights(module: torch.nn.Module, path: Path, where: str) -> tuple[str, 
         raise MismatchError(
             f"the weights in {path.name} do not fit the model: {problem}",
             where=where,
-            hint="check that `model.kwargs` build the same architecture that the weights were saved from",
+            hint=_prefix_hint(stored, state) or _ARCHITECTURE_HINT,
         )
     module.load_state_dict(dict(stored), strict=False)
     changed = sorted(
@@ -55,6 +62,35 @@ def misfit(*, missing: Sequence[str] = (), unexpected: Sequence[str] = (), missh
     return "; ".join(parts) or None
 
 
+def _prefix_hint(stored: Iterable[str], state: Iterable[str]) -> str | None:
+    """How to mend names that are those of the model but for something in front of all of them."""
+    there, wanted = set(stored), set(state)
+    if prefix := _prefix(there, wanted):
+        who = f" ({_WRAPPERS[prefix]})" if prefix in _WRAPPERS else ""
+        return (
+            f"every name in the file begins with {prefix!r}{who}: save them without it, as the script in docs/models.md"
+            f" does: {{name.removeprefix({prefix!r}): tensor for name, tensor in state.items()}}"
+        )
+    if prefix := _prefix(wanted, there):
+        return (
+            f"every name in the model begins with {prefix!r}, which those in the file lack: name an entry that returns "
+            "the inner model, or save the weights with the prefix"
+        )
+    return None
+
+
+def _prefix(longer: Set[str], shorter: Set[str]) -> str | None:
+    """What stands before every one of the longer names, if without it they are names among the shorter ones."""
+    for name in sorted(longer)[:1]:
+        for short in shorter:
+            prefix = name.removesuffix(short)
+            if name.endswith(f".{short}") and all(
+                other.startswith(prefix) and other.removeprefix(prefix) in shorter for other in longer
+            ):
+                return prefix
+    return None
+
+
 def _tensors(module: torch.nn.Module) -> dict[str, torch.Tensor]:
     """The module's state, without what ``get_extra_state`` adds that is no tensor."""
     import torch
@@ -67,12 +103,6 @@ def _read(path: Path, where: str) -> Mapping[str, torch.Tensor]:
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
-    if path.suffix != ".safetensors":
-        raise MismatchError(
-            f"{path.name!r} is not a .safetensors file; other formats can hold pickles, which are not loaded",
-            where=where,
-            hint="convert it once: safetensors.torch.save_model(model, 'weights.safetensors')",
-        )
     try:
         stored: dict[str, torch.Tensor] = load_file(path)
     except FileNotFoundError:
