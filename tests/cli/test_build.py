@@ -228,8 +228,10 @@ def test_a_dry_run_writes_nothing(run: Run, project: Path) -> None:
 
     assert code == 0
     assert out.splitlines() == [
-        "forward: x: float32 [2, 32] -> float32 [2, 32] (largest sizes; samples fit)",
-        "dry run: cpu, small can be built as far as shapes tell; nothing was lowered",
+        "forward: x: float32 [2, 32] -> float32 [2, 32] (largest sizes)",
+        "  called with the declared sizes; computed on the first sample",
+        "dry run: cpu, small can be built as far as these calls tell",
+        "not tried: export, quantization, lowering and verification, which may refuse what these calls take",
     ]
     assert not (project / "build").exists()
 

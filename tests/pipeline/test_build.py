@@ -267,11 +267,17 @@ def test_an_error_leaves_the_artifact_of_before(
 
 
 @pytest.mark.parametrize(
-    "setting",
-    ['methods.forward.samples="data:sample"', 'targets.cpu.verify.accuracy={ fn = "data:scor", min = 1 }'],
+    ("setting", "said"),
+    [
+        ('methods.forward.samples="data:sample"', "has no attribute"),
+        ('targets.cpu.verify.accuracy={ fn = "data:scor", min = 1 }', "has no attribute"),
+        ('methods.forward.samples="data:wrong"', "axis 0 is 3, not 2"),
+    ],
 )
-def test_functions_that_do_not_exist_are_missed_before_anything_slow(tmp_path: Path, setting: str) -> None:
-    """A misspelled metric was an error only after the export and the lowering."""
+def test_what_verification_would_refuse_is_refused_before_anything_slow(
+    tmp_path: Path, setting: str, said: str
+) -> None:
+    """A misspelled metric, or samples of another size, were errors only after the export and the lowering."""
 
     class Told(Silent):
         stages: ClassVar[list[str]] = []
@@ -280,8 +286,9 @@ def test_functions_that_do_not_exist_are_missed_before_anything_slow(tmp_path: P
             self.stages.append(stage)
 
     Told.stages.clear()
-    config = write_project(tmp_path, LINEAR_CONFIG + "    [targets.cpu]\n", model=LINEAR, data=SAMPLES)
-    with pytest.raises(LoadError, match="has no attribute"):
+    data = SAMPLES + "\n    def wrong():\n        yield (torch.ones(3, 32),)\n"
+    config = write_project(tmp_path, LINEAR_CONFIG + "    [targets.cpu]\n", model=LINEAR, data=data)
+    with pytest.raises(LoadError, match=said):
         etdev.build(config, overrides=[setting], progress=Told())
     assert Told.stages == []
 

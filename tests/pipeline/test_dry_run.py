@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from etdev.errors import ExportError, LoadError, MismatchError, MissingRequirementError, UsageError
+from etdev.errors import ExportError, LoadError, MismatchError, MissingRequirementError, UsageError, VerifyError
 from etdev.pipeline.api import open_project
 from etdev.pipeline.dry_run import CheckedMethod, DryRun, dry_run
 from etdev.pipeline.options import BuildOptions
@@ -82,7 +82,11 @@ def test_the_example_passes_and_nothing_is_written(
         targets=("portable", "xnnpack", "xnnpack-int8"),
         methods=(
             CheckedMethod(
-                name="forward", inputs="images: float32 [batch, 1, 8, 8]", outputs=("float32 [32, 10]",), samples=True
+                name="forward",
+                inputs="images: float32 [batch, 1, 8, 8]",
+                outputs=("float32 [32, 10]",),
+                sizes=({"batch": 1}, {"batch": 32}, {"batch": 16}, {"batch": 31}),
+                samples=True,
             ),
         ),
         notes=(),
@@ -119,14 +123,6 @@ BAD = {
         ),
         DECLARED,
     ),
-    "shapes of the largest size alone": (
-        "return self.linear(x if x.shape[0] < 8 else x[:, :3])",
-        (
-            "method 'forward' raised RuntimeError when it was traced: "
-            f"a and b must have same reduction dim, but got [8, 3] X [4, 3]. ({AT})"
-        ),
-        DECLARED,
-    ),
     "a branch on a value": (
         "return x if x.sum() > 0 else -x",
         f"method 'forward' branches on a tensor's value at {AT}, which is not known before it runs",
@@ -149,6 +145,59 @@ def test_mistakes_in_the_model(
     assert "Traceback" not in capfd.readouterr().err
 
 
+SIZES = {
+    "the largest": (
+        "return self.linear(x if x.shape[0] < 8 else x[:, :3])",
+        "n = 8 (x: float32 [n, 4]): RuntimeError: a and b must have same reduction dim, but got [8, 3] X [4, 3].",
+        (
+            "it runs with n = 1 and with n = 4 and with n = 7: "
+            "narrow the range, or remove what fixes the size from the model"
+        ),
+    ),
+    "one between, where both ends are taken": (
+        "return x + torch.zeros(8, 4)",
+        (
+            "n = 4 (x: float32 [n, 4]): RuntimeError: Attempting to broadcast a dimension of length 8 at -2! "
+            "Mismatching argument at index 1 had torch.Size([8, 4]); "
+            "but expected shape should be broadcastable to [4, 4]"
+        ),
+        "it runs with n = 1 and with n = 8: narrow the range, or remove what fixes the size from the model",
+    ),
+    "all but one": (
+        "return x.reshape(8, 4)",
+        "n = 1 (x: float32 [n, 4]): RuntimeError: shape '[8, 4]' is invalid for input of size 4",
+        "it runs with n = 8: narrow the range, or write 8 instead of 'n' in the shapes",
+    ),
+}
+
+
+@pytest.mark.parametrize(("body", "message", "hint"), SIZES.values(), ids=SIZES)
+def test_sizes_that_export_would_refuse(project: Callable[..., Project], body: str, message: str, hint: str) -> None:
+    """A dry run calls with sizes all over a range: what both ends take, a size between them may not."""
+    made = project(CONFIG, model=_model(body), data=DATA)
+    where = "etdev.toml:6:10 (methods.forward.dims.n)"
+    text = f"method 'forward' does not take {message} ({AT})"
+    check_failure(lambda: dry_run(made, BuildOptions()), Failure(ExportError, where, text, hint))
+
+
+def test_a_dtype_that_only_a_computation_refuses(project: Callable[..., Project]) -> None:
+    """Fake tensors multiply float64 by float32; no kernel does. An export takes it, too."""
+    config = CONFIG.replace("float32", "float64")
+    data = DATA.replace("torch.ones(2, 4)", "torch.ones(2, 4, dtype=torch.float64)")
+    made = project(config, model=_model("return self.linear(x)"), data=data)
+    where = "etdev.toml:5:33 (methods.forward.inputs[0].dtype)"
+    message = "method 'forward' does not take input 'x' as float64 [n, 4]: RuntimeError: mat1 and mat2 must have…"
+    hint = 'it runs with dtype = "float32"'
+    check_failure(lambda: dry_run(made, BuildOptions()), Failure(ExportError, where, message, hint))
+
+
+def test_a_model_that_refuses_its_first_sample(project: Callable[..., Project]) -> None:
+    body = "torch._assert_async(x.sum() < 0); return x"
+    made = project(CONFIG, model=_model(body), data=DATA)
+    with pytest.raises(VerifyError, match="method 'forward' failed in eager PyTorch on its own samples"):
+        dry_run(made, BuildOptions())
+
+
 def _data(old: str, new: str) -> str:
     assert old in DATA
     return DATA.replace(old, new)
@@ -162,7 +211,7 @@ AROUND = {
             "etdev.toml:7:11 (methods.forward.samples)",
             "'data:samples' gives inputs that method 'forward' does not take: sample 0: "
             "input 'x' has the shape [9, 4], declared [n, 4]: axis 0 is 9, outside 'n' = 1..8",
-            DECLARED,
+            f"{DECLARED}; if the samples are right, the range of 'n' has to hold 9",
         ),
     ),
     "calibration missing": (

@@ -174,14 +174,6 @@ MODELS = {
         ),
         DECLARED,
     ),
-    "a constant of another size": (
-        "return x + torch.ones(5, 4)",
-        (
-            "method 'forward' raised RuntimeError when it was traced: "
-            f"The size of tensor a (n) must match the size of tensor b (5) at non-singleton dimension 0) ({AT})"
-        ),
-        DECLARED,
-    ),
     "the model raises": (
         "raise ValueError('width must be 3\\nand more')",
         f"method 'forward' raised ValueError when it was traced: width must be 3 ({AT})",
@@ -214,6 +206,16 @@ def test_a_model_that_cannot_be_traced(
     shown = capfd.readouterr().err
     assert "def forward" not in shown
     assert "Traceback" not in shown
+
+
+def test_a_constant_of_another_size(project: Callable[..., Project]) -> None:
+    made = project(_config(), model=MODEL.format(body="return x + torch.ones(5, 4)"))
+    message = (
+        "method 'forward' does not take n = 8 (x: float32 [n, 4]): RuntimeError: "
+        f"The size of tensor a (n) must match the size of tensor b (5) at non-singleton dimension 0) ({AT})"
+    )
+    hint = "it runs with n = 1: narrow the range, or write 1 instead of 'n' in the shapes"
+    check_failure(lambda: export(made), Failure(ExportError, DIM, message, hint))
 
 
 # Methods --------------------------------------------------------------------------------------------------------------

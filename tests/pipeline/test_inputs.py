@@ -184,7 +184,34 @@ READ_FAILURES = {
             "'data:f' gives inputs that method 'forward' does not take: sample 1: "
             "input 'image' has the shape [9, 3, 4, 4], declared [n, 3, side, side]: axis 0 is 9, outside 'n' = 2..8"
         ),
-        f"the config declares {DECLARED}",
+        f"the config declares {DECLARED}; if the samples are right, the range of 'n' has to hold 9",
+    ),
+    "a wrong fixed size": (
+        lambda: [(image(2, 1, 4, 4), mask(2))],
+        (
+            "'data:f' gives inputs that method 'forward' does not take: sample 0: "
+            "input 'image' has the shape [2, 1, 4, 4], declared [n, 3, side, side]: axis 1 is 1, not 3"
+        ),
+        (
+            f"the config declares {DECLARED}; if the samples are right, "
+            'write shape = ["n", 1, "side", "side"] for \'image\''
+        ),
+    ),
+    "no batch axis": (
+        lambda: [(image(3, 4, 4), mask(2))],
+        (
+            "'data:f' gives inputs that method 'forward' does not take: sample 0: "
+            "input 'image' has the shape [3, 4, 4], declared [n, 3, side, side]"
+        ),
+        f"the config declares {DECLARED}; if the samples are right, write a shape of 3 axes for 'image'",
+    ),
+    "another dtype": (
+        lambda: [(image(2, 3, 4, 4).double(), mask(2))],
+        (
+            "'data:f' gives inputs that method 'forward' does not take: sample 0: "
+            "input 'image' is float64, declared float32"
+        ),
+        f"the config declares {DECLARED}; if the samples are right, write dtype = \"float64\" for 'image'",
     ),
 }
 

@@ -267,9 +267,12 @@ LOWERING = {
         _model("return self.linear(x)"),
         Failure(
             LowerError,
-            TARGET,
-            f"an op takes tensors of different dtypes: aten.addmm.default ({AT})",
-            "check the dtypes of the declared inputs against the model's weights, or convert in the model",
+            "etdev.toml:5:33 (methods.forward.inputs[0].dtype)",
+            (
+                "method 'forward' does not take input 'x' as float64 [2, 4]: an op takes tensors of different dtypes: "
+                f"aten.addmm.default ({AT})"
+            ),
+            'it runs with dtype = "float32"; or convert in the model',
         ),
     ),
     "an op that the partitioner keeps, in a branch": (

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from etdev.pipeline.result import BuildResult
 
 DryRunOption = Annotated[
-    bool, typer.Option("--dry-run", help="Import the model and check shapes and data; lower and write nothing.")
+    bool, typer.Option("--dry-run", help="Import the model, call it and check the data; export and write nothing.")
 ]
 NoVerifyOption = Annotated[bool, typer.Option("--no-verify", help="Stop after writing; the report says so.")]
 NoCacheOption = Annotated[
@@ -108,17 +108,20 @@ def _page(result: BuildResult) -> str:
 def _dry_run(project: Project, options: BuildOptions, outputs: Outputs) -> int:
     from etdev.cli.reports import Report, write_report
     from etdev.cli.reports.markdown import prose
-    from etdev.pipeline.dry_run import dry_run
+    from etdev.pipeline.dry_run import describe_calls, dry_run
 
     found = dry_run(project, options)
 
     def text() -> str:
         lines = []
         for method in found.methods:
-            samples = "samples fit" if method.samples else "no samples: verification will use random inputs"
-            lines.append(f"{method.name}: {method.inputs} -> {', '.join(method.outputs)} (largest sizes; {samples})")
+            lines.append(f"{method.name}: {method.inputs} -> {', '.join(method.outputs)} (largest sizes)")
+            lines.append(f"  called with {describe_calls(method)}")
         lines.extend(found.notes)
-        lines.append(f"dry run: {', '.join(found.targets)} can be built as far as shapes tell; nothing was lowered")
+        lines.append(f"dry run: {', '.join(found.targets)} can be built as far as these calls tell")
+        lines.append(
+            "not tried: export, quantization, lowering and verification, which may refuse what these calls take"
+        )
         return "\n".join(lines)
 
     report = Report((), lambda: "\n\n".join(map(prose, text().split("\n"))) + "\n")

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pydantic import BaseModel, ConfigDict
 
-from etdev.pipeline.artifacts import LoadedModel
-from etdev.pipeline.export import as_forward, check_call, held_back, method_of, signatures
-from etdev.pipeline.export_errors import explain_export_error
-from etdev.pipeline.inputs import Signature, make_inputs, read_samples, read_sessions
+from etdev.errors import VerifyError
+from etdev.pipeline.artifacts import LoadedModel, Tensors
+from etdev.pipeline.export import as_forward, check_call, method_of, signatures, unexported_model
+from etdev.pipeline.export_errors import explain_export_error, unfit_input
+from etdev.pipeline.inputs import Signature, first_sample, make_inputs, read_sessions
 from etdev.pipeline.load import iter_tensors, load_model
 from etdev.pipeline.lower import require_backends
 from etdev.pipeline.noise import quiet_libraries
 from etdev.pipeline.options import BuildOptions, choose_targets
 from etdev.pipeline.project import Project
+from etdev.pipeline.trials import find_dtype, on_fakes, on_numbers, sizes_to_try
 from etdev.pipeline.usercode import UserCode
 from etdev.pipeline.verify.kernels import check_runtime_settings
+from etdev.pipeline.verify.reference import compute
+
+if TYPE_CHECKING:
+    import torch
 
 
 class CheckedMethod(BaseModel):
@@ -27,8 +35,10 @@ class CheckedMethod(BaseModel):
     """``image: float32 [batch, 1, 8, 8]``."""
     outputs: tuple[str, ...]
     """``float32 [32, 10]``, with every dynamic dimension at its maximum."""
+    sizes: tuple[dict[str, int], ...]
+    """The sizes of dynamic dimensions that it was called with, without values."""
     samples: bool
-    """Whether the config names samples, the first of which fits."""
+    """Whether the config names samples, the first of which it computed; otherwise random inputs of smallest sizes."""
 
 
 class DryRun(BaseModel):
@@ -41,10 +51,19 @@ class DryRun(BaseModel):
     notes: tuple[str, ...]
 
 
-def dry_run(project: Project, options: BuildOptions) -> DryRun:
-    """Load the model, call each method on fake tensors of its largest and smallest sizes, check the first samples.
+def describe_calls(method: CheckedMethod) -> str:
+    """``batch = 1, 32, 16, 31, and computed the first sample``."""
+    names = method.sizes[0]
+    sizes = "; ".join(f"{name} = {', '.join(str(choice[name]) for choice in method.sizes)}" for name in names)
+    sample = "the first sample" if method.samples else "random inputs, for want of samples"
+    return f"{sizes or 'the declared sizes'}; computed on {sample}"
 
-    Raises what a build would raise for the same mistakes, in less time.
+
+def dry_run(project: Project, options: BuildOptions) -> DryRun:
+    """Load the model, call each method with several sizes and on its first sample, and check what else gives samples.
+
+    Raises what a build would raise for the same mistakes, in less time. What ``torch.export`` and the stages behind it
+    refuse is not found out.
     """
     names = choose_targets(project, options.targets)
     for name in names:
@@ -65,43 +84,61 @@ def dry_run(project: Project, options: BuildOptions) -> DryRun:
 def _check_method(project: Project, user: UserCode, loaded: LoadedModel, signature: Signature) -> CheckedMethod:
     name = signature.method
     check_call(project, method_of(project, loaded.module, name), signature)
-    _fake_call(project, user, loaded, signature, signature.smallest())
-    outputs = _fake_call(project, user, loaded, signature, signature.largest())
+    outputs = _fake_calls(project, user, loaded, signature)
     declared = project.config.methods.get(name)
     entry = declared.samples if declared is not None else None
     if entry is not None:
-        _check_first(project, user, entry, signature, ("methods", name, "samples"))
-    return CheckedMethod(name=name, inputs=signature.describe(), outputs=outputs, samples=entry is not None)
+        inputs = first_sample(project, user, entry, signature, ("methods", name, "samples"))
+    else:
+        inputs = make_inputs(signature, signature.smallest(), seed=2)
+    _call(project, user, loaded, signature, inputs)
+    return CheckedMethod(
+        name=name,
+        inputs=signature.describe(),
+        outputs=outputs,
+        sizes=tuple(sizes_to_try(signature)),
+        samples=entry is not None,
+    )
 
 
-def _fake_call(
-    project: Project, user: UserCode, loaded: LoadedModel, signature: Signature, sizes: dict[str, int]
-) -> tuple[str, ...]:
-    import torch
-    from torch._subclasses.fake_tensor import FakeTensorMode
-    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+def _fake_calls(project: Project, user: UserCode, loaded: LoadedModel, signature: Signature) -> tuple[str, ...]:
+    """Call a method with sizes from all over the ranges. Its outputs for the largest ones."""
+    outputs: tuple[str, ...] = ()
+    with as_forward(loaded.module, signature.method):
+        for choice in sizes_to_try(signature):
+            try:
+                result = on_fakes(loaded.module)(signature, choice)
+            except Exception as error:
+                raise explain_export_error(error, project, user, signature, loaded.module) from error
+            if choice == signature.largest():
+                outputs = tuple(map(_described, iter_tensors(result)))
+    return outputs
 
+
+def _call(project: Project, user: UserCode, loaded: LoadedModel, signature: Signature, inputs: Tensors) -> None:
+    """Compute one call, as verification will: fake tensors take dtypes that no kernel takes."""
+    model = unexported_model(project, loaded, {})
     try:
-        with (
-            as_forward(loaded.module, signature.method),
-            torch.no_grad(),
-            held_back(),
-            FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv()) as mode,  # symbols for values of tensors
-        ):
-            inputs = tuple(mode.from_tensor(tensor, static_shapes=True) for tensor in make_inputs(signature, sizes))
-            result = loaded.module.forward(*inputs)
-    except Exception as error:
-        raise explain_export_error(error, project, user, signature) from error
-    return tuple(f"{str(item.dtype).removeprefix('torch.')} {list(item.shape)}" for item in iter_tensors(result))
+        compute(project, user, model, signature.method, inputs)
+    except VerifyError as error:
+        remedy = find_dtype(signature, on_numbers(model.eager[signature.method]))
+        cause = error.__cause__
+        if remedy is None or not isinstance(cause, Exception):
+            raise
+        raise unfit_input(cause, project, user, signature, remedy) from cause
+
+
+def _described(tensor: torch.Tensor) -> str:
+    return f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}"
 
 
 def _check_calibration(project: Project, user: UserCode, target: str, declared: dict[str, Signature]) -> None:
     name = project.config.targets[target].quantize
     given = getattr(project.config.quantize[name], "calibration", None) if name is not None else None
     if isinstance(given, str):
-        _check_first(project, user, given, next(iter(declared.values())), ("quantize", str(name), "calibration"))
+        first_sample(project, user, given, next(iter(declared.values())), ("quantize", str(name), "calibration"))
     for method, entry in given.items() if isinstance(given, dict) else ():
-        _check_first(project, user, entry, declared[method], ("quantize", str(name), "calibration", method))
+        first_sample(project, user, entry, declared[method], ("quantize", str(name), "calibration", method))
 
 
 def _check_metric(project: Project, user: UserCode, target: str) -> None:
@@ -118,9 +155,3 @@ def _check_sessions(project: Project, user: UserCode, target: str, declared: dic
         where = project.where(*key)
         function = user.get(entry, project.base(*key), where)
         next(iter(read_sessions(user, function, entry, declared, where)), None)
-
-
-def _check_first(project: Project, user: UserCode, entry: str, signature: Signature, key: tuple[str, ...]) -> None:
-    where = project.where(*key)
-    function = user.get(entry, project.base(*key), where)
-    next(iter(read_samples(user, function, entry, signature, where)))

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import inspect
-import io
-import logging
-import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, redirect_stderr
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +12,7 @@ from etdev.errors import MismatchError
 from etdev.pipeline.artifacts import ExportedMethod, ExportedModel, LoadedModel, Tensors
 from etdev.pipeline.export_errors import explain_export_error
 from etdev.pipeline.inputs import Signature, make_inputs
+from etdev.pipeline.noise import held_back
 from etdev.pipeline.project import Project
 from etdev.pipeline.usercode import UserCode
 
@@ -84,24 +82,8 @@ def export_module(
             shapes = _as_taken(module.forward, dynamic_shapes(signature))
             program = torch.export.export(module, example, dynamic_shapes=shapes, strict=False)
     except Exception as error:
-        raise explain_export_error(error, project, user, signature) from error
+        raise explain_export_error(error, project, user, signature, module) from error
     return program
-
-
-@contextmanager
-def held_back() -> Iterator[None]:
-    """Keep what torch prints about a failure (the graph so far) for its traceback; what it logs is that traceback."""
-    printed, before = io.StringIO(), logging.root.manager.disable
-    logging.disable(max(before, logging.ERROR))
-    try:
-        with redirect_stderr(printed):
-            yield
-    except Exception as error:
-        error.add_note(printed.getvalue())
-        raise
-    finally:
-        logging.disable(before)
-    sys.stderr.write(printed.getvalue())
 
 
 def dynamic_shapes(signature: Signature) -> DynamicShapes:

@@ -7,11 +7,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from etdev.errors import ExportError
 from etdev.pipeline.inputs import Signature
 from etdev.pipeline.project import Project
+from etdev.pipeline.trials import Remedy, find_remedy, on_fakes, tensor_sizes
 from etdev.pipeline.usercode import UserCode
+
+if TYPE_CHECKING:
+    import torch
 
 _SIZE_OF_INPUT = re.compile(r"L\['(?P<argument>[^']+)'\]\.size\(\)\[(?P<axis>\d+)\]")
 _GUARD = re.compile(
@@ -25,16 +30,39 @@ _FIXED = re.compile(r"^\s*(?P<dim>\w+) = (?P<size>\d+)\s*$", re.MULTILINE)
 _MULTIPLE = re.compile(r"^\s*(?P<dim>\w+) = (?P<factor>\d+)\*_\w+\s*$", re.MULTILINE)
 
 
-def explain_export_error(error: Exception, project: Project, user: UserCode, signature: Signature) -> ExportError:
-    """The error to raise in place of ``error``."""
+def explain_export_error(
+    error: Exception, project: Project, user: UserCode, signature: Signature, module: torch.nn.Module
+) -> ExportError:
+    """The error to raise in place of ``error``, which calling or exporting ``module`` raised.
+
+    Where the model itself raised, it is called with other inputs, to find some that it takes.
+    """
     kinds: dict[str, Callable[[Exception, Project, UserCode, Signature], ExportError]] = {
         "UserError": _guard,
         "ConstraintViolationError": _guard,
         "GuardOnDataDependentSymNode": _data_dependent,
         "PendingUnbackedSymbolNotFound": _data_dependent,
     }
-    explain = kinds.get(type(error).__name__, _model_error)
-    return explain(error, project, user, signature)
+    explained = kinds.get(type(error).__name__, _model_error)(error, project, user, signature)
+    remedy = find_remedy(signature, on_fakes(module), tensor_sizes(module)) if explained.hint is None else None
+    if remedy is not None:
+        return unfit_input(error, project, user, signature, remedy)
+    explained.hint = explained.hint or f"the config declares {signature.describe()}"
+    return explained
+
+
+def unfit_input(
+    error: Exception, project: Project, user: UserCode, signature: Signature, remedy: Remedy
+) -> ExportError:
+    """The error of a method that does not take what the config declares, and is known to take something else."""
+    place = user.place(error.__traceback__)
+    return ExportError(
+        f"method {signature.method!r} does not take {remedy.found}: {type(error).__name__}: "
+        + _first_line(error, signature)
+        + (f" ({place})" if place else ""),
+        where=project.where("methods", signature.method, *remedy.key),
+        hint=remedy.hint,
+    )
 
 
 def _guard(error: Exception, project: Project, user: UserCode, signature: Signature) -> ExportError:
@@ -113,30 +141,29 @@ def _data_dependent(error: Exception, project: Project, user: UserCode, signatur
 
 def _model_error(error: Exception, project: Project, user: UserCode, signature: Signature) -> ExportError:
     """The model itself raised on inputs of the declared types."""
-    first = next(iter(str(error).strip().splitlines()), "no message")
+    text = _first_line(error, signature)
     place = user.place(error.__traceback__)
     where = project.where("methods", signature.method)
-    returned = _UNKNOWN_OUTPUT.search(first)
+    returned = _UNKNOWN_OUTPUT.search(text)
     if returned:
         return ExportError(
             f"method {signature.method!r} returns an object of {returned['kind'].rpartition('.')[2]}",
             where=where,
             hint="return tensors, or tuples, lists and dicts of them",
         )
-    if _BROADCAST.search(first) and len(signature.dims) == 2:
+    if _BROADCAST.search(text) and len(signature.dims) == 2:
         one, other = signature.dims
         return _must_be_equal(one, other, project, signature, place)
-    text = _name_dims(first, error, signature)
     return ExportError(
         f"method {signature.method!r} raised {type(error).__name__} when it was traced: {text}"
         + (f" ({place})" if place else ""),
         where=where,
-        hint=f"the config declares {signature.describe()}",
     )
 
 
-def _name_dims(text: str, error: Exception, signature: Signature) -> str:
-    """Replace torch's symbols (``s77``) by the config's names, if only one name is possible."""
+def _first_line(error: Exception, signature: Signature) -> str:
+    """What the error says first, with the config's name for torch's symbol (``s77``) if only one is possible."""
+    text = next(iter(str(error).strip().splitlines()), "no message")
     symbols = set(re.findall(r"\bs\d+\b", text))
     if len(symbols) == 1 and len(signature.dims) == 1:
         return re.sub(r"\bs\d+\b", next(iter(signature.dims)), text)

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from etdev.config.keys import nearest
 from etdev.config.models import Dim, Input, Method
+from etdev.config.notation import literal
 from etdev.errors import EtdevError, LoadError
 from etdev.pipeline.artifacts import Tensors
+from etdev.pipeline.project import Project
 from etdev.pipeline.usercode import UserCode, translated
 
 if TYPE_CHECKING:
@@ -93,12 +95,20 @@ def read_samples(
     for index, sample in _items(user, function, entry, where, kind, "sample", "tuples of tensors", hint):
         problem = check_sample(sample, signature)
         if problem is not None:
+            remedy = _sample_remedy(sample, signature)
             raise kind(
                 f"{entry!r} gives inputs that method {signature.method!r} does not take: sample {index}: {problem}",
                 where=where,
-                hint=f"the config declares {signature.describe()}",
+                hint=f"the config declares {signature.describe()}" + (f"; {remedy}" if remedy else ""),
             )
         yield tuple(sample)
+
+
+def first_sample(project: Project, user: UserCode, entry: str, signature: Signature, key: tuple[str, ...]) -> Tensors:
+    """The first sample of the callable that a key of the config names, checked as by :func:`read_samples`."""
+    where = project.where(*key)
+    function = user.get(entry, project.base(*key), where)
+    return next(read_samples(user, function, entry, signature, where))
 
 
 def read_sessions(
@@ -199,6 +209,36 @@ def check_sample(sample: object, signature: Signature) -> str | None:
         if problem is not None:
             return problem
     return None
+
+
+def _sample_remedy(sample: object, signature: Signature) -> str | None:
+    """What to write in the config if the sample is right, or what the sample may lack."""
+    import torch
+
+    values = sample if isinstance(sample, tuple | list) else ()
+    for item, value in zip(signature.inputs, values, strict=False):
+        if not isinstance(value, torch.Tensor) or len(values) != len(signature.inputs):
+            return None
+        dtype, shape = str(value.dtype).removeprefix("torch."), tuple(value.shape)
+        if dtype != item.dtype:
+            return f"if the samples are right, write dtype = {literal(dtype)} for {item.name!r}"
+        if len(shape) + 1 == len(item.shape) and _check_shape(item, (1, *shape), signature.dims, {}) is None:
+            return f"add a batch axis to {item.name!r} in the samples: tensor.unsqueeze(0)"
+        if len(shape) != len(item.shape):
+            return f"if the samples are right, write a shape of {len(shape)} axes for {item.name!r}"
+        if _check_shape(item, shape, signature.dims, {}) is not None:
+            return _size_remedy(item, shape, signature.dims)
+    return None
+
+
+def _size_remedy(item: Input, shape: tuple[int, ...], dims: Mapping[str, Dim]) -> str | None:
+    for size, expected in zip(shape, item.shape, strict=True):
+        if isinstance(expected, str) and not dims[expected].min <= size <= dims[expected].max:
+            return f"if the samples are right, the range of {expected!r} has to hold {size}"
+    right = [size if isinstance(expected, int) else expected for size, expected in zip(shape, item.shape, strict=True)]
+    if right == list(item.shape):
+        return None
+    return f"if the samples are right, write shape = {literal(right)} for {item.name!r}"
 
 
 def _check_shape(item: Input, shape: tuple[int, ...], dims: Mapping[str, Dim], bound: dict[str, int]) -> str | None:

@@ -37,7 +37,7 @@ def lower_model(
     programs = {name: exported.methods[name].program for name in methods or exported.methods}
     names = [backend.name for backend in steps]
     forms = usable_forms(project, target)
-    with translated_lowering(project, target, names, programs.values()), ExitStack() as stack:
+    with translated_lowering(project, target, names, exported), ExitStack() as stack:
         partitioners = {
             name: [part for index in range(len(steps)) if (part := _make(project, target, index, name)) is not None]
             for name in programs

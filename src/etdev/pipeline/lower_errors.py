@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from etdev.errors import EmitError, EtdevError, LowerError
+from etdev.pipeline.artifacts import ExportedModel
 from etdev.pipeline.project import Project
+from etdev.pipeline.trials import find_dtype, on_numbers
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -32,22 +34,21 @@ _VERBOSE = "run with -v for the whole trace"
 
 
 @contextmanager
-def translated_lowering(
-    project: Project, target: str, names: list[str], programs: Iterable[ExportedProgram]
-) -> Iterator[None]:
+def translated_lowering(project: Project, target: str, names: list[str], exported: ExportedModel) -> Iterator[None]:
     """Turn what partitioners and the edge dialect's checks raise into a :class:`~etdev.errors.LowerError`."""
     try:
         yield
     except EtdevError:
         raise
     except Exception as error:
-        raise _explain_lowering(error, project, target, names, programs) from error
+        raise _explain_lowering(error, project, target, names, exported) from error
 
 
 def _explain_lowering(
-    error: Exception, project: Project, target: str, names: list[str], programs: Iterable[ExportedProgram]
+    error: Exception, project: Project, target: str, names: list[str], exported: ExportedModel
 ) -> LowerError:
     text = str(error)
+    programs = [method.program for method in exported.methods.values()]
     where = project.where("targets", target)
     unsupported = _NOT_CORE.search(text)
     if unsupported:
@@ -60,11 +61,7 @@ def _explain_lowering(
     if _MIXED_DTYPES.search(text):
         op = re.search(r"(?P<op>[\w.]+\.\w+)\b", text.partition("mismatched dtypes")[2])
         line = line_of(project, decomposed(programs), op["op"]) if op else ""
-        return LowerError(
-            "an op takes tensors of different dtypes" + (f": {op['op']}{line}" if op else ""),
-            where=where,
-            hint="check the dtypes of the declared inputs against the model's weights, or convert in the model",
-        )
+        return _mixed_dtypes(project, exported, where, f": {op['op']}{line}" if op else "")
     kept = _KEPT_WHOLE.search(text)
     if kept:
         return LowerError(
@@ -92,6 +89,22 @@ def _explain_lowering(
         f"lowering target {target!r} failed ({steps}): {root_cause(error)}",
         where=project.where("targets", target, "partitioners") if names else where,
         hint=hint,
+    )
+
+
+def _mixed_dtypes(project: Project, exported: ExportedModel, where: str, what: str) -> LowerError:
+    for name, signature in exported.signatures.items():
+        remedy = find_dtype(signature, on_numbers(exported.eager[name]))
+        if remedy is not None:
+            return LowerError(
+                f"method {name!r} does not take {remedy.found}: an op takes tensors of different dtypes{what}",
+                where=project.where("methods", name, *remedy.key),
+                hint=f"{remedy.hint}; or convert in the model",
+            )
+    return LowerError(
+        f"an op takes tensors of different dtypes{what}",
+        where=where,
+        hint="convert one of them in the model, with tensor.to(dtype)",
     )
 
 

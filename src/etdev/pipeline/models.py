@@ -9,7 +9,7 @@ from etdev.config.models import Pt2eXnnpack
 from etdev.errors import QuantizeError
 from etdev.pipeline.artifacts import ExportedModel, LoadedModel, Tensors
 from etdev.pipeline.export import export_model, signatures, unexported_model
-from etdev.pipeline.inputs import Signature, read_samples
+from etdev.pipeline.inputs import Signature, first_sample, read_samples
 from etdev.pipeline.load import load_model
 from etdev.pipeline.progress import StageClock
 from etdev.pipeline.project import Project
@@ -25,6 +25,7 @@ class Models:
         self._loaded: LoadedModel | None = None
         self._exported: ExportedModel | None = None
         self._quantized: dict[str, ExportedModel] = {}
+        self._samples_checked = False
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -43,6 +44,18 @@ class Models:
         if self._project.config.model.pt2 is None:
             return {name: Signature.of(name, method) for name, method in self._project.config.methods.items()}
         return signatures(self._project, self.load(clock))
+
+    def check_samples(self) -> None:
+        """Read the first sample of each method whose inputs the config declares, once, before anything slow happens.
+
+        Raises :class:`~etdev.errors.LoadError` for one that the method does not take.
+        """
+        if not self._samples_checked:
+            for name, method in self._project.config.methods.items():
+                if method.samples is not None and method.inputs is not None:
+                    key = ("methods", name, "samples")
+                    first_sample(self._project, self._user, method.samples, Signature.of(name, method), key)
+            self._samples_checked = True
 
     def prepare(self, target: str, clock: StageClock) -> tuple[ExportedModel, ExportedModel]:
         """The float model, and the one that the target lowers: the same object if the target is not quantized."""

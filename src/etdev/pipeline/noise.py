@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import io
 import logging
 import os
 import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stdout, suppress
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 
 _STDOUT, _STDERR = 1, 2
 
@@ -31,6 +32,22 @@ def quiet_libraries(*, verbose: bool = False) -> Iterator[None]:
             yield
         finally:
             logging.disable(before)
+
+
+@contextmanager
+def held_back() -> Iterator[None]:
+    """Keep what torch prints about a failure (the graph so far) for its traceback; what it logs is that traceback."""
+    printed, before = io.StringIO(), logging.root.manager.disable
+    logging.disable(max(before, logging.ERROR))
+    try:
+        with redirect_stderr(printed):
+            yield
+    except Exception as error:
+        error.add_note(printed.getvalue())
+        raise
+    finally:
+        logging.disable(before)
+    sys.stderr.write(printed.getvalue())
 
 
 @contextmanager

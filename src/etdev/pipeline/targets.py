@@ -110,6 +110,7 @@ def _register(place: Workplace, name: str, runtime: StockRuntime | None) -> None
     if runtime is not None:
         register_imports(place.project, place.user)
         check_functions(place.project, place.user, name)
+        place.models.check_samples()
 
 
 def _build_target(place: Workplace, name: str, runtime: StockRuntime | None, parts: Sequence[Part]) -> Finished:

@@ -54,7 +54,7 @@ def _compute(function: Callable[..., Any], inputs: Tensors, state: State) -> lis
     import torch
     from torch.utils._pytree import tree_leaves
 
-    with torch.no_grad(), _carried(_module_of(function), state):
+    with torch.no_grad(), _carried(module_of(function), state):
         given = [tensor.clone() for tensor in inputs]
         fresh = [tensor._version for tensor in given]
         result = function(*given)
@@ -98,7 +98,7 @@ def _undo_rebinding(module: torch.nn.Module, buffers: dict[str, torch.Tensor]) -
             module.get_submodule(owner)._buffers[attribute] = buffers[name]
 
 
-def _module_of(function: Any) -> torch.nn.Module | None:
+def module_of(function: Any) -> torch.nn.Module | None:
     """The module behind ``module`` or ``partial(module.method)``."""
     import torch
 
