@@ -6,6 +6,7 @@ import re
 import tomllib
 from pathlib import Path
 
+import pytest
 from ruamel.yaml import YAML
 
 from etdev import backends
@@ -13,7 +14,7 @@ from etdev.backends.cuda import _CHOICES, _PATH
 from etdev.config.models import Config
 from etdev.pipeline.result import RUNGS
 from etdev.pipeline.verify.compare import RELATIVE_TOLERANCE
-from etdev.templates import TEMPLATES, shared_files
+from etdev.templates import TEMPLATES, render, shared_files
 
 
 def _codes(text: str) -> set[str]:
@@ -55,6 +56,14 @@ def test_every_template_is_documented_and_which_files_are_never_replaced(reposit
     named = _codes((repository / "docs" / "templates.md").read_text())
     assert TEMPLATES.keys() <= named
     assert {file for template in TEMPLATES for file in shared_files(template)} <= named
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_a_template_that_installs_etdev_says_where_from(name: str) -> None:
+    """Its commands have to hold before etdev is on PyPI, too."""
+    for path, content in render(name, "net").items():
+        if b'pip install "etdev[' in content:
+            assert b"PyPI" in content, path
 
 
 def test_every_input_and_output_of_the_action_is_documented(repository: Path) -> None:
