@@ -14,6 +14,9 @@ from etdev.decisions import Elision, InPlace
 from etdev.pipeline.decisions import count_copies, count_inplace
 from etdev.pipeline.parts import Copies
 from etdev.pipeline.result import (
+    NO_DEVICES,
+    NO_LIMIT,
+    NO_METRIC,
     RUNGS,
     BufferResult,
     BuildResult,
@@ -219,6 +222,27 @@ def test_each_decision_is_listed_when_asked_for() -> None:
         "             instruction 4 (aten::slice_copy.Tensor_out, 512 bytes): kept: its output has another size",
         "  in place   decode: 1 of 1 output over an operand, 2,048 bytes",
         "             instruction 5 (aten::add.out, 2,048 bytes): over argument 1",
+    ]
+
+
+def test_what_there_was_nothing_to_ask_of_is_one_line() -> None:
+    """No rung that did not run is left out, and each keeps its reason."""
+    reasons = {
+        "growth": NO_LIMIT,
+        "latency": NO_LIMIT,
+        "accuracy": NO_METRIC,
+        "device": NO_DEVICES,
+        "replay": "no time",
+    }
+    answers = {name: answer(name, "not run", summary=reason) for name, reason in reasons.items()}
+    found = rungs(**{name: answer(name, "passed", summary="fine") for name in RUNGS} | answers)
+    shown = render_result(RESULT.model_copy(update={"targets": (target("cpu", found),)}), io.StringIO())
+    assert [line for line in shown.splitlines() if "not run" in line] == [
+        (
+            "  not run    growth, latency: the config sets no limit; device: the program has no memory on devices; "
+            "accuracy: the config names no metric"
+        ),
+        "  not run    replay: no time",
     ]
 
 

@@ -131,8 +131,25 @@ CASES = {
         (
             'etdev.toml:7:15: `targets.cpu.budget.file` is "64K"; expected a size such as "64KiB" '
             "(units: B, kB, MB, GB, KiB, MiB, GiB) or a whole number of bytes\n"
+            '  hint: write "64KiB" or "64kB"\n'
         ),
     ),
+    **{
+        f"size with a unit that is nearly one: {written}": (
+            MINIMAL + f'budget.file = "{written}"\n',
+            (
+                f'etdev.toml:7:15: `targets.cpu.budget.file` is "{written}"; expected a size such as "64KiB" '
+                "(units: B, kB, MB, GB, KiB, MiB, GiB) or a whole number of bytes\n" + hint
+            ),
+        )
+        for written, hint in {
+            "64KB": '  hint: write "64KiB" or "64kB"\n',
+            "1.5 mib": '  hint: write "1.5MiB" or "1.5MB"\n',
+            "7b": '  hint: write "7B"\n',
+            "7 bytes": "",
+            "7 TB": "",
+        }.items()
+    },
     "dynamic dimension without a maximum": (
         MINIMAL.replace("[1, 8]", '["batch", 8]') + "[methods.forward.dims.batch]\nmin = 2\n",
         (

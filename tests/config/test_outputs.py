@@ -208,10 +208,31 @@ def test_explain(etdev: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("short", "key"),
+    [
+        ("budget.file", "targets.*.budget.file"),
+        ("cpu.budget.file", "targets.cpu.budget.file"),
+        ("atol", "targets.*.verify.atol"),
+        ("partitioners[0].backend", "targets.*.partitioners[0].backend"),
+        ("growth.memory", "targets.*.budget.growth.memory"),
+    ],
+)
+def test_explain_finds_the_only_key_that_ends_so(short: str, key: str, etdev: Any) -> None:
+    code, out, _ = etdev("config", "explain", short)
+    assert (code, out.splitlines()[0]) == (0, key)
+    assert out == etdev("config", "explain", key)[1]
+
+
+@pytest.mark.parametrize(
     ("key", "message", "hint"),
     [
         ("targets.cpu.budgt.file", "there is no key `targets.cpu.budgt.file`", "did you mean `targets.cpu.budget`?"),
-        ("atol", "there is no key `atol`", "did you mean `targets.*.verify.atol`?"),
+        (
+            "file",
+            "several keys end with `file`",
+            "one of `targets.*.budget.file`, `targets.*.budget.growth.file`",
+        ),
+        ("budget.fil", "there is no key `budget.fil`", "did you mean `targets.*.budget`?"),
         ("version.x", "there is no key `version.x`", "`version` has no keys"),
         ("a b", '"a b" is not a key', "write names joined by dots: targets.cpu.budget.file"),
         (".a", '".a" is not a key', "write names joined by dots: targets.cpu.budget.file"),

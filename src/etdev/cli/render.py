@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -14,6 +13,7 @@ from etdev.cli.output import paint
 from etdev.cli.text import count, escaped, printable
 from etdev.pipeline.decisions import KINDS
 from etdev.pipeline.result import (
+    NOTHING_TO_ASK,
     BufferResult,
     BuildResult,
     FailedTarget,
@@ -224,12 +224,16 @@ def _remedy_lines(where: str | None, hint: str | None) -> Iterator[str]:
 
 
 def _not_run_lines(skipped: Sequence[RungResult]) -> Iterator[str]:
-    """Rungs that did not run, those with the same reason on one line."""
-    reasons = Counter(rung.summary for rung in skipped)
-    for reason, group in groupby(
-        sorted(skipped, key=lambda rung: list(reasons).index(rung.summary)), lambda r: r.summary
-    ):
-        yield _line("not run", f"{', '.join(rung.rung for rung in group)}: {escaped(reason)}")
+    """Rungs that did not run: a line for each reason, but one for all that there was nothing to ask of."""
+    groups: dict[str, list[RungResult]] = {}
+    for rung in skipped:
+        groups.setdefault(rung.summary, []).append(rung)
+    lines: dict[str, list[str]] = {}
+    for reason, rungs in groups.items():
+        line = "" if reason in NOTHING_TO_ASK else reason
+        lines.setdefault(line, []).append(f"{_names(rungs)}: {escaped(reason)}")
+    for texts in lines.values():
+        yield _line("not run", "; ".join(texts))
 
 
 def _verdict(result: BuildResult) -> str:

@@ -39,12 +39,11 @@ def parse_key(text: str) -> KeyPath:
 
 
 def explain(text: str, loaded: LoadedConfig | None = None) -> str:
-    """The page for a key. ``*`` or any name stands for the names of one's own. Raises :class:`UsageError`."""
+    """The page for a key. ``*`` or any name stands for the names of one's own, and what stands before the only key that
+    ends so may be left out. Raises :class:`UsageError`."""
     root = grammar_of(Config)
-    path = parse_key(text)
+    path = _whole(root, parse_key(text))
     nodes = find(root, path)
-    if not nodes:
-        raise _unknown(root, path)
     keys = _keys(root, path)
     lines = [format_key(path)]
     lines += [f"  {text}" for text in dict.fromkeys(key.description for key in keys if key.description)]
@@ -55,6 +54,32 @@ def explain(text: str, loaded: LoadedConfig | None = None) -> str:
     if loaded is not None:
         lines += _value_lines(path, loaded)
     return "\n".join(lines) + "\n"
+
+
+def _whole(root: TableOf, path: KeyPath) -> KeyPath:
+    """The key itself, or the only one that ends with it: ``targets.*.budget.file`` for ``budget.file``."""
+    if find(root, path):
+        return path
+    longer = [key for home, table in tables(root) for name in table.keys if len(key := (*home, name)) > len(path)]
+    fixed = [key for key in longer if all(map(_is_written, key[-len(path) :], path))]
+    named = [key for key in longer if all(map(_stands_for, key[-len(path) :], path))]
+    ending = dict.fromkeys((*key[: -len(path)], *path) for key in fixed or named)
+    if len(ending) > 1:
+        several = ", ".join(f"`{format_key(key)}`" for key in ending)
+        raise UsageError(f"several keys end with `{format_key(path)}`", hint=f"one of {several}")
+    if not ending:
+        raise _unknown(root, path)
+    return next(iter(ending))
+
+
+def _is_written(part: str | int, given: str | int) -> bool:
+    """Whether a step of a key in the grammar is written so: itself, or any element."""
+    return part == given or (isinstance(part, int) and (isinstance(given, int) or given == ANY))
+
+
+def _stands_for(part: str | int, given: str | int) -> bool:
+    """Whether a step of a key in the grammar may be written so: also a name of one's own."""
+    return part == ANY or _is_written(part, given)
 
 
 def _keys(root: Node, path: KeyPath) -> list[Key]:

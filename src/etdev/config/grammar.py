@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import types
 import typing
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -32,6 +32,8 @@ class Leaf:
     """All valid values, if they are listed."""
     example: str | None = None
     """One of them, if a message is to show one."""
+    meant: Callable[[str], str | None] | None = None
+    """What a text that is not valid was probably meant as, as the remedy."""
 
     @property
     def is_free_text(self) -> bool:
@@ -229,7 +231,7 @@ def _union(arguments: tuple[Any, ...], metadata: tuple[Any, ...], tag: object) -
     expected = next((item for item in metadata if isinstance(item, Expected)), None)
     if expected is not None:
         kinds = [option.kinds for option in options if isinstance(option, Leaf)]
-        return Leaf(frozenset().union(*kinds) | expected.also, expected.phrase)
+        return Leaf(frozenset().union(*kinds) | expected.also, expected.phrase, meant=expected.meant)
     if len(options) == 1:
         return _node(next(a for a in arguments if a is not type(None)), metadata)
     return OneOf(options, tag if isinstance(tag, str) else None)
@@ -241,7 +243,9 @@ def _leaf(annotation: Any, metadata: tuple[Any, ...]) -> Leaf:
     phrase = expected.phrase if expected else _PHRASES[annotation]
     if expected is None or annotation is float:
         phrase += _bounds(metadata)
-    return Leaf(kinds, phrase, example=expected.example if expected else None)
+    if expected is None:
+        return Leaf(kinds, phrase)
+    return Leaf(kinds, phrase, example=expected.example, meant=expected.meant)
 
 
 def _bounds(metadata: tuple[Any, ...]) -> str:

@@ -263,7 +263,7 @@ def _value_hint(node: Node, value: object, path: KeyPath) -> str | None:
     if not isinstance(node, Leaf) or (node.values and isinstance(value, str)):
         return None
     if isinstance(value, str):
-        return _unquote_hint(node, value)
+        return (node.meant(value) if node.meant else None) or _unquote_hint(node, value)
     if isinstance(value, float) and value.is_integer() and "integer" in node.kinds and "number" not in node.kinds:
         return f"write {int(value)}"
     if node.kinds == {"text"} and kind(value) in ("boolean", "integer", "number", "date") and node.is_free_text:

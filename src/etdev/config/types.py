@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Annotated, Literal, TypeVar
@@ -28,6 +28,8 @@ class Expected:
     """Kinds of raw value (:func:`etdev.config.notation.kind`) accepted besides those of the annotated Python type."""
     example: str | None = None
     """A value that messages show where one stands for many."""
+    meant: Callable[[str], str | None] | None = None
+    """What a text that is not valid was probably meant as, as the remedy."""
 
 
 _UNITS = {
@@ -73,11 +75,28 @@ def parse_byte_size(value: object) -> object:
     return size
 
 
+def meant_size(text: str) -> str | None:
+    """How a size with a unit that does not exist is written: ``64KB`` and ``64k`` may mean two."""
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        return None
+    begins = match["unit"][0].casefold()
+    is_one = match["unit"].casefold() in (begins, f"{begins}b", f"{begins}ib")
+    units = [unit for unit in _UNITS if is_one and unit != "B" and unit[0].casefold() == begins]
+    units = ["B"] if match["unit"] == "b" else sorted(units, key=lambda unit: -_UNITS[unit])
+    written = [f'"{match["number"]}{unit}"' for unit in units]
+    return f"write {' or '.join(written)}" if written else None
+
+
 ByteSize = Annotated[
     int,
     BeforeValidator(parse_byte_size),
     Field(ge=0, le=2**63 - 1),
-    Expected(f'a size such as "64KiB" (units: {UNITS}) or a whole number of bytes', also=frozenset({"text"})),
+    Expected(
+        f'a size such as "64KiB" (units: {UNITS}) or a whole number of bytes',
+        also=frozenset({"text"}),
+        meant=meant_size,
+    ),
     WithJsonSchema(
         {
             "anyOf": [
@@ -154,6 +173,7 @@ Growth = Annotated[
     Expected(
         f'a percentage such as "2%", a size such as "64KiB" (units: {UNITS}) or a whole number of bytes',
         also=frozenset({"text", "integer"}),
+        meant=meant_size,
     ),
     WithJsonSchema(
         {

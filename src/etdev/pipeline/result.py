@@ -31,6 +31,12 @@ RUNGS: tuple[Rung, ...] = (
 
 Status = Literal["passed", "failed", "not run"]
 
+NO_LIMIT = "the config sets no limit"
+NO_METRIC = "the config names no metric"
+NO_DEVICES = "the program has no memory on devices"
+NOTHING_TO_ASK = (NO_LIMIT, NO_METRIC, NO_DEVICES)
+"""Why a rung did not run that there was nothing to ask of."""
+
 WORST_FIRST = (ExitCode.BUILD_FAILED, ExitCode.CONFIG, ExitCode.ENVIRONMENT, ExitCode.GATE_FAILED)
 """What several targets answer together: a broken artifact or a stage that failed, then a wrong config, then what this
 machine lacks, then a missed gate."""

@@ -7,7 +7,7 @@ simulated ones too; that it runs there is what the rung *replay* has found.
 from __future__ import annotations
 
 from etdev.errors import MissingRequirementError
-from etdev.pipeline.result import RungResult
+from etdev.pipeline.result import NO_DEVICES, RungResult
 from etdev.pipeline.verify.allocations import Allocations, DelegateInputs, check_allocations
 from etdev.pipeline.verify.devices import absent, named, simulated
 from etdev.program import Program
@@ -21,7 +21,7 @@ def device_obstacle(program: Program, device_map: DeviceMap) -> str | None:
     """Why there are no devices to ask; None if there are."""
     devices = named_devices(program)
     if not devices:
-        return "the program has no memory on devices"
+        return NO_DEVICES
     reason = absent(devices, device_map)
     mapped = simulated(devices, device_map)
     if reason is None and mapped:

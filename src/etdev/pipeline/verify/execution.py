@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from etdev.config.models import Rung
 from etdev.errors import EtdevError, ExitCode
-from etdev.pipeline.result import RungResult
+from etdev.pipeline.result import NO_METRIC, RungResult
 from etdev.pipeline.verify.accuracy import check_accuracy
 from etdev.pipeline.verify.device import check_device
 from etdev.pipeline.verify.devices import named
@@ -125,7 +125,7 @@ def _accuracy(subject: Subject, program: Program, runtime: Runtime, before: Rung
     """The metric in a runtime, of which ``before`` has found what the program computes there."""
     gate = subject.settings.accuracy
     if gate is None:
-        return _not_run("accuracy", "the config names no metric")
+        return _not_run("accuracy", NO_METRIC)
     if before.status == "failed" and not before.gate:
         return _not_run("accuracy", f"the rung `{before.rung}` failed")
     project = subject.project

@@ -13,7 +13,7 @@ from etdev.pipeline.baseline_source import judges_growth
 from etdev.pipeline.breakdown import Parts, copy_parts, memory_parts, section_parts, weight_parts
 from etdev.pipeline.figures import Figures
 from etdev.pipeline.project import Project
-from etdev.pipeline.result import RungResult
+from etdev.pipeline.result import NO_LIMIT, RungResult
 from etdev.pipeline.transfers import copies_per_call
 from etdev.pipeline.verify.advice import advise
 from etdev.pipeline.verify.limits import Limit, Measured, Unjudged, judge
@@ -27,7 +27,7 @@ def check_growth(project: Project, target: str, measured: Measured) -> RungResul
     Raises as :func:`~etdev.pipeline.baseline.find_baseline` does.
     """
     if not judges_growth(project, target):
-        return RungResult(rung="growth", status="not run", summary="the config sets no limit")
+        return RungResult(rung="growth", status="not run", summary=NO_LIMIT)
     where = project.where("targets", target, "budget", "growth")
     if measured.program is None:
         return RungResult(rung="growth", status="not run", summary="the rung `bytes` failed", unjudged=where)

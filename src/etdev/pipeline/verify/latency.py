@@ -7,7 +7,7 @@ from itertools import islice
 from etdev.config.budget import Latency
 from etdev.pipeline.latency import Thoroughness, measure_latency
 from etdev.pipeline.machine import describe_load, describe_machine
-from etdev.pipeline.result import LatencyResult, RungResult
+from etdev.pipeline.result import NO_LIMIT, LatencyResult, RungResult
 from etdev.pipeline.verify.advice import advise
 from etdev.pipeline.verify.limits import Limit, judge
 from etdev.pipeline.verify.subject import Runtime, Subject
@@ -26,7 +26,7 @@ def check_latency(subject: Subject, runtime: Runtime, before: RungResult, obstac
     """
     limits = subject.project.config.targets[subject.target].budget.latency
     if limits is None:
-        return RungResult(rung="latency", status="not run", summary="the config sets no limit")
+        return RungResult(rung="latency", status="not run", summary=NO_LIMIT)
     if obstacle is not None:
         return _unjudged(subject, obstacle)
     if before.status == "failed" and not before.gate:

@@ -10,7 +10,7 @@ from etdev.config.models import Rung
 from etdev.pipeline.figures import Figures
 from etdev.pipeline.measure import measure_program
 from etdev.pipeline.project import Project
-from etdev.pipeline.result import Failure, MethodResult, RungResult
+from etdev.pipeline.result import NO_LIMIT, Failure, MethodResult, RungResult
 from etdev.program import Program
 
 
@@ -80,7 +80,7 @@ def judge(
             unjudged=project.where("targets", target, *unjudged[0].key),
         )
     if not limits:
-        return RungResult(rung=rung, status="not run", summary="the config sets no limit")
+        return RungResult(rung=rung, status="not run", summary=NO_LIMIT)
     return RungResult(rung=rung, status="passed", summary=kept)
 
 
