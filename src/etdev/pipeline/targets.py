@@ -106,7 +106,7 @@ def _stock_runtime(project: Project, options: BuildOptions) -> Iterator[StockRun
 
 
 def _register(place: Workplace, name: str, runtime: StockRuntime | None) -> None:
-    """Import what verification will call, before anything slow happens."""
+    """Import what verification will call, and look at the first samples, before anything slow happens."""
     if runtime is not None:
         register_imports(place.project, place.user)
         check_functions(place.project, place.user, name)
