@@ -132,5 +132,5 @@ def test_dimensions_that_have_to_be_equal_are_told_by_a_dry_run(project: Callabl
     config = config.replace("}]\n", '}, { name = "y", dtype = "float32", shape = ["m"] }]\n')
     model = "from torch import nn\nclass Sum(nn.Module):\n    def forward(self, x, y): return x.reshape(y.shape) + y\n"
     error = _error(lambda: dry_run(project(config, model=model), BuildOptions()))
-    assert error.hint == "it runs where they are equal: write 'm' in the shapes instead of n"
+    assert error.hint == "it runs where they are equal: write 'm' in the shapes instead of 'n'"
     assert str(error.where).endswith("(methods.forward.dims)")

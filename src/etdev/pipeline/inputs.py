@@ -215,9 +215,10 @@ def _sample_remedy(sample: object, signature: Signature) -> str | None:
     """What to write in the config if the sample is right, or what the sample may lack."""
     import torch
 
-    values = sample if isinstance(sample, tuple | list) else ()
-    for item, value in zip(signature.inputs, values, strict=False):
-        if not isinstance(value, torch.Tensor) or len(values) != len(signature.inputs):
+    if not isinstance(sample, tuple | list) or len(sample) != len(signature.inputs):
+        return None
+    for item, value in zip(signature.inputs, sample, strict=True):
+        if not isinstance(value, torch.Tensor):
             return None
         dtype, shape = str(value.dtype).removeprefix("torch."), tuple(value.shape)
         if dtype != item.dtype:

@@ -165,7 +165,8 @@ def _of_dims(signature: Signature, good: list[dict[str, int]], bad: Choice) -> R
     one = names[0] if len(names) == 1 else None
     works = " and with ".join(describe_choice(choice) for choice in good)
     if one is None and all(len(set(choice.values())) == 1 for choice in good) and len(set(bad.values())) > 1:
-        hint = f"it runs where they are equal: write {names[0]!r} in the shapes instead of {' and '.join(names[1:])!s}"
+        others = " and ".join(map(repr, names[1:]))
+        hint = f"it runs where they are equal: write {names[0]!r} in the shapes instead of {others}"
     elif one is not None and len(good) == 1:
         hint = f"it runs with {works}: narrow the range, or write {good[0][one]} instead of {one!r} in the shapes"
     else:
@@ -174,7 +175,8 @@ def _of_dims(signature: Signature, good: list[dict[str, int]], bad: Choice) -> R
     return Remedy(("dims", one) if one is not None else ("dims",), found, hint)
 
 
-_DTYPES = ("float32", "int64", "int32", "bool")
+_DTYPES = ("float32", "int64", "int32", "bool", "float16", "bfloat16", "float64")
+"""The most likely first."""
 
 
 def _dtypes(signature: Signature) -> Iterator[_Change]:
