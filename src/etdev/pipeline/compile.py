@@ -194,10 +194,10 @@ def _merged(place: Workplace, name: str, parts: Sequence[Part], clock: StageCloc
     project = place.project
     reads = Reads()
     for part in parts:
-        clock.include(part.seconds)
         both = reads.files.keys() & part.reads.files.keys()
         place.cache.changed |= {*part.changed, *(one for one in both if reads.files[one] != part.reads.files[one])}
         reads = reads.joined(part.reads)
+    clock.include([part.seconds for part in parts])
     with clock.stage("emit"):
         objects = merge_objects({part.method: part.path for part in parts}, object_place(project, name))
         outputs = place.cache.outputs(object_files(project, name))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -74,10 +74,11 @@ class StageClock:
         self.seconds[name] = self.seconds.get(name, 0.0) + seconds
         self._progress.finished(self._target, name, seconds)
 
-    def include(self, seconds: Mapping[str, float]) -> None:
-        """Count in stages that ran elsewhere."""
-        for name, spent in seconds.items():
-            self.seconds[name] = self.seconds.get(name, 0.0) + spent
+    def include(self, others: Sequence[Mapping[str, float]]) -> None:
+        """Count in stages that ran elsewhere at the same time: the longest of each."""
+        for name in dict.fromkeys(name for seconds in others for name in seconds):
+            longest = max(seconds.get(name, 0.0) for seconds in others)
+            self.seconds[name] = self.seconds.get(name, 0.0) + longest
 
     def count(self, stage: str) -> Count:
         """What passes on how many calls were made in a stage."""
