@@ -212,6 +212,25 @@ def test_calibration_that_cannot_be_used(
     check_failure(lambda: quantize(made), Failure(QuantizeError, CALIBRATION, message, hint))
 
 
+RESET = """
+        def reset(self):
+            self.count.zero_()
+            return self.count.clone()
+"""
+"""A method of :data:`MODEL` in which there is nothing to quantize."""
+
+
+@pytest.mark.parametrize("scheme", [STATIC, DYNAMIC], ids=["static", "dynamic"])
+def test_a_method_with_nothing_to_quantize_stays_float(project: Callable[..., Project], scheme: str) -> None:
+    """It takes no inputs, so that nobody has to name any to calibrate on; and the others are quantized."""
+    config = _config(scheme).replace("[quantize.small]", "[methods.reset]\ninputs = []\n[quantize.small]")
+    made = project(config, model=MODEL.rstrip() + "\n" + RESET, data=DATA)
+    model = quantize(made)
+    assert model.notes == ("nothing to quantize in 'reset', which stays float",)
+    assert _ops(model)
+    assert not _ops(model, "reset")
+
+
 CONV = """
     from torch import nn
 

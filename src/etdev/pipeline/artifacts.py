@@ -61,6 +61,8 @@ class ExportedModel:
     """The quantization scheme that was applied."""
     constants: Constants = field(default_factory=dict)
     """What the constant methods answer."""
+    notes: tuple[str, ...] = ()
+    """What quantization had to say, for the report."""
 
 
 @dataclass(frozen=True)

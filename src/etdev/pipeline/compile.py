@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from etdev.config.models import Pt2eXnnpack
 from etdev.errors import ProgramError
-from etdev.pipeline.artifacts import ExportedModel
+from etdev.pipeline.artifacts import ExportedModel, LoweredModel
 from etdev.pipeline.cache import Cache, Output, Reads, Seen, Watch, object_facts
 from etdev.pipeline.etrecord import read_delegates
 from etdev.pipeline.finished import LINKED_AGAIN
@@ -19,11 +19,11 @@ from etdev.pipeline.import_closure import imported_files
 from etdev.pipeline.inputs import Signature
 from etdev.pipeline.lower import lower_model
 from etdev.pipeline.models import Models
-from etdev.pipeline.objects import ObjectProgram, emit_object, merge_objects
+from etdev.pipeline.objects import ObjectProgram, emit_object, find_common, merge_objects
 from etdev.pipeline.options import BuildOptions
 from etdev.pipeline.places import object_files, object_place, record_place, sidecar_place
 from etdev.pipeline.progress import StageClock
-from etdev.pipeline.project import Project
+from etdev.pipeline.project import Project, says_share_state
 from etdev.pipeline.result import MethodResult
 from etdev.pipeline.summary import describe_methods
 from etdev.pipeline.usercode import UserCode
@@ -183,7 +183,12 @@ def _emitted(
         methods=describe_methods(lowered, reference),
         scheme=reference.scheme,
         outputs=dict(reference.outputs),
-        notes=(*place.models.notes, *_undeclared(place)),
+        notes=(
+            *place.models.notes,
+            *reference.notes,
+            *_undeclared(place),
+            *_split_state(project, lowered, reference),
+        ),
     )
     with clock.stage("emit"):
         return record, emit_object(project, lowered, reference, name, path)
@@ -249,6 +254,17 @@ def _roots(project: Project, name: str) -> Iterator[str]:
         given = scheme.calibration
         entries += given.values() if isinstance(given, dict) else [given]
     yield from (entry.partition(":")[0] for entry in entries if entry is not None)
+
+
+def _split_state(project: Project, lowered: LoweredModel, exported: ExportedModel) -> Iterator[str]:
+    """State that methods share in the model and not in the program, unless the config says that it is meant so."""
+    if says_share_state(project):
+        return
+    for name, methods in find_common(lowered, exported).items():
+        yield (
+            f"{', '.join(methods)} each have a {name} of their own, which is one buffer in the model: what one method "
+            "does to it, the others do not see; `model.share_state = true` lets them, `false` says that it is meant so"
+        )
 
 
 def _undeclared(place: Workplace) -> Iterator[str]:

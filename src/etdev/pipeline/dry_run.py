@@ -136,7 +136,8 @@ def _check_calibration(project: Project, user: UserCode, target: str, declared: 
     name = project.config.targets[target].quantize
     given = getattr(project.config.quantize[name], "calibration", None) if name is not None else None
     if isinstance(given, str):
-        first_sample(project, user, given, next(iter(declared.values())), ("quantize", str(name), "calibration"))
+        needy = next((one for one in declared.values() if one.inputs), next(iter(declared.values())))
+        first_sample(project, user, given, needy, ("quantize", str(name), "calibration"))
     for method, entry in given.items() if isinstance(given, dict) else ():
         first_sample(project, user, entry, declared[method], ("quantize", str(name), "calibration", method))
 

@@ -107,6 +107,8 @@ class Models:
 
     def _calibration(self, exported: ExportedModel, name: str, method: str) -> Iterator[Tensors]:
         """Calibration inputs of a method; where none are needed, one run on the example to set the observers up."""
+        if not exported.signatures[method].inputs:
+            return iter([exported.methods[method].example])
         settings = self._project.config.quantize[name]
         assert isinstance(settings, Pt2eXnnpack)
         given = settings.calibration

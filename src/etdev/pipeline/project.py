@@ -86,3 +86,8 @@ def _dotted(key: tuple[str | int, ...]) -> str:
     for part in key:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
     return text
+
+
+def says_share_state(project: Project) -> bool:
+    """Does the config say whether methods share state, whichever it is?"""
+    return ("model", "share_state") in project.loaded.origins

@@ -32,7 +32,7 @@ def check_methods(data: Mapping[str, Any]) -> Iterator[Issue]:
                 ("methods", name, "inputs"),
                 f"`{format_key(('methods', name, 'inputs'))}` is missing; expected a list of the method's tensors",
                 MISSING_KEY,
-                'for example inputs = [{ name = "x", dtype = "float32", shape = [1, 8] }]',
+                'for example inputs = [{ name = "x", dtype = "float32", shape = [1, 8] }], or [] for none',
             )
     for name in table_at(data, "constants"):
         if name in table_at(data, "methods"):

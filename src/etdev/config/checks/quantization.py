@@ -47,17 +47,19 @@ def _check_calibration(data: Mapping[str, Any], path: KeyPath, scheme: Mapping[s
     key = (*path, "calibration")
     name = format_key(key)
     methods = list(table_at(data, "methods")) or (["forward"] if "pt2" in table_at(data, "model") else [])
+    # What takes no inputs is observed in one call.
+    needy = [method for method in methods if table_at(table_at(data, "methods"), method).get("inputs") != []]
     calibration = scheme.get("calibration")
     if "calibration" not in scheme:
         if scheme.get("dynamic", False) is False and nearest("calibration", scheme) is None:
             message = f"`{name}` is missing; static quantization needs inputs to calibrate on"
             yield Issue(key, message, MISSING_KEY, 'add calibration = "module:callable", or dynamic = true')
-    elif isinstance(calibration, str) and len(methods) > 1:
-        table = ", ".join(f"{method} = {literal(calibration)}" for method in methods)
-        message = f"`{name}` is one callable, but there are {len(methods)} methods"
+    elif isinstance(calibration, str) and len(needy) > 1:
+        table = ", ".join(f"{method} = {literal(calibration)}" for method in needy)
+        message = f"`{name}` is one callable, but there are {len(needy)} methods"
         yield Issue(key, message, CONFLICT, f"name one for each: {{ {table} }}")
     elif isinstance(calibration, Mapping) and methods:
-        lacking = [method for method in methods if method not in calibration]
+        lacking = [method for method in needy if method not in calibration]
         if lacking and all(method in methods for method in calibration) and scheme.get("dynamic", False) is False:
             message = f"`{format_key((*key, lacking[0]))}` is missing; each method has to be calibrated"
             yield Issue((*key, lacking[0]), message, MISSING_KEY, f'add {lacking[0]} = "module:callable"')

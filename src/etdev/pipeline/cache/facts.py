@@ -19,7 +19,7 @@ from etdev.pipeline.cache.entries import Facts, Plain, flattened
 from etdev.pipeline.forms import usable_forms
 from etdev.pipeline.machine import describe_machine
 from etdev.pipeline.options import BuildOptions, required_rungs
-from etdev.pipeline.project import Project
+from etdev.pipeline.project import Project, says_share_state
 from etdev.pipeline.versions import versions
 
 _NOT_SETTINGS = (("extends",), ("profiles",), ("deploy",), ("run",))
@@ -45,6 +45,7 @@ def object_facts(project: Project, target: str, digests: Digests) -> Facts:
     settings = _settings(project, target)
     for key in (*LINK_KEYS, *_AFTER_EMISSION):
         _drop(settings, key)
+    settings["stated"] = _stated(project)
     _choose_scheme(project, target, settings)
     settings["bases"] = _bases(project, *_MODULE_KEYS)
     settings["forms"] = list(usable_forms(project, target))
@@ -56,6 +57,7 @@ def linked_facts(project: Project, target: str, options: BuildOptions, digests: 
     settings = _settings(project, target)
     _choose_scheme(project, target, settings)
     settings["project"]["name"] = project.name
+    settings["stated"] = _stated(project)
     settings["bases"] = _bases(project, *_MODULE_KEYS)
     settings["forms"] = list(usable_forms(project, target))
     settings["run"] = {
@@ -81,6 +83,11 @@ def locked_facts(project: Project, target: str) -> Facts:
         found[package.name] = package.version
     stated = {key: value for key, value in flattened(settings).items() if value is not None}
     return Facts(settings=stated, versions=found)
+
+
+def _stated(project: Project) -> list[str]:
+    """Settings that something else is said of where they are stated, whatever they are."""
+    return ["model.share_state"] if says_share_state(project) else []
 
 
 def _choose_scheme(project: Project, target: str, settings: dict[str, Any]) -> None:

@@ -37,7 +37,11 @@ def find_state(project: Project, lowered: LoweredModel, exported: ExportedModel,
     """
     program = lowered.manager.exported_program(method)
     buffers: Mapping[str, str] = program.graph_signature.inputs_to_buffers
-    shared = _shared(lowered, exported, method) if project.config.model.share_state else frozenset()
+    shared = (
+        frozenset(name for name, users in find_common(lowered, exported).items() if method in users)
+        if project.config.model.share_state
+        else frozenset[str]()
+    )
     state = {name: placeholder for placeholder, name in buffers.items() if name in shared}
     changed = set(program.graph_signature.buffers_to_mutate.values())
     state |= {name: placeholder for placeholder, name in buffers.items() if name in changed}
@@ -62,13 +66,18 @@ def with_names(plan: ExecutionPlan, notes: MethodNotes) -> ExecutionPlan:
     return replace(plan, values=tuple(values))
 
 
-def _shared(lowered: LoweredModel, exported: ExportedModel, method: str) -> frozenset[str]:
-    """Buffers that this method and another one use, and that any method changes."""
+def find_common(lowered: LoweredModel, exported: ExportedModel) -> dict[str, list[str]]:
+    """Buffers that several methods use and any changes, each with these methods in order."""
+    if len(exported.methods) < 2:
+        return {}
     changed = {name for each in lowered.methods for name in _changed(lowered.manager.exported_program(each))}
     for other in exported.methods.keys() - set(lowered.methods):
         changed.update(_changed_unlowered(exported.methods[other].program))
-    elsewhere = {name for other, each in exported.methods.items() if other != method for name in _used(each.program)}
-    return frozenset(_used(exported.methods[method].program)) & changed & elsewhere
+    users: dict[str, list[str]] = {}
+    for method, each in exported.methods.items():
+        for name in _used(each.program):
+            users.setdefault(name, []).append(method)
+    return {name: found for name, found in users.items() if len(found) > 1 and name in changed}
 
 
 def _changed(program: ExportedProgram) -> Iterator[str]:

@@ -19,7 +19,11 @@ from etdev.pipeline.usercode import UserCode
 def quantize_program(
     project: Project, exported: ExportedModel, name: str, user: UserCode, calibration: Calibration
 ) -> ExportedModel:
-    """Observe, calibrate, convert and export again, one method after the other."""
+    """Observe, calibrate, convert and export again, one method after the other.
+
+    Methods in which there is nothing to quantize stay as they are. Raises :class:`~etdev.errors.QuantizeError` if all
+    of them do.
+    """
     settings = project.config.quantize[name]
     assert isinstance(settings, Pt2eXnnpack)
     methods: dict[str, ExportedMethod] = {}
@@ -27,10 +31,22 @@ def quantize_program(
     for method, graph in exported.methods.items():
         signature = exported.signatures[method]
         converted = _convert(project, graph, settings, name, method, calibration)
+        if not _is_quantized(converted):
+            methods[method], eager[method] = graph, exported.eager[method]
+            continue
         program = export_module(project, user, converted, signature, graph.example)
         methods[method] = ExportedMethod(program, graph.example)
         eager[method] = converted
-    return replace(exported, methods=methods, eager=eager, scheme=settings.scheme)
+    plain = [repr(method) for method in methods if methods[method] is exported.methods[method]]
+    if len(plain) == len(methods):
+        raise QuantizeError(
+            f"the scheme {settings.scheme!r} found nothing to quantize in method {', '.join(plain)}",
+            where=project.where("quantize", name),
+            hint="dynamic quantization covers linear layers only" if settings.dynamic else "leave `quantize` out",
+        )
+    stay = "stays" if len(plain) == 1 else "stay"
+    notes = (f"nothing to quantize in {', '.join(plain)}, which {stay} float",) if plain else ()
+    return replace(exported, methods=methods, eager=eager, scheme=settings.scheme, notes=notes)
 
 
 def _convert(
@@ -65,12 +81,6 @@ def _convert(
         raise
     except Exception as error:
         raise quantize_failure(settings.scheme, error, where) from error
-    if not _is_quantized(converted):
-        raise QuantizeError(
-            f"the scheme {settings.scheme!r} found nothing to quantize in method {method!r}",
-            where=where,
-            hint="dynamic quantization covers linear layers only" if settings.dynamic else "leave `quantize` out",
-        )
     return converted
 
 

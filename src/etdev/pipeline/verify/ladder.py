@@ -163,12 +163,12 @@ def _samples(
 ) -> tuple[dict[str, Iterable[Tensors]], frozenset[str]]:
     """Samples per method, and the methods for which they are random."""
     samples: dict[str, Iterable[Tensors]] = {}
-    weak = set()
+    weak: set[str] = set()
     for name, signature in model.signatures.items():
         declared = project.config.methods.get(name)
         if declared is None or declared.samples is None:
             samples[name] = _Samples(partial(random_samples, signature))
-            weak.add(name)
+            weak |= {name} if signature.inputs else set()
             continue
         key = ("methods", name, "samples")
         where = project.where(*key)
