@@ -135,6 +135,9 @@ UNTOLD = {
     "a star": "from other import *\n",
     "looked up": "def __getattr__(name): ...\n",
     "written into the module": "globals()['ma' + 'ke'] = 3\n",
+    "written into its dict": "import sys\nsys.modules[__name__].__dict__['make'] = 3\n",
+    "in the module's place": "import sys\nsys.modules[__name__] = type('Namespace', (), {'make': 3})\n",
+    "the rest of a match": "match {}:\n    case {**make}: ...\n",
     "no Python": "def (\n",
 }
 
@@ -144,10 +147,29 @@ def test_a_name_that_may_be_there_is_not_complained_of(source: str, tmp_path: Pa
     assert _check(tmp_path, MINIMAL, {"model.py": source}) == References((), ())
 
 
-@pytest.mark.parametrize("entry", ["json:loads", "nets.tiny:Net.make", "nets:make"])
+@pytest.mark.parametrize("entry", ["json:loads", "nets.tiny:Net.make", "nets:make", "nets:tiny.Net"])
 def test_modules_that_are_installed_or_in_packages(entry: str, tmp_path: Path) -> None:
     files = {"nets/__init__.py": "from nets.tiny import make\n", "nets/tiny.py": RAISES + "class Net: ...\n"}
     assert _check(tmp_path, MINIMAL.replace("model:make", entry), files) == References((), ())
+
+
+def test_a_folder_does_not_hide_an_installed_package(tmp_path: Path) -> None:
+    """As for Python: a folder without `__init__.py` comes behind every package."""
+    (tmp_path / "json").mkdir()
+    assert _check(tmp_path, MINIMAL.replace("model:make", "json.decoder:JSONDecoder"), {}) == References((), ())
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        (MINIMAL.replace('make"', f'make"\nweights = "{"w" * 300}.safetensors"'), "model.weights"),
+        (MINIMAL.replace("model:make", f"{'m' * 300}:make"), "model.entry"),
+    ],
+    ids=["a file", "a module"],
+)
+def test_a_name_that_no_file_can_have_is_absent(text: str, key: str, tmp_path: Path) -> None:
+    (problem,) = _check(tmp_path, text, {"model.py": MODEL}).absent
+    assert problem.key == key
 
 
 def test_every_key_that_names_a_module_is_followed(tmp_path: Path) -> None:

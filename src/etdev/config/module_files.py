@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import os.path
 from collections.abc import Iterator
 from importlib.machinery import EXTENSION_SUFFIXES, SOURCE_SUFFIXES
 from pathlib import Path
@@ -11,15 +12,15 @@ from pathlib import Path
 MODULE_ENDS = ("/__init__.py", *EXTENSION_SUFFIXES, *SOURCE_SUFFIXES)
 """Behind the path of a module without a suffix, in the order in which Python looks for them."""
 
-_DYNAMIC = frozenset({"__getattr__", "exec", "eval", "globals", "locals", "setattr", "vars"})
+_DYNAMIC = frozenset({"__dict__", "__getattr__", "eval", "exec", "globals", "locals", "setattr", "sys.modules", "vars"})
 """Names by which a module may define what its source does not."""
 
 
 def module_place(dotted: str, base: Path) -> Path | None:
     """The file of a module in ``base``, or the folder of one without a file; None if there is neither."""
     place = base.joinpath(*dotted.split("."))
-    found = next((file for end in MODULE_ENDS if (file := Path(f"{place}{end}")).is_file()), None)
-    return found or (place if place.is_dir() else None)
+    found = next((Path(file) for end in MODULE_ENDS if os.path.isfile(file := f"{place}{end}")), None)
+    return found or (place if os.path.isdir(place) else None)  # Of names that no file can have, Path's methods raise.
 
 
 def is_installed(name: str) -> bool:
@@ -37,8 +38,16 @@ def defined_names(file: Path) -> frozenset[str] | None:
     except (OSError, SyntaxError, ValueError, RecursionError):
         return None
     names = {name for node in nodes for name in _bound(node)}
-    used = {node.id for node in nodes if isinstance(node, ast.Name)}
+    used = {name for node in nodes for name in _used(node)}
     return None if "*" in names or not _DYNAMIC.isdisjoint(names | used) else frozenset(names)
+
+
+def _used(node: ast.AST) -> Iterator[str]:
+    match node:
+        case ast.Name(id=name) | ast.Attribute(attr="__dict__" as name):
+            yield name
+        case ast.Attribute(value=ast.Name(id="sys"), attr="modules"):
+            yield "sys.modules"
 
 
 def _bound(node: ast.AST) -> Iterator[str]:
@@ -49,5 +58,15 @@ def _bound(node: ast.AST) -> Iterator[str]:
             yield name
         case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
             yield from (alias.asname or alias.name.partition(".")[0] for alias in aliases)
+            yield from _bound_in_package(node)
         case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)) | ast.ExceptHandler(name=str(name)):
             yield name
+        case ast.MatchMapping(rest=str(name)):
+            yield name
+
+
+def _bound_in_package(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
+    """Names of submodules, which the package has once they are imported, whatever is taken from them: every part of
+    their names, since the package's own name is not known here."""
+    modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
+    yield from (part for module in modules for part in module.split("."))

@@ -6,6 +6,7 @@ runs: that is worth a warning. What is there and plainly is not what the config 
 
 from __future__ import annotations
 
+import os.path
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,7 +43,7 @@ def check_references(loaded: LoadedConfig) -> References:
 def _check_files(loaded: LoadedConfig) -> Iterator[Problem]:
     for key in _file_keys(loaded.config):
         path = loaded.resolve(*key)
-        if not path.exists():
+        if not os.path.exists(path):  # Of names that no file can have, Path's method raises.
             near = nearest(path.name, _names_in(path.parent))
             hint = f"did you mean {literal(near)}?" if near else "a build needs it: make it, or get it, before"
             yield _problem(loaded, key, f"there is no file {path}", MISSING_FILE, hint)
@@ -78,13 +79,19 @@ def _check_modules(loaded: LoadedConfig) -> Iterator[Problem]:
         base = origin.base if origin is not None else loaded.root
         place = module_place(module, base)
         top = module.partition(".")[0]
-        if place is None and (module_place(top, base) is not None or not is_installed(top)):
+        if place is None and not (is_installed(top) and _is_found_elsewhere(top, base)):
             near = nearest(module.rpartition(".")[2], _names_in(base.joinpath(*module.split(".")[:-1]), ".py"))
             hint = f"did you mean {literal(near)}?" if near else None
             text = f"there is no module {module!r} in {base}" + ("" if hint else ", nor is one installed here")
             yield _problem(loaded, key, text, MISSING_FILE, hint)
         elif place is not None and place.suffix == ".py" and attribute:
             yield from _check_name(loaded, key, place, attribute.partition(".")[0])
+
+
+def _is_found_elsewhere(module: str, base: Path) -> bool:
+    """Whether Python passes what is in ``base`` over, for a module that is installed: a folder alone is no package."""
+    place = module_place(module, base)
+    return place is None or place.is_dir()
 
 
 def _check_name(loaded: LoadedConfig, key: KeyPath, file: Path, name: str) -> Iterator[Problem]:
