@@ -128,6 +128,29 @@ def test_a_file_that_nobody_knows(built: Path) -> None:
     assert since(built).said is None
 
 
+def test_external_weights_tell_builds_of_the_same_program_apart(tmp_path: Path) -> None:
+    """The cache knows builds from both versions of the code, whose programs are equal byte by byte."""
+    external = "    [targets.cpu]\n    external_weights = 'w.ptd'\n"
+    config = write_project(tmp_path, LINEAR_CONFIG + external, model=LINEAR)
+    first = etdev.build(config)
+    model = tmp_path / "model.py"
+    model.write_text(model.read_text().replace("manual_seed(1)", "manual_seed(2)"))
+    assert etdev.build(config)["cpu"].sha256 == first["cpu"].sha256
+    assert since(tmp_path).said is None
+    model.write_text(model.read_text().replace("manual_seed(2)", "manual_seed(1)"))
+    assert since(tmp_path).changed == ("model.py has changed",)
+
+
+def test_a_file_that_is_new_in_a_folder_that_was_listed(tmp_path: Path) -> None:
+    parts = tmp_path / "parts"
+    parts.mkdir()
+    listing = "    import os\n    os.listdir(os.path.join(os.path.dirname(__file__), 'parts'))\n"
+    etdev.build(write_project(tmp_path, LINEAR_CONFIG + "    [targets.cpu]\n", model=listing + LINEAR), verify=False)
+    assert since(tmp_path).said is None
+    (parts / "new").touch()
+    assert since(tmp_path).changed == ("files in parts came or went",)
+
+
 def test_a_damaged_lock_says_nothing(built: Path) -> None:
     (built / "etdev.lock").write_text("version = [")
     assert since(built).said is None

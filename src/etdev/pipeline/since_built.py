@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -12,6 +12,7 @@ from etdev.errors import UsageError
 from etdev.pipeline.cache import Cache, locked_facts, open_store
 from etdev.pipeline.finished import Finished
 from etdev.pipeline.lock import LockedTarget, differs, find_lock
+from etdev.pipeline.places import data_place
 from etdev.pipeline.project import Project
 
 _SHOWN = 3
@@ -23,7 +24,7 @@ class SinceBuilt:
 
     target: str
     changed: tuple[str, ...] = ()
-    """Settings and files that are others now, a sentence each."""
+    """Settings, files and folders that are others now, a sentence each."""
     missing: tuple[str, ...] = ()
     """Files that are not here, a sentence each: of these nobody can tell."""
 
@@ -49,20 +50,26 @@ def since_built(project: Project, target: str) -> SinceBuilt:
     nothing of a file that neither lock nor cache knows. Raises OSError if the file cannot be read.
     """
     with Cache(open_store()) as cache:
-        sha256 = cache.digests.of(project.artifact(target))
+        lies_here = _built_there(project, target, cache)
         found = [
-            _compared(project, built, target, cache)
-            for built in _known(project, target, cache)
-            if built.sha256 == sha256
+            _compared(project, built, target, cache) for built in _known(project, target, cache) if lies_here(built)
         ]
     return min(found, key=lambda since: (len(since.changed), len(since.missing)), default=SinceBuilt(target))
+
+
+def _built_there(project: Project, target: str, cache: Cache) -> Callable[[LockedTarget], bool]:
+    """Whether a build is the one whose files lie in the output folder. Builds of other weights have the same program
+    where these are external, so it goes by both files; by the program alone where the weights are not there."""
+    program, data = cache.digests.of(project.artifact(target)), data_place(project, target)
+    weights = cache.digests.of(data) if data is not None and data.is_file() else None
+    return lambda built: built.sha256 == program and (weights is None or built.data_sha256 in (None, weights))
 
 
 def _compared(project: Project, built: LockedTarget, target: str, cache: Cache) -> SinceBuilt:
     found = list(differs(project, target, built, locked_facts(project, target), cache.digests))
     return SinceBuilt(
         target,
-        changed=tuple(item.message for item in found if item.what in ("setting", "file")),
+        changed=tuple(item.message for item in found if item.what in ("setting", "file", "folder")),
         missing=tuple(item.message for item in found if item.what == "gone"),
     )
 
