@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("executorch", reason="needs the extra `build`")
 
 import etdev
-from etdev.errors import ExportError, StageError
+from etdev.errors import ExportError, LoadError, StageError
 from etdev.pipeline.api import open_project
 from etdev.pipeline.build_tasks import Task, plan_tasks
 from etdev.pipeline.cache import Cache, open_store
@@ -167,6 +167,17 @@ def test_a_process_that_dies(tmp_path: Path) -> None:
         etdev.build(config, targets="portable", overrides=['model.kwargs={ wrong = "dies" }'], jobs=2)
     assert not (tmp_path / "build" / "portable" / "steps.pte").exists()
     assert not list((tmp_path / "build" / "portable").glob(".*"))
+
+
+def test_a_model_that_is_another_one_in_each_process(tmp_path: Path) -> None:
+    """Its methods would have weights of several models, and the program would be none of them."""
+    model = MODEL.replace("torch.manual_seed(1)", "torch.manual_seed(os.getpid())")
+    config = write_project(tmp_path, CONFIG, model=model)
+    with pytest.raises(LoadError, match="whose models do not have the same weights") as caught:
+        etdev.build(config, targets="portable", verify=False, jobs=2)
+    assert caught.value.hint is not None
+    assert caught.value.hint.endswith("or build without `-j`")
+    assert not list((tmp_path / "build" / "portable").glob("*.pte"))
 
 
 @pytest.mark.parametrize(

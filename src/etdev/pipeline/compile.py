@@ -10,7 +10,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from etdev.config.models import Pt2eXnnpack
-from etdev.errors import ProgramError
+from etdev.errors import LoadError, ProgramError
 from etdev.pipeline.artifacts import ExportedModel, LoweredModel
 from etdev.pipeline.cache import Cache, Output, Reads, Seen, Watch, object_facts
 from etdev.pipeline.etrecord import read_delegates
@@ -18,6 +18,7 @@ from etdev.pipeline.finished import LINKED_AGAIN
 from etdev.pipeline.import_closure import imported_files
 from etdev.pipeline.inputs import Signature
 from etdev.pipeline.lower import lower_model
+from etdev.pipeline.model_digest import digest_of_model
 from etdev.pipeline.models import Models
 from etdev.pipeline.objects import ObjectProgram, emit_object, find_common, merge_objects
 from etdev.pipeline.options import BuildOptions
@@ -70,6 +71,8 @@ class Part:
     path: Path
     """Its object program, with the sidecar beside it."""
     record: Record
+    model: str
+    """Digest of the model that it is a method of."""
     reads: Reads
     """What it was made from."""
     changed: tuple[str, ...]
@@ -107,8 +110,9 @@ def compile_method(place: Workplace, name: str, method: str, folder: Path) -> Pa
     path = folder / f"{method}.object.pte"
     with place.modelling():
         record, _ = _emitted(place, name, (method,), path, clock)
+        model = digest_of_model(place.models.prepare(name, clock)[0])
     reads = _reads(place, name)
-    return Part(method, path, record, reads, tuple(sorted(place.cache.changed)), clock.seconds)
+    return Part(method, path, record, model, reads, tuple(sorted(place.cache.changed)), clock.seconds)
 
 
 def compile_target(place: Workplace, name: str, clock: StageClock, parts: Sequence[Part] = ()) -> Compiled:
@@ -197,6 +201,7 @@ def _emitted(
 def _merged(place: Workplace, name: str, parts: Sequence[Part], clock: StageClock) -> Compiled:
     """The methods of a target that were compiled one by one, in the config's order."""
     project = place.project
+    _require_one_model(project, name, parts)
     reads = Reads()
     for part in parts:
         both = reads.files.keys() & part.reads.files.keys()
@@ -215,6 +220,21 @@ def _merged(place: Workplace, name: str, parts: Sequence[Part], clock: StageCloc
     models = place.models.prepare_unexported(name, record.outputs, clock) if place.options.verify else None
     signatures = models[1].signatures if models else place.models.signatures(clock)
     return Compiled(objects, record, signatures, models, record.notes, reads, outputs)
+
+
+def _require_one_model(project: Project, name: str, parts: Sequence[Part]) -> None:
+    """Each process has made the model for itself.
+
+    Raises :class:`~etdev.errors.LoadError` if they have made different ones.
+    """
+    other = next((part for part in parts if part.model != parts[0].model), None)
+    if other is not None:
+        raise LoadError(
+            f"the methods {parts[0].method!r} and {other.method!r} of {name!r} were compiled in two processes, whose "
+            "models do not have the same weights",
+            where=project.where("model"),
+            hint="seed what is random where the model is made (torch is seeded already), or build without `-j`",
+        )
 
 
 def _kept(place: Workplace, name: str, compiled: Compiled) -> Compiled:

@@ -1,0 +1,41 @@
+"""Whether two processes have made the same model of a project."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+from etdev.pipeline.artifacts import ExportedModel
+
+if TYPE_CHECKING:
+    import torch
+
+
+def digest_of_model(model: ExportedModel) -> str:
+    """SHA-256 of the weights, buffers and other tensors of all methods, and of what the constant methods answer."""
+    known: dict[object, str] = {}
+    found = hashlib.sha256(repr(sorted(model.constants.items())).encode())
+    for method, exported in model.methods.items():
+        for table in (exported.program.state_dict, exported.program.constants):
+            for name, value in sorted(table.items()):
+                found.update(f"{method} {name} {_digest_of(value, known)}\n".encode())
+    return found.hexdigest()
+
+
+def _digest_of(value: object, known: dict[object, str]) -> str:
+    """Of a tensor; nothing for other things. Methods share their weights, which are looked at once."""
+    import torch
+
+    if not isinstance(value, torch.Tensor) or value.layout != torch.strided:
+        return ""
+    key = (value.data_ptr(), value.dtype, value.shape, value.stride())
+    if key not in known:
+        known[key] = f"{value.dtype} {list(value.shape)} {hashlib.sha256(_bytes_of(value)).hexdigest()}"
+    return known[key]
+
+
+def _bytes_of(tensor: torch.Tensor) -> memoryview:
+    import torch
+
+    flat: Any = tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy()
+    return memoryview(flat)
