@@ -151,6 +151,15 @@ def test_a_file_that_is_new_in_a_folder_that_was_listed(tmp_path: Path) -> None:
     assert since(tmp_path).changed == ("files in parts came or went",)
 
 
+def test_a_file_that_cannot_be_read(built: Path) -> None:
+    """The command that goes on to read it has words for it."""
+    append("model.py")(built)
+    artifact = open_project(built / "etdev.toml").artifact("cpu")
+    artifact.unlink()
+    artifact.mkdir()
+    assert since(built).said is None
+
+
 def test_a_damaged_lock_says_nothing(built: Path) -> None:
     (built / "etdev.lock").write_text("version = [")
     assert since(built).said is None

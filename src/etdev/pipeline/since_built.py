@@ -47,10 +47,13 @@ def since_built(project: Project, target: str) -> SinceBuilt:
     """Compare the project with what the file of a target was built from, by the lock or by the cache.
 
     Versions of packages are left out: a file may be verified and deployed where others are installed, or none. Says
-    nothing of a file that neither lock nor cache knows. Raises OSError if the file cannot be read.
+    nothing of a file that neither lock nor cache knows, or that cannot be read: whoever needs it says that.
     """
     with Cache(open_store()) as cache:
-        lies_here = _built_there(project, target, cache)
+        try:
+            lies_here = _built_there(project, target, cache)
+        except OSError:
+            return SinceBuilt(target)
         found = [
             _compared(project, built, target, cache) for built in _known(project, target, cache) if lies_here(built)
         ]

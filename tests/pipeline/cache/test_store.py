@@ -134,6 +134,11 @@ def test_an_empty_cache(store: Store) -> None:
 # Digests
 
 
+def test_a_folder_that_cannot_be_read_has_no_entries(tmp_path: Path) -> None:
+    """Another user's, for example: what only asks the cache goes on without it."""
+    assert Store(tmp_path / ("x" * 300), 1000).entries("net", "cpu", "object") == []
+
+
 def test_digests_are_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"content")

@@ -184,8 +184,11 @@ def _read(path: Path) -> Entry | None:
 
 
 def _by_age(folder: Path) -> list[Path]:
-    """The entries in a folder, the last used first."""
-    return sorted(folder.glob("*.json"), key=_used, reverse=True)
+    """The entries in a folder, the last used first; none of a folder that cannot be read."""
+    try:
+        return sorted(folder.glob("*.json"), key=_used, reverse=True)
+    except OSError:
+        return []
 
 
 def _used(path: Path) -> float:
