@@ -264,3 +264,44 @@ def test_a_backend_that_is_missing(project: Callable[..., Project], monkeypatch:
     where = "etdev.toml:16:29 (targets.other.partitioners[0].backend)"
     message = "the backend 'xnnpack' is not usable here: there is none"
     check_failure(lambda: dry_run(made, BuildOptions()), Failure(MissingRequirementError, where, message, "get one"))
+
+
+KEEPS = {
+    "a function's cache": (
+        "import functools\nimport torch\n@functools.cache\ndef scale(n): return torch.ones(n)\n",
+        "return self.linear(x) * scale(3)",
+        "outputs",
+    ),
+    "a buffer": (
+        "",
+        "hasattr(self, 'scale') or self.register_buffer('scale', torch.ones(3)); return self.linear(x) * self.scale",
+        "buffers",
+    ),
+}
+
+
+@pytest.mark.parametrize(("above", "body", "what"), KEEPS.values(), ids=KEEPS)
+def test_a_tensor_that_is_kept_from_a_call_without_values(
+    above: str, body: str, what: str, project: Callable[..., Project]
+) -> None:
+    """It gave a traceback of torch in the middle of a build, and a dry run let it pass."""
+    made = project(CONFIG, model=above + MODEL.replace("BODY", body), data=DATA)
+    with pytest.raises(VerifyError, match=f"the model has {what} without values") as caught:
+        dry_run(made, BuildOptions())
+    assert str(caught.value.where).endswith(METHOD)
+    assert "in `__init__`, as a buffer" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "self.scale = vars(self).get('scale', torch.ones(3)); return self.linear(x) * self.scale",
+        "self.kept['scale'] = self.kept.get('scale', torch.ones(3)); return self.linear(x) * self.kept['scale']",
+    ],
+    ids=["an attribute", "a dict"],
+)
+def test_calls_without_values_leave_nothing_in_the_model(body: str, project: Callable[..., Project]) -> None:
+    """As an export: what such a model keeps is computed anew for the sample."""
+    model = MODEL.replace('self.register_buffer("count"', 'self.kept = {}; self.register_buffer("count"')
+    found = dry_run(project(CONFIG, model=model.replace("BODY", body), data=DATA), BuildOptions())
+    assert found.methods[0].outputs == ("float32 [8, 3]",)

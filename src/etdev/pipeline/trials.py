@@ -7,8 +7,8 @@ of it: a declaration that the method runs with is a remedy, one change at a time
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -51,8 +51,10 @@ def on_fakes(function: Callable[..., Any]) -> Call:
         from torch._subclasses.fake_tensor import FakeTensorMode
         from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
+        module = module_of(function)
         with (
-            restored_buffers(module_of(function)),
+            restored_buffers(module),
+            _restored_attributes(module),
             torch.no_grad(),
             held_back(),
             FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv()) as mode,  # symbols for values of tensors
@@ -62,6 +64,37 @@ def on_fakes(function: Callable[..., Any]) -> Call:
             )
 
     return call
+
+
+@contextmanager
+def _restored_attributes(module: torch.nn.Module | None) -> Iterator[None]:
+    """Give a module and those in it back the attributes that they had, as ``torch.export`` does, and what was in their
+    containers: a model may keep what its first call computes. Buffers that were registered meanwhile stay."""
+    tables = [vars(part) for part in module.modules()] if module is not None else []
+    owned = ("_parameters", "_buffers", "_modules")
+    before = [(table, _contents(table, owned)) for table in tables]
+    try:
+        yield
+    finally:
+        for table, attributes in before:
+            for name in table.keys() - attributes.keys() - set(owned):
+                del table[name]
+            for name, (value, content) in attributes.items():
+                table[name] = value
+                if type(value) is dict:
+                    value.clear()
+                    value.update(content)
+                elif type(value) is list:
+                    value[:] = content
+
+
+def _contents(table: Mapping[str, Any], but: Sequence[str]) -> dict[str, tuple[Any, Any]]:
+    """Each attribute, and what is in it if it is a dict or a list."""
+    return {
+        name: (value, type(value)(value) if type(value) in (dict, list) else None)
+        for name, value in table.items()
+        if name not in but
+    }
 
 
 def on_numbers(function: Callable[..., Any]) -> Call:

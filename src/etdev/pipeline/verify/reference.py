@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +35,7 @@ class Session:
         state = self._states.setdefault("" if self._shared else call.method, {})
         what = f"method {call.method!r} failed in eager PyTorch in {at}"
         with translated(self._user, VerifyError, what, where=where):
-            return _compute(self._model.eager[call.method], call.inputs, state)
+            return _compute(self._model.eager[call.method], call.inputs, state, where)
 
 
 def compute(project: Project, user: UserCode, model: ExportedModel, method: str, inputs: Tensors) -> list[Any]:
@@ -46,20 +46,37 @@ def compute(project: Project, user: UserCode, model: ExportedModel, method: str,
     """
     what = f"method {method!r} failed in eager PyTorch on its own samples"
     with translated(user, VerifyError, what, where=project.where("methods", method, "samples")):
-        return _compute(model.eager[method], inputs, {})
+        return _compute(model.eager[method], inputs, {}, project.where("methods", method))
 
 
-def _compute(function: Callable[..., Any], inputs: Tensors, state: State) -> list[Any]:
+def _compute(function: Callable[..., Any], inputs: Tensors, state: State, where: str) -> list[Any]:
     """Run on the model's initial state with ``state`` laid over it; what that changes goes into ``state``."""
     import torch
     from torch.utils._pytree import tree_leaves
 
-    with torch.no_grad(), _carried(module_of(function), state):
+    module = module_of(function)
+    _require_values("buffers", module.buffers() if module is not None else (), where)
+    with torch.no_grad(), _carried(module, state):
         given = [tensor.clone() for tensor in inputs]
         fresh = [tensor._version for tensor in given]
         result = function(*given)
         changed = [tensor for tensor, version in zip(given, fresh, strict=True) if tensor._version != version]
-        return [leaf.clone() if isinstance(leaf, torch.Tensor) else leaf for leaf in (*changed, *tree_leaves(result))]
+        leaves = [*changed, *tree_leaves(result)]
+        _require_values("outputs", leaves, where)
+        return [leaf.clone() if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
+
+
+def _require_values(what: str, found: Iterable[object], where: str) -> None:
+    """Refuse tensors without values: a model that keeps what its first call has computed for later ones has one of
+    those with which it was exported, or called by a dry run."""
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    if any(isinstance(item, FakeTensor) for item in found):
+        raise VerifyError(
+            f"the model has {what} without values: it goes on with a tensor that it made while it was exported",
+            where=where,
+            hint="make what it keeps from call to call in `__init__`, as a buffer (`persistent=False` if in no file)",
+        )
 
 
 @contextmanager
