@@ -76,7 +76,7 @@ def test_one_that_fails(tmp_path: Path, jobs: int) -> None:
     with pytest.raises(LoadError, match="has no attribute 'nothing'"):
         etdev.build(config, overrides=[wrong], jobs=jobs)
     found = results(config)
-    assert [(one.name, one.code, one.errors[0].rule) for one in found.failed] == [("a", 4, "load")]
+    assert [(one.name, one.code, one.errors[0].rule) for one in found.failed] == [("a", 2, "load")]
     assert {*found.not_built, *(target.name for target in found.targets)} == {"b", "c"}
     assert "c" in found.not_built
 
@@ -84,7 +84,7 @@ def test_one_that_fails(tmp_path: Path, jobs: int) -> None:
     assert [target.name for target in result.targets] == ["b", "c"]
     assert (result["b"].status, result["c"].status) == ("built", "gate failed")
     assert (result.failed[0].errors[0].where or "").endswith("(targets.a.verify.accuracy.fn)")
-    assert (result.exit_code, result.not_built, result.ok) == (ExitCode.BUILD_FAILED, (), False)
+    assert (result.exit_code, result.not_built, result.ok) == (ExitCode.CONFIG, (), False)
     assert results(config) == result
 
 

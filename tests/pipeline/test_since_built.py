@@ -205,6 +205,9 @@ def test_commands_on_a_target_say_it(
     monkeypatch.chdir(built)
     assert app.run(command.split()) == 0
     assert "since it was built" not in capfd.readouterr().err
+    etdev.build(built / "etdev.toml", profile="apart")
+    assert app.run(command.split()) == 0
+    assert "since it was built" not in capfd.readouterr().err, "they take no profile"
     append("model.py")(built)
     assert app.run(command.split()) == 0
     assert "cpu: since it was built, model.py has changed: `etdev build -t cpu`" in capfd.readouterr().err

@@ -70,7 +70,7 @@ class NamedProgram(NamedTuple):
 def find_program(name: str, config: Path | None, data: Path | None = None) -> NamedProgram:
     """The program that a caller names: a file, or a target; its external data are ``data``, or the target's.
 
-    With a config, what has the name of a target is the target; if config or code have changed since it was built, a
+    With a config, what has the name of a target is the target; if code or weights have changed since it was built, a
     note on stderr says so. Raises :class:`~etdev.errors.UsageError` for a target
     that there is not, or that was not built yet."""
     path = Path(name)
@@ -96,7 +96,7 @@ def find_program(name: str, config: Path | None, data: Path | None = None) -> Na
     from etdev.pipeline.places import data_place
     from etdev.pipeline.since_built import since_built
 
-    said = since_built(project, name).said
+    said = since_built(project, name, settings=False).said
     if said is not None:
         note(f"{name}: {said}")
     return NamedProgram(_shown(built), data or data_place(project, name), project)

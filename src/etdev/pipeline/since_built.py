@@ -15,6 +15,7 @@ from etdev.pipeline.lock import LockedTarget, differs, find_lock
 from etdev.pipeline.places import data_place
 from etdev.pipeline.project import Project
 
+_FILES = ("file", "folder")
 _SHOWN = 3
 
 
@@ -43,19 +44,23 @@ class SinceBuilt:
         return f"whether it is what the project would build is not known: {_some(self.missing)}"
 
 
-def since_built(project: Project, target: str) -> SinceBuilt:
+def since_built(project: Project, target: str, *, settings: bool = True) -> SinceBuilt:
     """Compare the project with what the file of a target was built from, by the lock or by the cache.
 
+    Without ``settings`` only files count: for a caller who has no profile, which it may have been built with.
     Versions of packages are left out: a file may be verified and deployed where others are installed, or none. Says
     nothing of a file that neither lock nor cache knows, or that cannot be read: whoever needs it says that.
     """
+    counted = ("setting", *_FILES) if settings else _FILES
     with Cache(open_store()) as cache:
         try:
             lies_here = _built_there(project, target, cache)
         except OSError:
             return SinceBuilt(target)
         found = [
-            _compared(project, built, target, cache) for built in _known(project, target, cache) if lies_here(built)
+            _compared(project, built, target, cache, counted)
+            for built in _known(project, target, cache)
+            if lies_here(built)
         ]
     return min(found, key=lambda since: (len(since.changed), len(since.missing)), default=SinceBuilt(target))
 
@@ -68,11 +73,11 @@ def _built_there(project: Project, target: str, cache: Cache) -> Callable[[Locke
     return lambda built: built.sha256 == program and (weights is None or built.data_sha256 in (None, weights))
 
 
-def _compared(project: Project, built: LockedTarget, target: str, cache: Cache) -> SinceBuilt:
+def _compared(project: Project, built: LockedTarget, target: str, cache: Cache, counted: tuple[str, ...]) -> SinceBuilt:
     found = list(differs(project, target, built, locked_facts(project, target), cache.digests))
     return SinceBuilt(
         target,
-        changed=tuple(item.message for item in found if item.what in ("setting", "file", "folder")),
+        changed=tuple(item.message for item in found if item.what in counted),
         missing=tuple(item.message for item in found if item.what == "gone"),
     )
 
