@@ -124,6 +124,17 @@ def test_errors_are_one_sentence_on_stderr(run: Run, arguments: tuple[str, ...],
     assert "Traceback" not in err
 
 
+def test_what_is_built_in_spite_of_an_error_is_named(run: Run) -> None:
+    failing = ("--set", 'targets.small.memory.planner="data:score"')
+    code, out, err = run("build", "-q", "--no-verify", *failing)
+    assert (code, out) == (4, "")
+    first, second, *_ = err.splitlines()
+    assert first == "cpu: built and good; `--keep-going` says more of each, and builds all others"
+    assert second.startswith("error: ")
+    _, _, err = run("build", "-q", "-t", "none")
+    assert err.startswith("error: no target matches"), "what an earlier build made is not meant"
+
+
 def test_v_shows_the_traceback(run: Run, project: Path) -> None:
     (project / "model.py").write_text("raise ValueError('no model')\n")
     code, _, quiet = run("build", "-q")

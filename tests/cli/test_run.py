@@ -56,6 +56,13 @@ def test_what_is_no_number_is_said(run: Run, values: list[float], said: str) -> 
     assert f"  outputs    0  float32 [4]  {said}  sha256 " in out
 
 
+def test_a_method_that_takes_no_inputs(run: Run) -> None:
+    write(program(method([tensor(4, at=0)], [m.KernelCall(1, (0, 0, 0))], inputs=())), Path("alone.pte"))
+    code, out, err = run("alone.pte", "--input", "x.npy")
+    assert (code, out) == (2, "")
+    assert err == "error: --input: method 'forward' takes no inputs\nhint: leave it out\n"
+
+
 def test_times_have_a_unit_that_fits(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter([0, 0, 2.51, 10, 10.0015, 20, 20.0025, 21])
     monkeypatch.setattr(run_module.time, "perf_counter", lambda: next(clock))

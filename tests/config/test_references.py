@@ -67,6 +67,13 @@ ABSENT = {
         "`model.entry`: there is no module 'model' in {folder}",
         'did you mean "modle"?',
     ),
+    "a file in the place of its module": (
+        MINIMAL.replace("model:make", "model.py:make"),
+        {"model.py": MODEL},
+        "3:9",
+        "`model.entry`: there is no module 'model.py' in {folder}",
+        'did you mean "model"?',
+    ),
     "a module of a package that is there": (
         MINIMAL.replace("model:make", "nets.tinny:make"),
         {"nets/tiny.py": MODEL},

@@ -9,7 +9,7 @@ import pytest
 
 from etdev.errors import ExportError, LoadError, MismatchError, MissingRequirementError, UsageError, VerifyError
 from etdev.pipeline.api import open_project
-from etdev.pipeline.dry_run import CheckedMethod, DryRun, dry_run
+from etdev.pipeline.dry_run import CheckedMethod, DryRun, describe_calls, dry_run
 from etdev.pipeline.options import BuildOptions
 from etdev.pipeline.project import Project
 from support.stages import Failure, check_failure
@@ -305,3 +305,18 @@ def test_calls_without_values_leave_nothing_in_the_model(body: str, project: Cal
     model = MODEL.replace('self.register_buffer("count"', 'self.kept = {}; self.register_buffer("count"')
     found = dry_run(project(CONFIG, model=model.replace("BODY", body), data=DATA), BuildOptions())
     assert found.methods[0].outputs == ("float32 [8, 3]",)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "sizes", "samples", "said"),
+    [
+        ("x: float32 [n]", ({"n": 1}, {"n": 8}), True, "n = 1, 8; computed on the first sample"),
+        ("x: float32 [2]", ({},), False, "the declared sizes; computed on random inputs, for want of samples"),
+        ("", ({},), False, "no inputs"),
+    ],
+)
+def test_what_a_method_was_called_with(
+    inputs: str, sizes: tuple[dict[str, int], ...], samples: bool, said: str
+) -> None:
+    method = CheckedMethod(name="forward", inputs=inputs, outputs=(), sizes=sizes, samples=samples)
+    assert describe_calls(method) == said

@@ -19,6 +19,7 @@ from etdev.cli.common import (
     VerboseOption,
 )
 from etdev.cli.output import Outputs, parse_outputs
+from etdev.errors import EtdevError, UsageError
 
 if TYPE_CHECKING:
     from etdev.pipeline.options import BuildOptions
@@ -93,10 +94,24 @@ def _build(project: Project, options: BuildOptions, outputs: Outputs, *, quiet: 
     from etdev.cli.reports.results import write_result
     from etdev.pipeline.build import build_project
 
-    with shown_progress(quiet=quiet) as options.progress:
-        result = build_project(project, options)
+    try:
+        with shown_progress(quiet=quiet) as options.progress:
+            result = build_project(project, options)
+    except EtdevError as error:
+        if not isinstance(error, UsageError):  # Which ends a build before any target is looked at.
+            _say_built(project)
+        raise
     write_result(outputs, result, lambda: render_result(result, verbose=options.verbose), html=lambda: _page(result))
     return result.exit_code
+
+
+def _say_built(project: Project) -> None:
+    """Name the targets that are built although the build ends with an error."""
+    from etdev.cli.output import note
+    from etdev.pipeline.report_file import built_targets
+
+    if names := built_targets(project):
+        note(f"{', '.join(names)}: built and good; `--keep-going` says more of each, and builds all others")
 
 
 def _page(result: BuildResult) -> str:
@@ -115,7 +130,8 @@ def _dry_run(project: Project, options: BuildOptions, outputs: Outputs) -> int:
     def text() -> str:
         lines = []
         for method in found.methods:
-            lines.append(f"{method.name}: {method.inputs} -> {', '.join(method.outputs)} (largest sizes)")
+            given = ", ".join(method.outputs) or "nothing"
+            lines.append(f"{method.name}: {method.inputs or 'nothing'} -> {given} (largest sizes)")
             lines.append(f"  called with {describe_calls(method)}")
         lines.extend(found.notes)
         lines.append(f"dry run: {', '.join(found.targets)} can be built as far as these calls tell")

@@ -80,7 +80,8 @@ def _check_modules(loaded: LoadedConfig) -> Iterator[Problem]:
         place = module_place(module, base)
         top = module.partition(".")[0]
         if place is None and not (is_installed(top) and _is_found_elsewhere(top, base)):
-            near = nearest(module.rpartition(".")[2], _names_in(base.joinpath(*module.split(".")[:-1]), ".py"))
+            meant = module.removesuffix(".py")
+            near = nearest(meant.rpartition(".")[2], _names_in(base.joinpath(*meant.split(".")[:-1]), ".py"))
             hint = f"did you mean {literal(near)}?" if near else None
             text = f"there is no module {module!r} in {base}" + ("" if hint else ", nor is one installed here")
             yield _problem(loaded, key, text, MISSING_FILE, hint)

@@ -53,6 +53,8 @@ class DryRun(BaseModel):
 
 def describe_calls(method: CheckedMethod) -> str:
     """``batch = 1, 32, 16, 31, and computed the first sample``."""
+    if not method.inputs:
+        return "no inputs"
     names = method.sizes[0]
     sizes = "; ".join(f"{name} = {', '.join(str(choice[name]) for choice in method.sizes)}" for name in names)
     sample = "the first sample" if method.samples else "random inputs, for want of samples"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from etdev.files import atomic_write_text, write_errors_named
 from etdev.pipeline.places import report_place
 from etdev.pipeline.project import Project
@@ -39,6 +41,15 @@ def write_report(project: Project, result: TargetResult) -> None:
 def write_results(project: Project, result: BuildResult) -> None:
     """Write ``results.json``, what became of all targets of a build."""
     _write(project.results, result)
+
+
+def built_targets(project: Project) -> tuple[str, ...]:
+    """The targets that the last build has built and found good; none if it has left no ``results.json``."""
+    try:
+        result = BuildResult.model_validate_json(project.results.read_bytes())
+    except (OSError, ValidationError):
+        return ()
+    return tuple(target.name for target in result.targets if target.status == "built")
 
 
 def remove_results(project: Project) -> None:

@@ -142,6 +142,8 @@ def _wanted(value: m.Value) -> str:
 
 
 def _read(plan: m.ExecutionPlan, names: Sequence[str], text: str) -> Iterator[tuple[int, Any]]:
+    if not names:
+        raise UsageError(f"method {plan.name!r} takes no inputs", where=WHERE, hint="leave it out")
     name, equals, rest = text.partition("=")
     if not equals and len(names) == 1:
         name, equals, rest = names[0], "=", text
