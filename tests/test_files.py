@@ -5,9 +5,12 @@ from __future__ import annotations
 import errno
 import os
 import signal
+import socket
 import stat
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -44,6 +47,72 @@ def test_writes_through_a_link(tmp_path: Path) -> None:
 def test_a_device_is_written_and_not_replaced() -> None:
     atomic_write_text(Path("/dev/null"), "gone")
     assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
+
+
+@pytest.fixture(params=["disk", "shared memory"])
+def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
+    """A folder for ordinary files. The one in shared memory is below ``/dev``."""
+    if request.param == "disk":
+        yield tmp_path
+        return
+    if not os.access("/dev/shm", os.W_OK):
+        pytest.skip("needs a /dev/shm that can be written")
+    with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="etdev-test-") as name:
+        yield Path(name)
+
+
+def test_a_file_is_replaced_wherever_it_is(folder: Path) -> None:
+    """A reader of the old file keeps the old bytes, and the new file has no tail of the old one."""
+    file = folder / "a.bin"
+    atomic_write_bytes(file, b"old and longer")
+    with file.open("rb") as reader, atomic_path(file) as temporary:
+        with temporary.open("r+b") as new:
+            new.write(b"new")
+        assert file.read_bytes() == b"old and longer"
+        assert temporary != file
+    assert file.read_bytes() == b"new"
+    assert list(folder.iterdir()) == [file]
+
+
+def test_a_pipe_takes_the_bytes_as_they_come(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        atomic_write_bytes(tmp_path / "pipe", b"sent")
+        assert os.read(reader, 100) == b"sent"
+    finally:
+        os.close(reader)
+    assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
+
+
+def test_a_socket_is_refused(tmp_path: Path) -> None:
+    place = tmp_path / "s"
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(place))
+        with pytest.raises(WriteError, match="this is a socket"):
+            atomic_write_bytes(place, b"new")
+    assert stat.S_ISSOCK(place.stat().st_mode)
+
+
+def test_an_open_descriptor_of_a_file_is_refused(tmp_path: Path) -> None:
+    """Its owner goes on writing at a position of its own: either of the two would lose bytes."""
+    file = tmp_path / "log"
+    file.write_text("kept\n")
+    (tmp_path / "link").symlink_to("/dev/stdout")
+    code = (
+        "import sys; from pathlib import Path; from etdev.files import atomic_write_text\n"
+        "try: atomic_write_text(Path(sys.argv[1]), 'new')\n"
+        "except Exception as error: print(error, file=sys.stderr)"
+    )
+    for name in ("/dev/stdout", f"{tmp_path}/link"):
+        with file.open("a") as out:
+            done = subprocess.run(
+                [sys.executable, "-c", code, name], stdout=out, stderr=subprocess.PIPE, text=True, check=True, timeout=30
+            )
+        assert done.stderr.startswith(f"{name}: cannot write the file: this is an open descriptor of the file {file}\n")
+    assert file.read_text() == "kept\n"
+    piped = subprocess.run([sys.executable, "-c", code, "/dev/stdout"], capture_output=True, check=True, timeout=30)
+    assert piped.stdout == b"new"
 
 
 @pytest.mark.parametrize("kind", [ValueError, KeyboardInterrupt, SystemExit])

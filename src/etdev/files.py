@@ -9,6 +9,7 @@ import os
 import re
 import secrets
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -20,6 +21,12 @@ TEMPORARY_SUFFIX = ".etdev-tmp"
 
 _TOKEN = rf"(\d+)-[0-9a-f]{{8}}{re.escape(TEMPORARY_SUFFIX)}"
 """The end of such a name, as a pattern: the process, and what tells its files apart."""
+
+_DESCRIPTOR = re.compile(r"/proc/\d+/(task/\d+/)?fd/\d+")
+"""A link of Linux's that opens the file behind an open descriptor."""
+
+_MOST_LINKS = 40
+"""Links that the system follows from one to the next."""
 
 _CAUSES = {
     errno.ENOSPC: ("no space left on the device", "free some space, or write to another place"),
@@ -45,11 +52,11 @@ def describe_os_error(error: OSError) -> tuple[str, str | None]:
 def atomic_path(path: Path) -> Iterator[Path]:
     """A temporary file beside ``path`` that takes its place when the block ends well, and goes when it does not.
 
-    Until the block ends, whatever stood at ``path`` stands there. Missing folders are made. A device or a pipe cannot
-    be replaced and is handed out itself. Raises :class:`WriteError`; exceptions of the block that are not about
-    writing the file pass through.
+    Until the block ends, the file at ``path`` does not change. Missing folders are made. A character device and a pipe
+    take what is written as it comes: for them the block gets ``path`` itself. Raises :class:`WriteError`; exceptions
+    of the block that are not about writing the file pass through.
     """
-    if _cannot_be_replaced(path):
+    if _is_stream(path):
         with write_errors_named(path, (None, os.fspath(path))):
             yield path
         return
@@ -125,10 +132,42 @@ def file_sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _cannot_be_replaced(path: Path) -> bool:
-    if path.is_absolute() and path.is_relative_to("/dev"):
-        return True  # /dev/stdout, which may well be a regular file behind the name.
-    return os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
+def _is_stream(path: Path) -> bool:
+    """Return whether ``path`` is a character device or a pipe. Only its status says so, never its folder.
+
+    Raises :class:`WriteError` for what can neither take a stream of bytes nor be replaced as a whole.
+    """
+    try:
+        mode = os.stat(path).st_mode
+    except (OSError, ValueError):  # Writing says what is wrong.
+        return False
+    if stat.S_ISCHR(mode) or stat.S_ISFIFO(mode):
+        return True
+    if stat.S_ISBLK(mode) or stat.S_ISSOCK(mode):
+        kind = "a block device" if stat.S_ISBLK(mode) else "a socket"
+        raise WriteError(f"cannot write the file: this is {kind}", where=os.fspath(path), hint="name a file")
+    opened = _open_file_named_by(path)
+    if opened is not None:
+        raise WriteError(
+            f"cannot write the file: this is an open descriptor of the file {opened}",
+            where=os.fspath(path),
+            hint="name the file itself, or redirect into a pipe (`| cat > FILE`)",
+        )
+    return False
+
+
+def _open_file_named_by(path: Path) -> str | None:
+    """Return the file behind ``/dev/stdout`` and the like. Whoever holds it open goes on writing to it."""
+    link = os.path.abspath(path)
+    for _ in range(_MOST_LINKS):
+        place = os.path.join(os.path.realpath(os.path.dirname(link)), os.path.basename(link))
+        if not os.path.islink(place):
+            return None
+        target = os.readlink(place)
+        if _DESCRIPTOR.fullmatch(place):
+            return target
+        link = os.path.join(os.path.dirname(place), target)
+    return None
 
 
 def _temporary_prefix(target: Path) -> str:

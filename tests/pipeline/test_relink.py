@@ -6,6 +6,7 @@ import json
 import os
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -260,6 +261,21 @@ def test_a_file_is_replaced_by_its_own_link(tmp_path: Path) -> None:
     assert before == delegated()
     assert read(file).segments == before.segments
     assert os.listdir(tmp_path) == ["a.pte"]
+
+
+@pytest.mark.skipif(not os.access("/dev/shm", os.W_OK), reason="needs a /dev/shm that can be written")
+def test_a_file_in_shared_memory_is_replaced_too(tmp_path: Path) -> None:
+    """The link reads the weights from the old file, which is mapped, while it writes the new one."""
+    found = everything()
+    expected = relinked(found, tmp_path)[1]
+    with TemporaryDirectory(dir="/dev/shm", prefix="etdev-test-") as folder:
+        file = Path(folder, "a.pte")
+        write(found, file)
+        size = file.stat().st_size
+        result = etdev.relink(file, file)
+        assert (result.size_before, result.size_after) == (size, file.stat().st_size)
+        assert read(file) == expected
+        assert file.read_bytes() == (tmp_path / "b.pte").read_bytes()
 
 
 def test_into_what_cannot_be_read_again(tmp_path: Path) -> None:
