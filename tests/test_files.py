@@ -65,11 +65,11 @@ def test_a_file_is_replaced_wherever_it_is(folder: Path) -> None:
     """A reader of the old file keeps the old bytes, and the new file has no tail of the old one."""
     file = folder / "a.bin"
     atomic_write_bytes(file, b"old and longer")
-    with file.open("rb") as reader, atomic_path(file) as temporary:
-        with temporary.open("r+b") as new:
-            new.write(b"new")
-        assert file.read_bytes() == b"old and longer"
-        assert temporary != file
+    with file.open("rb") as reader:
+        with atomic_path(file) as temporary:
+            temporary.write_bytes(b"new")
+            assert file.read_bytes() == b"old and longer"
+        assert reader.read() == b"old and longer"
     assert file.read_bytes() == b"new"
     assert list(folder.iterdir()) == [file]
 
@@ -106,9 +106,8 @@ def test_an_open_descriptor_of_a_file_is_refused(tmp_path: Path) -> None:
     )
     for name in ("/dev/stdout", f"{tmp_path}/link"):
         with file.open("a") as out:
-            done = subprocess.run(
-                [sys.executable, "-c", code, name], stdout=out, stderr=subprocess.PIPE, text=True, check=True, timeout=30
-            )
+            command = [sys.executable, "-c", code, name]
+            done = subprocess.run(command, stdout=out, stderr=subprocess.PIPE, text=True, check=True, timeout=30)
         assert done.stderr.startswith(f"{name}: cannot write the file: this is an open descriptor of the file {file}\n")
     assert file.read_text() == "kept\n"
     piped = subprocess.run([sys.executable, "-c", code, "/dev/stdout"], capture_output=True, check=True, timeout=30)
