@@ -8,6 +8,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 # Processes that run the tests: each takes a gigabyte or two.
 JOBS ?= 2
+# Set in CI: install only files with the hashes of .ci/constraints-hashed.txt, torch as its CPU build.
+HASHES ?=
 INSTALLED := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
@@ -57,6 +59,10 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo 'etdev needs Python 3.11, 3.12 or 3.13: install one, or name it: make $(MAKECMDGOALS) PYTHON=...' >&2; exit 1; }
 	@echo 'Making $(VENV)/ with everything that etdev needs. This takes some minutes, once.'
 	$(PYTHON) -m venv $(VENV)
+ifdef HASHES
+	$(BIN)/python .ci/install.py --extras '$(EXTRAS)' --group dev --cpu --editable
+else
 	$(BIN)/pip install --quiet --constraint constraints.txt --upgrade pip
 	$(BIN)/pip install --quiet --constraint constraints.txt --group dev --editable '.[$(EXTRAS)]'
+endif
 	@touch $@

@@ -106,14 +106,14 @@ def test_two_uses_in_a_job_have_reports_of_their_own(repository: Path, project: 
 @pytest.mark.parametrize(
     ("version", "extras", "arguments"),
     [
-        ("", "build", ["install", "--constraint", "/an action/constraints.txt", "/an action[build]"]),
-        ("1.2", "build,hf", ["install", "etdev[build,hf]==1.2"]),
+        ("", "build", ["python", "/an action/.ci/install.py", "--extras", "build"]),
+        ("1.2", "build,hf", ["pip", "install", "etdev[build,hf]==1.2"]),
     ],
 )
 def test_the_action_installs_what_is_asked_for(
     repository: Path, tmp_path: Path, version: str, extras: str, arguments: list[str]
 ) -> None:
-    """By default itself, with the versions that it was tested with."""
+    """By default itself, with the files that it was tested with, each checked against its hash."""
     action = _action(repository)
     assert action["inputs"]["extras"]["default"] == "build"
     steps = action["runs"]["steps"]
@@ -121,9 +121,9 @@ def test_the_action_installs_what_is_asked_for(
     (install,) = [step for step in steps if "pip install" in step.get("run", "")]
     names = {name: text.removeprefix("${{ ").removesuffix(" }}") for name, text in install["env"].items()}
     values = {"inputs.version": version, "inputs.extras": extras, "github.action_path": "/an action"}
-    pip = tmp_path / "pip"
-    pip.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
-    pip.chmod(0o755)
+    for command in ("pip", "python"):
+        (tmp_path / command).write_text(f'#!/bin/sh\nprintf "%s\\n" {command} "$@"\n')
+        (tmp_path / command).chmod(0o755)
 
     environment = {name: values[value] for name, value in names.items()}
     environment["PATH"] = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import runpy
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -67,6 +69,59 @@ def test_everything_that_is_required_is_pinned(pyproject: dict[str, Any], pins: 
     for requirements in (*project["optional-dependencies"].values(), *pyproject["dependency-groups"].values()):
         wanted |= _required(requirements)
     assert not wanted - pins.keys()
+
+
+def test_ci_installs_only_files_with_known_hashes(repository: Path, pins: dict[str, str]) -> None:
+    text = (repository / ".ci" / "constraints-hashed.txt").read_text()
+    entries = re.findall(r"^([^ #\n]+)==(\S+) \\\n((?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)", text, re.MULTILINE)
+    assert {_normal(name): version for name, version, _ in entries} == pins
+    assert "export HASHES=1" in (repository / ".ci" / "run").read_text()
+
+
+def test_hash_checked_installs_name_all_third_party_requirements(
+    repository: Path, pins: dict[str, str], pyproject: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install = runpy.run_path(str(repository / ".ci" / "install.py"))
+    ran: list[list[str]] = []
+    monkeypatch.setattr(subprocess, "run", lambda step, **_: ran.append(step[5:]) or subprocess.CompletedProcess([], 0))
+    monkeypatch.setattr(sys, "argv", ["install.py", "--extras", "hf,deploy", "--group", "dev", "--cpu", "--editable"])
+    assert install["main"]() == 0
+    pip, dependencies, own = ran
+    assert pip[:2] == ["--require-hashes", "--requirement"]
+    assert dependencies[0] == "--require-hashes"
+    assert dependencies.count("--constraint") == dependencies.count("--build-constraint") == 1
+    optional, groups = pyproject["project"]["optional-dependencies"], pyproject["dependency-groups"]
+    tables = (
+        *(optional[name] for name in ("build", "hf", "deploy")),
+        *(groups[name] for name in ("test", "lint", "bench")),
+    )
+    wanted = _required(pyproject["project"]["dependencies"]).union(*map(_required, tables))
+    assert _required(dependencies[5:]) == wanted
+    assert f"torch=={pins['torch']}+cpu" in dependencies
+    assert own[0] == "--no-deps"
+    assert own[-2:] == ["--editable", str(repository)]
+
+
+@pytest.mark.parametrize("arguments", [["--extras", "nope"], ["--group", "nope"]])
+def test_an_unknown_extra_or_group_is_refused_before_pip_runs(
+    repository: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    install = runpy.run_path(str(repository / ".ci" / "install.py"))
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: pytest.fail("pip ran"))
+    monkeypatch.setattr(sys, "argv", ["install.py", *arguments])
+    with pytest.raises(SystemExit, match=r"error: etdev has no .*'nope'\nhelp: use some of "):
+        install["main"]()
+
+
+def test_other_actions_are_named_by_commit(repository: Path) -> None:
+    """A tag can be moved to other code; a commit cannot. `OWNER/etdev` is a placeholder of the documentation."""
+    texts = [repository / "action.yml", *repository.glob("docs/*.md"), *repository.glob("src/etdev/templates/**/*.yml")]
+    named = [match for path in texts for match in re.findall(r"uses: (\S+)@(\S+)(.*)", path.read_text())]
+    others = [(action, commit, comment) for action, commit, comment in named if not action.startswith("OWNER/")]
+    assert len(others) >= 7
+    for action, commit, comment in others:
+        assert re.fullmatch("[0-9a-f]{40}", commit), f"{action} is named by {commit}"
+        assert re.fullmatch(r"  # v\d+\.\d+\.\d+", comment), f"{action} does not say its version"
 
 
 def test_pins_install_anywhere(pins: dict[str, str]) -> None:
