@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+
+import pytest
 
 from etdev.linker import Linked
 from etdev.program import Blob, Program
@@ -49,6 +52,18 @@ def test_a_permuted_weight_is_put_into_the_file() -> None:
     assert size(done) == 32
     assert constants(done) == [turned(given(64))]
     assert len(segment(done.program)) == 64
+
+
+@pytest.mark.parametrize("copy", [Method.turn, Method.flat])
+def test_a_free_goes_with_the_copy_that_becomes_a_constant(copy: Callable[[Method, int], int]) -> None:
+    """A constant has no memory to free, and its pointer is set once."""
+    method = Method()
+    weight = copy(method, method.constant(64))
+    method.outputs = [method.op(method.input(16), weight, nbytes=16)]
+    method.free(weight)
+    done = linked(method)
+    (chain,) = done.program.execution_plan[0].chains
+    assert [type(call) for call in chain.instructions] == [m.KernelCall]
 
 
 def test_several_turns_of_one_weight_are_one() -> None:

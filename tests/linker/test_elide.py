@@ -479,6 +479,7 @@ def caller_memory_that_a_branch_gives_is_written(method: Method) -> None:
 
 
 def freed(method: Method) -> None:
+    """No other value may stand for one that is freed."""
     whole = method.op(method.input(32, dynamic=True), dynamic=True)
     copy = method.view(whole, "aten::alias_copy.out")
     method.calls.append(m.FreeCall(whole))
@@ -622,7 +623,7 @@ KEPT: dict[str, tuple[Callable[[Method], None], str]] = {
     "the caller's memory is written": (caller_memory_is_written, REWRITTEN),
     "the caller's memory is written through a view": (caller_memory_is_written_through_a_view, REWRITTEN),
     "the caller's memory is written, a branch gives it": (caller_memory_that_a_branch_gives_is_written, REWRITTEN),
-    "memory that is given back": (freed, "an instruction gives its memory back"),
+    "a dynamic tensor that is freed": (freed, "its sizes are known at run time only"),
     "another size afterwards": (resized_after, "its sizes are known at run time only"),
     "one of two is written": (one_of_two_is_written, REWRITTEN),
     "a merged value that is set again": (merged_value_is_set_again, REWRITTEN),

@@ -100,6 +100,21 @@ def test_a_free_does_not_block_another_tensor() -> None:
     assert decisions(linked(method)) == [(2, 0)]
 
 
+@pytest.mark.parametrize("freed", ["the operand", "a view of the operand", "the output"])
+def test_a_free_does_not_block_its_own_tensor(freed: str) -> None:
+    """C7: a free resets one value's pointer. Other values in the same bytes keep theirs."""
+    method = Method()
+    value = method.op(method.input(64))
+    view = method.view(value)
+    out = method.op(view, name=RELU)
+    result = method.op(out, nbytes=16)
+    method.free({"the operand": value, "a view of the operand": view, "the output": out}[freed])
+    method.outputs = [result]
+    done = linked(method)
+    assert decisions(done) == [(2, 0)]
+    assert size(done) == 96
+
+
 def test_what_dies_in_both_branches() -> None:
     method = Method()
     condition, x = method.input(16), method.input(32)
@@ -180,13 +195,6 @@ def one_of_several(method: Method) -> list[int]:
     return [method.op(*merged, name=RELU)]
 
 
-def given_back(method: Method) -> list[int]:
-    value = method.op(method.input(64))
-    out = method.op(value, name=RELU)
-    method.calls.append(m.FreeCall(value))
-    return [out]
-
-
 def next_round(method: Method) -> list[int]:
     """What the loop reads in its next round."""
     value = method.op(method.input(64))
@@ -211,7 +219,6 @@ def next_round(method: Method) -> list[int]:
         (another_order, "argument 0 has its dimensions in another order in memory"),
         (part_of_another, "argument 0 is a part of another tensor"),
         (one_of_several, "argument 0 may be one of several tensors"),
-        (given_back, "argument 0 is given back by an instruction"),
         (next_round, "argument 0 is needed afterwards"),
     ],
 )

@@ -81,6 +81,21 @@ def test_inputs_that_lie_one_behind_the_other_stay_together() -> None:
     assert size(done) == 16 + 96
 
 
+@pytest.mark.parametrize("free", ["the part", "the whole"])
+def test_a_free_blocks_neither_cat_nor_slice(free: str) -> None:
+    method = Method()
+    one, other = vector(method), vector(method)
+    whole = method.put_together(one, other)
+    part = method.cut_out(whole, 0, 32)
+    method.outputs = reduced(method, whole, part)
+    for value in (one, part) if free == "the part" else (whole,):
+        method.free(value)
+    done = linked(method)
+    assert list(decided(done, "cat").values()) == [("placed", "")]
+    assert list(decided(done, "slices").values()) == [("alias", "")]
+    assert size(done) == 16 + 64
+
+
 def test_one_that_cannot_be_placed_is_copied_alone() -> None:
     method = Method()
     constant = method.flat(method.constant(32))

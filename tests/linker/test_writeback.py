@@ -33,6 +33,16 @@ def test_the_update_of_a_cache_works_on_the_cache() -> None:
     assert size(linked(method, elide=frozenset())) == 64 + 64 + 16
 
 
+def test_a_free_of_the_new_content_does_not_block_the_write_back() -> None:
+    method = Method()
+    cache, x = method.buffer(64, "cache"), method.input(16)
+    new = updated(method, cache, x)
+    method.outputs = [method.op(new, nbytes=16)]
+    method.copy(cache, new)
+    method.free(new)
+    assert decided(linked(method), "write_back") == {2: ("placed", "")}
+
+
 def test_a_chain_of_kernels_works_on_the_state() -> None:
     method = Method()
     count, one = method.buffer(16, "count"), method.input(16)

@@ -78,6 +78,19 @@ def _redirected(call: m.Instruction, after: Sequence[int]) -> m.Instruction:
     return call
 
 
+def frees(instructions: Iterable[m.Instruction]) -> dict[int, list[int]]:
+    """Return, by value, the positions of the instructions that free it.
+
+    A free resets one value's pointer and moves no byte: other values in the same planned bytes keep theirs. It matters
+    only where a pass lets one value stand for another, or makes it a constant, whose pointer must stay.
+    """
+    found: dict[int, list[int]] = defaultdict(list)
+    for position, call in enumerate(instructions):
+        if isinstance(call, m.FreeCall):
+            found[call.value_index].append(position)
+    return dict(found)
+
+
 def with_operator(plan: m.ExecutionPlan, name: str, overload: str) -> tuple[m.ExecutionPlan, int]:
     """The index of an operator, which is added if the method does not have it."""
     operator = m.Operator(name, overload)

@@ -115,8 +115,6 @@ class _Work:
             raise _OutputRefused("its output is a part of another tensor")
         if taken.start != position + 1:
             raise _OutputRefused("the memory of its output is in use before")
-        if self.storages.freed(taken):
-            raise _OutputRefused("an instruction gives the memory of its output back")
 
     def _require_dying(self, position: int, place: int, out: int) -> None:
         """Nobody needs what the operand lies in any more."""
@@ -125,8 +123,6 @@ class _Work:
             raise Refused("is state, which is kept between calls")
         if self.storages.memory_id(given) != self.storages.memory_id(taken):
             raise Refused("is in another buffer")
-        if self.storages.freed(given):
-            raise Refused("is given back by an instruction")
         if not self.storages.fills(place) or self._tensor(out).nbytes != given.size:
             raise Refused("is a part of another tensor")
         if given.end != position + 2:

@@ -54,9 +54,6 @@ class Storages:
             Joined(index, item.size, item.start, item.end, item.persistent, set(item.writes), {index: 0})
             for index, item in enumerate(memory.storages)
         ]
-        calls = memory.reaching.flow.instructions
-        freed = (memory.of.get(call.value_index) for call in calls if isinstance(call, m.FreeCall))
-        self._freed = frozenset(number for number in freed if number is not None)
         self._read: dict[tuple[int, int], set[int]] = defaultdict(set)
         for use in memory.reaching.uses:
             self._read[use.position, use.value].add(use.place)
@@ -97,10 +94,6 @@ class Storages:
     def values(self, joined: Joined) -> Iterator[int]:
         """All that lies there."""
         return (value for number in joined.members for value in self.memory.storages[number].values)
-
-    def freed(self, joined: Joined) -> bool:
-        """Does an instruction give back the memory of anything there?"""
-        return not joined.members.keys().isdisjoint(self._freed)
 
     def memory_id(self, joined: Joined) -> int:
         """The buffer that it is in."""

@@ -14,7 +14,7 @@ from functools import cached_property
 from math import prod
 
 from etdev.decisions import Elision
-from etdev.linker.edit import with_instructions
+from etdev.linker.edit import frees, with_instructions
 from etdev.linker.elide.runs import Numbers
 from etdev.linker.joined import Refused
 from etdev.program import model as m
@@ -128,6 +128,8 @@ class _Work:
     """Constant → how many instructions read it."""
     _pinned: frozenset[int] = field(init=False)
     """Values that have to stay what they are."""
+    _freed: dict[int, list[int]] = field(init=False)
+    """Value → positions of the instructions that free it."""
 
     def __post_init__(self) -> None:
         self._numbers = Numbers(self.plan)
@@ -136,8 +138,8 @@ class _Work:
             _identity(self._tensor(value)) for call in flow.instructions for value in _tensors_of(self.plan, call)
         )
         moves = {call.move_from for call in flow.instructions if isinstance(call, m.MoveCall)}
-        freed = {call.value_index for call in flow.instructions if isinstance(call, m.FreeCall)}
-        self._pinned = frozenset({*self.plan.inputs, *self.plan.outputs, *moves, *freed})
+        self._pinned = frozenset({*self.plan.inputs, *self.plan.outputs, *moves})
+        self._freed = frees(flow.instructions)
 
     def consider(self, position: int, call: m.KernelCall, name: str) -> None:
         """Decide about one instruction."""
@@ -157,6 +159,7 @@ class _Work:
             return
         self._contents.update(zip(outs, found, strict=True))
         self._removed[position] = ()
+        self._removed.update((free, ()) for out in outs for free in self._freed.get(out, ()))
         if name not in _VIEWS:
             self.decisions.append(Elision(position, name, "constant", nbytes, kind="constants"))
         else:

@@ -114,16 +114,12 @@ class _Work:
             raise Refused("its output is a part of another tensor")
         if found.start != position + 1:
             raise Refused("the memory of its output is in use before")
-        if self._storages.freed(found):
-            raise Refused("an instruction gives its memory back")
         return found
 
     def _require_unchanged(self, position: int, part: Joined, whole: Joined) -> None:
         """Nobody writes one while the other is in use, after the copy was made."""
         if part is whole or self._storages.memory_id(part) != self._storages.memory_id(whole):
             raise Refused("it is in another buffer" if part is not whole else "it lies there already")
-        if self._storages.freed(whole):
-            raise Refused("an instruction gives its memory back")
         after = position + 1
         if any(after < write < part.end for write in whole.writes):
             raise Refused("the whole is written again while a part of it is in use")

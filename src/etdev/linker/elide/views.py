@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from etdev.decisions import Action, Elision
-from etdev.linker.edit import renumbered, with_instructions, with_operator
+from etdev.linker.edit import frees, renumbered, with_instructions, with_operator
 from etdev.linker.elide.runs import CLONES, IDENTITIES, Numbers, runs
 from etdev.linker.joined import Refused
 from etdev.program import model as m
@@ -114,8 +114,8 @@ class _Work:
     """Values whose users use another one."""
     _loops: list[tuple[int, int]] = field(init=False)
     """Positions from the target of a jump back to behind the jump."""
-    _freed: set[int] = field(init=False)
-    """Values whose memory an instruction gives back."""
+    _freed: dict[int, list[int]] = field(init=False)
+    """Value → positions of the instructions that free it."""
     _origins: set[int] = field(init=False)
     """Values that moves and views make others refer to."""
     _writers: dict[int, list[int]] = field(init=False)
@@ -139,7 +139,7 @@ class _Work:
             for successor in block.successors
             if successor <= number
         ]
-        self._freed = {call.value_index for call in flow.instructions if isinstance(call, m.FreeCall)}
+        self._freed = frees(flow.instructions)
         self._origins = {pair[0] for effect in found.effects for pair in (effect.view, effect.move) if pair}
         self._writers = {}
         for position, effect in enumerate(found.effects):
@@ -194,8 +194,6 @@ class _Work:
 
     def _require_kept(self, position: int, of: int, out: int) -> None:
         """The input is not written while the output is in use."""
-        if self._freed & {of, out}:
-            raise Refused("an instruction gives its memory back")
         lies, own = self._lies_in(of), self._lies_in(out)
         if set(lies) & set(own):
             raise Refused("its input may be what its output was before")
@@ -261,7 +259,7 @@ class _Work:
         self._values[out] = replace(
             self._tensor(out), data_buffer_idx=source.data_buffer_idx, allocation_info=None, extra_tensor_info=None
         )
-        self._removed.add(position)
+        self._removed.update((position, *self._freed.get(out, ())))
         self._merge(out, ())
         return "constant"
 
@@ -308,7 +306,7 @@ class _Work:
 
     def _may_stand_for(self, position: int, of: int, out: int) -> bool:
         """Can all who use ``out`` use ``of``? A caller tells outputs apart by tensor; a list has its own before it."""
-        if of in self._roving or out in self._roving or of > out:
+        if of in self._roving or out in self._roving or of > out or not self._freed.keys().isdisjoint((of, out)):
             return False
         if any(self._may_follow(writer, position) for writer in self._writers.get(of, ())):
             return False  # It gets another size; the copy has the one from before.

@@ -101,8 +101,6 @@ class _Work:
             raise Refused("it changes the element type or the shape")
         if not self.storages.fills(place) or of.nbytes != found.size:
             raise Refused("what it copies is a part of another tensor")
-        if self.storages.freed(found):
-            raise Refused("an instruction gives the memory of what it copies back")
         if place in self._memory.reaching.references:
             raise Refused("where what it copies lies is known at run time only")
         return place
