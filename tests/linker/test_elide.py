@@ -117,6 +117,30 @@ def test_a_view_of_a_dynamic_size_is_set_at_run_time() -> None:
     assert done.operators == ["aten::mm", ET_VIEW, "aten::mm"]
 
 
+def rows_of_a_loop(method: Method, nbytes: int = 64, times: int = 4) -> int:
+    """Add a loop that fills rows of a dynamic tensor, as ``map`` does."""
+    row = method.input(nbytes // 4)
+    rows = method.tensor(nbytes, dynamic=True)
+    with method.loop(times) as counter:
+        method.kernel("executorch_prim::et_copy_index.tensor", rows, method.op(row, nbytes=nbytes // 4), counter)
+    return rows
+
+
+@pytest.mark.parametrize("name", ["aten::alias_copy.out", "aten::view_copy.out"])
+def test_a_copy_that_fixes_the_sizes_of_its_input_becomes_a_view_of_these_sizes(name: str) -> None:
+    method = Method()
+    copy = method.view(rows_of_a_loop(method), name)
+    method.values[copy] = replace(method.at(copy), shape_dynamism=m.TensorShapeDynamism.STATIC)
+    method.outputs = [method.op(copy, nbytes=64)]
+    done = elide(method)
+    assert done.actions == ["view"]
+    kernels = [call for call in done.plan.chains[0].instructions if isinstance(call, m.KernelCall)]
+    (view,) = [call for call in kernels if call.args[-1] == copy]
+    sizes = done.plan.values[view.args[1]]
+    assert isinstance(sizes, m.IntList)
+    assert [done.plan.values[item] for item in sizes.items] == [m.Int(4), m.Int(16)]
+
+
 def test_a_copy_of_the_same_shape_is_replaced_by_what_it_copies() -> None:
     method = Method()
     one = method.op(method.input(32, dynamic=True), dynamic=True)
@@ -564,6 +588,13 @@ def sizes_at_run_time(method: Method) -> None:
     method.outputs = [out]
 
 
+def smaller_copy_of_fixed_sizes(method: Method) -> None:
+    """The input may have more rows, but has two of four whenever the copy succeeds."""
+    rows, copy = rows_of_a_loop(method, 128, times=2), method.tensor(64)
+    method.kernel("aten::view_copy.out", rows, method.numbers(4, 16), copy, copy)
+    method.outputs = [method.op(copy, nbytes=64)]
+
+
 def dynamic_input_given_back(method: Method) -> None:
     """It cannot be the same tensor, and nobody knows what sizes to give to another one."""
     method.outputs = [method.view(method.input(32, dynamic=True), "aten::alias_copy.out")]
@@ -634,6 +665,7 @@ KEPT: dict[str, tuple[Callable[[Method], None], str]] = {
     "another size": (other_size, "its output has another size"),
     "a constant as output": (constant_as_output, "its output is an output of the method, its input a constant"),
     "sizes at run time": (sizes_at_run_time, "its sizes are known at run time only"),
+    "a smaller copy of fixed sizes": (smaller_copy_of_fixed_sizes, "its output has another size"),
     "a dynamic input as output": (dynamic_input_given_back, "its sizes are known at run time only"),
     "a dynamic output twice": (dynamic_value_given_back_twice, "its sizes are known at run time only"),
     "a copy of a dynamic view": (copy_of_a_dynamic_view, "its sizes are known at run time only"),

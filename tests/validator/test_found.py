@@ -212,6 +212,48 @@ def a_change_of_a_dynamic_tensor_on_one_path_in_a_loop() -> Method:
     return method
 
 
+def _rows(method: Method) -> int:
+    """Add a loop that fills the four rows of a dynamic tensor, as ``map`` and ``scan`` do."""
+    rows = method.tensor(64, dynamic=True)
+    row = method.input(16)
+    with method.loop(4) as counter:
+        method.kernel("executorch_prim::et_copy_index.tensor", rows, method.op(row, nbytes=16), counter)
+    return rows
+
+
+def _fixed_copy(method: Method, of: int, name: str) -> int:
+    """Copy a dynamic tensor to one of fixed sizes."""
+    copy = method.tensor(method.at(of).nbytes)
+    arguments = (method.value(m.Bool(False)), method.value(m.Null())) if "clone" in name else ()
+    method.kernel(name, of, *arguments, copy, copy)
+    return copy
+
+
+@case
+def a_clone_of_the_rows_of_a_loop() -> Method:
+    method = Method()
+    copy = _fixed_copy(method, _rows(method), "dim_order_ops::_clone_dim_order.out")
+    method.outputs = [method.op(copy, nbytes=64, name="aten::tanh.out")]
+    return method
+
+
+@case
+def an_alias_of_the_rows_of_a_loop_that_is_an_output() -> Method:
+    method = Method()
+    method.outputs = [_fixed_copy(method, _rows(method), "aten::alias_copy.out")]
+    return method
+
+
+@case
+def copies_of_a_copy_of_the_rows_of_a_loop() -> Method:
+    method = Method()
+    rows = _rows(method)
+    copy = _fixed_copy(method, rows, "aten::clone.out")
+    again = _fixed_copy(method, copy, "aten::detach_copy.out")
+    method.outputs = [method.op(again, nbytes=64, name="aten::tanh.out"), method.op(rows, nbytes=64)]
+    return method
+
+
 @pytest.mark.parametrize("dynamic", [True, False])
 def test_sizes_are_asked_of_what_was_written_over(dynamic: bool) -> None:
     """They are not in its bytes."""

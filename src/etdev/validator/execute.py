@@ -12,7 +12,7 @@ from etdev.validator.facts import Code, TensorFacts
 from etdev.validator.machine import Machine, NotFollowedError, Part, whole
 from etdev.validator.memory import Content
 from etdev.validator.merge import AGAIN
-from etdev.validator.movement import VIEWS, dims, is_tensor, joined_dims, moved
+from etdev.validator.movement import KEEPS_COUNT, dims, is_tensor, joined_dims, moved
 from etdev.validator.numbers import Dims, Number
 from etdev.validator.operators import Act
 from etdev.validator.shapes import output_dims, viewed_dims
@@ -77,7 +77,7 @@ class Results:
         if self.side:
             return
         state = self.machine.state
-        if self.code.name in VIEWS and is_tensor(self.parts[0]):
+        if self.code.name in KEEPS_COUNT and is_tensor(self.parts[0]):
             state.counts.equate(dims(self.parts[0]), sizes)
         elif self.code.name == ops.CAT:
             for own, known in joined_dims(self.parts, sizes):

@@ -105,8 +105,16 @@ def _clone(parts: Sequence[Part], outs: Sequence[TensorFacts]) -> list[Content] 
 
 
 def _fits(source: Part, out: TensorFacts) -> bool:
-    """Has an output the shape of an operand, for an operator that gives it that shape?"""
-    return out.dynamic or dims(source) == out.sizes
+    """Return whether an output may have the shape of an operand, for an operator that keeps the shape.
+
+    The operator fails on other sizes, so a size known only at run time is the size of the output.
+    """
+    if out.dynamic or dims(source) == out.sizes:
+        return True
+    if len(dims(source)) != len(out.sizes) or size(content(source)) != out.nbytes:
+        return False
+    pairs = zip(dims(source), out.sizes, strict=True)
+    return all(mine == theirs or not isinstance(mine, int) for mine, theirs in pairs)
 
 
 def _copy(parts: Sequence[Part], outs: Sequence[TensorFacts]) -> list[Content] | None:
@@ -291,8 +299,8 @@ RULES: Mapping[str, Rule] = {
     "et_copy::_h2d_copy.out": _clone,
 }
 """By operator."""
-VIEWS = frozenset(name for name, rule in RULES.items() if rule is _view)
-"""Those whose output has as many elements as their operand."""
+KEEPS_COUNT = frozenset(name for name, rule in RULES.items() if rule in (_clone, _view))
+"""Operators whose output has as many elements as their operand."""
 
 
 def joined_dims(parts: Sequence[Part], sizes: Dims) -> list[tuple[Dims, Dims]]:

@@ -76,6 +76,15 @@ CASES = {
         "def forward(self, xs, y): return torch_map(lambda x, y: (x + y).view(8).view(2, 4), xs, y).view(-1) * 2",
         {"forward": {"xs": "float32 [3, 2, 4]", "y": "float32 [2, 4]"}},
     ),
+    "copies of what a map and a scan return": Case(
+        """
+        def forward(self, xs):
+            rows = torch_map(lambda x: x.tanh(), xs)
+            ys = scan(lambda carry, x: (carry + x, carry * x), torch.zeros(4), xs)[1]
+            return nn.functional.dropout(rows, 0.5, False).tanh(), ys.clone()
+        """,
+        {"forward": {"xs": "float32 [3, 4]"}},
+    ),
     "a condition in a map": Case(
         """
         def forward(self, p, xs, y):

@@ -240,17 +240,18 @@ class _Work:
         plain = _is_plain(source) and _is_plain(target)
         if not plain and (source.sizes, source.dim_order) != (target.sizes, target.dim_order):
             raise Refused("its dimensions lie in another order in memory")
-        static = {source.shape_dynamism, target.shape_dynamism} == {m.TensorShapeDynamism.STATIC}
-        if static and source.nbytes != target.nbytes:
+        from_static, to_static = _is_static(source), _is_static(target)
+        if to_static and source.nbytes != target.nbytes:
             raise Refused("its output has another size")
-        fixed = static and of not in self._roving
+        fixed = from_static and to_static and of not in self._roving
         if fixed and source.is_constant and not source.is_external:
             return self._as_constant(position, out, source)
         if fixed and source.allocation_info is not None and out in self.memory.of and out not in self._roving:
             return self._as_alias(position, of, out)
-        if name in _KEEPS_SHAPE and self._may_stand_for(position, of, out):
+        # A static output of a dynamic input fixes the sizes, which its readers rely on.
+        if name in _KEEPS_SHAPE and (from_static or not to_static) and self._may_stand_for(position, of, out):
             return self._as_same(position, of, out)
-        return self._as_view(position, call, name, of, out, static=static)
+        return self._as_view(position, call, name, of, out)
 
     def _as_constant(self, position: int, out: int, source: m.Tensor) -> Action:
         if out in self.plan.outputs:
@@ -289,13 +290,13 @@ class _Work:
         self._merge(out, self._lies_in(of))
         return "same value"
 
-    def _as_view(self, position: int, call: m.KernelCall, name: str, of: int, out: int, *, static: bool) -> Action:
+    def _as_view(self, position: int, call: m.KernelCall, name: str, of: int, out: int) -> Action:
         self._require_no_aliases(out)
         if self._apart_around(of, out):
             raise Refused(_LEFT)
         if name == _VIEW_COPY:
             sizes = call.args[1]
-        elif static:
+        elif _is_static(self._tensor(out)):
             sizes = self._sizes(self._tensor(out).sizes)
         else:
             raise Refused("its sizes are known at run time only")
@@ -362,6 +363,11 @@ class _Work:
         tensor = self._values.get(index, self.plan.values[index])
         assert isinstance(tensor, m.Tensor)
         return tensor
+
+
+def _is_static(tensor: m.Tensor) -> bool:
+    """Return whether the sizes of a tensor never change."""
+    return tensor.shape_dynamism is m.TensorShapeDynamism.STATIC
 
 
 def _is_plain(tensor: m.Tensor) -> bool:
