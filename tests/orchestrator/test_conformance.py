@@ -384,6 +384,30 @@ def test_a_group_runs_on_all_of_its_workers(make: Make) -> None:
     assert len(future.cost) == 2
 
 
+@pytest.mark.parametrize("wanted", [[0, None], [None, 0], [None, None], None])
+def test_members_of_a_group_that_may_run_anywhere_get_workers_of_their_own(make: Make, wanted: list | None) -> None:
+    o = make()
+    assert o.submit_group(jobs.give, [[1], [2]], workers=wanted).result(LIMIT) == [1, 2]
+    assert [found.tasks for found in o.stats().workers] == [1, 1]
+
+
+@pytest.mark.parametrize("wanted", [[None, None], None])
+def test_a_member_of_a_group_goes_where_its_memory_is(make: Make, wanted: list | None) -> None:
+    """The other one gets the worker that is left, though the first is listed before it."""
+    o = make()
+    data = upload(o, 0, FLOATS)
+    future = o.submit_group(jobs.total, [[FLOATS], [data.resident(dtype="float32")]], workers=wanted)
+    assert future.result(LIMIT) == [FLOATS.sum()] * 2
+    assert [cost.bytes_avoided for cost in future.cost] == [0, FLOATS.nbytes]
+
+
+def test_a_group_waits_for_the_worker_that_has_least_to_do(make: Make, tmp_path: Path) -> None:
+    o = make(["sim"] * 3)
+    with busy(o, 1, tmp_path):
+        assert o.submit_group(jobs.give, [[1], [2]], workers=[0, None]).result(LIMIT) == [1, 2]
+    assert [found.tasks for found in o.stats().workers][::2] == [1, 1]
+
+
 def test_a_group_begins_on_all_or_none_and_nothing_overtakes_it(make: Make, tmp_path: Path) -> None:
     o = make()
     logs = [str(tmp_path / f"log{worker}") for worker in (0, 1)]
@@ -403,13 +427,29 @@ def test_a_group_begins_on_all_or_none_and_nothing_overtakes_it(make: Make, tmp_
         ([[1], [2]], [0, 0], "worker 0 is in a group more than once"),
         ([[1]], [0, 1], "1 lists of arguments for 2 members"),
         ([], [], "0 lists of arguments for 0 members"),
+        ([], None, "0 lists of arguments for 0 members"),
         ([[1], [2]], [0, 5], "there is no worker 5"),
+        ([[1], [2]], [None, 5], "there is no worker 5"),
+        ([[1], [2]], [None, "1"], "'1' is not the number of a worker"),
+        ([[1], [2]], [None, True], "True is not the number of a worker"),
+        ([[1], [2], [3]], None, "a group of 3 members is wanted, and there are 2 workers"),
+        ([[1], 2], None, "member 1 of the group: a int is given for a list of arguments"),
     ],
 )
-def test_groups_that_cannot_be(make: Make, args: list, workers: list[int], words: str) -> None:
+def test_groups_that_cannot_be(make: Make, args: list, workers: list | None, words: str) -> None:
     o = make()
     with pytest.raises(PlacementError, match=words):
         o.submit_group(jobs.give, args, workers=workers)
+    assert o.stats().waiting == 0
+
+
+@pytest.mark.parametrize("wanted", [None, [None, 0], [1, None]])
+def test_members_of_a_group_with_memory_on_one_worker(make: Make, wanted: list | None) -> None:
+    o = make()
+    one, two = o.malloc(0, 8), o.malloc(0, 8)
+    with pytest.raises(PlacementError, match=r"worker 0 is in a group more|member 0 of the group: a task"):
+        o.submit_group(jobs.total, [[one.resident()], [two.resident()]], workers=wanted)
+    assert o.stats().waiting == 0
 
 
 def test_the_first_error_of_a_group_is_the_groups(make: Make) -> None:
@@ -530,6 +570,24 @@ def test_a_worker_that_is_killed_while_it_runs_something(make: Make, transport: 
             with pytest.raises(WorkerLost, match="worker 0 is gone"):
                 future.result(LIMIT)
         assert single.result(LIMIT) == 5
+
+
+def test_a_group_that_may_run_anywhere_runs_without_a_worker_that_is_gone(
+    make: Make, transport: str, tmp_path: Path
+) -> None:
+    """Also if that worker was chosen already. Where too few are left, the group is lost too."""
+    o = make(["sim"] * 3)
+    with busy(o, 0, tmp_path), busy(o, 1, tmp_path):
+        group = o.submit_group(jobs.give, [[1], [2]], workers=[0, None])
+        chosen = o.submit_group(jobs.give, [[1], [2]])
+        too_many = o.submit_group(jobs.give, [[1], [2], [3]])
+        end(o, 2, transport)
+        with pytest.raises(WorkerLost, match="worker 2 is gone"):
+            too_many.result(LIMIT)
+        with pytest.raises(WorkerLost, match="worker 2 is gone"):
+            o.submit_group(jobs.give, [[1], [2], [3]])
+    assert group.result(LIMIT) == chosen.result(LIMIT) == [1, 2]
+    assert o.stats().waiting == 0
 
 
 def test_a_worker_that_is_killed_with_the_only_copy(make: Make, transport: str) -> None:

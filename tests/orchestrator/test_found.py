@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from threading import Event, Thread
 from threading import enumerate as enumerate_threads
 from typing import Any
@@ -11,14 +12,27 @@ from typing import Any
 import numpy as np
 import pytest
 
-from etdev.errors import EtdevError
-from etdev.runtime.orchestrator import Access, BackPressureError, HandleError, Orchestrator, WorkerLost, WorkerSpec
+from etdev.errors import EtdevError, UsageError
+from etdev.runtime.orchestrator import (
+    Access,
+    BackPressureError,
+    Handle,
+    HandleError,
+    Orchestrator,
+    OrchestratorError,
+    WorkerLost,
+    WorkerSpec,
+    engine,
+)
 from etdev.runtime.orchestrator.errors import CancelledTaskError
 from etdev.runtime.orchestrator.handles import Key, Use
 from etdev.runtime.orchestrator.hazards import Hazards
 from etdev.runtime.orchestrator.ledger import Ledger
 from etdev.runtime.orchestrator.nodes import Node
+from etdev.runtime.orchestrator.placement import Placement
+from etdev.runtime.orchestrator.scheduler import Scheduler
 from etdev.runtime.orchestrator.worker import Worker
+from orchestrator import jobs
 
 Make = Callable[..., Orchestrator]
 SECONDS = 10.0
@@ -104,6 +118,157 @@ def test_an_object_for_which_there_is_no_room_is_not_in_the_books(make: Make) ->
     assert orchestrator.stats().buffers == ()
 
 
+def test_a_group_with_a_member_for_any_worker_does_not_hang(make: Make) -> None:
+    """It was a ``KeyError: None``, after which nobody could close the orchestrator."""
+    orchestrator = make(2)
+    assert at_once(lambda: orchestrator.submit_group(abs, [[-1], [-2]], workers=[0, None]).result(SECONDS)) == [1, 2]
+    at_once(orchestrator.close)
+
+
+class OddlyNamed:
+    """A callable that has no name."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise ZeroDivisionError
+
+    def __call__(self, *_: Any) -> None: ...
+
+
+SUBMITS: dict[str, Callable[[Orchestrator, Handle], Any]] = {
+    "submit": lambda o, handle: o.submit(nothing, handle.resident("update"), np.zeros(4)),
+    "group": lambda o, handle: o.submit_group(nothing, [[handle.resident("write")], [1]]),
+    "create": lambda o, handle: o.create(nothing, handle.resident("update"), worker=0),
+    "malloc": lambda o, _: o.malloc(0, 8),
+    "free": lambda o, handle: o.free(handle),
+    "copy_to": lambda o, handle: o.copy_to(handle, bytes(8)),
+    "copy_from": lambda o, handle: o.copy_from(handle),
+}
+TASKS = ("submit", "group", "create")
+WRITERS = (*TASKS, "free", "copy_to")
+FAILURES: list[tuple[object, str, Any]] = [
+    (engine, "TaskFuture", SUBMITS),
+    (Hazards, "enter", SUBMITS),
+    (Hazards, "_write", WRITERS),
+    (Scheduler, "_advance", SUBMITS),
+    (Placement, "add", TASKS),
+    (Scheduler, "_begin", ("malloc", "free", "copy_to", "copy_from")),
+]
+"""Where a submit can fail: the owner of a function, its name, and the submits that come there."""
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError, KeyboardInterrupt])
+@pytest.mark.parametrize("before", [True, False])
+@pytest.mark.parametrize(
+    ("submit", "owner", "name"), [(submit, owner, name) for owner, name, users in FAILURES for submit in users]
+)
+def test_a_submit_that_fails_leaves_nothing(
+    make: Make,
+    monkeypatch: pytest.MonkeyPatch,
+    submit: str,
+    owner: object,
+    name: str,
+    before: bool,
+    error: type[BaseException],
+) -> None:
+    """Neither in the graph nor in the books. Later tasks wait for the earlier ones, and for nothing else."""
+    orchestrator, gate = make(2), Gate()
+    handle = orchestrator.malloc(0, 8)
+    orchestrator.copy_to(handle, b"12345678").result(SECONDS)
+    if name not in ("add", "_begin"):  # Nothing comes there that has to wait.
+        orchestrator.submit(gate, handle.resident("update"))
+    known = (orchestrator.stats().buffers, orchestrator.stats().waiting)
+    real = getattr(owner, name)
+
+    def fail(*args: Any, **more: Any) -> None:
+        if not before:
+            real(*args, **more)
+        raise error
+
+    monkeypatch.setattr(owner, name, fail)
+    with pytest.raises(error):
+        SUBMITS[submit](orchestrator, handle)
+    monkeypatch.undo()
+    assert (orchestrator.stats().buffers, orchestrator.stats().waiting) == known
+    found = orchestrator.copy_from(handle)
+    assert found.done() == (known[1] == 0)
+    gate.open()
+    assert found.result(SECONDS) == b"12345678"
+    at_once(orchestrator.wait)
+    assert (orchestrator._engine._count, orchestrator._engine._bytes) == (0, 0)
+    at_once(orchestrator.close)
+
+
+@pytest.mark.parametrize("submit", ["submit", "create"])
+def test_a_callable_whose_name_cannot_be_had_leaves_nothing(make: Make, submit: str) -> None:
+    orchestrator = make()
+    submits = {
+        "submit": lambda: orchestrator.submit(OddlyNamed()),
+        "create": lambda: orchestrator.create(OddlyNamed(), worker=0),
+    }
+    with pytest.raises(ZeroDivisionError):
+        submits[submit]()
+    assert (orchestrator.stats().buffers, orchestrator.stats().waiting) == ((), 0)
+    at_once(orchestrator.close)
+
+
+@pytest.mark.parametrize("transport", ["thread", "process"])
+def test_a_task_that_cannot_be_sent_ends_whatever_the_reason(transport: str) -> None:
+    """The code of an argument runs when it is pickled, and may raise what is not an ``Exception``."""
+    with Orchestrator(1, transport) as o:
+        if transport == "process":
+            with pytest.raises(KeyboardInterrupt):
+                o.submit(abs, Interrupting())
+        else:
+            with pytest.raises(TypeError):
+                o.submit(abs, Interrupting()).result(SECONDS)
+        assert o.submit(abs, -2).result(SECONDS) == 2
+        at_once(o.wait)
+
+
+class Interrupting:
+    """A value that is interrupted while it is pickled."""
+
+    def __reduce__(self) -> Any:
+        raise KeyboardInterrupt
+
+
+def test_memory_that_nobody_waits_for_any_more_is_freed(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    orchestrator = make()
+
+    def interrupt(*_: Any) -> None:
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(engine.TaskFuture, "result", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        orchestrator.malloc(0, 8)
+    at_once(orchestrator.wait)
+    assert orchestrator.stats().buffers == ()
+    assert orchestrator.health(0).live_bytes == 0
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda o: o.malloc(0, -1),
+        lambda o: o.malloc(0, 8.0),
+        lambda o: o.malloc(0, "8"),
+        lambda o: o.malloc(0, True),
+        lambda o: o.malloc(None, 8),
+        lambda o: o.malloc("0", 8),
+        lambda o: o.submit(abs, 1, worker=0.0),
+        lambda o: o.create(dict, worker=None),
+        lambda o: o.malloc(0, 8).view(1.0, 2),
+        lambda o: o.malloc(0, 8).view(1, True),
+    ],
+)
+def test_numbers_that_are_none_are_refused(make: Make, ask: Callable[[Orchestrator], Any]) -> None:
+    orchestrator = make()
+    with pytest.raises(UsageError, match=r"is not the number of a worker|, 0 or more"):
+        ask(orchestrator)
+    assert orchestrator.stats().waiting == 0
+
+
 class Stubborn:
     """An object that does not want to end."""
 
@@ -181,6 +346,37 @@ def test_a_callback_may_wait_for_memory(make: Make) -> None:
     at_once(orchestrator.wait)
     assert found == [b"four"]
     assert behind.done()
+
+
+@pytest.mark.parametrize("transport", ["thread", "process"])
+@pytest.mark.parametrize("wait", ["result", "exception", "malloc", "wait", "close"])
+def test_a_callback_that_waits_for_an_answer_is_told_so(transport: str, wait: str, tmp_path: Path) -> None:
+    """It waited for ever: its own thread brings the answers of the worker."""
+    found: list[BaseException] = []
+    with Orchestrator(1, transport) as o:
+        waits: dict[str, Callable[[], Any]] = {
+            "result": lambda: o.submit(jobs.nothing).result(),
+            "exception": lambda: o.submit(jobs.nothing).exception(),
+            "malloc": lambda: o.free(o.malloc(0, 8)),
+            "wait": o.wait,
+            "close": o.close,
+        }
+
+        def use(_: Any) -> None:
+            try:
+                waits[wait]()
+            except OrchestratorError as error:
+                found.append(error)
+
+        begun = tmp_path / "begun"
+        o.submit(jobs.wait_for, str(begun)).add_done_callback(use)
+        begun.touch()
+        at_once(o.wait)
+        assert o.stats().buffers == ()
+    if wait == "malloc" and transport == "thread":
+        assert not found  # Memory of threads is there at once.
+    else:
+        assert ["a callback of a task waits for" in str(error) for error in found] == [True]
 
 
 def test_a_callback_that_wants_to_end_everything_ends_no_worker(make: Make) -> None:

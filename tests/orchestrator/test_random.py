@@ -109,17 +109,20 @@ class Serial:
                 found.values[start:stop] = old + np.float32(value)
         self.steps.append(Step(future, expected))
 
-    def group(self, cells: list[int], value: float) -> None:
-        """Add to all of some buffers at once."""
+    def group(self, cells: list[int], value: float, named: list[bool], others: int) -> None:
+        """Add to all of some buffers at once, and to ``others`` on any workers. Not all members name their worker."""
         parts = [[self._handles[cell].resident("update", dtype="float32"), value] for cell in cells]
+        parts += [[np.zeros(1, np.float32), value] for _ in range(others)]
         poisoned = any(self.cells[cell].lost.any() for cell in cells)
-        future = self._o.submit_group(jobs.add, parts, workers=[self.cells[cell].worker for cell in cells])
+        known = [self.cells[cell].worker if say else None for cell, say in zip(cells, named, strict=True)]
+        workers = [*known, *[None] * others] if any(named) else None
+        future = self._o.submit_group(jobs.add, parts, workers=workers)
         for cell in cells:
             if poisoned:
                 self.cells[cell].lost[:] = True
             else:
                 self.cells[cell].values += np.float32(value)
-        self.steps.append(Step(future, Poison() if poisoned else [None] * len(cells)))
+        self.steps.append(Step(future, Poison() if poisoned else [None] * len(parts)))
 
     def count(self, counter: int, by: int) -> None:
         self._totals[counter] += by
@@ -153,7 +156,9 @@ def draw_group(data: st.DataObject, serial: Serial, workers: int) -> None:
     chosen = data.draw(st.sets(st.sampled_from(range(workers)), min_size=1))
     cells = [data.draw(st.sampled_from(every[worker])) for worker in sorted(chosen) if every[worker]]
     if cells:
-        serial.group(cells, float(data.draw(st.integers(1, 5))))
+        named = data.draw(st.lists(st.booleans(), min_size=len(cells), max_size=len(cells)))
+        others = data.draw(st.integers(0, workers - len(cells)))
+        serial.group(cells, float(data.draw(st.integers(1, 5))), named, others)
 
 
 def draw_use(data: st.DataObject, serial: Serial, *, faults: bool) -> None:

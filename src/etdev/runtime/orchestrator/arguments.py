@@ -86,6 +86,30 @@ def read_arguments(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Arguments:
     return Arguments(tuple(sent), tuple(uses), owners, back, tuple(handles), nbytes, copies, avoided)
 
 
+def read_members(
+    args_list: Sequence[Sequence[Any]], workers: Sequence[int | None] | None
+) -> tuple[list[Arguments], tuple[int | None, ...]]:
+    """Sort out the arguments of a group: those of each member, and the worker that it has to run on, if any.
+
+    Raises :class:`~etdev.errors.UsageError` for members that cannot be, and says which one.
+    """
+    places = [None] * len(args_list) if workers is None else list(workers)
+    if len(args_list) != len(places) or not places:
+        raise PlacementError(f"{len(args_list)} lists of arguments for {len(places)} members of a group")
+    every: list[Arguments] = []
+    wanted: list[int | None] = []
+    for number, (args, place) in enumerate(zip(args_list, places, strict=True)):
+        try:
+            if not isinstance(args, list | tuple):
+                raise PlacementError(f"a {type(args).__name__} is given for a list of arguments")
+            every.append(read_arguments(args, {}))
+            wanted.append(every[-1].worker(place))
+        except UsageError as error:
+            error.where = f"member {number} of the group"
+            raise
+    return every, tuple(wanted)
+
+
 def write_back(arguments: Arguments, outputs: Mapping[int, Any]) -> Mapping[int, Any]:
     """Fill the caller's arrays; gives them, by the position of the argument."""
     for position, data in outputs.items():

@@ -26,7 +26,7 @@ from etdev.runtime.orchestrator.nodes import Node
 from etdev.runtime.orchestrator.scheduler import Changes, Scheduler
 from etdev.runtime.orchestrator.transports.base import Done, Transport
 
-Start = Callable[[int, Done], None]
+Start = Callable[[Node, int, Done], None]
 """Hands the part of one worker to the transport."""
 
 
@@ -120,7 +120,7 @@ class Engine:
     def enter(
         self,
         label: str,
-        workers: tuple[int, ...],
+        wanted: tuple[int | None, ...],
         uses: Sequence[Use],
         start: Start,
         *,
@@ -131,15 +131,15 @@ class Engine:
         over: Callable[[Node, Work], Any] | None = None,
         always: Callable[[], None] | None = None,
     ) -> TaskFuture:
-        """Add a node. In a turn, with room for it if it is bounded."""
+        """Add a node. In a turn, with room for it if it is bounded. If it raises, nothing is left of the node."""
         number = next(self._numbers)
-        node = Node(number, f"task {number} ({label})", workers, tuple(uses), memory)
+        node = Node(number, f"task {number} ({label})", wanted, tuple(uses), memory)
         future = TaskFuture(node.label, lambda: self.cancel(node), self._drive)
         node.job = Work(future, start, nbytes, over, always, frees, bounded)
+        self.scheduler.submit(node)
         self._unsettled += 1
         self._count += bounded
         self._bytes += nbytes
-        self.scheduler.submit(node)
         return future
 
     def cancel(self, node: Node) -> bool:
@@ -166,6 +166,7 @@ class Engine:
 
     def untangle(self) -> None:
         """Give the lock back that an interrupt left with this thread, which does not know of it any more."""
+        self._following.todo = None
         while self.is_inside():
             self.lock.release()
 
@@ -259,13 +260,16 @@ class Engine:
     def _start(self, node: Node, work: Work, worker: int) -> None:
         def done(result: Any, error: BaseException | None) -> None:
             with self.turn(opened=False):
-                work.results[worker] = result
-                self.scheduler.finished(node, worker, error)
+                if worker in node.running:  # Else it has answered already, or was lost.
+                    work.results[worker] = result
+                    self.scheduler.finished(node, worker, error)
 
         try:
-            work.start(worker, done)
-        except Exception as error:  # noqa: BLE001 - what cannot be sent fails as what cannot be run does
-            done(None, error)
+            work.start(node, worker, done)
+        except BaseException as error:
+            done(None, error)  # What cannot be sent fails as what cannot be run does.
+            if not isinstance(error, Exception):
+                raise
 
     def _settle(self, node: Node) -> None:
         work: Work = node.job
@@ -302,15 +306,24 @@ class Engine:
         if not claimed:
             _tell(work.future, None, node.error)
 
+    def refuse_callback(self, what: str) -> None:
+        """Raise in a callback of a task. What it waits for may need an answer that this very thread brings."""
+        if getattr(self._following, "todo", None) is not None:
+            raise OrchestratorError(
+                f"a callback of a task waits for {what}, and the answers that this needs may come by its own thread",
+                hint="submit from the callback, and wait for results elsewhere",
+            )
+
     def _drive(self, future: TaskFuture) -> None:
         """Let a transport without threads work until a future is done. In a callback, do what this thread had still to
-        do before: nobody else does it."""
+        do before, as no other does it. Raise there if the future is not done then."""
         todo: deque[_Step] | None = getattr(self._following, "todo", None)
         while todo and not future.done():
             _next(todo)
         while not future.done():
             stepped = self.transport.step()
             if stepped is None:
+                self.refuse_callback(future.label)
                 return
             if not stepped and not future.done():
                 with self.lock:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import Enum
+from numbers import Integral
 from typing import Any
 
 from etdev.runtime.orchestrator.errors import HandleError
@@ -62,7 +63,9 @@ class Handle:
 
     def view(self, offset: int, size: int) -> Handle:
         """Bytes ``offset`` to ``offset + size`` of it."""
-        if offset < 0 or size < 0 or offset + size > self.size:
+        check_count(offset, f"the offset of a part of {self.describe()}")
+        check_count(size, f"the size of a part of {self.describe()}")
+        if offset + size > self.size:
             raise HandleError(f"bytes {offset} to {offset + size} of {self.describe()}")
         return replace(self, offset=self.offset + offset, size=size, whole=False)
 
@@ -96,6 +99,17 @@ class Handle:
         part = "" if self.whole else f"bytes {self.offset} to {self.offset + self.size} of "
         size = f" of {self.size} bytes" if self.whole else ""
         return f"{part}buffer {self.buffer}{size} on worker {self.worker}"
+
+
+def is_whole(value: object) -> bool:
+    """Is it a whole number? A truth value is not."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def check_count(value: Any, what: str) -> None:
+    """Raise for a number of bytes that is not a whole number, or is less than 0."""
+    if not is_whole(value) or value < 0:
+        raise HandleError(f"{what} is {value!r}", hint="give a whole number of bytes, 0 or more")
 
 
 @dataclass(frozen=True, slots=True)

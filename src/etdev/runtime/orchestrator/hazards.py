@@ -48,6 +48,12 @@ class Hazards(Generic[NodeT]):
 
     def __init__(self) -> None:
         self._buffers: dict[Key, list[_Segment[NodeT]]] = {}
+        self._last: NodeT | None = None
+        """The node that was entered last."""
+        self._entered: tuple[Use, ...] = ()
+        """Its uses."""
+        self._replaced: list[tuple[Use, list[_Segment[NodeT]]]] = []
+        """Of these, the segments that they took the place of."""
 
     def enter(self, node: NodeT, uses: Iterable[Use]) -> dict[NodeT, bool]:
         """Add something that comes after all that was added before.
@@ -55,6 +61,7 @@ class Hazards(Generic[NodeT]):
         Gives those that it has to wait for; true for one that writes what it reads.
         """
         uses = tuple(uses)
+        self._entered, self._replaced, self._last = uses, [], node
         found: dict[NodeT, bool] = {}
         for use in uses:
             for segment in self._segments(use):
@@ -73,6 +80,17 @@ class Hazards(Generic[NodeT]):
                     segment.read(node)
         return found
 
+    def undo(self, node: NodeT) -> None:
+        """Forget a node that was entered last, perhaps only in part."""
+        if self._last is not node:
+            return
+        for use, before in reversed(self._replaced):
+            self._put(use, self._segments(use), before)
+        for use in self._entered:
+            for segment in self._segments(use):
+                segment.readers = [reader for reader in segment.readers if reader is not node]
+        self._entered, self._replaced, self._last = (), [], None
+
     def drop(self, key: Key) -> None:
         """Forget a buffer that nobody can name any more."""
         self._buffers.pop(key, None)
@@ -85,9 +103,13 @@ class Hazards(Generic[NodeT]):
         """All bytes of a use have one history from now on, however they were split before."""
         written = self._segments(use)
         if written:
-            segments = self._buffers[use.key]
-            first = bisect_left(segments, use.start, key=lambda segment: segment.start)
-            segments[first : first + len(written)] = [_Segment(use.start, use.stop, node)]
+            self._replaced.append((use, written))
+            self._put(use, written, [_Segment(use.start, use.stop, node)])
+
+    def _put(self, use: Use, old: list[_Segment[NodeT]], new: list[_Segment[NodeT]]) -> None:
+        segments = self._buffers[use.key]
+        first = bisect_left(segments, use.start, key=lambda segment: segment.start)
+        segments[first : first + len(old)] = new
 
     def _segments(self, use: Use) -> list[_Segment[NodeT]]:
         """The segments that a use is made of, split from others where it begins and ends."""

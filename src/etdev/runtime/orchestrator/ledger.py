@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from etdev.runtime.orchestrator.errors import HandleError, PlacementError, WorkerLost
-from etdev.runtime.orchestrator.handles import Handle, Key, ObjectHandle
+from etdev.runtime.orchestrator.handles import Handle, Key, ObjectHandle, is_whole
 from etdev.runtime.orchestrator.messages import Cost
 
 _INCARNATIONS = itertools.count(1)
@@ -89,7 +89,9 @@ class Ledger:
         self.stats = [WorkerStats(worker) for worker in range(workers)]
 
     def check_number(self, worker: int) -> None:
-        """Raise for a worker that there is not."""
+        """Raise for a worker that does not exist."""
+        if not is_whole(worker):
+            raise PlacementError(f"{worker!r} is not the number of a worker", hint="workers are numbered from 0 on")
         if not 0 <= worker < len(self._lives):
             raise PlacementError(f"there is no worker {worker}", hint=f"there are {len(self._lives)}, from 0 on")
 
@@ -99,6 +101,25 @@ class Ledger:
         lost = self._lives[worker].lost
         if lost is not None:
             raise WorkerLost(worker, lost.reason)
+
+    def check_members(self, wanted: Sequence[int | None]) -> None:
+        """Raise for members of a group that cannot all run at the same time. A task is a group of one."""
+        known = [worker for worker in wanted if worker is not None]
+        for worker in known:
+            self.check_worker(worker)
+        twice = next((worker for worker in known if known.count(worker) > 1), None)
+        if twice is not None:
+            raise PlacementError(
+                f"worker {twice} is in a group more than once", hint="each member of a group needs a worker of its own"
+            )
+        if len(wanted) > len(self._lives):
+            raise PlacementError(
+                f"a group of {len(wanted)} members is wanted, and there are {len(self._lives)} workers",
+                hint="each member of a group needs a worker of its own",
+            )
+        lost = [worker for worker, life in enumerate(self._lives) if life.lost is not None]
+        if len(wanted) > len(self._lives) - len(lost):
+            self.check_worker(lost[0])
 
     def number(self) -> int:
         """Of a new buffer or object."""

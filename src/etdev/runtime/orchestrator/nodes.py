@@ -30,8 +30,8 @@ class Node:
     """In the order of submission."""
     label: str
     """What errors call it."""
-    workers: tuple[int, ...] = ()
-    """Where it runs, all at the same time; empty for anywhere."""
+    wanted: tuple[int | None, ...] = (None,)
+    """The worker of each member, or None for any. A task is a group of one."""
     uses: tuple[Use, ...] = ()
     memory: bool = False
     """An operation on memory: it runs beside the task that its worker is at."""
@@ -44,8 +44,17 @@ class Node:
     """Who waits for it, and whether for what it writes."""
     error: BaseException | None = None
     """Why it failed, or is not going to be run: the first reason."""
+    workers: tuple[int, ...] = ()
+    """The worker of each member, all at the same time. Empty until each is known."""
+    ticket: int = 0
+    """Its place in the order in which nodes entered the queues of workers."""
     running: set[int] = field(default_factory=set)
     """Workers that are at it."""
+
+    def __post_init__(self) -> None:
+        known = tuple(worker for worker in self.wanted if worker is not None)
+        if len(known) == len(self.wanted):
+            self.workers = known
 
     @property
     def ended(self) -> bool:

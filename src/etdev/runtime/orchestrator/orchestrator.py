@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any, Self
 
 from etdev.errors import UsageError
 from etdev.runtime.errors import OutOfDeviceMemoryError
 from etdev.runtime.hostmem import host_bytes
-from etdev.runtime.orchestrator.arguments import Arguments, read_arguments, write_back
+from etdev.runtime.orchestrator.arguments import Arguments, read_arguments, read_members, write_back
 from etdev.runtime.orchestrator.arrays import dense, is_array
 from etdev.runtime.orchestrator.engine import Bounds, Engine, Start, Work
-from etdev.runtime.orchestrator.errors import PlacementError, PoisonedError
+from etdev.runtime.orchestrator.errors import PlacementError, PoisonedError, WorkerLost
 from etdev.runtime.orchestrator.futures import TaskFuture
-from etdev.runtime.orchestrator.handles import Access, Handle, ObjectHandle, Use
+from etdev.runtime.orchestrator.handles import Access, Handle, ObjectHandle, Use, check_count
 from etdev.runtime.orchestrator.ledger import Stats
 from etdev.runtime.orchestrator.messages import Job, Outcome
 from etdev.runtime.orchestrator.nodes import Node
@@ -59,13 +60,12 @@ class Orchestrator:
     # Memory
 
     def malloc(self, worker: int, nbytes: int) -> Handle:
-        """Memory on a worker. Waits until it is there, and for memory that is being freed if there is too little.
+        """Allocate memory on a worker. Wait until it is there, and for memory that is being freed if it is scarce.
 
         Raises :class:`~etdev.runtime.errors.OutOfDeviceMemoryError`, :class:`WorkerLost`, and
         :class:`PlacementError` for a worker that there is not.
         """
-        if nbytes < 0:
-            raise UsageError(f"{nbytes} bytes are asked for on worker {worker}")
+        check_count(nbytes, f"the size of memory on worker {worker}")
         while True:
             with self._engine.turn():
                 self._ledger.check_worker(worker)
@@ -79,8 +79,17 @@ class Orchestrator:
                     raise
                 for one in freeing:
                     one.exception()
+            except BaseException:
+                future.add_done_callback(self._discard)  # The caller never gets the handle.
+                raise
             else:
                 return found
+
+    def _discard(self, future: Future[Any]) -> None:
+        """Free memory that came too late."""
+        if not future.cancelled() and future.exception() is None:
+            with suppress(UsageError, WorkerLost):
+                self.free(future.result())
 
     def free(self, handle: Handle | ObjectHandle) -> TaskFuture:
         """Free memory, or close an object, once all that was submitted before is through with it.
@@ -89,7 +98,7 @@ class Orchestrator:
         """
         key = handle.key
 
-        def start(worker: int, done: Done) -> None:
+        def start(node: Node, worker: int, done: Done) -> None:
             self._transport.free(worker, handle.buffer, done)
 
         def gone() -> None:
@@ -98,11 +107,12 @@ class Orchestrator:
 
         with self._engine.turn():
             self._ledger.check_whole(handle)
-            self._ledger.begin_freeing(handle)
             use = Use(key, 0, max(handle.size, 1) if isinstance(handle, Handle) else 1, Access.WRITE)
-            return self._engine.enter(
+            future = self._engine.enter(
                 "free", (handle.worker,), (use,), start, memory=True, bounded=False, frees=True, always=gone
             )
+            self._ledger.begin_freeing(handle)
+            return future
 
     def copy_to(self, handle: Handle, data: Any) -> TaskFuture:
         """Fill memory of a worker, or the part of it that a handle stands for, with the bytes of an array of the host:
@@ -113,7 +123,7 @@ class Orchestrator:
         handle.resident(Access.WRITE)  # Refuses a handle that is for reading only.
         taken = bytes(view)
 
-        def start(worker: int, done: Done) -> None:
+        def start(node: Node, worker: int, done: Done) -> None:
             self._transport.put(worker, handle.buffer, handle.offset, taken, done)
 
         def over(node: Node, work: Work) -> None:
@@ -124,7 +134,7 @@ class Orchestrator:
     def copy_from(self, handle: Handle) -> TaskFuture:
         """The bytes of memory of a worker: the future's result is a ``bytearray``."""
 
-        def start(worker: int, done: Done) -> None:
+        def start(node: Node, worker: int, done: Done) -> None:
             self._transport.get(worker, handle.buffer, handle.offset, handle.size, done)
 
         def over(node: Node, work: Work) -> Any:
@@ -154,24 +164,26 @@ class Orchestrator:
         arguments = read_arguments(args, kwargs)
         place = arguments.worker(worker)
         with self._engine.turn():
-            self._admit([(arguments, place)])
-            places = () if place is None else (place,)
-            return self._tasks(call, places, [arguments], kwargs)
+            self._admit([arguments], (place,))
+            return self._tasks(call, [arguments], (place,), kwargs)
 
     def submit_group(
-        self, call: Callable[..., Any], args_list: Sequence[Sequence[Any]], *, workers: Sequence[int]
+        self,
+        call: Callable[..., Any],
+        args_list: Sequence[Sequence[Any]],
+        *,
+        workers: Sequence[int | None] | None = None,
     ) -> TaskFuture:
-        """Call something on several workers at the same time: on all of ``workers``, each with arguments of its own, or
-        on none. It is one task: it fails with its first error, and its result is the list of results."""
-        if len(args_list) != len(workers) or not workers:
-            raise PlacementError(f"{len(args_list)} lists of arguments for {len(workers)} members of a group")
-        twice = {worker for worker in workers if list(workers).count(worker) > 1}
-        if twice:
-            raise PlacementError(f"worker {min(twice)} is in a group more than once")
-        every = [read_arguments(args, {}) for args in args_list]
+        """Call something on several workers at the same time, each with arguments of its own: on all, or on none.
+
+        ``workers`` has a worker for each list of arguments. ``None`` is the one that its resident arguments are on, or
+        any that no other member has; so is each member without ``workers``. A group is one task: it fails with its
+        first error, and its result is the list of results.
+        """
+        every, wanted = read_members(args_list, workers)
         with self._engine.turn():
-            self._admit([(mine, mine.worker(worker)) for mine, worker in zip(every, workers, strict=True)])
-            return self._tasks(call, tuple(workers), every, {}, group=True)
+            self._admit(every, wanted)
+            return self._tasks(call, every, wanted, {}, group=True)
 
     def create(self, call: Callable[..., Any], /, *args: Any, worker: int, **kwargs: Any) -> ObjectHandle:
         """Make an object on a worker, which stays there: what ``call`` returns. Does not wait: :meth:`ready` does.
@@ -179,10 +191,16 @@ class Orchestrator:
         Tasks that are given ``handle.resident()`` have the object itself. Freeing it calls its ``close``, if any.
         """
         arguments = read_arguments(args, kwargs)
+        arguments.worker(worker)
         with self._engine.turn():
-            self._admit([(arguments, arguments.worker(worker))])
+            self._ledger.check_worker(worker)
+            self._admit([arguments], (worker,))
             handle = self._ledger.add_object(worker)
-            self._tasks(call, (worker,), [arguments], kwargs, keep=handle)
+            try:
+                self._tasks(call, [arguments], (worker,), kwargs, keep=handle)
+            except BaseException:
+                self._ledger.remove(handle.key)
+                raise
             return handle
 
     def ready(self, *handles: ObjectHandle) -> None:
@@ -230,7 +248,8 @@ class Orchestrator:
     # The end
 
     def wait(self) -> None:
-        """Wait for all that was submitted. Raises nothing: each future has its own error."""
+        """Wait for all that was submitted. Errors of tasks stay in their futures."""
+        self._engine.refuse_callback("the end of all tasks")
         self._engine.wait()
 
     def close(self, *, cancel: bool = False, kill: bool = False) -> None:
@@ -238,6 +257,8 @@ class Orchestrator:
         them. A second time does nothing; whatever else is asked from now on is a :class:`ClosedError`."""
         if kill:
             self._engine.untangle()
+        else:
+            self._engine.refuse_callback("the end of all tasks")
         with self._engine.turn(opened=False):
             if self._engine.closed:
                 return
@@ -268,32 +289,30 @@ class Orchestrator:
 
     # In a turn
 
-    def _admit(self, every: Sequence[tuple[Arguments, int | None]]) -> None:
-        """Wait for room for a task or a group that can be run; what it needs has to be there behind that, too."""
-        for arguments, place in every:
-            self._check(arguments, place)
-        if self._engine.wait_for_room(sum(arguments.nbytes for arguments, _ in every)):
-            for arguments, place in every:
-                self._check(arguments, place)
+    def _admit(self, every: Sequence[Arguments], wanted: Sequence[int | None]) -> None:
+        """Wait for room for a task or a group that can be run. What it needs has to be there after that, too."""
+        self._check(every, wanted)
+        if self._engine.wait_for_room(sum(arguments.nbytes for arguments in every)):
+            self._check(every, wanted)
 
-    def _check(self, arguments: Arguments, place: int | None) -> None:
-        for handle in arguments.handles:
-            self._ledger.check(handle)
-        if place is not None:
-            self._ledger.check_worker(place)
+    def _check(self, every: Sequence[Arguments], wanted: Sequence[int | None]) -> None:
+        for arguments in every:
+            for handle in arguments.handles:
+                self._ledger.check(handle)
+        self._ledger.check_members(wanted)
 
     def _tasks(
         self,
         call: Callable[..., Any],
-        workers: tuple[int, ...],
         every: Sequence[Arguments],
+        wanted: tuple[int | None, ...],
         kwargs: Mapping[str, Any],
         *,
         group: bool = False,
         keep: ObjectHandle | None = None,
     ) -> TaskFuture:
-        def start(worker: int, done: Done) -> None:
-            mine = every[workers.index(worker)] if workers else every[0]
+        def start(node: Node, worker: int, done: Done) -> None:
+            mine = every[node.workers.index(worker)]
             self._transport.run(worker, Job(call, mine.sent, kwargs, keep.buffer if keep else None), done)
 
         def over(node: Node, work: Work) -> Any:
@@ -311,12 +330,12 @@ class Orchestrator:
         if keep is not None:
             uses.append(keep.use(Access.WRITE))
         name = getattr(call, "__qualname__", type(call).__name__)
-        return self._engine.enter(name, workers, uses, start, nbytes=sum(mine.nbytes for mine in every), over=over)
+        return self._engine.enter(name, wanted, uses, start, nbytes=sum(mine.nbytes for mine in every), over=over)
 
     def _alloc(self, worker: int, nbytes: int) -> TaskFuture:
         buffer, incarnation = self._ledger.number(), self._ledger.incarnation(worker)
 
-        def start(worker: int, done: Done) -> None:
+        def start(node: Node, worker: int, done: Done) -> None:
             self._transport.alloc(worker, buffer, nbytes, done)
 
         def over(node: Node, work: Work) -> Handle:

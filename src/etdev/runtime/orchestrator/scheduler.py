@@ -51,18 +51,12 @@ class Scheduler:
         return tuple(self._live)
 
     def submit(self, node: Node) -> None:
-        """Add a node."""
-        self._live[node] = None
-        for before, needed in self._hazards.enter(node, node.uses).items():
-            if before.state is State.FAILED and needed:
-                self._doom(node, PoisonedError(node.label, _first(before)))
-            elif not before.ended:
-                before.dependents.append((node, needed))
-                node.waiting += 1
-        for worker in node.workers:
-            if worker in self._lost:
-                self._doom(node, self._lost[worker])
-        self._advance(node)
+        """Add a node. If that fails, whatever the reason, it is as if nothing had been added."""
+        try:
+            self._enter(node)
+        except BaseException:
+            self._withdraw(node)
+            raise
 
     def finished(self, node: Node, worker: int, error: BaseException | None = None) -> None:
         """A worker is through with a node, or with its part of it."""
@@ -89,11 +83,13 @@ class Scheduler:
         for node in tuple(self._live):
             if worker in node.running:
                 self._leave(node, worker, error)
-            elif node.state in (State.WAITING, State.READY) and self._has_nowhere(node, worker):
+            elif node.state in (State.WAITING, State.READY) and self._obstacle(node) is not None:
                 self._doom(node, error)
                 if node.state is State.READY:
                     self._placement.wake(one for one in node.workers if one not in self._lost)
                     self._end(node)
+            elif node.state is State.READY and worker in node.workers:
+                self._placement.replace(node)
 
     def started_again(self, worker: int) -> None:
         """A worker that was gone is back, with nothing in its memory."""
@@ -115,8 +111,38 @@ class Scheduler:
         self._begun, self._doomed, self._ended = [], [], []
         return found
 
-    def _has_nowhere(self, node: Node, worker: int) -> bool:
-        return worker in node.workers or (not node.workers and len(self._lost) == self._count)
+    def _enter(self, node: Node) -> None:
+        self._live[node] = None
+        for before, needed in self._hazards.enter(node, node.uses).items():
+            if before.state is State.FAILED and needed:
+                self._doom(node, PoisonedError(node.label, _first(before)))
+            elif not before.ended:
+                before.dependents.append((node, needed))
+                node.waiting += 1
+        obstacle = self._obstacle(node)
+        if obstacle is not None:
+            self._doom(node, obstacle)
+        self._advance(node)
+
+    def _withdraw(self, node: Node) -> None:
+        """Take a node out that was added only in part. No other node has come since."""
+        self._live.pop(node, None)
+        for before in self._live:
+            before.dependents = [found for found in before.dependents if found[0] is not node]
+        self._hazards.undo(node)
+        self._placement.forget(node)
+        for events in (self._begun, self._doomed, self._ended):
+            events[:] = [found for found in events if found is not node]
+        node.state = State.FAILED
+
+    def _obstacle(self, node: Node) -> BaseException | None:
+        """The loss of a worker that keeps a node from running: of one that it needs, or of too many."""
+        for worker in node.wanted:
+            if worker in self._lost:
+                return self._lost[worker]
+        if len(node.wanted) > self._count - len(self._lost):
+            return next(iter(self._lost.values()))
+        return None
 
     def _leave(self, node: Node, worker: int, error: BaseException | None) -> None:
         """A worker has no more to do with a node that it was at."""
@@ -135,8 +161,6 @@ class Scheduler:
         """A node that waits for nothing is ready, or over if it is not to be run."""
         if node.waiting or node.state is not State.WAITING:
             return
-        if not node.workers and len(self._lost) == self._count:
-            self._doom(node, next(iter(self._lost.values())))
         if node.error is not None:
             self._end(node)
         elif node.memory:
