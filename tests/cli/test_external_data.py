@@ -80,7 +80,7 @@ def test_relink_joins(command: Run, outside: Path) -> None:
     assert not found.is_external
     assert found.extra_tensor_info is None
     code, text, _ = command("relink", "out.pte", "-o", "still.pte", "--output", "json")
-    assert (json.loads(text)["data"], json.loads(text)["external_data"]) == (None, ["weight"])
+    assert (json.loads(text)["data"], json.loads(text)["external_data"]) == ([], ["weight"])
     assert command("relink", "out.pte", "--data", "w.ptd", "-o", "two.pte", "--output", "json=w.ptd")[0] == 2
 
 
@@ -95,4 +95,4 @@ def test_operators_of_a_file(command: Run, outside: Path) -> None:
 def test_the_weights_of_a_target_are_known(command: Run) -> None:
     code, _, error = command("verify", "cpu", "--data", "w.ptd")
     assert code == 2
-    assert "--data: the external weights of a target are known" in error
+    assert "--data: the data files of a target are known" in error

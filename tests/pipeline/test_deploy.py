@@ -82,7 +82,7 @@ def opened(config: Path) -> Project:
 class TestManifest:
     def test_what_it_says(self, tmp_path: Path) -> None:
         weights = FileBeside(name="tiny.ptd", size=7, sha256=hashlib.sha256(b"weights").hexdigest())
-        config = built(tmp_path, data=weights)
+        config = built(tmp_path, data=(weights,))
         content = (tmp_path / "build/cpu/tiny.pte").read_bytes()
         (tmp_path / "build/cpu/tiny.ptd").write_bytes(b"weights")
         (tmp_path / "build/cpu/other.ptd").write_bytes(b"of an earlier build")
@@ -183,7 +183,7 @@ class TestRefused:
         ],
     )
     def test_weights(self, name: str, content: bytes | None, said: str, tmp_path: Path) -> None:
-        config = built(tmp_path, data=FileBeside(name=name, size=7, sha256=hashlib.sha256(b"weights").hexdigest()))
+        config = built(tmp_path, data=(FileBeside(name=name, size=7, sha256=hashlib.sha256(b"weights").hexdigest()),))
         if content is not None:
             (tmp_path / "build" / "cpu" / name).write_bytes(content)
         self._check(config, said)

@@ -72,8 +72,8 @@ def test_what_is_written(built: Path, target: str) -> None:
     joined = read_joined(program, data)
     assert constant_bytes(joined) + named_bytes(joined) >= WEIGHTS
     result = json.loads((program.parent / "report.json").read_text())["targets"][0]
-    assert result["data"]["name"] == "w.ptd"
-    assert (result["size"], result["data"]["size"]) == (program.stat().st_size, data.stat().st_size)
+    assert [item["name"] for item in result["data"]] == ["w.ptd"]
+    assert (result["size"], result["data"][0]["size"]) == (program.stat().st_size, data.stat().st_size)
     assert result["figures"]["file"] == program.stat().st_size
     assert result["figures"]["weights"] >= WEIGHTS
     rungs = {rung["rung"]: (rung["status"], rung["summary"]) for rung in result["rungs"]}
@@ -132,16 +132,16 @@ def test_weights_go_inside_without_an_export(folder: Path) -> None:
     assert "export" not in result.seconds
     assert not data.exists()
     assert not program.with_suffix(".operators.yaml").exists()
-    assert result.data is None
+    assert result.data == ()
     assert constant_bytes(read(program)) >= WEIGHTS
 
 
 def test_the_lock_knows_the_weights(folder: Path) -> None:
     lock = folder / "etdev.lock"
-    digest = json.loads((folder / "result.json").read_text())["targets"][0]["data"]["sha256"]
-    assert f'data_sha256 = "{digest}"' in lock.read_text()
+    digest = json.loads((folder / "result.json").read_text())["targets"][0]["data"][0]["sha256"]
+    assert f'"w.ptd" = "{digest}"' in lock.read_text()
     lock.write_text(lock.read_text().replace(digest, "0" * 64))
-    with pytest.raises(LockStaleError, match=r"portable: the external weights' sha256 is .*, the lock says 0000"):
+    with pytest.raises(LockStaleError, match=r"portable: the data file w.ptd's sha256 is .*, the lock says 0000"):
         etdev.build(folder / "etdev.toml", targets=["portable"], verify=False, locked=True)
 
 
@@ -193,7 +193,7 @@ def test_missing_weights_are_told(folder: Path) -> None:
 # Files
 
 
-def outputs(runtime: StockRuntime, file: Path, data: Path | None, *, shared: bool = False) -> torch.Tensor:
+def outputs(runtime: StockRuntime, file: Path, data: tuple[Path, ...], *, shared: bool = False) -> torch.Tensor:
     assert runtime.load(file, data=data, shared=shared) == ("forward",)
     (found,) = runtime.call("forward", [torch.linspace(-1, 1, 64).view(2, 32)])
     return found
@@ -204,14 +204,14 @@ def test_the_stock_runtime_takes_both_files(built: Path, target: str, tmp_path: 
     """As they are; joined, for the loader that gives methods the same memory; and joined by relink."""
     program, data = pair(built, target)
     result = relink(program, tmp_path / "one.pte", data=data)
-    assert (result.external_data, result.data) == ((), str(data))
+    assert (result.external_data, result.data) == ((), (str(data),))
     assert not external_names(read(tmp_path / "one.pte"))
     runtime = shared_runtime()
-    expected = outputs(runtime, built / "build/inside/tiny.pte", None)
+    expected = outputs(runtime, built / "build/inside/tiny.pte", ())
     for found in (
-        outputs(runtime, program, data),
-        outputs(runtime, program, data, shared=True),
-        outputs(runtime, tmp_path / "one.pte", None),
+        outputs(runtime, program, (data,)),
+        outputs(runtime, program, (data,), shared=True),
+        outputs(runtime, tmp_path / "one.pte", ()),
     ):
         torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
 
@@ -220,12 +220,12 @@ def test_the_stock_runtime_is_not_given_data_that_do_not_fit(built: Path) -> Non
     """It would end in a crash: a delegate of XNNPACK does not look whether its data is there."""
     (program, _), (_, data) = pair(built, "portable"), pair(built, "xnnpack")
     with pytest.raises(ProgramFailureError, match=r"'layer.weight', the data of value 0 .* is not there"):
-        shared_runtime().load(program, data=data)
+        shared_runtime().load(program, data=(data,))
 
 
 def test_run_by_the_interpreter(built: Path) -> None:
     program, data = pair(built, "portable")
-    found = run_file(program, RunOptions(random=True, data=data, runtime="replay"))
+    found = run_file(program, RunOptions(random=True, data=(data,), runtime="replay"))
     assert found.runtime == "replay"
     inside = run_file(built / "build/inside/tiny.pte", RunOptions(random=True, runtime="replay"))
     assert found.calls[0].outputs == inside.calls[0].outputs
@@ -235,7 +235,7 @@ def test_run_by_the_interpreter(built: Path) -> None:
 def test_bench(built: Path) -> None:
     program, data = pair(built, "portable")
     quick = Thoroughness(warmup=0, calls=1, seconds=0)
-    assert bench_file(program, BenchOptions(random=True, data=data, thoroughness=quick)).throughput[0].calls == 1
+    assert bench_file(program, BenchOptions(random=True, data=(data,), thoroughness=quick)).throughput[0].calls == 1
 
 
 def test_without_the_option_the_error_says_it(built: Path) -> None:
@@ -248,7 +248,7 @@ def test_without_the_option_the_error_says_it(built: Path) -> None:
 def test_data_of_another_program(built: Path) -> None:
     program, _ = pair(built, "portable")
     with pytest.raises(ProgramError, match=r"'layer.weight', the data of value 0 .* is not there") as caught:
-        run_file(program, RunOptions(random=True, data=pair(built, "xnnpack")[1]))
+        run_file(program, RunOptions(random=True, data=(pair(built, "xnnpack")[1],)))
     assert caught.value.where == str(pair(built, "xnnpack")[1])
     assert f"it does not belong to {program}" in (caught.value.hint or "")
 
@@ -256,7 +256,7 @@ def test_data_of_another_program(built: Path) -> None:
 @pytest.mark.slow
 def test_verify_of_a_file(built: Path) -> None:
     program, data = pair(built, "portable")
-    (found,) = verify_files([program], data=data).files
+    (found,) = verify_files([program], data=(data,)).files
     assert {rung.rung: rung.status for rung in found.rungs if rung.status == "passed"}.keys() >= {"bytes", "replay"}
 
 

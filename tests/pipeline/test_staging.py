@@ -13,9 +13,8 @@ from etdev.pipeline.staging import StagedTarget, data_left
 from support.projects import LINEAR_CONFIG, make_project
 
 
-def project(folder: Path, data: str | None = "w.ptd", *, more: str = "") -> Project:
-    weights = "" if data is None else f'external_weights = "{data}"'
-    return make_project(folder, f"{LINEAR_CONFIG}\n[targets.cpu]\n{weights}\n{more}\n")
+def project(folder: Path, *, more: str = "") -> Project:
+    return make_project(folder, f"{LINEAR_CONFIG}\n[targets.cpu]\n{more}\n")
 
 
 def built(folder: Path, content: bytes, data: bytes | None, name: str = "w.ptd") -> None:
@@ -23,7 +22,7 @@ def built(folder: Path, content: bytes, data: bytes | None, name: str = "w.ptd")
     place = folder / "build" / "cpu"
     place.mkdir(parents=True, exist_ok=True)
     (place / "tiny.pte").write_bytes(content)
-    stated = None if data is None else {"name": name}
+    stated = [] if data is None else [{"name": name}]
     if data is not None:
         (place / name).write_bytes(data)
     (place / "report.json").write_text(json.dumps({"targets": [{"name": "cpu", "data": stated}]}))
@@ -31,8 +30,8 @@ def built(folder: Path, content: bytes, data: bytes | None, name: str = "w.ptd")
 
 def stage(staged: StagedTarget, content: bytes, data: bytes | None) -> None:
     staged.program.path.write_bytes(content)
-    if staged.data is not None:
-        staged.data.path.write_bytes(data or b"")
+    for file in staged.data.values():
+        file.path.write_bytes(data or b"")
     staged.record.path.write_bytes(b"record of " + content)
     staged.operators.path.write_bytes(b"operators of " + content)
 
@@ -43,7 +42,7 @@ def there(folder: Path) -> dict[str, bytes]:
 
 
 def test_accepted(tmp_path: Path) -> None:
-    with StagedTarget(project(tmp_path, more="etrecord = true\nselected_operators = true"), "cpu") as staged:
+    with StagedTarget(project(tmp_path, more="etrecord = true\nselected_operators = true"), "cpu", ["w.ptd"]) as staged:
         stage(staged, b"new", b"new weights")
         assert staged.accept() == tmp_path / "build" / "cpu" / "tiny.pte"
     assert there(tmp_path) == {
@@ -56,7 +55,7 @@ def test_accepted(tmp_path: Path) -> None:
 
 def test_rejected(tmp_path: Path) -> None:
     built(tmp_path, b"old", b"old weights")
-    with StagedTarget(project(tmp_path, more="etrecord = true\nselected_operators = true"), "cpu") as staged:
+    with StagedTarget(project(tmp_path, more="etrecord = true\nselected_operators = true"), "cpu", ["w.ptd"]) as staged:
         stage(staged, b"new", b"new weights")
         assert staged.reject().name == "tiny.pte.rejected"
     assert there(tmp_path) == {"tiny.pte.rejected": b"new", "w.ptd.rejected": b"new weights"}
@@ -64,7 +63,7 @@ def test_rejected(tmp_path: Path) -> None:
 
 def test_without_a_verdict_all_stays(tmp_path: Path) -> None:
     built(tmp_path, b"old", b"old weights")
-    with StagedTarget(project(tmp_path), "cpu") as staged:
+    with StagedTarget(project(tmp_path), "cpu", ["w.ptd"]) as staged:
         stage(staged, b"new", b"new weights")
     assert there(tmp_path) == {"tiny.pte": b"old", "w.ptd": b"old weights"}
 
@@ -72,7 +71,7 @@ def test_without_a_verdict_all_stays(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("name", "left"), [(None, {}), ("other.ptd", {"other.ptd": b"new weights"})])
 def test_weights_of_before_go(name: str | None, left: dict[str, bytes], tmp_path: Path) -> None:
     built(tmp_path, b"old", b"old weights")
-    with StagedTarget(project(tmp_path, name), "cpu") as staged:
+    with StagedTarget(project(tmp_path), "cpu", [name] if name else []) as staged:
         stage(staged, b"new", b"new weights")
         staged.accept()
     assert there(tmp_path) == {"tiny.pte": b"new", **left}
@@ -82,7 +81,7 @@ def test_the_same_weights_stay_where_they_are(tmp_path: Path) -> None:
     """A change of the plan alone replaces the program at once."""
     built(tmp_path, b"old", b"weights")
     before = (tmp_path / "build/cpu/w.ptd").stat().st_ino
-    with StagedTarget(project(tmp_path), "cpu") as staged:
+    with StagedTarget(project(tmp_path), "cpu", ["w.ptd"]) as staged:
         stage(staged, b"new", b"weights")
         staged.accept()
     assert there(tmp_path) == {"tiny.pte": b"new", "w.ptd": b"weights"}
@@ -102,7 +101,7 @@ def test_at_no_step_are_there_files_of_two_builds(
     for cut in range(20):
         folder = tmp_path / str(cut)
         built(folder, b"old", b"old weights")
-        with monkeypatch.context() as patch, StagedTarget(project(folder, name), "cpu") as staged:
+        with monkeypatch.context() as patch, StagedTarget(project(folder), "cpu", [name] if name else []) as staged:
             stage(staged, b"new", b"new weights")
             count = 0
             for function in ("replace", "unlink"):
@@ -137,7 +136,7 @@ def test_at_no_step_are_there_files_of_two_builds(
 
 @pytest.mark.parametrize(
     "report",
-    ["", "{}", '{"targets": 3}', '{"targets": [{"data": {"name": "../other.pte"}}]}', '{"targets": [{"data": 3}]}'],
+    ["", "{}", '{"targets": 3}', '{"targets": [{"data": [{"name": "../other.pte"}]}]}', '{"targets": [{"data": 3}]}'],
 )
 def test_a_report_that_says_nothing(report: str, tmp_path: Path) -> None:
     built(tmp_path, b"old", None)
@@ -147,5 +146,5 @@ def test_a_report_that_says_nothing(report: str, tmp_path: Path) -> None:
 
 def test_no_report_leads_out_of_the_folder(tmp_path: Path) -> None:
     built(tmp_path, b"old", None)
-    (tmp_path / "build/cpu/report.json").write_text('{"targets": [{"data": {"name": "../../x.ptd"}}]}')
+    (tmp_path / "build/cpu/report.json").write_text('{"targets": [{"data": [{"name": "../../x.ptd"}]}]}')
     assert data_left(project(tmp_path), "cpu") == [tmp_path / "build/cpu/x.ptd"]

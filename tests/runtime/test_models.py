@@ -62,7 +62,7 @@ def test_data_of_the_wheels_own_are_taken(tmp_path: Path) -> None:
     file = real.external(tmp_path)
     stock = shared_runtime()
     with ReplayRuntime() as replay:
-        assert replay.load(file.pte, data=file.ptd) == stock.load(file.pte, data=file.ptd)
+        assert replay.load(file.pte, data=(file.ptd,)) == stock.load(file.pte, data=(file.ptd,))
         for method, inputs in file.calls:
             torch.testing.assert_close(replay.call(method, inputs), stock.call(method, inputs))
 

@@ -85,7 +85,7 @@ def bench(
     """
     outputs = parse_outputs(output, allowed=(TEXT, "json"))
     found = find_program(program, config, data)
-    outputs.refuse(found.file, found.data)
+    outputs.refuse(found.file, *found.data)
     counts = _workers(workers)
     time = _seconds(seconds)
     from etdev.cli.progress import shown_progress

@@ -3,6 +3,7 @@ and workers."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple, cast
 
@@ -61,22 +62,22 @@ class NamedProgram(NamedTuple):
     """The program that a caller names."""
 
     file: Path
-    data: Path | None
-    """Its external weights, if it has any."""
+    data: tuple[Path, ...]
+    """Its data files."""
     project: Project | None
     """Of the target that was named; None for a file."""
 
 
-def find_program(name: str, config: Path | None, data: Path | None = None) -> NamedProgram:
-    """The program that a caller names: a file, or a target; its external data are ``data``, or the target's.
+def find_program(name: str, config: Path | None, data: Sequence[Path] | None = None) -> NamedProgram:
+    """The program that a caller names: a file, or a target; its data files are ``data``, or the target's.
 
     With a config, what has the name of a target is the target; if code or weights have changed since it was built, a
     note on stderr says so. Raises :class:`~etdev.errors.UsageError` for a target
     that there is not, or that was not built yet."""
-    path = Path(name)
+    path, given = Path(name), tuple(data or ())
     is_file = path.suffix == ".pte" or (path.exists() and not path.is_dir())
     if config is None and is_file:
-        return NamedProgram(path, data, None)
+        return NamedProgram(path, given, None)
     if config is None:
         require_config(name)
     from etdev.config.keys import nearest
@@ -85,7 +86,7 @@ def find_program(name: str, config: Path | None, data: Path | None = None) -> Na
     project = open_project(config)
     if name not in project.config.targets:
         if is_file:
-            return NamedProgram(path, data, None)
+            return NamedProgram(path, given, None)
         near = nearest(name, project.config.targets)
         others = f"there are {', '.join(project.config.targets)}"
         raise UsageError(f"there is no target {name!r}", hint=f"did you mean {near!r}? {others}" if near else others)
@@ -93,13 +94,13 @@ def find_program(name: str, config: Path | None, data: Path | None = None) -> Na
     if not built.is_file():
         raise UsageError(f"the target {name!r} was not built: there is no {built}", hint=f"run `etdev build -t {name}`")
     from etdev.cli.output import note
-    from etdev.pipeline.places import data_place
+    from etdev.pipeline.places import data_places
     from etdev.pipeline.since_built import since_built
 
     said = since_built(project, name, settings=False).said
     if said is not None:
         note(f"{name}: {said}")
-    return NamedProgram(_shown(built), data or data_place(project, name), project)
+    return NamedProgram(_shown(built), given or data_places(project, name), project)
 
 
 def _shown(path: Path) -> Path:

@@ -114,11 +114,11 @@ JobsOption = Annotated[
     ),
 ]
 DataOption = Annotated[
-    Path | None,
+    list[Path] | None,
     typer.Option(
         "--data",
         metavar="FILE",
-        help="The .ptd that the program has its weights in. Of a target it is known.",
+        help="A .ptd that the program has data in. Repeatable. Not for a target, whose data files are known.",
         show_default=False,
     ),
 ]

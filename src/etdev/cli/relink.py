@@ -32,10 +32,12 @@ def relink(
         ),
     ],
     data: Annotated[
-        Path | None,
+        list[Path] | None,
         typer.Option(
+            "--data",
             metavar="FILE",
-            help="The .ptd that the program has weights in: they are put into the result. Without it they stay there.",
+            help="A .ptd that the program has data in, which is put into the result. Without it the data stays there. "
+            "Repeatable.",
             show_default=False,
         ),
     ] = None,
@@ -66,12 +68,12 @@ def relink(
     whole. With -v each decision is listed. Formats of --output: text, json.
     """
     outputs = parse_outputs(output, allowed=(TEXT, "json"))
-    outputs.refuse(file, place, data)
+    outputs.refuse(file, place, *data or ())
     from etdev.pipeline.relink import check_kinds, relink
 
     kept = check_kinds(no_elide or (), "--no-elide")
     elide = [kind for kind in KINDS if kind not in kept]
-    result = relink(file, place, data=data, planner=planner, alignment=alignment, elide=elide, inplace=inplace)
+    result = relink(file, place, data=data or (), planner=planner, alignment=alignment, elide=elide, inplace=inplace)
     outputs.write({TEXT: lambda: render(result, verbose=verbose), "json": result.to_json})
     return ExitCode.DONE
 
@@ -90,8 +92,8 @@ def _says_something(method: MethodChange) -> bool:
 
 def _file_lines(result: RelinkResult, stream: TextIO) -> Iterator[str]:
     heading = paint(printable(result.output), "bright_white", stream=stream)
-    data = f" and {printable(result.data)}" if result.data is not None else ""
-    yield f"{heading}  from {printable(result.input)}{data}, planner {result.planner}, alignment {result.alignment}"
+    source = " and ".join(map(printable, (result.input, *result.data)))
+    yield f"{heading}  from {source}, planner {result.planner}, alignment {result.alignment}"
     if left := _switched_off(result):
         yield line("off", ", ".join(left))
     if result.size_after is not None:

@@ -78,8 +78,8 @@ def _target_lines(result: BuildResult, target: TargetResult, stream: TextIO, *, 
     heading = paint(target.name, "bright_white", stream=stream)
     scheme = f", {target.quantize}" if target.quantize else ""
     yield f"{heading}  {place}  {format_size(target.size)} ({target.size:,} bytes{scheme})"
-    if target.data is not None:
-        yield _line("weights", f"{target.data.name}  {format_size(target.data.size)} ({target.data.size:,} bytes)")
+    for data in target.data:
+        yield _line("data", f"{data.name}  {format_size(data.size)} ({data.size:,} bytes)")
     for method in target.methods:
         label = "ops" if len(target.methods) == 1 else method.name
         yield _line(label, describe_delegation(method))

@@ -23,15 +23,15 @@ def report(
     """Write a page about a .pte: memory map, bytes in use and their peak, file size, devices, verification.
 
     One HTML file that needs no network, NAME.html beside the program unless --output says where. What the build left
-    beside the program is in it, its external weights too. Needs neither torch nor executorch, and runs nothing of the
+    beside the program is in it, its data files too. Needs neither torch nor executorch, and runs nothing of the
     file. Formats of --output: html.
     """
     outputs = parse_outputs(output, allowed=("html",))
     file = find_program(program, config).file
     from etdev.pipeline.report import file_page, files_read, page_place
 
-    outputs.refuse(*files_read(file, data))
-    page = file_page(file, data)
+    outputs.refuse(*files_read(file, data or ()))
+    page = file_page(file, data or ())
     outputs = outputs if outputs.items else Outputs((Output("html", page_place(file)),))
     outputs.write({"html": lambda: page})
     for item in outputs.items:

@@ -85,7 +85,7 @@ def run(
     """
     outputs = parse_outputs(output, allowed=(TEXT, "json"))
     found = find_program(program, config, data)
-    outputs.refuse(found.file, found.data)
+    outputs.refuse(found.file, *found.data)
     from etdev.cli.progress import shown_calls
     from etdev.pipeline.options import check_device_map
     from etdev.pipeline.run import RunOptions, run_file

@@ -75,13 +75,13 @@ def verify(
     if files:
         settings = {"--config": config, "--profile": profile, "--set": overrides, "--jobs": jobs > 1}
         _refuse_mixture(files, targets or (), [name for name, value in settings.items() if value])
-        outputs.refuse(*files, data)
-        if data is not None and len(files) > 1:
-            raise UsageError("external weights belong to one program", where="--data", hint="verify one file at a time")
+        outputs.refuse(*files, *data or ())
+        if data and len(files) > 1:
+            raise UsageError("data files belong to one program", where="--data", hint="verify one file at a time")
         with reported_errors(outputs, "verify"):
-            return _verify_files(files, require or (), device_map, data, outputs)
-    if data is not None:
-        raise UsageError("the external weights of a target are known", where="--data", hint="leave it out")
+            return _verify_files(files, require or (), device_map, data or (), outputs)
+    if data:
+        raise UsageError("the data files of a target are known", where="--data", hint="leave it out")
     if config is None and targets:
         require_config(targets[0])
     from etdev.cli.reports.projects import opened_project
@@ -113,7 +113,7 @@ def _verify_targets(project: Project, options: BuildOptions, outputs: Outputs, *
 
 
 def _verify_files(
-    files: Sequence[str], require: Sequence[str], device_map: str | None, data: Path | None, outputs: Outputs
+    files: Sequence[str], require: Sequence[str], device_map: str | None, data: Sequence[Path], outputs: Outputs
 ) -> int:
     from etdev.cli.reports.results import write_files
     from etdev.pipeline.options import check_device_map, check_rungs

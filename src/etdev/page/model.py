@@ -223,9 +223,9 @@ class ProgramPage:
     sources: str | None
     """Why no line of the model's code is known, if none is."""
     files: tuple[FilePage, ...] = ()
-    """The program's own, and that of its external weights if it is at hand."""
+    """The program's own, and those of its data files that are at hand."""
     without: str | None = None
-    """Why that is not among them, if there is one."""
+    """Why data files are not among them, if there are any."""
     methods: tuple[MethodPage, ...] = ()
     rungs: tuple[RungRow, ...] = ()
     unverified: str | None = None

@@ -132,5 +132,5 @@ class WrittenProgram:
     """The files of a program."""
 
     program: WrittenFile
-    data: WrittenFile | None = None
-    """Its external weights."""
+    data: tuple[WrittenFile, ...] = ()
+    """Its data files, in the order of their names."""

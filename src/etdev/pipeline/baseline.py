@@ -108,19 +108,16 @@ class _Reported:
 
     figures: Figures
     file: Path
-    data: Path | None
-    """The external weights."""
+    data: tuple[Path, ...]
+    """The data files."""
     digests: Mapping[Path, str]
-    """Of both, as they were built."""
+    """SHA-256 of all files, as they were built."""
 
     @classmethod
     def of(cls, found: Any, file: Path) -> _Reported:
         """Raises what :data:`_NO_REPORT` lists if it is not what a report has of a target."""
-        digests, data = {file: str(found["sha256"])}, None
-        if found.get("data") is not None:
-            data = file.with_name(PurePath(found["data"]["name"]).name)
-            digests[data] = str(found["data"]["sha256"])
-        return cls(Figures.model_validate(found["figures"]), file, data, digests)
+        data = {file.with_name(PurePath(item["name"]).name): str(item["sha256"]) for item in found.get("data", ())}
+        return cls(Figures.model_validate(found["figures"]), file, tuple(data), {file: str(found["sha256"]), **data})
 
     def baseline(self, name: str) -> Baseline:
         """With the program, if its files are those that were built."""

@@ -104,10 +104,8 @@ def _refuse_unverified(built: TargetResult, place: Path) -> None:
 
 
 def _files(path: Path, built: TargetResult) -> tuple[ReleasedFile, ...]:
-    """The program and its external weights, as they were built."""
-    digests = {path.name: built.sha256}
-    if built.data is not None:
-        digests[built.data.name] = built.data.sha256
+    """Return the program and its data files, as they were built."""
+    digests = {path.name: built.sha256, **{data.name: data.sha256 for data in built.data}}
     files = tuple(_file(path.with_name(name)) for name in digests)
     for file in files:
         if file.sha256 != digests[file.name]:

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from etdev.pipeline.cache import Cache, Entry, Output, linked_facts
 from etdev.pipeline.lock import LockedTarget
 from etdev.pipeline.options import BuildOptions
-from etdev.pipeline.places import REJECTED_SUFFIX, data_place, object_place, operators_place, record_place
+from etdev.pipeline.places import REJECTED_SUFFIX, data_places, object_place, operators_place, record_place
 from etdev.pipeline.project import Project
 from etdev.pipeline.report_file import display_path, write_report
 from etdev.pipeline.result import TargetResult
@@ -79,7 +79,7 @@ def keep_finished(place: Workplace, finished: Finished, compiled: Compiled) -> N
     )
     if cache.changed:
         return
-    beside = [item for item in (result.data, result.operators) if item is not None]
+    beside = [*result.data, *([] if result.operators is None else [result.operators])]
     written = {
         **{item.name: Output(size=item.size, sha256=item.sha256) for item in beside},
         artifact.name: Output(size=result.size, sha256=result.sha256),
@@ -99,8 +99,8 @@ def keep_finished(place: Workplace, finished: Finished, compiled: Compiled) -> N
 
 def _superfluous(project: Project, target: str, entry: Entry) -> list[Path]:
     """Files of other builds that a finished target does not have."""
-    artifact, data = project.artifact(target), data_place(project, target)
-    external = {*data_left(project, target), *([] if data is None else [data])}
+    artifact = project.artifact(target)
+    external = {*data_left(project, target), *data_places(project, target)}
     known = (
         record_place(artifact),
         operators_place(artifact),

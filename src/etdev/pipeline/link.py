@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from etdev.decisions import ALL_ELISIONS
 from etdev.errors import LinkError
@@ -19,7 +19,7 @@ from etdev.pipeline.proof import prove_link
 from etdev.pipeline.usercode import UserCode, translated
 from etdev.planner import Problem
 from etdev.program import Program
-from etdev.program.external import externalize, internalize, without_constant_names
+from etdev.program.data_files import DataFiles
 from etdev.program.inplace import DEFAULT
 from etdev.program.segments import CONSTANT_ALIGNMENT, SEGMENT_ALIGNMENT
 from etdev.validator import ValidationReport
@@ -38,6 +38,8 @@ class LinkedProgram:
     """That it does what the object program does."""
     debug_handles: Mapping[str, Mapping[int, tuple[int, ...]]]
     """Per method, position of an instruction → ExecuTorch's numbers of the ops that it comes from."""
+    data: DataFiles = field(default_factory=DataFiles)
+    """The files that its data goes into."""
     nested: tuple[NestedReport, ...] = ()
     """On the programs in reference delegates."""
 
@@ -66,7 +68,8 @@ def link_program(
         where = project.where("targets", target, "memory", "planner")
         place = where if error.where in (None, where) else f"{where}, {error.where}"
         raise LinkError(error.message, where=place, hint=error.hint) from error
-    linked = replace(linked, program=_finished(project, target, linked.program))
+    data = DataFiles(weights=project.config.targets[target].external_weights)
+    linked = replace(linked, program=data.joined(linked.program))
     inputs = {name: notes.delegate_inputs for name, notes in objects.sidecar.methods.items()}
     tried = {name: donors for name, donors in inplace.table.items() if name not in DEFAULT}
     proof = prove_link(objects.program, linked, inputs, tried=tried)
@@ -82,6 +85,7 @@ def link_program(
         {name: notes.delegate_inputs for name, notes in sidecar.methods.items()},
         proof,
         {name: notes.debug_handles for name, notes in sidecar.methods.items()},
+        data,
         nested,
     )
 
@@ -89,14 +93,6 @@ def link_program(
 def _aligned(program: Program) -> Program:
     """With the alignments that ExecuTorch gave it. The file states none; what it fits by chance may be larger."""
     return replace(program, segment_alignment=SEGMENT_ALIGNMENT, inline_alignment=CONSTANT_ALIGNMENT)
-
-
-def _finished(project: Project, target: str, program: Program) -> Program:
-    """The program as it is when it is read back: its constants in the order and with the names of the external file if
-    they go into one, without names otherwise."""
-    if project.config.targets[target].external_weights is None:
-        return without_constant_names(program)
-    return internalize(*externalize(program))
 
 
 def _positions(objects: ObjectProgram, method: str) -> range:

@@ -41,8 +41,8 @@ class LockedTarget(_Part):
 
     sha256: str
     """Of the ``.pte``."""
-    data_sha256: str | None = None
-    """Of the external weights."""
+    data: dict[str, str] = {}
+    """SHA-256 of the data files, by name."""
     figures: Figures
     versions: dict[str, str]
     """Of what took part, by name."""
@@ -131,9 +131,10 @@ def check_outputs(project: Project, lock: Lock, built: Mapping[str, LockedTarget
 
 def _others(name: str, found: LockedTarget, locked: LockedTarget) -> Iterator[str]:
     """The files of a target that are not the locked ones."""
+    names = sorted({*found.data, *locked.data})
     for what, digest, was in (
         ("program's", found.sha256, locked.sha256),
-        ("external weights'", found.data_sha256, locked.data_sha256),
+        *((f"data file {data}'s", found.data.get(data), locked.data.get(data)) for data in names),
     ):
         if digest != was:
             yield f"{name}: the {what} sha256 is {_short(digest)}, the lock says {_short(was)}"

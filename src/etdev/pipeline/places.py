@@ -25,10 +25,10 @@ def record_place(program: Path) -> Path:
     return program.with_suffix(".etrecord")
 
 
-def data_place(project: Project, target: str) -> Path | None:
-    """Where the external weights of a target are; None if they are inside the program."""
+def data_places(project: Project, target: str) -> tuple[Path, ...]:
+    """Return the places of a target's data files, in the order of their names."""
     name = project.config.targets[target].external_weights
-    return None if name is None else project.artifact(target).with_name(name)
+    return () if name is None else (project.artifact(target).with_name(name),)
 
 
 def operators_place(program: Path) -> Path:

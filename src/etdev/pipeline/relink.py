@@ -28,7 +28,7 @@ from etdev.program.delegates import delegate_inputs
 from etdev.program.external import external_names, without_constant_names
 from etdev.program.footprint import planned_memory
 from etdev.program.inplace import DEFAULT
-from etdev.program.joined import read_joined
+from etdev.program.joined import DataArgument, data_paths, read_joined
 from etdev.program.model import ExecutionPlan
 from etdev.validator import Correspondence, ValidationReport, validate_file, validate_link
 
@@ -110,8 +110,8 @@ class RelinkResult:
     methods: tuple[MethodChange, ...]
     shared_state: tuple[str, ...]
     """State that several methods share; it needs a loader that gives all methods of a program the same buffers."""
-    data: str | None
-    """The file of external data that was put into the program."""
+    data: tuple[str, ...]
+    """The data files that were put into the program."""
     external_data: tuple[str, ...]
     """Names of tensors whose data is in another file, which stays as it is and is needed as before."""
     plan: Literal["passed", "not run"]
@@ -128,7 +128,7 @@ def relink(
     file: str | os.PathLike[str],
     output: str | os.PathLike[str],
     *,
-    data: str | os.PathLike[str] | None = None,
+    data: DataArgument = (),
     planner: str = "best",
     alignment: int | None = None,
     elide: Collection[str] = ALL_ELISIONS,
@@ -136,9 +136,9 @@ def relink(
 ) -> RelinkResult:
     """Plan the memory of a ``.pte`` from any toolchain anew, with fewer copies and with outputs over their operands.
 
-    ``output`` may be ``file``; it is replaced whole, or not at all. ``data`` is the ``.ptd`` that the program has
-    weights in: they are put into the output; without it they stay where they are. ``planner`` is ``best``, ``greedy``
-    or ``naive``; ``alignment`` is in bytes, a power of two, 16 by default. ``elide`` are the kinds of copies to remove,
+    ``output`` may be ``file``; it is replaced whole, or not at all. ``data`` are the ``.ptd`` files that hold data of
+    the program: the output gets that data; without them it stays where it is. ``planner`` is ``best``, ``greedy`` or
+    ``naive``; ``alignment`` is in bytes, a power of two, 16 by default. ``elide`` are the kinds of copies to remove,
     all of them by default: ``views``, ``slices``, ``cat``, ``write_back``, ``constants``. ``inplace`` is ``default``,
     etdev's own table of kernels that may write over an operand, or ``none``. With ``best`` and no alignment of the
     caller's, a method whose own plan needs less memory than the new one keeps it; where state lies in a buffer of its
@@ -150,10 +150,10 @@ def relink(
     """
     _check_arguments(planner, alignment, inplace)
     kinds = check_kinds(elide, "elide")
-    source, target = Path(file), Path(output)
+    source, target, files = Path(file), Path(output), data_paths(data)
     _refuse_object(source)
-    _refuse_place(target, data)
-    program = without_constant_names(read_joined(source, data)) if data is not None else pte.read(source)
+    _refuse_place(target, files)
+    program = without_constant_names(read_joined(source, files)) if files else pte.read(source)
     _refuse_unknown_fields(program, source)
     size_before = source.stat().st_size
     options = LinkOptions(
@@ -180,7 +180,7 @@ def relink(
         memory_after=planned_memory(linked.program),
         methods=_changes(program, linked),
         shared_state=linked.shared_state,
-        data=None if data is None else os.fspath(data),
+        data=tuple(map(str, files)),
         external_data=external_names(program),
         plan="passed" if rung.status == "passed" else "not run",
         plan_summary=f"{summarize_proof(proof)}; {rung.summary}" if rung.status == "passed" else rung.summary,
@@ -278,15 +278,15 @@ def _refuse_object(source: Path) -> None:
         )
 
 
-def _refuse_place(target: Path, data: str | os.PathLike[str] | None) -> None:
-    """A program takes no other product's name, and not the place of the weights that it is joined with."""
+def _refuse_place(target: Path, data: Sequence[Path]) -> None:
+    """Refuse another product's name for a program, and the place of a data file that it is joined with."""
     if target.suffix in PRODUCTS and target.suffix != ".pte":
         raise UsageError(
             f"{str(target)!r} is the name of no program: what ends in {target.suffix} is another product of builds",
             where="-o",
             hint="let it end in .pte",
         )
-    if data is not None and target.resolve() == Path(data).resolve():
+    if target.resolve() in {path.resolve() for path in data}:
         raise UsageError(f"{str(target)!r} is what `--data` names", where="-o", hint="write to another file")
 
 

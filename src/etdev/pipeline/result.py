@@ -196,8 +196,8 @@ class TargetResult(Part):
     size: int
     """Bytes."""
     sha256: str
-    data: FileBeside | None = None
-    """The external weights, without which the program does not run."""
+    data: tuple[FileBeside, ...] = ()
+    """Its data files, without which the program does not run."""
     operators: FileBeside | None = None
     """The operators that it needs, for a selective build of the runtime."""
     quantize: str | None

@@ -60,8 +60,8 @@ class Asked:
     runtime: RuntimeName | None = None
     """None takes the stock runtime if it can run the program."""
     device_map: DeviceMap = field(default_factory=lambda: NO_MAP)
-    data: Path | None = None
-    """External weights of the program."""
+    data: tuple[Path, ...] = ()
+    """Data files of the program."""
     project: Project | None = None
     """Of the target that the program was built for: where no inputs are given, it has samples."""
 
@@ -169,7 +169,7 @@ def _calls(file: Path, plan: m.ExecutionPlan, asked: Asked) -> Calls:
 def program_failed(error: ProgramFailureError, file: Path, plan: m.ExecutionPlan, asked: Asked) -> RunError:
     """What is said of a program that does not run: a delegate that does not find its weights fails in its own way,
     that of XNNPACK crashes."""
-    lacks = asked.data is None and plan.delegates
+    lacks = not asked.data and plan.delegates
     hint = "if its delegates have weights in another file, say which: `--data FILE.ptd`" if lacks else None
     return RunError(f"the program failed: {error}", where=str(file), hint=hint)
 

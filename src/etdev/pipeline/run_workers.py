@@ -51,8 +51,8 @@ class OnWorkers:
     device_map: DeviceMap
     options: WorkerOptions
     fresh: bool
-    data: Path | None = None
-    """External weights of the program."""
+    data: tuple[Path, ...] = ()
+    """Data files of the program."""
 
     def run(
         self, samples: Sequence[tuple[Any, ...]], repeat: int, each: Each
@@ -89,7 +89,7 @@ class OnWorkers:
         """So many workers that have the whole program, and the inputs that are the same in all samples on a device."""
         home = self._home(tuple(named_devices(self.program)))
         spec = self._spec(home) if home is not None and self.runtime == "replay" else WorkerSpec()
-        data = None if self.data is None else self.data.absolute()
+        data = tuple(path.absolute() for path in self.data)
         source = ProgramSource(self.file.absolute(), self.runtime, data=data, pinned=pinned)
         with self._orchestrator([spec] * count) as orchestrator, ProgramPool(orchestrator, source) as pool:
             for position, value in enumerate(self.plan.inputs):

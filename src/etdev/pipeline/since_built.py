@@ -12,7 +12,7 @@ from etdev.errors import UsageError
 from etdev.pipeline.cache import Cache, locked_facts, open_store
 from etdev.pipeline.finished import Finished
 from etdev.pipeline.lock import LockedTarget, differs, find_lock
-from etdev.pipeline.places import data_place
+from etdev.pipeline.places import data_places
 from etdev.pipeline.project import Project
 
 _FILES = ("file", "folder")
@@ -66,11 +66,13 @@ def since_built(project: Project, target: str, *, settings: bool = True) -> Sinc
 
 
 def _built_there(project: Project, target: str, cache: Cache) -> Callable[[LockedTarget], bool]:
-    """Whether a build is the one whose files lie in the output folder. Builds of other weights have the same program
-    where these are external, so it goes by both files; by the program alone where the weights are not there."""
-    program, data = cache.digests.of(project.artifact(target)), data_place(project, target)
-    weights = cache.digests.of(data) if data is not None and data.is_file() else None
-    return lambda built: built.sha256 == program and (weights is None or built.data_sha256 in (None, weights))
+    """Return a test of whether the files of a build are the ones in the output folder. Builds with other weights have
+    the same program where those are in data files, so the test compares all files that are there."""
+    program = cache.digests.of(project.artifact(target))
+    data = {path.name: cache.digests.of(path) for path in data_places(project, target) if path.is_file()}
+    return lambda built: (
+        built.sha256 == program and all(built.data.get(name, digest) == digest for name, digest in data.items())
+    )
 
 
 def _compared(project: Project, built: LockedTarget, target: str, cache: Cache, counted: tuple[str, ...]) -> SinceBuilt:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from etdev.files import file_sha256, temporary_beside, write_errors_named
-from etdev.pipeline.places import REJECTED_SUFFIX, data_place, operators_place, record_place, report_place
+from etdev.pipeline.places import REJECTED_SUFFIX, operators_place, record_place, report_place
 from etdev.pipeline.project import Project
 from etdev.program.flat_tensor.model import SUFFIX
 
@@ -67,27 +68,26 @@ class StagedFile:
 
 
 class StagedTarget:
-    """The files of a target: at no time does one stand at its place beside the program of another build.
+    """The files of a target, ``data`` are names of its data files: at no time does one stand at its place beside the
+    program of another build.
 
     A context manager, as :class:`StagedFile` is.
     """
 
-    def __init__(self, project: Project, target: str) -> None:
+    def __init__(self, project: Project, target: str, data: Sequence[str] = ()) -> None:
         place, settings = project.artifact(target), project.config.targets[target]
-        data = data_place(project, target)
         self.program = StagedFile(place)
-        self.data = None if data is None else StagedFile(data)
+        self.data = {name: StagedFile(place.with_name(name)) for name in data}
         self.record = StagedFile(record_place(place))
         self.operators = StagedFile(operators_place(place))
         self._beside = ((self.record, settings.etrecord), (self.operators, settings.selected_operators))
-        self._left = [old for old in data_left(project, target) if old != data]
+        self._left = [old for old in data_left(project, target) if old.name not in data]
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
-            for file in (self.program, self.data, self.record, self.operators):
-                if file is not None:
-                    stack.enter_context(file)
+            for file in (self.program, *self.data.values(), self.record, self.operators):
+                stack.enter_context(file)
             self._stack = stack.pop_all()
         return self
 
@@ -95,13 +95,16 @@ class StagedTarget:
         self._stack.close()
 
     def accept(self) -> Path:
-        """Put all files at their places; the program's. Weights come before the program that needs them, and the
-        program of before is gone before they change."""
+        """Put all files at their places and return the program's. Data files come before the program that needs them,
+        and the program of the last build goes before one of them changes."""
         self._withdraw_others()
-        if self.data is not None and not self.data.stands():
+        changed = [file for file in self.data.values() if not file.stands()]
+        if changed:
             self.program.withdraw()
-            self.data.withdraw()
-            self.data.accept()
+        for file in changed:
+            file.withdraw()
+        for file in changed:
+            file.accept()
         place = self.program.accept()
         for file, wanted in self._beside:
             if wanted:
@@ -109,12 +112,12 @@ class StagedTarget:
         return place
 
     def reject(self) -> Path:
-        """Put program and weights beside their places, with ``.rejected`` behind their names; the program's. What was
-        built before goes."""
+        """Put program and data files next to their places, with ``.rejected`` added to their names, and return the
+        program's. Files of the last build go."""
         self._withdraw_others()
         place = self.program.reject()
-        if self.data is not None:
-            self.data.reject()
+        for file in self.data.values():
+            file.reject()
         return place
 
     def _withdraw_others(self) -> None:
@@ -127,10 +130,11 @@ class StagedTarget:
 
 
 def data_left(project: Project, target: str) -> list[Path]:
-    """The external weights that the last build of a target has left, by its ``report.json``."""
+    """Return the data files that the last build of a target has left, by its ``report.json``."""
     place = report_place(project, target)
     try:
-        names = [item["data"]["name"] for item in json.loads(place.read_bytes())["targets"] if item.get("data")]
+        found = json.loads(place.read_bytes())["targets"]
+        names = [data["name"] for item in found for data in item.get("data", ())]
         return [place.with_name(Path(name).name) for name in names if Path(name).suffix == SUFFIX]
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return []

@@ -121,17 +121,17 @@ def _build_target(place: Workplace, name: str, runtime: StockRuntime | None, par
     compiled = compile_target(place, name, clock, parts)
     with clock.stage("link"):
         program = link_program(project, name, user, compiled.objects, compiled.signatures, inplace)
-    with StagedTarget(project, name) as staged:
+    with StagedTarget(project, name, program.data.names) as staged:
         with clock.stage("write"):
-            written = write_files(program.linked.program, staged)
+            written = write_files(program.linked.program, program.data, staged)
             result = _describe(place, name, compiled, program, written, [str(tried) for tried in inplace.tried])
             if project.config.targets[name].etrecord:
                 write_linked_record(compiled.objects, program, staged.record)
             if project.config.targets[name].selected_operators:
                 operators = write_operators(program.linked.program, project.artifact(name), staged.operators)
                 result = result.model_copy(update={"operators": _beside(operators, staged.operators)})
-            if written.data is not None and staged.data is not None:
-                result = result.model_copy(update={"data": _beside(written.data, staged.data)})
+            data = tuple(map(_beside, written.data, staged.data.values()))
+            result = result.model_copy(update={"data": data})
         figures = figures_of(result, program.linked.program)
         if runtime is None or compiled.models is None:
             rungs = tuple(not_run(rung, "verification was turned off") for rung in RUNGS)
@@ -143,7 +143,7 @@ def _build_target(place: Workplace, name: str, runtime: StockRuntime | None, par
                 program,
                 inplace.table,
                 compiled.record.methods,
-                None if written.data is None else written.data.path,
+                tuple(file.path for file in written.data),
             )
             with clock.stage("verify"):
                 rungs = verify_program(
@@ -224,7 +224,7 @@ def _locked(place: Workplace, result: TargetResult, figures: Figures, compiled: 
     facts = locked_facts(project, result.name)
     return LockedTarget(
         sha256=result.sha256,
-        data_sha256=None if result.data is None else result.data.sha256,
+        data={item.name: item.sha256 for item in result.data},
         figures=figures,
         versions=facts.versions,
         settings=facts.settings,

@@ -17,20 +17,21 @@ from etdev.pipeline.operators import operators_yaml
 from etdev.pipeline.places import record_place
 from etdev.pipeline.staging import StagedFile, StagedTarget
 from etdev.program import Program, flat_tensor
-from etdev.program.external import externalize
+from etdev.program.data_files import DataFiles
 from etdev.program.writer import write_into
 
 
-def write_files(linked: Program, staged: StagedTarget) -> WrittenProgram:
-    """Write a linked program, with its weights in a file of their own if they are to be in one.
+def write_files(linked: Program, data: DataFiles, staged: StagedTarget) -> WrittenProgram:
+    """Write a linked program and its data files, which ``staged`` has places for.
 
     Raises as :func:`write_program`.
     """
-    if staged.data is None:
-        return WrittenProgram(write_program(linked, staged.program))
-    outside, data = externalize(linked)
-    program = write_program(outside, staged.program)
-    return WrittenProgram(program, _written(staged.data, partial(flat_tensor.write_into, data)))
+    rest, files = data.split(linked)
+    program = write_program(rest, staged.program)
+    return WrittenProgram(
+        program,
+        tuple(_written(staged.data[name], partial(flat_tensor.write_into, file)) for name, file in files.items()),
+    )
 
 
 def write_program(program: Program, staged: StagedFile) -> WrittenFile:

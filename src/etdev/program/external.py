@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -30,16 +30,16 @@ _Place: TypeAlias = tuple[int, int]
 """Index of a method, and of a value in it."""
 
 
-def externalize(program: m.Program) -> tuple[m.Program, FlatTensor]:
-    """The program without its constants and without what its delegates look up by name, and these.
+def externalize(program: m.Program, reserved: Collection[str] = ()) -> tuple[m.Program, FlatTensor]:
+    """Move the constants and the named data of a program out of it; return the rest and the data.
 
-    :func:`internalize` puts them back. Raises :class:`~etdev.errors.ProgramError` for a program some of whose data is
-    in another file already.
+    ``reserved`` are names of data in other files; no constant gets one of them. :func:`internalize` puts the data back.
+    Raises :class:`~etdev.errors.ProgramError` for a program some of whose constants are in another file already.
     """
     if external_names(program):
         raise ProgramError("some of its data is in another file already", hint="join the two files first")
     contents = dict(_constants(program))
-    keys = _keys(program, contents)
+    keys = _keys(program, contents, reserved)
     tensors = {place: _outside(_tensor(program, place), key) for place, key in keys.items()}
     outside = _without_constants(_with_tensors(program, tensors))
     moved = _movable_data(outside)
@@ -55,11 +55,26 @@ def externalize(program: m.Program) -> tuple[m.Program, FlatTensor]:
     return _without(outside, moved), data
 
 
-def internalize(program: m.Program, data: FlatTensor) -> m.Program:
-    """The program with its data inside: the constants that it names, and for its delegates what is left.
+def take_named(program: m.Program, wanted: Mapping[str, TensorLayout | None]) -> tuple[m.Program, FlatTensor]:
+    """Move named data out of a program; return the rest and the data.
 
-    Raises :class:`~etdev.errors.ProgramError` that names what is missing, is of another layout, or is in both files.
+    ``wanted`` are the names, with the layouts that the file is to state: a program states none for named data.
     """
+    moved = [item for item in program.named_data if item.key in wanted]
+    pool: dict[Blob, int] = {}
+    named = [
+        NamedData(item.key, pool.setdefault(program.segments[item.segment_index].data, len(pool)), wanted[item.key])
+        for item in moved
+    ]
+    return _without(program, moved), FlatTensor(laid_out(pool, SEGMENT_ALIGNMENT), tuple(named))
+
+
+def internalize(program: m.Program, *files: FlatTensor) -> m.Program:
+    """Return the program with its data inside: the constants that it names, and the rest for its delegates.
+
+    Raises :class:`~etdev.errors.ProgramError` that names data that is missing, has another layout, or is in two files.
+    """
+    data = files[0] if len(files) == 1 else _one_file(files)
     known = {item.key: item for item in data.named_data}
     places: dict[_Place, NamedData] = {}
     sizes: dict[int, int] = {}  # Of each segment, what the largest tensor needs: names of the same data share it.
@@ -167,9 +182,9 @@ def _is_key(name: str | None) -> bool:
     return bool(name) and "\0" not in (name or "")
 
 
-def _keys(program: m.Program, contents: Mapping[_Place, _Content]) -> dict[_Place, str]:
+def _keys(program: m.Program, contents: Mapping[_Place, _Content], reserved: Collection[str]) -> dict[_Place, str]:
     """The key of each constant, in the order of the constants. What has a name of its own comes first to it."""
-    taken: dict[str, _Content | None] = {item.key: None for item in program.named_data}
+    taken: dict[str, _Content | None] = dict.fromkeys((*reserved, *(item.key for item in program.named_data)))
     by_content: dict[_Content, str] = {}
     keys: dict[_Place, str] = {}
     for place, content in contents.items():
@@ -224,8 +239,10 @@ def _is_shared(program: m.Program, constants: int) -> bool:
 
 
 def _without(program: m.Program, moved: Sequence[m.NamedData]) -> m.Program:
-    """Without these named data and their segments."""
-    gone, keys = {item.segment_index for item in moved}, {item.key for item in moved}
+    """Without these named data, and without segments that nothing else uses."""
+    keys = {item.key for item in moved}
+    used = {*_users(program), *(item.segment_index for item in program.named_data if item.key not in keys)}
+    gone = {item.segment_index for item in moved} - used
     left = [index for index in range(len(program.segments)) if index not in gone]
     new = {old: index for index, old in enumerate(left)}
     constants = program.constant_segment
@@ -257,6 +274,19 @@ def _with_segments(plan: m.ExecutionPlan, new: Mapping[int, int]) -> m.Execution
 
 
 # Back in
+
+
+def _one_file(files: Sequence[FlatTensor]) -> FlatTensor:
+    """Return the data of several files as if it were in one file."""
+    segments: list[Blob] = []
+    named: dict[str, NamedData] = {}
+    for data in files:
+        for item in data.named_data:
+            if item.key in named:
+                raise ProgramError(f"the data {item.key!r} is in two data files")
+            named[item.key] = replace(item, segment_index=len(segments) + item.segment_index)
+        segments += [segment.data for segment in data.segments]
+    return FlatTensor(laid_out(segments, SEGMENT_ALIGNMENT), tuple(named.values()))
 
 
 def _checked_data(method: str, value: int, tensor: m.Tensor, known: Mapping[str, NamedData]) -> NamedData:

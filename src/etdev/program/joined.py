@@ -1,8 +1,11 @@
-"""A program and its external data, read as one."""
+"""A program and its data files, read as one."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TypeAlias
 
 from etdev.errors import ProgramError
 from etdev.program import flat_tensor
@@ -10,21 +13,31 @@ from etdev.program.external import internalize
 from etdev.program.model import Program
 from etdev.program.reader import read
 
+DataArgument: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+"""The data files of a program as a caller of the API names them: one, or several."""
 
-def read_joined(file: str | os.PathLike[str], data: str | os.PathLike[str] | None = None) -> Program:
-    """The program in a ``.pte`` with what it has in a ``.ptd`` inside; as it is without one.
 
-    Raises :class:`~etdev.errors.ProgramError` for either file, or for data that are not those of the program.
+def data_paths(data: DataArgument) -> tuple[Path, ...]:
+    """Return the paths of the data files that a caller names."""
+    return (Path(data),) if isinstance(data, str | os.PathLike) else tuple(map(Path, data))
+
+
+def read_joined(file: str | os.PathLike[str], data: DataArgument = ()) -> Program:
+    """Read the program in a ``.pte`` and move the data of its ``.ptd`` files inside; without files it stays as it is.
+
+    Raises :class:`~etdev.errors.ProgramError` for a malformed file, or for data that is not the program's.
     """
-    program = read(file)
-    if data is None:
+    program, paths = read(file), data_paths(data)
+    if not paths:
         return program
-    found = flat_tensor.read(data)
+    files = [flat_tensor.read(path) for path in paths]
     try:
-        return internalize(program, found)
+        return internalize(program, *files)
     except ProgramError as error:
+        which = "it does not belong" if len(paths) == 1 else "they do not belong"
         raise ProgramError(
             error.message,
-            where=os.fspath(data),
-            hint=f"it does not belong to {os.fspath(file)}: give the .ptd that was written with it",
+            where=", ".join(map(str, paths)),
+            hint=f"{which} to {os.fspath(file)}: give the .ptd {'file' if len(paths) == 1 else 'files'} that "
+            f"{'was' if len(paths) == 1 else 'were'} written with it",
         ) from error

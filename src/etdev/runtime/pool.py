@@ -48,8 +48,8 @@ class ProgramSource:
     """``stock``, ExecuTorch's own, or ``replay``, the interpreter, in the worker's memory."""
     shared: bool = False
     """Do all methods have the same memory?"""
-    data: Path | None = None
-    """External data of the program."""
+    data: tuple[Path, ...] = ()
+    """Data files of the program."""
     imports: tuple[str, ...] = ()
     """Modules that register custom kernels of the stock runtime."""
     path: tuple[Path, ...] = ()

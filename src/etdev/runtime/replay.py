@@ -61,9 +61,9 @@ class ReplayRuntime:
             self._loaded.close()
             self._loaded = None
 
-    def load(self, file: Path | Program, *, shared: bool = False, data: Path | None = None) -> tuple[str, ...]:
-        """Open a program, with the external data of a file if it has any; its methods' names. ``shared`` gives all
-        methods the same memory, not each its own."""
+    def load(self, file: Path | Program, *, shared: bool = False, data: Sequence[Path] = ()) -> tuple[str, ...]:
+        """Open a program with its data files; return the names of its methods. ``shared`` gives all methods the same
+        memory, not each its own."""
         self.close()
         try:
             self._program = file if isinstance(file, Program) else read_joined(file, data)

@@ -78,7 +78,7 @@ def two_files(folder: Path, *, reported: bool = True) -> tuple[Path, Path]:
     )
     flat_tensor.write(data, folder / "w.ptd")
     beside = FileBeside(name="w.ptd", size=(folder / "w.ptd").stat().st_size, sha256=file_sha256(folder / "w.ptd"))
-    file = built_file(folder, outside, data=beside)
+    file = built_file(folder, outside, data=(beside,))
     if not reported:
         (folder / "report.json").unlink()
     return file, folder / "w.ptd"

@@ -153,16 +153,16 @@ def test_weights_in_another_file(tmp_path: Path) -> None:
     """What the build said of them; a file alone does not tell how many bytes they are."""
     data = FileBeside(name="w.ptd", size=4352, sha256="ab" * 32)
     figures = Figures(file=1, weights=4224, memory={"cpu": 48}, copies=0)
-    file = built_file(tmp_path, chain(2), data=data, figures=figures)
+    file = built_file(tmp_path, chain(2), data=(data,), figures=figures)
     (page,) = file_document(file).programs
     facts = dict(page.facts)
-    assert facts["external weights"] == f"w.ptd, 4,352 bytes, SHA-256 {'ab' * 32}"
+    assert facts["data file w.ptd"] == f"4,352 bytes, SHA-256 {'ab' * 32}"
     assert facts["weights"] == "4,224 bytes, with what delegates look up by name"
 
     (tmp_path / "report.json").unlink()
     (page,) = file_document(file).programs
     facts = dict(page.facts)
-    assert "external weights" not in facts
+    assert not any("data file" in label for label in facts)
     assert facts["weights"] == "0 bytes outside of delegates"
 
 
@@ -189,7 +189,7 @@ def test_weights_that_somebody_names(tmp_path: Path) -> None:
     assert len(page.files) == 1
     assert page.without is not None
     assert page.without.startswith("nothing beside the file says which has 'layer.weight'")
-    named = file_document(file, data).programs[0]
+    named = file_document(file, (data,)).programs[0]
     assert ([one.name for one in named.files], named.without) == (["tiny.pte", "w.ptd"], None)
     assert etdev.report(file, data=data).is_file()
     flat_tensor.write(flat_tensor.FlatTensor(), tmp_path / "other.ptd")

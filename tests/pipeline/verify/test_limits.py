@@ -285,7 +285,7 @@ def outside(folder: Path, before: Program) -> Program:
     flat_tensor.write(data, place / "w.ptd")
     report = json.loads((place / "report.json").read_text())
     report["targets"][0]["figures"]["weights"] = weight_bytes(before)
-    report["targets"][0]["data"] = {"name": "w.ptd", "sha256": file_sha256(place / "w.ptd")}
+    report["targets"][0]["data"] = [{"name": "w.ptd", "sha256": file_sha256(place / "w.ptd")}]
     (place / "report.json").write_text(json.dumps(report))
     return found
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,26 +20,26 @@ from etdev.pipeline.places import REJECTED_SUFFIX
 from etdev.pipeline.report.methods import method_page
 from etdev.pipeline.report.provenance import Provenance, built_by, files_read, provenance
 from etdev.pipeline.report.sections import data_page, sections
-from etdev.pipeline.result import BuildResult, FileBeside, RungResult, TargetResult
+from etdev.pipeline.result import BuildResult, RungResult, TargetResult
 from etdev.program import Program
-from etdev.program.joined import read_joined
+from etdev.program.joined import DataArgument, data_paths, read_joined
 
 
 def report(
     file: str | os.PathLike[str],
     place: str | os.PathLike[str] | None = None,
     *,
-    data: str | os.PathLike[str] | None = None,
+    data: DataArgument = (),
 ) -> Path:
     """Write the page of a ``.pte`` from any toolchain, and return where it is: beside the file by default.
 
-    What the build of the file left beside it is read where it is of this very file; ``data`` are its external weights,
+    What the build of the file left beside it is read where it is of this very file; ``data`` are its data files,
     which such a build says by itself. Raises
     :class:`~etdev.errors.ProgramError` if a file cannot be read or is malformed, or if the weights are others',
     :class:`~etdev.errors.UsageError` if the page would take the place of a file that is read, or of a program, and
     :class:`~etdev.errors.WriteError` if the page cannot be written.
     """
-    path, weights = Path(file), None if data is None else Path(data)
+    path, weights = Path(file), data_paths(data)
     target = page_place(path) if place is None else Path(place)
     if target.resolve() in {read.resolve() for read in files_read(path, weights)}:
         raise UsageError(f"{str(target)!r} is a file that the page is made from", hint="give the page another name")
@@ -49,8 +49,8 @@ def report(
     return target
 
 
-def file_page(file: Path, data: Path | None = None) -> str:
-    """The HTML page of one file, and of its external weights. Raises :class:`~etdev.errors.ProgramError`."""
+def file_page(file: Path, data: Sequence[Path] = ()) -> str:
+    """Return the HTML page of one file and of its data files. Raises :class:`~etdev.errors.ProgramError`."""
     return render(file_document(file, data))
 
 
@@ -64,10 +64,10 @@ def page_place(file: Path) -> Path:
     return file.with_name(file.name.removesuffix(REJECTED_SUFFIX)).with_suffix(".html")
 
 
-def file_document(file: Path, data: Path | None = None) -> Document:
+def file_document(file: Path, data: Sequence[Path] = ()) -> Document:
     """What the page of one file shows. Raises :class:`~etdev.errors.ProgramError`."""
     program = pte.read(file)
-    if data is not None:
+    if data:
         read_joined(file, data)  # Are they those of the program?
     try:
         digest = file_sha256(file)
@@ -75,8 +75,8 @@ def file_document(file: Path, data: Path | None = None) -> Document:
         raise ProgramError(f"cannot read the program: {describe_os_error(error)[0]}", where=str(file)) from error
     texts = Texts()
     known = provenance(file, digest)
-    if data is not None:
-        known = replace(known, data=data, without=None)
+    if data:
+        known = replace(known, data=tuple(data), without=())
     page = _program_page(program, file, digest, known, texts)
     return _document((page,), known.build, texts)
 
@@ -151,7 +151,7 @@ def _program_page(program: Program, file: Path, digest: str, known: Provenance, 
         memory=info.memory,
         sources=known.unnoted,
         files=tuple(_files(program, info, known)),
-        without=known.without or _unnamed(info, known),
+        without="; ".join(known.without) or _unnamed(info, known),
         methods=methods,
         rungs=tuple(map(_rung, target.rungs)) if target is not None else (),
         unverified=known.unbuilt,
@@ -161,13 +161,13 @@ def _program_page(program: Program, file: Path, digest: str, known: Provenance, 
 
 def _files(program: Program, info: ProgramInfo, known: Provenance) -> Iterator[FilePage]:
     yield FilePage(Path(info.file).name, info.size, sections(program, info, known))
-    if known.data is not None:
-        yield data_page(program, known.data, known)
+    for data in known.data:
+        yield data_page(program, data, known)
 
 
 def _unnamed(info: ProgramInfo, known: Provenance) -> str | None:
     """What is said where tensors have their data in a file that nobody names."""
-    if known.data is not None or not info.external_data:
+    if known.data or not info.external_data:
         return None
     return f"nothing beside the file says which has {info.external_data[0]!r}; `etdev report --data FILE` does"
 
@@ -181,7 +181,7 @@ def _facts(target: TargetResult | None, info: ProgramInfo | None) -> tuple[tuple
             ("planner", target.planner),
             ("shared state", ", ".join(target.shared_state) or None),
             ("has to run", ", ".join(target.required) or None),
-            ("external weights", _external_weights(target.data)),
+            *((f"data file {one.name}", f"{one.size:,} bytes, SHA-256 {one.sha256}") for one in target.data),
         ]
     if info is not None:
         found += [
@@ -191,10 +191,6 @@ def _facts(target: TargetResult | None, info: ProgramInfo | None) -> tuple[tuple
             ("not known to this version of etdev", ", ".join(info.unknown_fields) or None),
         ]
     return tuple((label, text) for label, text in found if text is not None)
-
-
-def _external_weights(data: FileBeside | None) -> str | None:
-    return None if data is None else f"{data.name}, {data.size:,} bytes, SHA-256 {data.sha256}"
 
 
 def _weights(target: TargetResult | None, info: ProgramInfo) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 
@@ -30,10 +30,10 @@ class Provenance:
     """By method, with the positions of the file's instructions."""
     unnoted: str | None = None
     """Why there are no notes, if there are none."""
-    data: Path | None = None
-    """The external weights that the file was built with."""
-    without: str | None = None
-    """Why they are not there, if it was built with any."""
+    data: tuple[Path, ...] = ()
+    """The data files that the file was built with."""
+    without: tuple[str, ...] = ()
+    """Why data files are not there, if it was built with any."""
 
     def method(self, name: str) -> MethodResult | None:
         """What the build said of a method."""
@@ -76,20 +76,28 @@ def _with_notes(known: Provenance, target: TargetResult, file: Path) -> Provenan
 
 
 def _with_data(known: Provenance, target: TargetResult, file: Path) -> Provenance:
-    if target.data is None:
-        return known
-    place = file.with_name(PurePath(target.data.name).name)
+    for item in target.data:
+        place = file.with_name(PurePath(item.name).name)
+        problem = _why_other(place, item.sha256)
+        if problem is None:
+            known = replace(known, data=(*known.data, place))
+        else:
+            known = replace(known, without=(*known.without, problem))
+    return known
+
+
+def _why_other(place: Path, sha256: str) -> str | None:
+    """Say why a file is not the data file of a build; None if it is."""
     try:
-        if file_sha256(place) != target.data.sha256:
-            return replace(known, without=f"{place.name} is not the one that was built with the file")
+        same = file_sha256(place) == sha256
     except OSError:
-        return replace(known, without=f"there is no {place.name} beside the file")
-    return replace(known, data=place)
+        return f"there is no {place.name} beside the file"
+    return None if same else f"{place.name} is not the one that was built with the file"
 
 
-def files_read(file: Path, data: Path | None = None) -> tuple[Path, ...]:
-    """The file, the external weights that somebody names, and what is read beside the file, if it is there."""
-    return file, file.with_name(REPORT), sidecar_of(file), *(() if data is None else (data,))
+def files_read(file: Path, data: Sequence[Path] = ()) -> tuple[Path, ...]:
+    """Return the file, the data files that a caller names, and the files next to it that are read if they are there."""
+    return file, file.with_name(REPORT), sidecar_of(file), *data
 
 
 def sidecar_of(file: Path) -> Path:

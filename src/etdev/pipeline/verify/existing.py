@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from etdev.pipeline.inplace_ops import resolve_ops
 from etdev.pipeline.models import Models
 from etdev.pipeline.noise import quiet_libraries
 from etdev.pipeline.options import BuildOptions, choose_targets, required_rungs
-from etdev.pipeline.places import REJECTED_SUFFIX, data_place
+from etdev.pipeline.places import REJECTED_SUFFIX, data_places
 from etdev.pipeline.progress import StageClock
 from etdev.pipeline.project import Project
 from etdev.pipeline.report_file import display_path, start_result
@@ -74,7 +75,7 @@ def _verify_target(
     with clock.stage("verify"):
         required: tuple[Rung, ...] = required_rungs(project, name, options)
         inplace = resolve_ops(project, name, user)
-        size, digest, data = path.stat().st_size, file_sha256(path), data_place(project, name)
+        size, digest, data = path.stat().st_size, file_sha256(path), data_places(project, name)
         built = _built(path, name)
         change = _change_since_build(built, size, digest) or _data_change(built, data)
         methods = _methods(built) if change is None else ()
@@ -145,20 +146,21 @@ def _change_since_build(built: Any, size: int, digest: str) -> str | None:
     return None
 
 
-def _data_change(built: Any, data: Path | None) -> str | None:
-    """How external weights differ from those that were built; None as :func:`_change_since_build`."""
+def _data_change(built: Any, data: Sequence[Path]) -> str | None:
+    """Say how data files differ from those that were built; None as :func:`_change_since_build`."""
     try:
-        stated = built["data"]
-        name, size, digest = (None, 0, "") if stated is None else (stated["name"], stated["size"], stated["sha256"])
-        found = None if data is None else data.name
-        if found != name:
-            return f"its weights are to be {_in_file(found)}, by {_REPORT} they are {_in_file(name)}"
-        if data is None or not data.is_file():
-            return None
-        change = _change_since_build({"size": size, "sha256": digest}, data.stat().st_size, file_sha256(data))
-        return None if change is None else f"of its weights in {data.name}, {change}"
+        stated = {item["name"]: item for item in built["data"]}
+        if [path.name for path in data] != sorted(stated):
+            wanted = _in_files(path.name for path in data)
+            return f"its weights are to be {wanted}, by {_REPORT} they are {_in_files(stated)}"
+        for path in data:
+            if path.is_file():
+                change = _change_since_build(stated[path.name], path.stat().st_size, file_sha256(path))
+                if change is not None:
+                    return f"of its weights in {path.name}, {change}"
     except (LookupError, TypeError):
         return None
+    return None
 
 
 def _blame_change(rung: RungResult, since: SinceBuilt, project: Project) -> RungResult:
@@ -168,8 +170,9 @@ def _blame_change(rung: RungResult, since: SinceBuilt, project: Project) -> Rung
     return rung.model_copy(update={"where": project.where("targets", since.target), "hint": since.said})
 
 
-def _in_file(name: str | None) -> str:
-    return "inside it" if name is None else f"in {name}"
+def _in_files(names: Iterable[str]) -> str:
+    listed = ", ".join(sorted(names))
+    return f"in {listed}" if listed else "inside it"
 
 
 def _fail_changed(rung: RungResult, target: str, change: str, where: str) -> RungResult:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,16 +23,16 @@ class Requirements:
     """``XnnpackBackend``."""
 
 
-def check_bytes(path: Path, data: Path | None = None) -> tuple[RungResult, Program | None]:
-    """Read the file back, with its external ``data``; the program in it, or None if one of them cannot be read."""
+def check_bytes(path: Path, data: Sequence[Path] = ()) -> tuple[RungResult, Program | None]:
+    """Read the file back with its ``data`` files; return the program in it, or None if a file cannot be read."""
     try:
         found = read_joined(path, data)
     except ProgramError as error:
-        which = "the file is malformed" if data is None or error.where != str(data) else f"its external data {data}"
+        which = "the file is malformed" if error.where == str(path) else f"its external data {error.where}"
         problem = f"{which}: {error.message}"
         return RungResult(rung="bytes", status="failed", summary=problem, problems=(problem,), hint=error.hint), None
     summary = f"{_count(len(found.execution_plan), 'method')}, {_count(_instructions(found), 'instruction')} read back"
-    if data is not None:
+    if data:
         summary += ", with its external data"
     if found.unknown_fields:
         summary += f"; fields that this version does not know: {', '.join(found.unknown_fields)}"

@@ -73,9 +73,9 @@ def verify_files(
     *,
     require: Sequence[Rung] = (),
     device_map: DeviceMap = NO_MAP,
-    data: Path | None = None,
+    data: Sequence[Path] = (),
 ) -> FilesResult:
-    """Answer the rungs that need no config for ``.pte`` files from any toolchain, with their external ``data``.
+    """Answer the rungs that need no config for ``.pte`` files from any toolchain, with their ``data`` files.
 
     The stock runtime is asked for what it has, not to load the file; the interpreter runs it, within bounds. Nothing is
     written. Raises :class:`~etdev.errors.UsageError` for a file that is not there or cannot be read.
@@ -97,7 +97,7 @@ def verify_files(
 
 
 def _verify_file(
-    path: Path, data: Path | None, required: tuple[Rung, ...], runtime: StockRuntime, device_map: DeviceMap
+    path: Path, data: Sequence[Path], required: tuple[Rung, ...], runtime: StockRuntime, device_map: DeviceMap
 ) -> FileResult:
     answers = {rung: not_run(rung, "the rung `bytes` failed") for rung in RUNGS}
     for rung in _NEED_A_CONFIG:

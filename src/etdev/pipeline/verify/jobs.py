@@ -62,7 +62,7 @@ def jobs_for(subject: Subject, program: Program, *, alone: bool) -> Jobs:
         subject.path.absolute(),
         "stock",
         shared=project.config.model.share_state,
-        data=None if subject.data is None else subject.data.absolute(),
+        data=tuple(path.absolute() for path in subject.data),
         imports=tuple(imports),
         path=(project.base("project", "imports"),) if imports else (),
     )

@@ -48,8 +48,8 @@ class Candidate:
     """The kernels that may write over an operand."""
     methods: tuple[MethodResult, ...] = ()
     """How lowering split its methods; none if that is not known any more."""
-    data: Path | None = None
-    """External weights of the file."""
+    data: tuple[Path, ...] = ()
+    """Data files of the program."""
 
     def measured(self, program: Program | None) -> Measured:
         """What limits are about; ``program`` is what the file holds, None if it cannot be read."""

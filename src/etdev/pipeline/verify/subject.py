@@ -23,9 +23,9 @@ class Runtime(Protocol):
     Both raise :class:`~etdev.runtime.stock.ProgramFailureError` for what the program does wrong.
     """
 
-    def load(self, file: Path, *, shared: bool = False, data: Path | None = None) -> tuple[str, ...]:
-        """Open a program, with the external data of a file if it has any; its methods' names. ``shared`` lays all
-        methods in the same buffers."""
+    def load(self, file: Path, *, shared: bool = False, data: Sequence[Path] = ()) -> tuple[str, ...]:
+        """Open a program with its data files; return the names of its methods. ``shared`` puts all methods in the same
+        buffers."""
 
     def call(self, method: str, inputs: Sequence[Any], *, fresh: bool = False) -> tuple[Any, ...]:
         """Outputs of one call; ``fresh`` starts from initial state."""
@@ -60,8 +60,8 @@ class Subject:
     """Methods whose samples are random."""
     path: Path
     """The file."""
-    data: Path | None = None
-    """Its external weights."""
+    data: tuple[Path, ...] = ()
+    """Its data files."""
     effort: Effort = Effort()
     jobs: int = 1
     """Workers for the metric's samples."""

@@ -61,7 +61,7 @@ class StockRuntime:
         self._usable: frozenset[str] = frozenset()
         self._greeted = False
         self._file: Path | None = None
-        self._data: Path | None = None
+        self._data: tuple[Path, ...] = ()
         self._shared = False
         self._joined = JoinedFile()
         self._crash: str | None = None
@@ -131,20 +131,21 @@ class StockRuntime:
         self._greet()
         return self._usable
 
-    def load(self, file: Path, *, shared: bool = False, data: Path | None = None) -> tuple[str, ...]:
-        """Open a program, with its external data if it has any; its methods' names, constant methods included.
+    def load(self, file: Path, *, shared: bool = False, data: Sequence[Path] = ()) -> tuple[str, ...]:
+        """Open a program with its data files; return the names of its methods, constant methods included.
 
         ``shared`` lays all methods in the same buffers, so that they share what the file puts at the same place, as
         ``executorch.runtime.Runtime`` does; otherwise each has memory, and so state, of its own. The loader of the
-        first kind takes no external data: there, program and data are joined in a :class:`JoinedFile`. Raises
+        first kind takes no data file, the other one takes one: program and data are joined in a :class:`JoinedFile`
+        where the loader does not take them as they are. Raises
         :class:`ProgramFailureError` for data that are not those of the program: the runtime may crash over them.
         """
-        self._crash, self._file, self._shared, self._data = None, file, shared, data
-        if data is not None and shared:
-            file, data = self._joined.path(file, data, _fitting), None
-        elif data is not None:
+        self._crash, self._file, self._shared, self._data = None, file, shared, tuple(data)
+        if data and (shared or len(data) > 1):
+            file, data = self._joined.path(file, data, _fitting), ()
+        elif data:
             _fitting(file, data)
-        header = {"ask": "load", "file": str(file), "data": None if data is None else str(data), "shared": shared}
+        header = {"ask": "load", "file": str(file), "data": str(data[0]) if data else None, "shared": shared}
         return tuple(self._ask(header)[0]["methods"])
 
     def call(self, method: str, inputs: Sequence[Any], *, fresh: bool = False) -> tuple[Any, ...]:
@@ -236,7 +237,7 @@ class StockRuntime:
         return " | ".join(lines[-_TAIL_LINES:])
 
 
-def _fitting(file: Path, data: Path) -> Program:
+def _fitting(file: Path, data: Sequence[Path]) -> Program:
     """A program joined with its data."""
     try:
         return read_joined(file, data)

@@ -1,10 +1,10 @@
-"""A program joined with its external data in one file, for a loader that takes no external data."""
+"""A program joined with its data files in one file, for a loader that does not take them."""
 
 from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -23,15 +23,15 @@ class JoinedFile:
     def __init__(self) -> None:
         self._open = ExitStack()
         self._path = Path()
-        self._content: tuple[str, str] | None = None
+        self._content: tuple[str, ...] | None = None
         """Digests of what is joined in it; None if there is none."""
 
-    def path(self, file: Path, data: Path, join: Callable[[Path, Path], Program]) -> Path:
+    def path(self, file: Path, data: Sequence[Path], join: Callable[[Path, Sequence[Path]], Program]) -> Path:
         """The place of the file, for this process and its children; ``join`` is called if it has to be written.
 
         Raises :class:`~etdev.errors.WriteError`, and what ``join`` raises.
         """
-        content = _digests(file, data)
+        content = _digests(file, *data)
         if content is None or content != self._content:
             program = join(file, data)
             self.close()
@@ -53,9 +53,9 @@ class JoinedFile:
         return Path(self._open.enter_context(tempfile.NamedTemporaryFile(prefix="etdev-", suffix=".pte")).name)
 
 
-def _digests(file: Path, data: Path) -> tuple[str, str] | None:
-    """None if one of them cannot be read, which joining them says."""
+def _digests(*files: Path) -> tuple[str, ...] | None:
+    """Return None if a file cannot be read; joining the files then says so."""
     try:
-        return file_sha256(file), file_sha256(data)
+        return tuple(map(file_sha256, files))
     except OSError:
         return None

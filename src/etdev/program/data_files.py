@@ -1,0 +1,51 @@
+"""The data files of a program: which of its data goes into which file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TypeAlias
+
+from etdev.program.external import externalize, internalize, take_named, without_constant_names
+from etdev.program.flat_tensor.model import FlatTensor, TensorLayout
+from etdev.program.model import Program
+
+Keys: TypeAlias = Mapping[str, TensorLayout | None]
+"""Names of data in one file, each with its layout if it is a tensor."""
+
+
+@dataclass(frozen=True, slots=True)
+class DataFiles:
+    """The data files of one program. Names are plain file names in the folder of the program."""
+
+    delegates: Mapping[str, Keys] = field(default_factory=lambda: MappingProxyType({}))
+    """Files that the backends of delegates ask for, by name, with the data in each."""
+    weights: str | None = None
+    """Name of the file for all other data that can be moved; None leaves that in the program."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all files, sorted."""
+        return tuple(sorted({*self.delegates, *([] if self.weights is None else [self.weights])}))
+
+    def split(self, program: Program) -> tuple[Program, dict[str, FlatTensor]]:
+        """Move data out of a program; return the rest of it and the files by name, sorted.
+
+        A constant that stays inside loses its name, which no runtime reads.
+        Raises :class:`~etdev.errors.ProgramError` for a program some of whose data is in another file already.
+        """
+        files: dict[str, FlatTensor] = {}
+        for name, keys in self.delegates.items():
+            program, files[name] = take_named(program, keys)
+        if self.weights is None:
+            program = without_constant_names(program)
+        else:
+            reserved = {key for keys in self.delegates.values() for key in keys}
+            program, files[self.weights] = externalize(program, reserved)
+        return program, dict(sorted(files.items()))
+
+    def joined(self, program: Program) -> Program:
+        """Return the program as it is when it is read back together with its files."""
+        program, files = self.split(program)
+        return internalize(program, *files.values()) if files else program
