@@ -6,6 +6,7 @@ same random inputs. Each model and backend is measured by a process of its own; 
 interrupted run goes on where it was. Ends with 1 if a criterion fails.
 
     python benchmarks/zoo.py [--only NAME ...] [--backend NAME] [--fresh] [--pairs 21] [--results FOLDER]
+    python benchmarks/zoo.py --sizes real                        # default configurations, 224 px, 128 tokens
     python benchmarks/zoo.py --list | --table
 """
 
@@ -32,27 +33,34 @@ LIMIT = 3600
 
 def main() -> int:
     """Measure what is not there yet, and print all."""
-    from architectures import ARCHITECTURES
+    from architectures import ARCHITECTURES, BY_NAME, REAL_SIZES
 
-    names = [architecture.name for architecture in ARCHITECTURES]
-    arguments = _parser(names).parse_args()
+    arguments = _parser(list(BY_NAME)).parse_args()
+    chosen = REAL_SIZES if arguments.sizes == "real" else ARCHITECTURES
     if arguments.list:
-        for item in ARCHITECTURES:
+        for item in chosen:
             print(f"{item.name:20} {item.area:16} {item.model}")
         return 0
     results: Path = arguments.results
     results.mkdir(parents=True, exist_ok=True)
-    wanted: list[tuple[str, Backend]] = [(name, backend) for backend in arguments.backend for name in arguments.only]
+    names = arguments.only or [architecture.name for architecture in chosen]
+    wanted: list[tuple[str, Backend]] = [(name, backend) for backend in arguments.backend for name in names]
     if not arguments.table:
         for name, backend in wanted:
             _measure(name, backend, results, arguments)
     found = [result for name, backend in wanted if (result := read_result(result_file(results, name, backend)))]
-    return 0 if _report(found, len(wanted), arguments.pairs) else 1
+    return 0 if _report(found, len(wanted), arguments) else 1
 
 
 def _parser(names: Sequence[str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="NAME", help="these models")
+    parser.add_argument("--only", nargs="+", choices=names, metavar="NAME", help="these models")
+    parser.add_argument(
+        "--sizes", choices=["small", "real"], default="small", help="the 51 models, or those of real size"
+    )
+    parser.add_argument(
+        "--final", action="store_true", help="plain ExecuTorch's file and etdev's, both without any setting; no others"
+    )
     parser.add_argument("--backend", nargs="+", choices=BACKENDS, default=BACKENDS, metavar="NAME")
     parser.add_argument("--pairs", type=int, default=PAIRS, help="runs of each file for latency; 0: none")
     parser.add_argument("--results", type=Path, default=RESULTS, metavar="FOLDER", help="default: build/zoo")
@@ -64,12 +72,13 @@ def _parser(names: Sequence[str]) -> argparse.ArgumentParser:
 
 def _measure(name: str, backend: Backend, results: Path, arguments: argparse.Namespace) -> None:
     """Let a process write the result, unless there is one of the same versions."""
-    file, key = result_file(results, name, backend), _key(name, arguments.pairs)
+    which = "final" if arguments.final else "all"
+    file, key = result_file(results, name, backend), _key(name, arguments.pairs, which)
     known = read_result(file)
     if known is not None and known.key == key and not arguments.fresh:
         return
     file.unlink(missing_ok=True)
-    command = [sys.executable, "-m", "zoo_parts.measure", name, backend, key, str(arguments.pairs), str(file)]
+    command = [sys.executable, "-m", "zoo_parts.measure", name, backend, key, str(arguments.pairs), which, str(file)]
     try:
         with file.with_suffix(".log").open("w") as log:
             done = subprocess.run(command, cwd=BENCHMARKS, stdout=log, stderr=log, timeout=LIMIT, check=False)
@@ -85,9 +94,9 @@ def _measure(name: str, backend: Backend, results: Path, arguments: argparse.Nam
     )
 
 
-def _key(name: str, pairs: int) -> str:
-    """Digest of what a result depends on."""
-    return result_key(FORMAT, model_facts(name), pairs)
+def _key(name: str, pairs: int, which: str) -> str:
+    """Return the digest of what a result depends on; ``which`` of etdev's files are measured: "all" or "final"."""
+    return result_key(FORMAT, model_facts(name), pairs, which)
 
 
 def by_hand(name: str, backend: Backend, path: Path) -> None:
@@ -97,13 +106,14 @@ def by_hand(name: str, backend: Backend, path: Path) -> None:
     write_plain(lower(export(name), backend), DEFAULTS, path)
 
 
-def _report(results: Sequence[Result], wanted: int, pairs: int) -> bool:
+def _report(results: Sequence[Result], wanted: int, arguments: argparse.Namespace) -> bool:
     """Print tables and criteria; whether all of them hold."""
     print(f"{platform.platform()}, {os.cpu_count()} cores, Python {platform.python_version()}, {', '.join(versions())}")
     print(f"{len(results)} of {wanted} measured, latency in one thread.")
-    old = {result.model for result in results if result.key != _key(result.model, pairs)}
+    which = "final" if arguments.final else "all"
+    old = {result.model for result in results if result.key != _key(result.model, arguments.pairs, which)}
     if old:
-        print(f"Of other versions than those that are here, or with another number of pairs: {', '.join(sorted(old))}")
+        print(f"Of other versions than those that are here, or measured otherwise: {', '.join(sorted(old))}")
     good = len(results) == wanted
     for backend in BACKENDS:
         if chosen := [result for result in results if result.backend == backend]:

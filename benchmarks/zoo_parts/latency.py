@@ -1,4 +1,4 @@
-"""Time of two files in the stock runtime, in pairs: ``python -m zoo_parts.latency MODEL FIRST SECOND PAIRS``.
+"""Processor time of two files in the stock runtime, in pairs: ``python -m zoo_parts.latency MODEL FIRST SECOND PAIRS``.
 
 Both are loaded in one process of one thread, and called in turn, each being the first of every other
 pair, so that whatever else the machine does meets both. Prints a JSON object: the times of both in seconds.
@@ -13,7 +13,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from time import perf_counter
+from time import process_time
 from typing import Any
 
 PAIRS = 21
@@ -25,6 +25,8 @@ took 0.02 s, the next 6 s.
 """
 _SHORTEST = 0.02
 """Seconds that are timed at least; a faster program is called several times."""
+_LONGEST = 120.0
+"""Seconds that all pairs may take; of slower programs fewer pairs are timed, and three at least."""
 
 
 def time_pairs(name: str, first: Path, second: Path, pairs: int = PAIRS) -> tuple[list[float], list[float]]:
@@ -57,10 +59,10 @@ def ratio_bounds(ratios: Sequence[float]) -> tuple[float, float]:
 
 
 def _time(call: Callable[[], Any], repeats: int) -> float:
-    begin = perf_counter()
+    begin = process_time()
     for _ in range(repeats):
         call()
-    return (perf_counter() - begin) / repeats
+    return (process_time() - begin) / repeats
 
 
 def _load(library: Any, file: str, inputs: Sequence[Any]) -> tuple[Callable[[], Any], Any]:
@@ -82,13 +84,15 @@ def main() -> None:
     name, *files, pairs = sys.argv[1:]
     inputs = random_inputs(BY_NAME[name], 0)
     calls, alive = zip(*(_load(library, file, inputs) for file in files), strict=True)
-    repeats = []
+    repeats, seconds = [], 0.0
     for call in calls:
-        call()  # The first one packs weights, and touches memory.
-        repeats.append(max(1, round(_SHORTEST / _time(call, 1))))
+        first = _time(call, 1)  # Packs weights, and touches memory.
+        again = first if first > 1 else _time(call, 1)
+        repeats.append(max(1, round(_SHORTEST / max(again, 1e-6))))
+        seconds += again * repeats[-1]
     times: tuple[list[float], list[float]] = ([], [])
     gc.disable()
-    for pair in range(int(pairs)):
+    for pair in range(min(int(pairs), max(3, int(_LONGEST / seconds)))):
         for which in (0, 1) if pair % 2 == 0 else (1, 0):
             times[which].append(_time(calls[which], repeats[which]))
     del alive

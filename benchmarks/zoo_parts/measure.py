@@ -1,4 +1,4 @@
-"""Measures one model on one backend: ``python -m zoo_parts.measure MODEL BACKEND KEY PAIRS FILE`` writes the result.
+"""Measure one model on one backend: ``python -m zoo_parts.measure MODEL BACKEND KEY PAIRS all|final FILE``.
 
 A process of its own for each, which gives all memory back, and may crash.
 """
@@ -13,8 +13,10 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from zoo_parts import latency, outputs, plain, steps
-from zoo_parts.result import Backend, File, Latency, Result, Step, Tuned
+from architectures import REAL_SIZES
+
+from zoo_parts import latency, outputs, plain, process, steps
+from zoo_parts.result import Backend, File, Latency, Process, Result, Step, Tuned
 
 if TYPE_CHECKING:
     from executorch.exir import EdgeProgramManager
@@ -28,17 +30,23 @@ _WRONG = 1e-3
 class Measurement:
     """The result of one model as it grows. Its files lie in ``folder``."""
 
-    def __init__(self, model: str, backend: Backend, key: str, folder: Path, runtime: StockRuntime) -> None:
+    def __init__(
+        self, model: str, backend: Backend, key: str, folder: Path, runtime: StockRuntime, *, final_only: bool
+    ) -> None:
         self.result = Result(key=key, model=model, backend=backend)
         self._model, self._backend, self._folder, self._runtime = model, backend, folder, runtime
+        self._final_only = final_only or model in {architecture.name for architecture in REAL_SIZES}
 
     def run(self, pairs: int) -> Result:
         """Everything; what fails is a trouble of the result."""
         begin = monotonic()
         if self._try("plain ExecuTorch", self._measure_plain):
-            self._try("etdev relink", self._measure_relinked)
-            if self._try("etdev", self._measure_steps) and pairs:
-                self._try("latency", lambda: self._measure_latency(pairs))
+            if not self._final_only:
+                self._try("etdev relink", self._measure_relinked)
+            if self._try("etdev", self._measure_steps):
+                self._try("process", self._measure_process)
+                if pairs:
+                    self._try("latency", lambda: self._measure_latency(pairs))
         self._add(seconds=round(monotonic() - begin, 1))
         return self.result
 
@@ -60,7 +68,8 @@ class Measurement:
         plain.write_plain(edge, plain.DEFAULTS, self._plain)
         self._plain_outputs = outputs.outputs_of(self._plain, self._model, self._runtime)
         self._add(plain=File(**_sizes(self._plain), error=self._error(self._plain_outputs)))
-        self._add(tuned=self._measure_tuned(edge))
+        if not self._final_only:
+            self._add(tuned=self._measure_tuned(edge))
 
     def _measure_tuned(self, edge: EdgeProgramManager) -> Tuned:
         """Of the files that settings of ExecuTorch's give, the plain one among them, the smallest that is right.
@@ -90,7 +99,7 @@ class Measurement:
     def _measure_steps(self) -> None:
         found: list[Step] = []
         known: dict[bytes, outputs.Outputs] = {}
-        for name, settings in steps.measured_steps():
+        for name, settings in list(steps.measured_steps())[-1 if self._final_only else 0 :]:
             built = steps.build_step(self._model, self._backend, settings, self._folder / "etdev")
             content = sha256(built.object.read_bytes()).digest()
             if content not in known:
@@ -124,25 +133,27 @@ class Measurement:
         identical = outputs.same_bits(self._plain_outputs, found)
         self._add(relinked=_sizes(path)["memory"], relinked_identical=identical)
 
+    def _measure_process(self) -> None:
+        found = [process.peak(self._model, path) for path in (None, self._plain, self._built)]
+        self._add(process=Process(runtime=found[0], plain=found[1], etdev=found[2]))
+
     def _measure_latency(self, pairs: int) -> None:
         first, second = latency.time_pairs(self._model, self._plain, self._built, pairs)
         self._add(latency=Latency(plain=tuple(first), etdev=tuple(second)))
 
     def _error(self, found: outputs.Outputs) -> float:
-        return outputs.relative_error(found, self._expected)
+        return outputs.relative_error(found, self._expected, outputs.calls_of(self._model))
 
 
 def _sizes(path: Path) -> dict[str, int]:
-    """Fields of a :class:`File`."""
+    """Return the fields of a :class:`File`."""
     from etdev.program import read
     from etdev.program.footprint import planned_memory
 
     program = read(path)
-    blobs = [segment.data for segment in program.segments]
-    blobs += [*program.constant_buffer, *program.backend_delegate_data]
     return {
         "memory": sum(planned_memory(program).values()),
-        "weights": sum(len(blob.view) for blob in blobs),
+        "size": path.stat().st_size,
         "instructions": sum(len(chain.instructions) for plan in program.execution_plan for chain in plan.chains),
     }
 
@@ -156,9 +167,10 @@ def main() -> None:
     from etdev.pipeline.noise import quiet_libraries
     from etdev.runtime.stock import StockRuntime
 
-    model, backend, key, pairs, file = sys.argv[1:]
+    model, backend, key, pairs, steps_of, file = sys.argv[1:]
     with tempfile.TemporaryDirectory() as folder, StockRuntime() as runtime, quiet_libraries():
-        result = Measurement(model, backend, key, Path(folder), runtime).run(int(pairs))  # type: ignore[arg-type]
+        measurement = Measurement(model, backend, key, Path(folder), runtime, final_only=steps_of == "final")  # type: ignore[arg-type]
+        result = measurement.run(int(pairs))
     Path(file).write_text(result.model_dump_json(indent=1) + "\n")
 
 

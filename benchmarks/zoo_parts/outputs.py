@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from architectures import BY_NAME, random_inputs
+from architectures import BY_NAME, REAL_SIZES, random_inputs
 
 if TYPE_CHECKING:
     import torch
@@ -20,6 +20,11 @@ Outputs: TypeAlias = "list[torch.Tensor]"
 """All outputs of all calls."""
 
 
+def calls_of(name: str) -> int:
+    """Return how often a model is called: once if it is of real size, which has no state and takes long."""
+    return 1 if BY_NAME[name] in REAL_SIZES else CALLS
+
+
 def eager_outputs(name: str) -> Outputs:
     """Of the model itself."""
     import torch
@@ -29,7 +34,7 @@ def eager_outputs(name: str) -> Outputs:
     model = make(name)
     with torch.no_grad():
         # Each call may give the same tensor of a model's state once more.
-        return [value.clone() for call in range(CALLS) for value in model(*random_inputs(BY_NAME[name], call))]
+        return [value.clone() for call in range(calls_of(name)) for value in model(*random_inputs(BY_NAME[name], call))]
 
 
 def outputs_of(file: Path, name: str, runtime: StockRuntime) -> Outputs:
@@ -37,7 +42,7 @@ def outputs_of(file: Path, name: str, runtime: StockRuntime) -> Outputs:
     runtime.load(file)
     return [
         value
-        for call in range(CALLS)
+        for call in range(calls_of(name))
         for value in runtime.call("forward", random_inputs(BY_NAME[name], call), fresh=call == 0)
     ]
 
@@ -51,12 +56,12 @@ def _bits(value: torch.Tensor) -> tuple[str, Sequence[int], bytes]:
     return str(value.dtype), tuple(value.shape), value.contiguous().numpy().tobytes()
 
 
-def relative_error(found: Outputs, expected: Outputs) -> float:
+def relative_error(found: Outputs, expected: Outputs, calls: int = CALLS) -> float:
     """Largest difference of an element, over the largest element that its output has in any call.
 
     Infinity if one has a number where the other has none, or another shape.
     """
-    outputs = len(expected) // CALLS
+    outputs = len(expected) // calls
     return max(_error(found[index::outputs], expected[index::outputs]) for index in range(outputs))
 
 

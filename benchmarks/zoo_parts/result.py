@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-FORMAT = 1
+FORMAT = 2
 """Of the files. A change of what is measured, or how, counts it up, so that nothing is taken for what it is not."""
 
 Backend = Literal["portable", "xnnpack"]
@@ -25,15 +25,15 @@ class File(Part):
 
     memory: int
     """Bytes of planned memory: the sum of all buffers."""
-    weights: int
-    """Bytes of constants, initial values and delegates' data."""
+    size: int
+    """Bytes of the file: weights, delegates' data and instructions."""
     instructions: int
     error: float | None = None
     """Against eager PyTorch, relative to the largest element of each output; None if it was not run."""
 
     def cost(self, plain: File) -> int:
-        """Bytes of planned memory, and by how much the weights outgrow those of the plain file."""
-        return self.memory + max(0, self.weights - plain.weights)
+        """Return the bytes of planned memory plus those by which the file outgrows the plain one."""
+        return self.memory + max(0, self.size - plain.size)
 
 
 class Tuned(File):
@@ -68,6 +68,17 @@ class Latency(Part):
         return tuple(plain / etdev for plain, etdev in zip(self.plain, self.etdev, strict=True))
 
 
+class Process(Part):
+    """Memory of a process that loads a file and calls it once, in bytes of its largest resident set."""
+
+    runtime: int
+    """With ExecuTorch's runtime and nothing loaded."""
+    plain: int
+    """With the plain file, the runtime included."""
+    etdev: int
+    """With etdev's file, the runtime included."""
+
+
 class Result(Part):
     """All of it."""
 
@@ -86,6 +97,7 @@ class Result(Part):
     relinked_identical: bool | None = None
     latency: Latency | None = None
     """Of the plain file and the last step's."""
+    process: Process | None = None
     troubles: tuple[str, ...] = ()
     """What failed, and why: what needs it was not measured."""
     seconds: float = 0.0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from math import exp, log
 from statistics import median
 
 from zoo_parts.latency import ratio_bounds
@@ -26,27 +25,23 @@ class Goal:
     """What a backend's results have to reach."""
 
     memory: float
-    """Geometric mean of etdev's memory over greedy's, at most."""
+    """Largest median of etdev's memory over greedy's."""
     speed: float | None
-    """Geometric mean of times faster, at least; None: no goal but that no model is slower."""
+    """Smallest median of times faster; None: no goal but that no model is slower."""
 
 
 GOALS: dict[Backend, Goal] = {"portable": Goal(memory=0.5, speed=3.0), "xnnpack": Goal(memory=1.0, speed=None)}
 
 
-def geometric_mean(values: Iterable[float]) -> float | None:
-    """None of nothing."""
-    logarithms = [log(value) for value in values]
-    return exp(sum(logarithms) / len(logarithms)) if logarithms else None
-
-
 def print_tables(backend: Backend, results: Sequence[Result]) -> bool:
     """Print a backend's tables and criteria; whether all of them hold."""
     measured = [result for result in results if result.plain is not None]
-    print(f"\n## {backend}: planned memory, B (+ growth of weights)\n")
-    _print_table(_MEMORY_COLUMNS, [*map(_memory_cells, measured), _means(measured)])
+    print(f"\n## {backend}: planned memory, B (+ growth of the file)\n")
+    _print_table(_MEMORY_COLUMNS, [*map(_memory_cells, measured), *_memory_spreads(measured)])
     print(f"\n## {backend}: outputs and latency\n")
-    _print_table(_RUN_COLUMNS, map(_run_cells, measured))
+    _print_table(_RUN_COLUMNS, [*map(_run_cells, measured), *_speed_spreads(measured)])
+    print(f"\n## {backend}: memory of the process beyond the bare runtime, MB\n")
+    _print_table(_PROCESS_COLUMNS, [*map(_process_cells, measured), *_share_spreads(measured)])
     print(f"\n## {backend}: criteria\n")
     found = list(_criteria(backend, results))
     for holds, text, exceptions in found:
@@ -127,23 +122,73 @@ def _above_bound(result: Result) -> str:
     return "0" if over <= 0 else f"{over:.2%}"
 
 
-def _means(results: Sequence[Result]) -> list[str]:
-    """Geometric means of each column's cost over greedy's, of the models that have both."""
+_SPREADS: Sequence[tuple[str, Callable[[Iterable[float]], float]]] = (("median", median), ("least", min), ("most", max))
 
-    def mean(file: Callable[[Result], File | None]) -> str:
-        ratios = [
+
+def _memory_spreads(results: Sequence[Result]) -> Iterable[list[str]]:
+    """Yield the median, the least and the most of each column's cost over greedy's, of models that have both."""
+
+    def ratios(file: Callable[[Result], File | None]) -> list[float]:
+        return [
             found.cost(result.plain) / result.plain.memory
             for result in results
             if result.plain and result.overlap is None and (found := file(result))
         ]
-        value = geometric_mean(ratios)
-        return "" if value is None else f"{value:.3f}"
 
     def step(name: str) -> Callable[[Result], File | None]:
         return lambda result: next((step for step in result.steps if step.name == name), None)
 
-    means = [mean(step(item.name)) for item in STEPS]
-    return ["**geometric mean**", "", "", "1", mean(lambda result: result.tuned), *means, "", "", "", ""]
+    columns = [ratios(lambda result: result.tuned), *(ratios(step(item.name)) for item in STEPS)]
+    for name, spread in _SPREADS:
+        cells = [f"{spread(column):.3f}" if column else "" for column in columns]
+        yield [f"**{name}**", "", "", "1", *cells, "", "", cells[-1], ""]
+
+
+def _speed_spreads(results: Sequence[Result]) -> Iterable[list[str]]:
+    timed = [result.latency.ratios for result in results if result.latency is not None]
+    if timed:
+        for name, spread in _SPREADS:
+            yield [f"**{name}**", *[""] * 6, f"{spread(map(median, timed)):.2f}", "", ""]
+
+
+_PROCESS_COLUMNS = (
+    "model",
+    "ExecuTorch's file",
+    "etdev's file",
+    "ExecuTorch's plan",
+    "etdev's plan",
+    "process, ExecuTorch",
+    "process, etdev",
+    "plan of process, ExecuTorch",
+    "plan of process, etdev",
+)
+
+
+def _process_cells(result: Result) -> list[str]:
+    """Return sizes in MB; a process counts beyond what it takes with the runtime alone."""
+    plain, final, process = result.plain, result.final, result.process
+    assert plain is not None
+    if final is None or process is None:
+        return [result.model, *[""] * 8]
+    grown = (process.plain - process.runtime, process.etdev - process.runtime)
+    sizes = (plain.size, final.size, plain.memory, final.memory, *grown)
+    return [result.model, *(f"{size / 1e6:,.1f}" for size in sizes), *(f"{share:.1%}" for share in _shares(result))]
+
+
+def _shares(result: Result) -> tuple[float, float]:
+    """Return planned memory over what the process grows by, for the plain file and for etdev's."""
+    plain, final, process = result.plain, result.final, result.process
+    assert plain is not None
+    assert final is not None
+    assert process is not None
+    return plain.memory / (process.plain - process.runtime), final.memory / (process.etdev - process.runtime)
+
+
+def _share_spreads(results: Sequence[Result]) -> Iterable[list[str]]:
+    shares = [_shares(result) for result in results if result.final is not None and result.process is not None]
+    if shares:
+        for name, spread in _SPREADS:
+            yield [f"**{name}**", *[""] * 6, *(f"{spread(column):.1%}" for column in zip(*shares, strict=True))]
 
 
 def _run_cells(result: Result) -> list[str]:
@@ -178,11 +223,11 @@ def _criteria(backend: Backend, results: Sequence[Result]) -> Iterable[tuple[boo
     """Whether it holds, what it says, and the models that break it."""
     goal = GOALS[backend]
     ratios = {result.model: ratio for result in results if (ratio := _ratio(result)) is not None}
-    mean = geometric_mean(ratios.values())
-    said = "nothing measured" if mean is None else f"{mean:.3f} over {len(ratios)} models"
-    holds = mean is not None and (mean <= goal.memory if goal.memory < 1 else mean < 1)
+    middle = median(ratios.values()) if ratios else None
+    said = "nothing measured" if middle is None else f"{middle:.3f} over {len(ratios)} models"
+    holds = middle is not None and (middle <= goal.memory if goal.memory < 1 else middle < 1)
     limit = f"at most {goal.memory}" if goal.memory < 1 else "below 1"
-    yield holds, f"geometric mean of memory over greedy's is {limit} ({said})", []
+    yield holds, f"the median of memory over greedy's is {limit} ({said})", []
     yield _none("no model takes more memory than greedy", (name for name, ratio in ratios.items() if ratio > 1))
     yield _none(
         "each plan is within 1 % of its lower bound",
@@ -203,10 +248,10 @@ def _criteria(backend: Backend, results: Sequence[Result]) -> Iterable[tuple[boo
 def _speed_criteria(goal: Goal, results: Sequence[Result]) -> Iterable[tuple[bool, str, list[str]]]:
     timed = {result.model: result.latency.ratios for result in results if result.latency is not None}
     if goal.speed is not None:
-        mean = geometric_mean(map(median, timed.values()))
-        least = geometric_mean(max(1e-9, ratio_bounds(ratios)[0]) for ratios in timed.values())
-        said = "nothing measured" if mean is None else f"{mean:.2f}; of the 95 % bounds {least:.2f}"
-        yield mean is not None and mean >= goal.speed, f"{goal.speed:g} times faster, geometric mean ({said})", []
+        middle = median(map(median, timed.values())) if timed else None
+        least = median(ratio_bounds(ratios)[0] for ratios in timed.values()) if timed else 0.0
+        said = "nothing measured" if middle is None else f"{middle:.2f}; of the 95 % bounds {least:.2f}"
+        yield middle is not None and middle >= goal.speed, f"{goal.speed:g} times faster, median ({said})", []
     yield _none("no model is slower", (name for name, ratios in timed.items() if surely_slower(ratios)))
 
 

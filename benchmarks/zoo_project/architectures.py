@@ -622,7 +622,23 @@ ARCHITECTURES: tuple[Architecture, ...] = (
     ),
 )
 
-BY_NAME: Mapping[str, Architecture] = {architecture.name: architecture for architecture in ARCHITECTURES}
+# Models as users ship them: the default configuration of each class, at 224 px or 128 tokens.
+REAL_SIZES: tuple[Architecture, ...] = (
+    Architecture("resnet-50", "vision", "ResNetForImageClassification", {}, _image(224), "logits"),
+    Architecture("mobilenet-v2-224", "vision", "MobileNetV2ForImageClassification", {}, _image(224), "logits"),
+    Architecture("convnext-tiny", "vision", "ConvNextForImageClassification", {}, _image(224), "logits"),
+    Architecture("vit-base", "vision", "ViTForImageClassification", {}, _image(224), "logits"),
+    Architecture("swin-tiny", "vision", "SwinForImageClassification", {}, _image(224), "logits"),
+    Architecture("mobilevit-small", "vision", "MobileViTForImageClassification", {}, _image(224), "logits"),
+    Architecture("segformer-b0", "segmentation", "SegformerForSemanticSegmentation", {}, _image(224), "logits"),
+    Architecture("bert-base", "text", "BertModel", {}, _tokens(128, 30522), "last_hidden_state"),
+    Architecture("distilbert-base", "text", "DistilBertModel", {}, _tokens(128, 30522), "last_hidden_state"),
+    Architecture("electra-small", "text", "ElectraModel", {}, _tokens(128, 30522), "last_hidden_state"),
+    Architecture("gpt2-124m", "text", "GPT2LMHeadModel", {"use_cache": False}, _tokens(128, 50257), "logits"),
+    Architecture("t5-small-encoder", "text", "T5EncoderModel", {}, _tokens(128, 32128), "last_hidden_state"),
+)
+
+BY_NAME: Mapping[str, Architecture] = {item.name: item for item in (*ARCHITECTURES, *REAL_SIZES)}
 
 
 def random_inputs(architecture: Architecture, call: int, *, batch: int = 1) -> tuple[torch.Tensor, ...]:
