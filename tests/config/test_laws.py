@@ -76,6 +76,17 @@ targets = optional(
     budget=optional(file=sizes, copies=sizes, memory=optional(**{"cpu": sizes, "cuda:0": sizes})),
     runtime=optional(kernels=st.lists(st.sampled_from(["portable", "quantized"]))),
 )
+
+
+def _with_new_targets(data: dict[str, Any]) -> dict[str, Any]:
+    """Say of each target that only a profile has that it is new."""
+    for profile in data.get("profiles", {}).values():
+        for name, target in profile.get("targets", {}).items():
+            if name not in data["targets"]:
+                target["new"] = True
+    return data
+
+
 configs = st.fixed_dictionaries(
     {
         "version": st.just(1),
@@ -95,7 +106,7 @@ configs = st.fixed_dictionaries(
             safe_names, optional(targets=st.dictionaries(safe_names, targets, max_size=1)), max_size=1
         ),
     },
-)
+).map(_with_new_targets)
 
 
 def _load(content: str, name: str, *arguments: str, **options: Any) -> Any:

@@ -258,12 +258,12 @@ def test_set_that_cannot_be(argument: str, key: str, message: str | None, tmp_pa
 
 
 def test_names_of_variables(tmp_path: Path) -> None:
-    """E1: case does not count, and `_` matches `-`, against what is there; new names are lower case."""
+    """E1: case does not count, and `_` matches `-`, against what is there; other names are lower case."""
     text = MINIMAL + "[targets.My-Target]\n[targets.my_other]\n"
     environ = {
         "ETDEV__TARGETS__MY_TARGET__VERIFY__MIN_SNR_DB": "3",
         "ETDEV__targets__My_Other__verify__atol": "1",
-        "ETDEV__TARGETS__NEW_ONE__BUDGET": '{ file = "1KiB" }',
+        "ETDEV__TARGETS__CPU__BUDGET": '{ file = "1KiB" }',
         "ETDEV__MODEL__KWARGS__Wide": "true",
         "ETDEV_SHARED": "/nowhere",
         "PATH": "/bin",
@@ -271,7 +271,7 @@ def test_names_of_variables(tmp_path: Path) -> None:
     config = _env(tmp_path, environ, text).config
     assert config.targets["My-Target"].verify.min_snr_db == 3
     assert config.targets["my_other"].verify.atol == 1
-    assert config.targets["new_one"].budget.file == 1024
+    assert config.targets["cpu"].budget.file == 1024
     assert config.model.kwargs == {"wide": True}
 
 

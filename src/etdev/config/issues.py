@@ -31,6 +31,8 @@ WRONG_NAME = "wrong-name"
 DUPLICATE = "duplicate"
 REFERENCE = "reference"
 """A value that names something which is not there."""
+UNKNOWN_NAME = "unknown-name"
+"""A profile or an override uses a name of a target, method, … that no file defines."""
 MISSING_FILE = "missing-file"
 """A value that names a file or a module that is not there, or not yet."""
 CONFLICT = "conflict"
@@ -39,5 +41,5 @@ CONFLICT = "conflict"
 NOT_IN_PROFILE = "not-in-profile"
 """A key that a profile cannot hold."""
 
-AT_KEY = frozenset({UNKNOWN_KEY, WRONG_NAME, NOT_IN_PROFILE})
+AT_KEY = frozenset({UNKNOWN_KEY, WRONG_NAME, UNKNOWN_NAME, NOT_IN_PROFILE})
 """Rules whose position is that of the key, not of its value."""

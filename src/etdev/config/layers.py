@@ -54,22 +54,6 @@ def file_layer(document: Document, name: LayerName, source: str, base: Path) -> 
     return Layer(document.data, marks)
 
 
-def profile_layer(merged: Layer, profile: str) -> Layer:
-    """``[profiles.NAME]`` of the merged files as a layer; empty if it is not a table."""
-    profiles = merged.data.get("profiles")
-    data = profiles.get(profile) if isinstance(profiles, Mapping) else None
-    if not isinstance(data, Mapping):
-        return Layer()
-    prefix: KeyPath = ("profiles", profile)
-    marks = {
-        path[2:]: replace(mark, origin=replace(mark.origin, layer="profile"))
-        for path, mark in merged.marks.items()
-        if path[:2] == prefix and len(path) > 2
-    }
-    allowed = {key: value for key, value in data.items() if key not in NOT_IN_PROFILES}
-    return Layer(allowed, {path: mark for path, mark in marks.items() if path[0] in allowed})
-
-
 NOT_IN_PROFILES = ("version", "extends", "profiles")
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from etdev.config.checks import CHECKS
-from etdev.config.extends import FileSet, read_files
+from etdev.config.extends import read_files
 from etdev.config.files import display, find_config
 from etdev.config.grammar import grammar_of
 from etdev.config.issues import REFERENCE, Check, Issue
@@ -22,7 +22,7 @@ from etdev.config.keys import KeyPath, format_key, nearest
 from etdev.config.layers import Layer, Origin
 from etdev.config.models import Config
 from etdev.config.problems import in_file_order, with_nulls
-from etdev.config.variants import in_profile, profile_names, stack, validate
+from etdev.config.variants import Variants, identity, in_profile, validate
 from etdev.errors import ConfigError, Problem
 
 __all__ = ["Check", "Issue", "KeyPath", "LoadedConfig", "Origin", "load_config"]
@@ -103,14 +103,18 @@ def load_config(
     if read.incomplete or not read.merged.data:
         found = with_nulls(read.problems, read.nulls) or [_empty(sources[0])]
         raise ConfigError(in_file_order(found, sources))
-    chosen = stack(read, profile, environ, overrides)
+    variants = Variants(read, environ, overrides)
+    chosen = variants.chosen(profile)
     config, found = validate(chosen, (*CHECKS, *checks))
-    problems = [*read.problems, *_profile_problems(profile, read), *chosen.problems, *found]
-    for other in profile_names(read):
+    problems = [*read.problems, *_profile_problems(profile, variants.names), *chosen.problems, *found]
+    known = set(map(identity, problems))
+    for other in variants.names:
         if other != profile:
-            variant = stack(read, other, environ, overrides)
-            _, more = validate(variant, (*CHECKS, *checks))
-            problems += in_profile([*variant.problems, *more], other, beyond=problems)
+            variant = variants.other(other)
+            _, found = validate(variant, (*CHECKS, *checks))
+            fresh = [problem for problem in (*variant.problems, *found) if identity(problem) not in known]
+            known.update(map(identity, fresh))
+            problems += [in_profile(problem, other) for problem in fresh]
     problems = with_nulls(problems, read.nulls)
     if config is None or problems:
         raise ConfigError(in_file_order(problems, sources))
@@ -118,8 +122,7 @@ def load_config(
     return LoadedConfig(config, main, profile, origins, tuple(read.files), tuple(chosen.layers))
 
 
-def _profile_problems(profile: str | None, read: FileSet) -> list[Problem]:
-    names = profile_names(read)
+def _profile_problems(profile: str | None, names: Sequence[str]) -> list[Problem]:
     if profile is None or profile in names:
         return []
     near = nearest(profile, names)

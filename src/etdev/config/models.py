@@ -347,7 +347,8 @@ class Config(Table):
     run: Run = Field(default_factory=Run, description="Where targets are built, and how many at a time.")
     profiles: dict[SafeName, dict[str, Any]] = Field(
         default_factory=dict,
-        description="Named overlays, chosen with `--profile`. May hold any key but `version`, `extends`, `profiles`.",
+        description="Named overlays, chosen with `--profile`. May hold any key but `version`, `extends`, `profiles`. A "
+        "method, target, quantization scheme or deployment that no file defines needs `new = true` in its table.",
     )
 
 

@@ -15,7 +15,9 @@ from etdev.config.document import MAX_DEPTH
 from etdev.config.grammar import ListOf, Node, children, key_names
 from etdev.config.keys import KeyPath, folded, format_key, parse_dotted, split_assignment
 from etdev.config.layers import Layer, LayerName, Mark, Origin, lookup, single_value_layer
+from etdev.config.names import override_issues
 from etdev.config.notation import without_password
+from etdev.config.problems import problem_of
 from etdev.errors import Problem
 
 PREFIX = "ETDEV__"
@@ -94,11 +96,15 @@ def from_environment(
 
 
 def override_layers(
-    overrides: Iterable[Override], data: Mapping[str, Any], root: Node
-) -> tuple[list[Layer], list[Problem]]:
-    """Each override as a layer of its own. ``data`` is what lies below them all."""
+    overrides: Iterable[Override], data: Mapping[str, Any], root: Node, profiles: Mapping[str, Mapping[str, Any]]
+) -> tuple[list[Layer], list[Problem], set[KeyPath]]:
+    """Return each override as a layer of its own, what is wrong with them, and the tables that nothing defines.
+
+    ``data`` is the merged data below the overrides; ``profiles`` are all profiles, for hints.
+    """
     layers: list[Layer] = []
     problems: list[Problem] = []
+    unknown: set[KeyPath] = set()
     for override in overrides:
         source, path = override.mark.origin.source, override.path
         if remedy := _NOT_OVERRIDABLE.get(str(path[0])):
@@ -110,7 +116,10 @@ def override_layers(
             problems.append(_problem(source, path, message, f"set the whole list: --set '{name}=[…]'"))
         else:
             layers.append(single_value_layer(path, override.value, override.mark))
-    return layers, problems
+            for issue in override_issues(path, override.value, data, profiles):
+                problems.append(problem_of(issue, layers[-1].marks))
+                unknown.add(issue.key)
+    return layers, problems, unknown
 
 
 def short_text(text: str, limit: int = 60) -> str:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from etdev.config.layers import NOT_IN_PROFILES
 from etdev.config.models import Config
+from etdev.config.names import NAMED_TABLES, NEW
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _OVERLAY = "Overlay"
 """Added to the name of a table's definition for its form inside a profile, where nothing is required."""
+
+_NEW = {"type": "boolean", "description": "Says that no file defines this name, so that it is not a misspelled one."}
 
 
 def json_schema() -> dict[str, Any]:
@@ -20,6 +24,9 @@ def json_schema() -> dict[str, Any]:
     tables = {name: _tidy(table) for name, table in definitions.items()}
     root = _tidy(schema)
     overlays = {f"{name}{_OVERLAY}": _relaxed(table) for name, table in tables.items()}
+    for name in NAMED_TABLES:
+        for definition in _referred(root["properties"][name]["additionalProperties"]):
+            overlays[f"{definition}{_OVERLAY}"]["properties"][NEW] = _NEW
     overlay = _relaxed(root)
     overlay["properties"] = {key: value for key, value in overlay["properties"].items() if key not in NOT_IN_PROFILES}
     overlay["description"] = "A profile: any part of the config, which lies over the rest of the file."
@@ -34,6 +41,12 @@ def json_schema() -> dict[str, Any]:
 def schema_text() -> str:
     """The schema as a JSON file."""
     return json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n"
+
+
+def _referred(node: Mapping[str, Any]) -> list[str]:
+    """Return the names of the definitions that a table, or one of its forms, refers to."""
+    forms = node.get("oneOf", [node])
+    return [form["$ref"].rpartition("/")[2] for form in forms]
 
 
 def _tidy(node: Any) -> Any:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from pydantic import ValidationError
 
 from etdev.config.extends import FileSet
 from etdev.config.grammar import grammar_of
-from etdev.config.issues import Check
-from etdev.config.layers import Layer, overlay, profile_layer
+from etdev.config.issues import MISSING_KEY, UNKNOWN_NAME, Check
+from etdev.config.keys import KeyPath
+from etdev.config.layers import NOT_IN_PROFILES, Layer, Mark, overlay
 from etdev.config.messages import translate
 from etdev.config.models import Config
+from etdev.config.names import check_profile_names, without_new
 from etdev.config.overrides import from_command_line, from_environment, override_layers
 from etdev.config.problems import problem_of
 from etdev.errors import Problem
@@ -25,29 +29,67 @@ class Stack:
     layers: list[Layer]
     merged: Layer
     problems: list[Problem]
-    """Of the overrides: names that match no key, values that cannot be set."""
+    """Of names in the profile, and of the overrides: names that match no key, values that cannot be set."""
+    unknown: frozenset[KeyPath] = frozenset()
+    """Tables whose name no file defines: they were meant to be another, so they are not incomplete."""
 
 
-def profile_names(read: FileSet) -> list[str]:
-    """Names of the profiles, in the order of the file."""
-    profiles = read.merged.data.get("profiles")
-    return (
-        [name for name, data in profiles.items() if isinstance(data, Mapping)] if isinstance(profiles, Mapping) else []
-    )
+class Variants:
+    """The configs that one set of files stands for.
 
+    Each is stacked without the profiles of the others, so that the work is linear in the number of profiles. The chosen
+    one keeps them: it is where their names are validated.
+    """
 
-def stack(read: FileSet, profile: str | None, environ: Mapping[str, str], texts: Sequence[str]) -> Stack:
-    """Lay the profile, the environment and ``--set`` over the files."""
-    base = read.files[0].parent
-    root = grammar_of(Config)
-    own = [profile_layer(read.merged, profile)] if profile is not None else []
-    merged = overlay(read.merged, own[0]) if own else read.merged
-    from_variables, malformed = from_environment(environ, base, root, merged.data)
-    from_texts, more = from_command_line(texts, base)
-    above, refused = override_layers([*from_variables, *from_texts], merged.data, root)
-    for layer in above:
-        merged = overlay(merged, layer)
-    return Stack([*read.layers, *own, *above], merged, [*malformed, *more, *refused])
+    def __init__(self, read: FileSet, environ: Mapping[str, str], texts: Sequence[str]) -> None:
+        self._read = read
+        self._environ = environ
+        self._texts = texts
+        self._folder = read.files[0].parent
+        self._without = _without_profiles(read.merged)
+        self._profiles = _profiles(read.merged)
+        self._profile_data = {name: layer.data for name, layer in self._profiles.items()}
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the profiles, in the order of the file."""
+        return list(self._profiles)
+
+    def chosen(self, profile: str | None) -> Stack:
+        """Lay the profile, the environment and ``--set`` over the files."""
+        found = self._stack(self._read.merged, profile)
+        # The profiles are a part of the config, and what was new to the chosen one is defined in it now.
+        return replace(found, merged=without_new(found.merged)) if profile is not None else found
+
+    def other(self, profile: str) -> Stack:
+        """As :meth:`chosen`, for a profile that was not chosen.
+
+        A name in an override that this profile lacks is not wrong: the override is meant for the chosen profile.
+        """
+        found = self._stack(self._without, profile)
+        problems = [problem for problem in found.problems if problem.rule != UNKNOWN_NAME or problem.line is not None]
+        return replace(found, problems=problems)
+
+    def _stack(self, below: Layer, profile: str | None) -> Stack:
+        own = self._profiles.get(profile) if profile is not None else None
+        layers, problems, unknown = [*self._read.layers], list[Problem](), set[KeyPath]()
+        merged = below
+        if own is not None:
+            names = check_profile_names(own.data, below.data)
+            problems += [problem_of(issue, own.marks) for issue in names.issues]
+            unknown = {issue.key for issue in names.issues if issue.rule == UNKNOWN_NAME}
+            marks = {path: mark for path, mark in own.marks.items() if path not in names.spent}
+            layers.append(Layer(names.data, marks))
+            merged = overlay(merged, layers[-1])
+        root = grammar_of(Config)
+        from_variables, malformed = from_environment(self._environ, self._folder, root, merged.data)
+        from_texts, more = from_command_line(self._texts, self._folder)
+        overrides = [*from_variables, *from_texts]
+        above, refused, misspelled = override_layers(overrides, merged.data, root, self._profile_data)
+        for layer in above:
+            merged = overlay(merged, layer)
+        problems += [*malformed, *more, *refused]
+        return Stack([*layers, *above], merged, problems, frozenset(unknown | misspelled))
 
 
 def validate(variant: Stack, checks: Iterable[Check]) -> tuple[Config | None, list[Problem]]:
@@ -60,20 +102,37 @@ def validate(variant: Stack, checks: Iterable[Check]) -> tuple[Config | None, li
         issues = translate(error, grammar_of(Config), data)
     for check in checks:
         issues.extend(check(data))
-    return config, [problem_of(issue, marks) for issue in issues]
+    told = [issue for issue in issues if issue.rule != MISSING_KEY or issue.key[:2] not in variant.unknown]
+    return config, [problem_of(issue, marks) for issue in told]
 
 
-def in_profile(problems: Iterable[Problem], profile: str, *, beyond: Iterable[Problem]) -> list[Problem]:
-    """The problems that only a profile brings, saying so where that is not plain from their key."""
-    known = {_identity(problem) for problem in beyond}
-    fresh = [problem for problem in problems if _identity(problem) not in known]
-    return [
-        problem
-        if problem.key.startswith("profiles.")
-        else replace(problem, message=f"{problem.message} (with the profile `{profile}`)")
-        for problem in fresh
-    ]
+def in_profile(problem: Problem, profile: str) -> Problem:
+    """The problem, saying that a profile brings it where that is not plain from its key."""
+    if problem.key.startswith("profiles."):
+        return problem
+    return replace(problem, message=f"{problem.message} (with the profile `{profile}`)")
 
 
-def _identity(problem: Problem) -> tuple[object, ...]:
+def identity(problem: Problem) -> tuple[object, ...]:
+    """What tells a problem from those that other variants have, too."""
     return problem.key, problem.rule, problem.source, problem.line, problem.column
+
+
+def _without_profiles(merged: Layer) -> Layer:
+    data = {key: value for key, value in merged.data.items() if key != "profiles"}
+    return Layer(data, {path: mark for path, mark in merged.marks.items() if path[:1] != ("profiles",)})
+
+
+def _profiles(merged: Layer) -> dict[str, Layer]:
+    """Each ``[profiles.NAME]`` of the merged files that is a table, as a layer."""
+    tables = merged.data.get("profiles")
+    tables = tables if isinstance(tables, Mapping) else {}
+    marks: defaultdict[str | int, dict[KeyPath, Mark]] = defaultdict(dict)
+    for path, mark in merged.marks.items():
+        if path[:1] == ("profiles",) and len(path) > 2 and path[2] not in NOT_IN_PROFILES:
+            marks[path[1]][path[2:]] = replace(mark, origin=replace(mark.origin, layer="profile"))
+    return {name: Layer(_allowed(data), marks[name]) for name, data in tables.items() if isinstance(data, Mapping)}
+
+
+def _allowed(data: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in data.items() if key not in NOT_IN_PROFILES}

@@ -15,6 +15,7 @@ CONFIG_RULES: Mapping[str, str] = {
     "syntax": "A file that is not TOML or YAML as etdev reads it",
     "file": "A file that cannot be read",
     "reference": "A value that names something which does not exist",
+    "unknown-name": "A name in a profile or an override that no file defines",
     "missing-file": "A file or a module that the config names and that is not there, or not yet",
     "conflict": "Keys that do not go together",
     "unknown-backend": "A backend that does not exist here",
