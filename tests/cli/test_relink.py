@@ -16,6 +16,8 @@ from etdev.decisions import Elision, InPlace
 from etdev.pipeline.decisions import KINDS
 from etdev.program import model as m
 from etdev.program import read, write
+from linker.programs import Method
+from linker.programs import program as object_program
 from program.hand import everything, tensor
 from support.files import branches, chain, copies, counters, delegated, method, overwriting, program
 from support.golden import check_golden
@@ -169,3 +171,17 @@ def test_a_malformed_file(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> 
     assert app.run(["relink", str(tmp_path / "a.pte"), "-o", str(tmp_path / "a.pte")]) == 2
     assert "this is not an ExecuTorch program" in capfd.readouterr().err
     assert (tmp_path / "a.pte").read_bytes() == b"not a program at all"
+
+
+def test_constants_that_go_into_the_file_are_said_with_the_memory_that_they_save(run: Run) -> None:
+    """A weight that is also needed in another order: what memory loses, the file gains."""
+    plan = Method()
+    weight = plan.constant(64)
+    plan.outputs = [plan.op(plan.turn(weight), weight, nbytes=16)]
+    code, out, err = run(object_program(plan).program, "-o", "b.pte")
+
+    assert (code, err) == (0, "")
+    memory = next(line for line in out.splitlines() if line.startswith("  memory"))
+    assert memory.startswith("  memory     cpu  ")
+    assert " -> 16 bytes (" in memory
+    assert "), and 64 bytes more of constants in the file: together " in memory

@@ -100,7 +100,10 @@ def _file_lines(result: RelinkResult, stream: TextIO) -> Iterator[str]:
         yield line("file", _change(result.size_before, result.size_after))
     devices = dict.fromkeys((*result.memory_before, *result.memory_after))
     changes = {name: (result.memory_before.get(name, 0), result.memory_after.get(name, 0)) for name in devices}
-    yield from lines("memory", columns([(name, _change(*sizes)) for name, sizes in changes.items()]))
+    *rows, last = lines("memory", columns([(name, _change(*sizes)) for name, sizes in changes.items()])) or [""]
+    yield from rows
+    if last:
+        yield last + _moved_to_file(result)
     if sum(result.memory_after.values()) > sum(result.memory_before.values()):
         yield line("note", f"it needs more memory than before: {_why_more(result)}")
     if result.shared_state:
@@ -110,6 +113,16 @@ def _file_lines(result: RelinkResult, stream: TextIO) -> Iterator[str]:
         names = ", ".join(map(printable, result.external_data))
         yield line("note", f"the data of {names} is in another file, as before")
     yield line("plan", f"{result.plan}: {printable(result.plan_summary)}")
+
+
+def _moved_to_file(result: RelinkResult) -> str:
+    """Name the constants that the file stores instead of memory, and the sum of both: the end of the memory line."""
+    more = result.constants_after - result.constants_before
+    if more <= 0:
+        return ""
+    before = sum(result.memory_before.values()) + result.constants_before
+    after = sum(result.memory_after.values()) + result.constants_after
+    return f", and {count(more, 'byte')} more of constants in the file: together {_change(before, after)}"
 
 
 def _switched_off(result: RelinkResult) -> list[str]:

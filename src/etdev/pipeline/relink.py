@@ -24,6 +24,7 @@ from etdev.pipeline.result import RungResult
 from etdev.pipeline.verify.plan import check_memory_plan
 from etdev.planner import PLANNERS
 from etdev.program import Program
+from etdev.program.constants import constants_size
 from etdev.program.delegates import delegate_inputs
 from etdev.program.external import external_names, without_constant_names
 from etdev.program.footprint import planned_memory
@@ -107,6 +108,10 @@ class RelinkResult:
     memory_before: dict[str, int]
     """Planned bytes per device: the sum over buffers of the largest size that any method gives them."""
     memory_after: dict[str, int]
+    constants_before: int
+    """Bytes of constants in the program."""
+    constants_after: int
+    """More than before if copies of constants that were in planned memory are in the file now."""
     methods: tuple[MethodChange, ...]
     shared_state: tuple[str, ...]
     """State that several methods share; it needs a loader that gives all methods of a program the same buffers."""
@@ -178,6 +183,8 @@ def relink(
         size_after=size_after,
         memory_before=planned_memory(program),
         memory_after=planned_memory(linked.program),
+        constants_before=constants_size(program),
+        constants_after=constants_size(linked.program),
         methods=_changes(program, linked),
         shared_state=linked.shared_state,
         data=tuple(map(str, files)),
