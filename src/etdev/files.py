@@ -1,4 +1,4 @@
-"""Writing files whole or not at all."""
+"""Reading files that are files, and writing files whole or not at all."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from io import BufferedReader
 from pathlib import Path
 
 from etdev.errors import WriteError
@@ -42,10 +43,45 @@ _CAUSES = {
 }
 
 
+_SPECIAL = ("this is a pipe, a device or a socket", "name a file")
+
+
 def describe_os_error(error: OSError) -> tuple[str, str | None]:
-    """The cause and the remedy of a failed write, in words."""
+    """Return the cause of a failed read or write, and its remedy, in words."""
+    if isinstance(error, SpecialFileError):
+        return _SPECIAL
     fallback = (error.strerror or str(error) or type(error).__name__, None)
     return _CAUSES.get(error.errno or 0, fallback)
+
+
+class SpecialFileError(OSError):
+    """A path that is to be read is a pipe, a device or a socket."""
+
+
+def open_file(path: Path) -> BufferedReader:
+    """Open a regular file for reading. Never waits, as opening a pipe without a writer does. Raises OSError."""
+    if _is_special(os.stat(path)):  # Opening some devices does something.
+        raise SpecialFileError(errno.EINVAL, _SPECIAL[0], os.fspath(path))
+    file = open(path, "rb", opener=_open_at_once)  # noqa: SIM115 - the caller closes it
+    if _is_special(os.fstat(file.fileno())):
+        file.close()
+        raise SpecialFileError(errno.EINVAL, _SPECIAL[0], os.fspath(path))
+    return file
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
+def _is_special(status: os.stat_result) -> bool:
+    """Whether this is neither a file nor a folder: opening a folder fails by itself."""
+    return not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode))
+
+
+def read_file(path: Path) -> bytes:
+    """Return the content of a regular file. Raises OSError."""
+    with open_file(path) as file:
+        return file.read()
 
 
 @contextmanager
@@ -128,7 +164,7 @@ def atomic_write_text(path: Path, content: str) -> None:
 
 def file_sha256(path: Path) -> str:
     """Digest of a file's content, in hexadecimal. Raises OSError."""
-    with path.open("rb") as file:
+    with open_file(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

@@ -171,8 +171,8 @@ def test_places_that_are_no_files(tmp_path: Path) -> None:
     for place, message in [
         (tmp_path / "nothing.pte", "there is no such file"),
         (tmp_path, "this is a folder"),
-        (tmp_path / "pipe", "expected a file, found a folder, a device or a pipe"),
-        (Path("/dev/zero"), "expected a file"),
+        (tmp_path / "pipe", "this is a pipe, a device or a socket"),
+        (Path("/dev/zero"), "this is a pipe, a device or a socket"),
     ]:
         with pytest.raises(ProgramError, match=message) as refused:
             read(place)

@@ -9,7 +9,7 @@ from pathlib import Path
 from etdev.config.document import MAX_BYTES, START, Document, Position, refuse
 from etdev.config.keys import KeyPath
 from etdev.errors import ConfigError, Problem
-from etdev.files import describe_os_error
+from etdev.files import describe_os_error, open_file
 
 DEFAULT_NAMES = ("etdev.toml", "etdev.yaml", "etdev.yml")
 PYPROJECT = "pyproject.toml"
@@ -76,15 +76,16 @@ def _is_tool_table(pyproject: Path) -> bool:
 
 def _read(path: Path, source: str) -> bytes:
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             content = file.read(MAX_BYTES + 1)
     except FileNotFoundError as error:
         raise refuse(source, "there is no such file", None, rule="file", hint="`etdev init` writes one") from error
     except OSError as error:
-        raise refuse(source, f"cannot read the file: {describe_os_error(error)[0]}", None, rule="file") from error
+        cause, remedy = describe_os_error(error)
+        raise refuse(source, f"cannot read the file: {cause}", None, rule="file", hint=remedy) from error
     if len(content) > MAX_BYTES:
-        message = f"the file is larger than {MAX_BYTES // 2**10} KiB, which no config is"
-        raise refuse(source, message, None, rule="file")
+        message = f"the file is larger than {MAX_BYTES // 2**10} KiB, the most that is read as a config"
+        raise refuse(source, message, None, rule="file", hint="split it, and join the parts with `extends`")
     return content
 
 

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from importlib.machinery import EXTENSION_SUFFIXES, SOURCE_SUFFIXES
 from pathlib import Path
 
+from etdev.files import read_file
+
 MODULE_ENDS = ("/__init__.py", *EXTENSION_SUFFIXES, *SOURCE_SUFFIXES)
 """Behind the path of a module without a suffix, in the order in which Python looks for them."""
 
@@ -34,7 +36,7 @@ def is_installed(name: str) -> bool:
 def defined_names(file: Path) -> frozenset[str] | None:
     """Every name that a source file binds, at whatever depth; None if that cannot be told."""
     try:
-        nodes = list(ast.walk(ast.parse(file.read_bytes())))
+        nodes = list(ast.walk(ast.parse(read_file(file))))
     except (OSError, SyntaxError, ValueError, RecursionError):
         return None
     names = {name for node in nodes for name in _bound(node)}

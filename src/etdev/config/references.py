@@ -47,8 +47,11 @@ def _check_files(loaded: LoadedConfig) -> Iterator[Problem]:
             near = nearest(path.name, _names_in(path.parent))
             hint = f"did you mean {literal(near)}?" if near else "a build needs it: make it, or get it, before"
             yield _problem(loaded, key, f"there is no file {path}", MISSING_FILE, hint)
-        elif path.is_dir() and key != ("model", "hf") and key[:2] != ("model", "inputs"):
-            yield _problem(loaded, key, f"{path} is a folder", REFERENCE, "name the file")
+        elif path.is_dir():
+            if key[:2] != ("model", "inputs"):
+                yield _problem(loaded, key, f"{path} is a folder", REFERENCE, "name the file")
+        elif not path.is_file():
+            yield _problem(loaded, key, f"{path} is a pipe, a device or a socket", REFERENCE, "name a file")
     if loaded.config.model.hf is not None and is_local(loaded.config.model.hf):
         yield from _check_directory(loaded, ("model", "hf"))
 

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from etdev import program as pte
 from etdev.backends.reference import DELEGATE_ID
-from etdev.files import file_sha256
+from etdev.files import file_sha256, read_file
 from etdev.pipeline.baseline_source import KEY, baseline_name, baseline_path, committed_lock, report_beside, report_of
 from etdev.pipeline.figures import Figures
 from etdev.pipeline.lock import read_lock
@@ -99,7 +99,7 @@ def _from_report(project: Project, report: Path, target: str) -> Baseline | NoBa
 
 
 def _targets(report: Path) -> Any:
-    return json.loads(report.read_bytes())["targets"]
+    return json.loads(read_file(report))["targets"]
 
 
 @dataclass(frozen=True)

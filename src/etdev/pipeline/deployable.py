@@ -12,6 +12,7 @@ from etdev import program as pte
 from etdev.deployment.manifest import MANIFEST, Check, FileName, Manifest, Needs, ReleasedFile
 from etdev.deployment.release import Release
 from etdev.errors import DeployError, ProgramError
+from etdev.files import describe_os_error, open_file, read_file
 from etdev.pipeline.places import REJECTED_SUFFIX, report_place
 from etdev.pipeline.project import Project
 from etdev.pipeline.result import BuildResult, TargetResult
@@ -70,11 +71,11 @@ def check_current(project: Project, target: str) -> tuple[str, ...]:
 def _report(project: Project, target: str, hint: str) -> BuildResult:
     place = report_place(project, target)
     try:
-        report = BuildResult.model_validate_json(place.read_bytes())
+        report = BuildResult.model_validate_json(read_file(place))
     except FileNotFoundError:
         raise DeployError("there is no report of the build", where=str(place), hint=hint) from None
     except OSError as error:
-        raise DeployError(f"cannot read the report: {error.strerror}", where=str(place)) from error
+        raise DeployError(f"cannot read the report: {describe_os_error(error)[0]}", where=str(place)) from error
     except ValidationError:
         raise DeployError("this is no report of this version of etdev", where=str(place), hint=hint) from None
     if target not in [item.name for item in report.targets]:
@@ -126,12 +127,12 @@ def _file(path: Path) -> ReleasedFile:
             hint="names are of letters, digits, `.`, `_` and `-`, and begin with a letter or a digit",
         )
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
             return ReleasedFile(name=path.name, size=file.tell(), sha256=digest)
     except OSError as error:
         raise DeployError(
-            f"cannot read the file: {error.strerror}", where=str(path), hint="run `etdev build` again"
+            f"cannot read the file: {describe_os_error(error)[0]}", where=str(path), hint="run `etdev build` again"
         ) from error
 
 
@@ -160,6 +161,6 @@ def _check(rung: str, status: str, summary: str) -> Check:
 
 def _lock_digest(path: Path) -> str | None:
     try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
+        return hashlib.sha256(read_file(path)).hexdigest()
     except FileNotFoundError:
         return None

@@ -16,6 +16,7 @@ from typing import Generic, TypeVar
 
 from etdev import program as pte
 from etdev.devices import DeviceNameError
+from etdev.files import open_file
 from etdev.linker.edit import without_unused
 from etdev.pipeline.inspect import Argument, MethodInfo, ProgramInfo, Sections, describe
 from etdev.pipeline.parts import Copies
@@ -340,7 +341,7 @@ def _named_data_diff(programs: Pair[Program]) -> dict[str, Pair[int | None]]:
 
 def _same_bytes(a: Path, b: Path) -> bool:
     chunk = 1 << 20
-    with a.open("rb") as first, b.open("rb") as second:
+    with open_file(a) as first, open_file(b) as second:
         if os.fstat(first.fileno()).st_size != os.fstat(second.fileno()).st_size:
             return False
         while content := first.read(chunk):

@@ -6,6 +6,8 @@ import ast
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from etdev.files import read_file
+
 _COMPUTED = frozenset({"__import__", "exec", "import_module", "importlib", "pkgutil", "runpy"})
 """Names that a module has that may import what its source does not name."""
 
@@ -35,7 +37,7 @@ def _named(name: str, file: Path) -> set[str] | None:
     if file.suffix != ".py":
         return set()
     try:
-        tree = ast.parse(file.read_bytes())
+        tree = ast.parse(read_file(file))
     except (OSError, SyntaxError, ValueError):
         return None
     package = name if file.name == "__init__.py" else name.rpartition(".")[0]

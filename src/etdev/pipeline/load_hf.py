@@ -138,6 +138,9 @@ def _source(project: Project, name: str, where: str) -> tuple[str, dict[str, Any
         raise MismatchError(
             f"there is no file {path / 'config.json'}", where=where, hint="save it with model.save_pretrained"
         )
+    for file in sorted(path.iterdir()):
+        if not (file.is_file() or file.is_dir()):  # transformers may wait for a pipe.
+            raise MismatchError(f"{file} is not a file", where=where, hint="save the model again")
     return str(path), {"local_files_only": True}
 
 

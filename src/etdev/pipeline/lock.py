@@ -10,7 +10,7 @@ import tomli_w
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from etdev.errors import EtdevError, ExitCode, UsageError
-from etdev.files import atomic_write_text, describe_os_error
+from etdev.files import atomic_write_text, describe_os_error, read_file
 from etdev.pipeline.cache.comparison import changes
 from etdev.pipeline.cache.digests import Digests
 from etdev.pipeline.cache.entries import Difference, Facts, Plain, Reads, differences
@@ -81,7 +81,7 @@ def find_lock(project: Project) -> Lock | None:
     """The project's lock; None if there is none. Raises :class:`~etdev.errors.UsageError` for one that is damaged."""
     path = project.lock
     try:
-        return read_lock(path.read_text(encoding="utf-8"), str(path))
+        return read_lock(read_file(path).decode("utf-8"), str(path))
     except FileNotFoundError:
         return None
     except OSError as error:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from etdev.files import atomic_write_text, write_errors_named
+from etdev.files import atomic_write_text, read_file, write_errors_named
 from etdev.pipeline.places import report_place
 from etdev.pipeline.project import Project
 from etdev.pipeline.result import BuildResult, TargetResult
@@ -46,7 +46,7 @@ def write_results(project: Project, result: BuildResult) -> None:
 def built_targets(project: Project) -> tuple[str, ...]:
     """The targets that the last build has built and found good; none if it has left no ``results.json``."""
     try:
-        result = BuildResult.model_validate_json(project.results.read_bytes())
+        result = BuildResult.model_validate_json(read_file(project.results))
     except (OSError, ValidationError):
         return ()
     return tuple(target.name for target in result.targets if target.status == "built")
@@ -61,8 +61,8 @@ def remove_results(project: Project) -> None:
 def _write(path: Path, result: BuildResult) -> None:
     text = result.model_dump_json(indent=2) + "\n"
     try:
-        if path.read_text(encoding="utf-8") == text:
+        if read_file(path) == text.encode("utf-8"):
             return
-    except (OSError, UnicodeDecodeError):
+    except OSError:
         pass
     atomic_write_text(path, text)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from etdev.backends.base import BUILD_EXTRA, find_packages
 from etdev.errors import EtdevError, MissingRequirementError, UsageError
-from etdev.files import describe_os_error
+from etdev.files import describe_os_error, open_file
 
 if TYPE_CHECKING:
     import torch
@@ -43,7 +43,7 @@ def read_arrays(path: Path, label: str = "") -> Arrays:
     if form is None:
         raise UsageError(f"{what} is no kind of file that inputs are read from", where=WHERE, hint=f"give {FORMATS}")
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             start = file.read(8)
         if form.magic and not start.startswith(form.magic):
             raise UsageError(f"{what} is no {path.suffix.lower()} file", where=WHERE, hint=form.remedy)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from etdev.config.keys import nearest
 from etdev.errors import UsageError
-from etdev.files import describe_os_error
+from etdev.files import describe_os_error, read_file
 from etdev.pipeline.naming import dtype_name
 from etdev.pipeline.run_arrays import FORMATS, NAMED, WHERE, read_arrays
 from etdev.program import model as m
@@ -38,7 +38,7 @@ def input_names(file: Path, plan: m.ExecutionPlan) -> tuple[str, ...]:
     """What the inputs of a method are called: by the ``report.json`` beside the file, or by their positions."""
     positions = tuple(map(str, range(len(plan.inputs))))
     try:
-        report: Any = json.loads(file.with_name("report.json").read_bytes())
+        report: Any = json.loads(read_file(file.with_name("report.json")))
         methods = next(item for item in report["targets"] if Path(item["artifact"]).name == file.name)["methods"]
         texts = next(item for item in methods if item["name"] == plan.name)["inputs"]
         names = tuple(str(text).partition(":")[0] for text in texts)
@@ -231,7 +231,7 @@ def _numbers(declared: m.Tensor, path: Path, label: str) -> torch.Tensor:
     import torch
 
     try:
-        words = path.read_text(encoding="utf-8").replace(",", " ").split()
+        words = read_file(path).decode("utf-8").replace(",", " ").split()
         numbers = [float(word) if declared.scalar_type.name in _FLOATS else int(word) for word in words]
     except OSError as error:
         cause, remedy = describe_os_error(error)

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from etdev.files import file_sha256, temporary_beside, write_errors_named
+from etdev.files import file_sha256, read_file, temporary_beside, write_errors_named
 from etdev.pipeline.places import REJECTED_SUFFIX, operators_place, record_place, report_place
 from etdev.pipeline.project import Project
 from etdev.program.flat_tensor.model import SUFFIX
@@ -133,7 +133,7 @@ def data_left(project: Project, target: str) -> list[Path]:
     """Return the data files that the last build of a target has left, by its ``report.json``."""
     place = report_place(project, target)
     try:
-        found = json.loads(place.read_bytes())["targets"]
+        found = json.loads(read_file(place))["targets"]
         names = [data["name"] for item in found for data in item.get("data", ())]
         return [place.with_name(Path(name).name) for name in names if Path(name).suffix == SUFFIX]
     except (OSError, ValueError, LookupError, TypeError, AttributeError):

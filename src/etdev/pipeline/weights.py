@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from etdev.errors import MismatchError
+from etdev.files import SpecialFileError, describe_os_error, open_file
 
 if TYPE_CHECKING:
     import torch
@@ -104,9 +105,13 @@ def _read(path: Path, where: str) -> Mapping[str, torch.Tensor]:
     from safetensors.torch import load_file
 
     try:
+        open_file(path).close()  # A pipe would be waited for.
         stored: dict[str, torch.Tensor] = load_file(path)
     except FileNotFoundError:
         raise MismatchError(f"there is no file {path}", where=where) from None
+    except SpecialFileError as error:
+        cause, remedy = describe_os_error(error)
+        raise MismatchError(f"{path} cannot be read: {cause}", where=where, hint=remedy) from error
     except (SafetensorError, OSError) as error:
         raise MismatchError(f"{path} cannot be read: {error}", where=where) from error
     return stored

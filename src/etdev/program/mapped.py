@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import mmap
 import os
-import stat
 from pathlib import Path
 
 from etdev.errors import ProgramError
-from etdev.files import describe_os_error
+from etdev.files import describe_os_error, open_file
 from etdev.program.blob import Blob
 
 
@@ -18,16 +17,11 @@ def map_file(path: Path, what: str = "program") -> Blob:
     Raises :class:`~etdev.errors.ProgramError` if it is not there, cannot be read or is no plain file.
     """
     try:
-        with open(path, "rb", opener=_open_at_once) as file:
-            status = os.fstat(file.fileno())
-            if not stat.S_ISREG(status.st_mode):
-                raise ProgramError("expected a file, found a folder, a device or a pipe", where=os.fspath(path))
-            return Blob(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if status.st_size else b"")
+        with open_file(path) as file:
+            empty = os.fstat(file.fileno()).st_size == 0
+            return Blob(b"" if empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
     except OSError as error:
-        cause = "there is no such file" if isinstance(error, FileNotFoundError) else describe_os_error(error)[0]
-        raise ProgramError(f"cannot read the {what}: {cause}", where=os.fspath(path)) from error
-
-
-def _open_at_once(path: str, flags: int) -> int:
-    """Open without waiting for anybody at the other end of a pipe."""
-    return os.open(path, flags | os.O_NONBLOCK)
+        cause, remedy = describe_os_error(error)
+        if isinstance(error, FileNotFoundError):
+            cause = "there is no such file"
+        raise ProgramError(f"cannot read the {what}: {cause}", where=os.fspath(path), hint=remedy) from error

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from etdev.errors import ProgramError
-from etdev.files import atomic_write_text, describe_os_error
+from etdev.files import atomic_write_text, describe_os_error, read_file
 from etdev.program.flaw import FlawError
 
 FORMAT = 1
@@ -146,10 +146,12 @@ def read_sidecar(path: str | os.PathLike[str]) -> Sidecar:
     """
     where = os.fspath(path)
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = read_file(Path(path)).decode("utf-8")
     except OSError as error:
-        cause = "there is no such file" if isinstance(error, FileNotFoundError) else describe_os_error(error)[0]
-        raise ProgramError(f"cannot read the notes: {cause}", where=where) from error
+        cause, remedy = describe_os_error(error)
+        if isinstance(error, FileNotFoundError):
+            cause = "there is no such file"
+        raise ProgramError(f"cannot read the notes: {cause}", where=where, hint=remedy) from error
     except UnicodeDecodeError as error:
         raise ProgramError(f"this is not UTF-8 text: {error.reason} at byte {error.start}", where=where) from error
     try:

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from etdev.errors import UsageError, WriteError
-from etdev.files import describe_os_error, temporary_folder_beside
+from etdev.files import describe_os_error, read_file, temporary_folder_beside
 
 BACKUP_SUFFIX = ".bak"
 """Ends the name of what a replaced file becomes; a number follows if there is one already."""
@@ -113,7 +113,7 @@ def create_project(plan: Plan, *, replace: bool = False) -> dict[str, str]:
 def _read(file: Path) -> bytes | None:
     """None for what is no readable file, which is different from any."""
     try:
-        return file.read_bytes()
+        return read_file(file)
     except OSError:
         return None
 

@@ -13,6 +13,7 @@ from etdev.config.files import find_config
 from etdev.config.loader import LoadedConfig, load_config
 from etdev.config.models import Config
 from etdev.errors import UsageError
+from etdev.files import read_file
 from etdev.templates import Project
 
 _PROFILE = "ci"
@@ -72,7 +73,7 @@ def _imports(file: Path) -> set[str]:
     """The packages that a module imports anywhere; none if it is no Python, which the build is to say."""
     try:
         with warnings.catch_warnings(action="ignore"):
-            nodes = list(ast.walk(ast.parse(file.read_bytes())))
+            nodes = list(ast.walk(ast.parse(read_file(file))))
     except (OSError, SyntaxError, ValueError, RecursionError):
         return set()
     plain = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]

@@ -12,6 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from etdev.files import open_file
+
 _TABLE = """
 CREATE TABLE IF NOT EXISTS digests (
     path BLOB PRIMARY KEY, size INTEGER, mtime INTEGER, ctime INTEGER, inode INTEGER, device INTEGER, digest TEXT
@@ -44,7 +46,7 @@ class Digests:
         known = self._known.get(name) or self._recalled(name)
         if known is not None and known[0] == stamp:
             return known[1]
-        with path.open("rb") as file:
+        with open_file(path) as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
         if _stamp(path) == stamp and time.time() - max(stamp[1], stamp[2]) / 1e9 > _SETTLED_SECONDS:
             self._known[name] = stamp, digest

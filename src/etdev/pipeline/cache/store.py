@@ -17,7 +17,15 @@ from typing import BinaryIO
 
 from pydantic import ValidationError
 
-from etdev.files import TEMPORARY_SUFFIX, atomic_path, atomic_write_text, file_sha256, remove_abandoned
+from etdev.files import (
+    TEMPORARY_SUFFIX,
+    atomic_path,
+    atomic_write_text,
+    file_sha256,
+    open_file,
+    read_file,
+    remove_abandoned,
+)
 from etdev.pipeline.cache.digests import digest_of_text
 from etdev.pipeline.cache.entries import Entry, Facts, Level, Output
 
@@ -65,7 +73,7 @@ class Store:
         if _size_of(place) == output.size and file_sha256(place) == output.sha256:
             _touch(place)
             return
-        with path.open("rb") as source, atomic_path(place) as temporary:
+        with open_file(path) as source, atomic_path(place) as temporary:
             if _copy(source, temporary) != output.sha256:
                 raise OSError(errno.EIO, "the file has changed while it was copied", os.fspath(path))
 
@@ -76,7 +84,7 @@ class Store:
         """
         source = self._place(output.sha256)
         try:
-            content = source.open("rb")
+            content = open_file(source)
         except OSError:
             return False
         with content:
@@ -178,7 +186,7 @@ class Store:
 
 def _read(path: Path) -> Entry | None:
     try:
-        return Entry.model_validate_json(path.read_bytes())
+        return Entry.model_validate_json(read_file(path))
     except (OSError, ValidationError):
         return None
 

@@ -9,7 +9,7 @@ from pathlib import Path, PurePath
 from pydantic import ValidationError
 
 from etdev.errors import ProgramError
-from etdev.files import file_sha256
+from etdev.files import file_sha256, read_file
 from etdev.pipeline.places import REJECTED_SUFFIX, sidecar_place
 from etdev.pipeline.result import BuildResult, MethodResult, TargetResult
 from etdev.program.sidecar import MethodNotes, read_sidecar
@@ -44,7 +44,7 @@ class Provenance:
 def provenance(file: Path, sha256: str) -> Provenance:
     """What lies beside a file, whose digest is known. Raises nothing."""
     try:
-        build = BuildResult.model_validate_json(file.with_name(REPORT).read_bytes())
+        build = BuildResult.model_validate_json(read_file(file.with_name(REPORT)))
     except FileNotFoundError:
         return _unknown(f"there is no {REPORT} of a build beside the file")
     except (OSError, ValidationError):

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from etdev.config.models import Rung
 from etdev.errors import LoadError
-from etdev.files import file_sha256
+from etdev.files import file_sha256, read_file
 from etdev.pipeline.baseline_source import check_baseline
 from etdev.pipeline.inplace_ops import resolve_ops
 from etdev.pipeline.models import Models
@@ -115,7 +115,7 @@ def _verify_target(
 def _built(path: Path, target: str) -> Any:
     """What the ``report.json`` beside a file says of its build; None without one, or if it is about another file."""
     try:
-        report: Any = json.loads(path.with_name(_REPORT).read_bytes())
+        report: Any = json.loads(read_file(path.with_name(_REPORT)))
         return next(
             item
             for item in report["targets"]

@@ -10,7 +10,7 @@ from typing import Literal
 from etdev.backends.base import BUILD_EXTRA, find_packages
 from etdev.config.models import Rung
 from etdev.errors import ExitCode, MissingRequirementError, UsageError
-from etdev.files import describe_os_error, file_sha256
+from etdev.files import describe_os_error, file_sha256, open_file
 from etdev.pipeline.result import RUNGS, Part, RungResult, outcome, unmet
 from etdev.pipeline.verify.device import check_device
 from etdev.pipeline.verify.devices import describe_map
@@ -82,14 +82,13 @@ def verify_files(
     """
     paths = [Path(file) for file in files]
     for path in paths:
-        if path.exists() and not (path.is_file() or path.is_dir()):
-            raise UsageError("this is a device or a pipe, not a file", where=str(path))
         try:
-            path.open("rb").close()
+            open_file(path).close()
         except FileNotFoundError as error:
             raise UsageError("there is no such file", where=str(path)) from error
         except OSError as error:
-            raise UsageError(f"cannot read the file: {describe_os_error(error)[0]}", where=str(path)) from error
+            cause, remedy = describe_os_error(error)
+            raise UsageError(f"cannot read the file: {cause}", where=str(path), hint=remedy) from error
     with StockRuntime() as runtime:
         results = tuple(_verify_file(path, data, tuple(require), runtime, device_map) for path in paths)
     notes = tuple(describe_map((item.rungs for item in results), device_map))

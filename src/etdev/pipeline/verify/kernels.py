@@ -11,6 +11,7 @@ from typing import Any
 from etdev.backends.kernels import listed_operators
 from etdev.backends.reference import DELEGATE_ID
 from etdev.errors import ConfigError, Problem
+from etdev.files import read_file
 from etdev.pipeline.project import Project
 from etdev.pipeline.result import RungResult
 from etdev.pipeline.verify.file import Requirements
@@ -145,7 +146,7 @@ def selected_operators(project: Project, target: str) -> frozenset[str] | None:
 
     path = project.loaded.resolve("targets", target, "runtime", "operators")
     try:
-        data: Any = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
+        data: Any = YAML(typ="safe", pure=True).load(read_file(path).decode("utf-8"))
     except (OSError, UnicodeDecodeError, YAMLError) as error:
         raise _bad_operators(project, target, f"{path} cannot be read: {error}") from error
     if not isinstance(data, dict):

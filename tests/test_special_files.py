@@ -1,0 +1,128 @@
+"""Paths that a config or a command line names are read only if they are files: a pipe would be waited for, for ever."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+
+import pytest
+
+from config.support import MINIMAL, load, problems
+from etdev.config.document import MAX_BYTES
+from etdev.config.module_files import defined_names
+from etdev.config.references import check_references
+from etdev.errors import EtdevError
+from etdev.files import SpecialFileError, file_sha256, open_file, read_file
+from etdev.pipeline.cache.digests import Digests
+from etdev.pipeline.diff import diff
+from etdev.pipeline.inspect import inspect_memory
+from etdev.pipeline.report.provenance import provenance
+from etdev.pipeline.run_arrays import read_arrays
+from etdev.pipeline.verify.foreign import verify_files
+from etdev.program.mapped import map_file
+from etdev.program.sidecar import read_sidecar
+
+SAID = "this is a pipe, a device or a socket"
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting() -> Iterator[None]:
+    """End what waits: nobody ever writes into these pipes."""
+
+    def give_up(number: int, frame: FrameType | None) -> None:
+        raise AssertionError("it waits for a pipe")
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.setitimer(signal.ITIMER_REAL, 20)
+    yield
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)
+
+
+def _pipe(folder: Path, name: str) -> Path:
+    os.mkfifo(folder / name)
+    return folder / name
+
+
+@pytest.mark.parametrize("read", [open_file, read_file, file_sha256, Digests().of])
+def test_what_is_no_file_is_refused(read: Callable[[Path], object], tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(_pipe(tmp_path, "pipe"))
+    for place in (tmp_path / "pipe", tmp_path / "link", Path("/dev/zero"), Path("/dev/null")):
+        with pytest.raises(SpecialFileError, match=SAID):
+            read(place)
+    with pytest.raises(IsADirectoryError):
+        read(tmp_path)
+    with pytest.raises(FileNotFoundError):
+        read(tmp_path / "nothing")
+
+
+@pytest.mark.parametrize(
+    ("name", "read"),
+    [
+        ("a.pte", map_file),
+        ("a.pte", inspect_memory),
+        ("a.pte", lambda path: verify_files([path])),
+        ("a.pte", lambda path: diff(path, path)),
+        ("a.json", read_sidecar),
+        ("a.npy", read_arrays),
+        ("a.safetensors", read_arrays),
+    ],
+    ids=["--data", "inspect", "verify", "diff", "sidecar", "--input", "--input safetensors"],
+)
+def test_files_of_the_command_line(name: str, read: Callable[[Path], object], tmp_path: Path) -> None:
+    with pytest.raises(EtdevError, match=SAID) as refused:
+        read(_pipe(tmp_path, name))
+    assert refused.value.hint == "name a file"
+
+
+def test_extends_names_a_pipe(tmp_path: Path) -> None:
+    _pipe(tmp_path, "below.toml")
+    (found,) = problems(tmp_path, 'extends = "below.toml"\n' + MINIMAL)
+    assert found.where == "etdev.toml:1:11"
+    assert found.message == f"`extends` names `below.toml`: cannot read the file: {SAID}"
+    assert found.hint == "name a file"
+
+
+def test_a_config_that_is_a_pipe(tmp_path: Path) -> None:
+    _pipe(tmp_path, "etdev.yaml")
+    (found,) = problems(tmp_path, None, "etdev.yaml")
+    assert (found.where, found.message) == ("etdev.yaml", f"cannot read the file: {SAID}")
+
+
+def test_a_config_that_is_too_large_says_the_limit(tmp_path: Path) -> None:
+    (tmp_path / "below.toml").write_text("#" * (MAX_BYTES + 1))
+    (found,) = problems(tmp_path, 'extends = "below.toml"\n' + MINIMAL)
+    assert "the file is larger than 256 KiB, the most that is read as a config" in found.message
+
+
+def test_files_that_a_config_names(tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_text("def make(): ...\n")
+    for name in ("weights.safetensors", "data.bin", "ops.yaml"):
+        _pipe(tmp_path, name)
+    text = MINIMAL.replace('make"', 'make"\nweights = "weights.safetensors"\ninputs = ["data.bin"]')
+    found = check_references(load(tmp_path, text + 'runtime.operators = "ops.yaml"\n'))
+    assert [(problem.key, problem.message) for problem in found.wrong] == [
+        ("model.weights", f"`model.weights`: {tmp_path}/weights.safetensors is a pipe, a device or a socket"),
+        ("model.inputs[0]", f"`model.inputs[0]`: {tmp_path}/data.bin is a pipe, a device or a socket"),
+        (
+            "targets.cpu.runtime.operators",
+            f"`targets.cpu.runtime.operators`: {tmp_path}/ops.yaml is a pipe, a device or a socket",
+        ),
+    ]
+
+
+def test_files_beside_a_program_are_not_waited_for(tmp_path: Path) -> None:
+    _pipe(tmp_path, "report.json")
+    assert "cannot be read" in str(provenance(tmp_path / "a.pte", ""))
+    assert defined_names(_pipe(tmp_path, "model.py")) is None
+
+
+def test_weights_that_are_a_pipe(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    from etdev.pipeline.weights import load_weights
+
+    with pytest.raises(EtdevError, match=SAID):
+        load_weights(torch.nn.Linear(1, 1), _pipe(tmp_path, "w.safetensors"), "etdev.toml:4:11")
