@@ -208,6 +208,21 @@ def test_a_model_that_cannot_be_traced(
     assert "Traceback" not in shown
 
 
+def test_a_buffer_in_the_place_of_another(project: Callable[..., Project]) -> None:
+    buffers = "self.register_buffer('one', torch.ones(4)); self.register_buffer('other', torch.zeros(4))"
+    model = MODEL.replace("self.linear = nn.Linear(4, 4)", buffers)
+    made = project(_config(), model=model.format(body="self.one = self.other; return x + self.one"))
+    check_failure(
+        lambda: export(made),
+        Failure(
+            ExportError,
+            METHOD,
+            "method 'forward' assigns an input or another buffer to a buffer, which torch.export cannot trace",
+            "copy the value into the buffer: `self.NAME.copy_(value)` instead of `self.NAME = value`",
+        ),
+    )
+
+
 def test_a_constant_of_another_size(project: Callable[..., Project]) -> None:
     made = project(_config(), model=MODEL.format(body="return x + torch.ones(5, 4)"))
     message = (

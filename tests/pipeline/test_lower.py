@@ -320,6 +320,22 @@ class Net(torch.nn.Module):
             "write its numbers as buffers of the module, or give the method an input",
         ),
     ),
+    "a write to a buffer in a branch": (
+        _config(),
+        _model(
+            "return torch.cond(x.sum() > 0, lambda x: self.state.copy_(x) + 1, lambda x: x + 2, (x,))",
+            "self.register_buffer('state', torch.zeros(2, 4))",
+        ),
+        Failure(
+            LowerError,
+            TARGET,
+            (
+                "aten.copy_.default (model.py:11, in forward) writes to a buffer inside a branch or a loop, "
+                "which ExecuTorch cannot lower"
+            ),
+            "return the new value from the branch or the loop, and copy it into the buffer after it",
+        ),
+    ),
     "a failure inside a partitioner": (
         _config("xnnpack"),
         _model("return nn.functional.max_pool2d(x[None, None], 2)"),

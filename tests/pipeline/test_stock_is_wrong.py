@@ -9,12 +9,15 @@ from __future__ import annotations
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
+from torch.export import ExportedProgram
 
 from etdev.linker import LinkOptions, link
 from etdev.pipeline.noise import quiet_libraries
+from etdev.pipeline.writes import separate_copies
 from etdev.program import write
 from etdev.runtime.stock.client import ProgramFailureError
 from pipeline.objects import test_emit as objects
@@ -42,6 +45,57 @@ CASES = {
         """,
         {"forward": FOUR},
     ),
+    "a delay line": Case(
+        """
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("older", torch.zeros(4))
+            self.register_buffer("newer", torch.zeros(4))
+        def forward(self, x):
+            y = self.older + x
+            self.older.copy_(self.newer)
+            self.newer.copy_(x)
+            return y
+        """,
+        {"forward": FOUR},
+    ),
+    "two buffers that change places": Case(
+        """
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("one", torch.full((4,), 5.0))
+            self.register_buffer("other", torch.full((4,), 7.0))
+        def forward(self, x):
+            one = self.one.clone()
+            self.one.copy_(self.other)
+            self.other.copy_(one)
+            return self.one + x
+        """,
+        {"forward": FOUR},
+    ),
+    "a buffer with the name of an input": Case(
+        """
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("x", torch.zeros(4))
+        def forward(self, x):
+            self.x.add_(x)
+            return self.x * 1
+        """,
+        {"forward": FOUR},
+    ),
+    "a buffer that is returned before another takes its place": Case(
+        """
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("state", torch.zeros(4))
+        def forward(self, x):
+            before = self.state
+            self.state = self.state + x
+            return before
+        """,
+        {"forward": FOUR},
+    ),
 }
 COUNTERS = Case(
     """
@@ -60,15 +114,27 @@ COUNTERS = Case(
 """Each method counts for itself."""
 
 
-def both_ways(made: Emitted) -> tuple[Path, Path]:
-    """The file by etdev, and the one that plain ExecuTorch makes."""
+def emit_with_exports(folder: Path, case: Case) -> tuple[Emitted, dict[str, ExportedProgram]]:
+    """The object program of a case, and each method as ``torch.export`` gives it."""
+    plain: list[ExportedProgram] = []
+
+    def separate(program: ExportedProgram) -> None:
+        plain.append(deepcopy(program))
+        separate_copies(program)
+
+    with patch("etdev.pipeline.export.separate_copies", separate):
+        made = emit(folder, case)
+    return made, dict(zip(made.exported.methods, plain, strict=True))
+
+
+def both_ways(made: Emitted, programs: dict[str, ExportedProgram]) -> tuple[Path, Path]:
+    """The file by etdev, and the one that plain ExecuTorch makes of the same exports."""
     from executorch.exir import to_edge_transform_and_lower
 
     folder = made.object.path.parent
     by_etdev, by_hand = folder / "etdev.pte", folder / "hand.pte"
     write(link(made.object.program, LinkOptions(), made.object.sidecar).program, by_etdev)
     with quiet_libraries():
-        programs = {name: deepcopy(method.program) for name, method in made.exported.methods.items()}
         emitted = to_edge_transform_and_lower(programs).to_executorch()
     with by_hand.open("wb") as file:
         emitted.write_to_file(file)
@@ -76,10 +142,10 @@ def both_ways(made: Emitted) -> tuple[Path, Path]:
 
 
 def is_eager(made: Emitted, file: Path) -> bool:
-    """Does the file compute what the model does, with every truth value, called twice?"""
+    """Does the file compute what the model does, with every truth value, called three times?"""
     runtime = shared_runtime()
     runtime.load(file)
-    for inputs in [*made.calls("forward")] * 2:
+    for inputs in [*made.calls("forward")] * 3:
         with torch.no_grad():
             wanted = made.exported.eager["forward"](*(item.clone() for item in inputs))
         try:
@@ -97,9 +163,9 @@ def same(answers: tuple[Any, ...], wanted: tuple[Any, ...]) -> bool:
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_etdev_builds_right_what_plain_executorch_does_not(case: Case, tmp_path: Path) -> None:
-    made = emit(tmp_path, case)
+    made, programs = emit_with_exports(tmp_path, case)
     start = deepcopy(made.exported.eager)
-    by_etdev, by_hand = both_ways(made)
+    by_etdev, by_hand = both_ways(made, programs)
 
     assert is_eager(made, by_etdev)
     made.exported.eager.update(start)  # type: ignore[attr-defined]
@@ -123,4 +189,4 @@ def test_methods_that_count_for_themselves(shared: bool, counters: tuple[Path, P
 
 @pytest.fixture(scope="module")
 def counters(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    return both_ways(emit(tmp_path_factory.mktemp("counters"), COUNTERS))
+    return both_ways(*emit_with_exports(tmp_path_factory.mktemp("counters"), COUNTERS))

@@ -15,6 +15,7 @@ from etdev.pipeline.inputs import Signature, make_inputs
 from etdev.pipeline.noise import held_back
 from etdev.pipeline.project import Project
 from etdev.pipeline.usercode import UserCode
+from etdev.pipeline.writes import separate_copies
 
 if TYPE_CHECKING:
     import torch
@@ -83,6 +84,7 @@ def export_module(
             program = torch.export.export(module, example, dynamic_shapes=shapes, strict=False)
     except Exception as error:
         raise explain_export_error(error, project, user, signature, module) from error
+    separate_copies(program)
     return program
 
 

@@ -25,6 +25,7 @@ _GUARD = re.compile(
 _EQUAL = re.compile(r"The values of (?P<first>\w+) = .*? and (?P<second>\w+) = .*? must always be equal")
 _BROADCAST = re.compile(r"The size of tensor a \(s\d+\) must match the size of tensor b \(s\d+\)")
 _UNKNOWN_OUTPUT = re.compile(r"Found <class '(?P<kind>.+?)'> in output, which is not a known type")
+_ASSIGNED = re.compile(r"Node copy__default\w* of type call_function is missing nn_module_stack")
 _RANGE_FIX = re.compile(r"^\s*(?P<dim>\w+) = Dim\('\w+'(?:, min=(?P<min>\d+))?(?:, max=(?P<max>\d+))?\)", re.MULTILINE)
 _FIXED = re.compile(r"^\s*(?P<dim>\w+) = (?P<size>\d+)\s*$", re.MULTILINE)
 _MULTIPLE = re.compile(r"^\s*(?P<dim>\w+) = (?P<factor>\d+)\*_\w+\s*$", re.MULTILINE)
@@ -144,6 +145,13 @@ def _model_error(error: Exception, project: Project, user: UserCode, signature: 
     text = _first_line(error, signature)
     place = user.place(error.__traceback__)
     where = project.where("methods", signature.method)
+    if _ASSIGNED.search(text):
+        return ExportError(
+            f"method {signature.method!r} assigns an input or another buffer to a buffer, "
+            "which torch.export cannot trace",
+            where=where,
+            hint="copy the value into the buffer: `self.NAME.copy_(value)` instead of `self.NAME = value`",
+        )
     returned = _UNKNOWN_OUTPUT.search(text)
     if returned:
         return ExportError(

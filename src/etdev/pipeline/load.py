@@ -15,6 +15,7 @@ from etdev.pipeline.project import Project
 from etdev.pipeline.requirements import import_package
 from etdev.pipeline.usercode import UserCode, translated
 from etdev.pipeline.weights import load_weights
+from etdev.pipeline.writes import aten_clone, separate_copies, separate_writes
 
 if TYPE_CHECKING:
     import torch
@@ -138,6 +139,8 @@ def _load_saved_program(project: Project) -> LoadedModel:
             where=where,
             hint="save it again with torch.export.save of the same torch version",
         ) from error
+    separate_copies(program)
+    separate_writes(program, aten_clone)
     return LoadedModel(program.module(), program)
 
 

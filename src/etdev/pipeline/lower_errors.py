@@ -29,6 +29,7 @@ _NAMED_TUPLE = re.compile(r"No registered serialization name for <class '(?P<kin
 _NO_TENSOR = re.compile(r"Returning (?P<value>.*) is not yet supported in the emitter|graph_output_allocated not set")
 _FRAME = re.compile(r'File "(?P<file>.+)", line (?P<line>\d+), in (?P<name>\S+)')
 _UNBOUNDED = re.compile(r"Cannot evaluate .*upper bound", re.DOTALL)
+_IN_A_BODY = re.compile(r"operator '(?P<op>aten\.\w+_\.\w+)' is not functional")
 _LIFTED = re.compile(r"Input spec name \S*lifted_tensor\S* does not match node name")
 _VERBOSE = "run with -v for the whole trace"
 
@@ -76,6 +77,14 @@ def _explain_lowering(
             f"XNNPACK cannot fuse a batch norm into {name!r}: the name begins with a digit",
             where=where,
             hint="give the layers names: wrap the nn.Sequential in a module that holds it as an attribute",
+        )
+    written = _IN_A_BODY.search(text)
+    if written:
+        line = line_of(project, programs, written["op"])
+        return LowerError(
+            f"{written['op']}{line} writes to a buffer inside a branch or a loop, which ExecuTorch cannot lower",
+            where=where,
+            hint="return the new value from the branch or the loop, and copy it into the buffer after it",
         )
     if _LIFTED.search(text):
         return LowerError(
@@ -180,7 +189,8 @@ def line_of(project: Project, programs: Iterable[ExportedProgram], op: str) -> s
     """`` (model.py:12, in forward)`` for the first node of this op that a line beside the config made, else nothing."""
     root = project.loaded.root
     for program in programs:
-        for node in program.graph.nodes:
+        graphs = [module.graph for module in program.graph_module.modules() if hasattr(module, "graph")]
+        for node in (node for graph in graphs for node in graph.nodes):
             if node.op == "call_function" and op in str(node.target):
                 for frame in reversed(list(_FRAME.finditer(node.meta.get("stack_trace") or ""))):
                     if (path := Path(frame["file"])).is_relative_to(root):

@@ -145,7 +145,7 @@ def test_calls_of_a_session_share_their_state_and_sessions_do_not(account: Prepa
     rung = account.judge()["runtime"]
 
     assert rung.status == "passed", rung.problems
-    assert rung.summary == "5 samples and 2 sessions of 7 calls, max abs error 0; equal"
+    assert rung.summary == "5 samples and 2 sessions of 7 calls, then 9 calls in a row, max abs error 0; equal"
     assert [(output.method, output.output) for output in rung.outputs] == [
         ("put", 0),
         ("take", 0),
@@ -158,7 +158,7 @@ def test_without_shared_state_each_method_has_its_own(apart: Prepared) -> None:
     rung = apart.judge()["runtime"]
 
     assert rung.status == "passed", rung.problems
-    assert rung.summary == "5 samples and 2 sessions of 7 calls, max abs error 0; equal"
+    assert rung.summary == "5 samples and 2 sessions of 7 calls, then 9 calls in a row, max abs error 0; equal"
 
 
 def test_a_program_that_shares_its_state_unasked_is_broken(account: Prepared) -> None:
@@ -222,6 +222,40 @@ def test_a_missed_tolerance_in_a_session_is_a_gate(account: Prepared) -> None:
     assert rung.problems[0].startswith("output 1 of 'look' exceeds the config's tolerance (atol 0.0001, rtol 0) by ")
     assert len(rung.problems) == 1
     assert [round(output.max_abs_error, 5) for output in rung.outputs] == [0, 0, 0, 0.0005]
+
+
+ONE_PUT = 'targets.cpu.verify.sessions="data:one_put"'
+
+
+def test_calls_in_a_row_end_where_eager_pytorch_refuses_one(account: Prepared) -> None:
+    """The order is etdev's own: nobody says that the model takes it."""
+
+    def look(self: Any, x: torch.Tensor) -> Any:
+        self.visits.add_(1)
+        if self.visits[0] > 1:
+            raise IndexError("no more visits")
+        return self.total + x, self.visits + x
+
+    model = otherwise(account, look)
+    rung = account.judge(ONE_PUT, float_model=model, reference=model)["runtime"]
+
+    assert rung.status == "passed", rung.problems
+    assert rung.summary == (
+        "5 samples and 1 session of 1 call, then 3 calls in a row, max abs error 0; equal; call 3 in a row, of 'look', "
+        "fails in eager PyTorch too: IndexError; weak: random inputs for take"
+    )
+
+
+def test_calls_in_a_row_are_not_held_to_limits_of_the_config(account: Prepared) -> None:
+    def look(self: Any, x: torch.Tensor) -> Any:
+        self.visits.add_(1)
+        return self.total + x, self.visits + x + (self.visits > 1) * 5e-4
+
+    model = otherwise(account, look)
+    rung = account.judge(ONE_PUT, "targets.cpu.verify.atol=1e-4", float_model=model, reference=model)["runtime"]
+
+    assert rung.status == "passed", rung.problems
+    assert max(output.max_abs_error for output in rung.outputs) == 0
 
 
 def test_eager_state_is_left_as_it_was(account: Prepared) -> None:

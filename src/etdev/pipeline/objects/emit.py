@@ -15,7 +15,7 @@ from etdev.pipeline.lower import fixed_ranges
 from etdev.pipeline.lower_errors import explain_emission
 from etdev.pipeline.objects.devices import hidden_devices, with_devices
 from etdev.pipeline.objects.instructions import MismatchError
-from etdev.pipeline.objects.layouts import set_plain_views
+from etdev.pipeline.objects.layouts import edge_clone, set_plain_views
 from etdev.pipeline.objects.notes import describe_method
 from etdev.pipeline.objects.planning import VirtualAddresses
 from etdev.pipeline.objects.record import save_record
@@ -23,6 +23,7 @@ from etdev.pipeline.objects.sources import SourceLines
 from etdev.pipeline.objects.state import find_state, with_names
 from etdev.pipeline.places import record_place, sidecar_place
 from etdev.pipeline.project import Project
+from etdev.pipeline.writes import rename_inputs, separate_writes
 from etdev.program import Program, read, write
 from etdev.program.merge import merge_methods
 from etdev.program.model import ExecutionPlan, Tensor
@@ -116,7 +117,10 @@ def _to_executorch(
         with torch.no_grad(), ExitStack() as stack:
             for name in lowered.methods:
                 stack.enter_context(fixed_ranges(exported.methods[name].program))
-                set_plain_views(lowered.manager.exported_program(name).graph_module)
+                program = lowered.manager.exported_program(name)
+                rename_inputs(program)
+                separate_writes(program, edge_clone)
+                set_plain_views(program.graph_module)
             manager: ExecutorchProgramManager = lowered.manager.to_executorch(config)
     except Exception as error:
         programs = [lowered.manager.exported_program(name) for name in lowered.methods]

@@ -29,6 +29,17 @@ def set_plain_views(graph_module: GraphModule) -> None:
         module.recompile()
 
 
+def edge_clone(value: Node, order: list[int] | None = None) -> Node:
+    """A clone with the dimensions in this order, or as the value has them, where the graph inserts."""
+    from executorch.exir.dialects._ops import ops
+    from executorch.exir.tensor import dim_order_from_stride
+
+    if order is None:
+        order = list(dim_order_from_stride(value.meta["val"].stride()))
+    op = ops.edge.dim_order_ops._clone_dim_order.default
+    return value.graph.call_function(op, (value,), {"dim_order": order})
+
+
 def _is_plain(value: Any) -> bool:
     from executorch.exir.tensor import dim_order_from_stride
 
@@ -36,14 +47,9 @@ def _is_plain(value: Any) -> bool:
 
 
 def _set_plain_input(view: Node) -> None:
-    from executorch.exir.dialects._ops import ops
-
     source = view.all_input_nodes[0]
     value = source.meta["val"]
-    plain = list(range(value.dim()))
     with view.graph.inserting_before(view):
-        copy = view.graph.call_function(
-            ops.edge.dim_order_ops._clone_dim_order.default, (source,), {"dim_order": plain}
-        )
+        copy = edge_clone(source, list(range(value.dim())))
     copy.meta = {**view.meta, "val": value.contiguous()}
     view.replace_input_with(source, copy)

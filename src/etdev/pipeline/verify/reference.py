@@ -38,15 +38,25 @@ class Session:
             return _compute(self._model.eager[call.method], call.inputs, state, where)
 
 
-def compute(project: Project, user: UserCode, model: ExportedModel, method: str, inputs: Tensors) -> list[Any]:
+def compute(
+    project: Project,
+    user: UserCode,
+    model: ExportedModel,
+    method: str,
+    inputs: Tensors,
+    *,
+    written: State | None = None,
+) -> list[Any]:
     """Outputs of a method on initial state, flattened in order; state and inputs are left as they were.
 
-    A program answers the inputs that it changes before its outputs, so they come first here too. Raises
-    :class:`~etdev.errors.VerifyError` if the model itself fails on these inputs.
+    A program answers the inputs that it changes before its outputs, so they come first here too. The buffers that the
+    method writes to go into ``written``. Raises :class:`~etdev.errors.VerifyError` if the model itself fails on these
+    inputs.
     """
+    state = {} if written is None else written
     what = f"method {method!r} failed in eager PyTorch on its own samples"
     with translated(user, VerifyError, what, where=project.where("methods", method, "samples")):
-        return _compute(model.eager[method], inputs, {}, project.where("methods", method))
+        return _compute(model.eager[method], inputs, state, project.where("methods", method))
 
 
 def _compute(function: Callable[..., Any], inputs: Tensors, state: State, where: str) -> list[Any]:
@@ -81,15 +91,22 @@ def _require_values(what: str, found: Iterable[object], where: str) -> None:
 
 @contextmanager
 def _carried(module: torch.nn.Module | None, state: State) -> Iterator[None]:
-    """Lay ``state`` over the buffers and keep in it what the block changes; then give them back what they had."""
+    """Lay ``state`` over the buffers and keep in it what the block writes; then give them back what they had.
+
+    A write of the value that is there already counts: a reset of initial state is a write.
+    """
     buffers = dict(module.named_buffers()) if module is not None else {}
     with restored_buffers(module):
         for name in state.keys() & buffers.keys():
             buffers[name].copy_(state[name])
-        before = {name: buffer.clone() for name, buffer in buffers.items()}
+        before = {name: (buffer._version, buffer.clone()) for name, buffer in buffers.items()}
         yield
         for name, buffer in module.named_buffers() if module is not None else ():
-            if name in before and not buffer.equal(before[name]):
+            if name in before and (
+                buffer is not buffers[name]
+                or buffer._version != before[name][0]
+                or not buffer.equal(before[name][1])  # Writes through `.data` leave the version.
+            ):
                 state[name] = buffer.clone()
 
 

@@ -10,14 +10,16 @@ from etdev.pipeline.inputs import Call, Signature
 from etdev.pipeline.result import RungResult
 from etdev.pipeline.verify.extremes import EXTREMES, Shapes, check_extremes, shapes_of
 from etdev.pipeline.verify.outputs import Comparison
-from etdev.pipeline.verify.reference import compute
-from etdev.pipeline.verify.sessions import check_sessions
+from etdev.pipeline.verify.reference import State, compute
+from etdev.pipeline.verify.sessions import check_calls_in_a_row, check_sessions
 from etdev.pipeline.verify.subject import Findings, Problem, Runtime, Subject
 from etdev.runtime.stock import ProgramFailureError
 
 
 def check_runtime(subject: Subject, runtime: Runtime, *, rung: Rung = "runtime") -> RungResult:
     """Run every method on every sample, each on initial state, then every session, and compare every output.
+
+    If a method writes to state, all methods are also called in a row on one state.
 
     A crash, a wrong shape or dtype, or an error beyond the default for the dtype makes a broken artifact; an error
     beyond the config's own ``atol``, ``rtol`` or ``min_snr_db`` a missed gate. Where the samples leave out the ends of
@@ -30,6 +32,8 @@ def check_runtime(subject: Subject, runtime: Runtime, *, rung: Rung = "runtime")
         _check_constants(subject, runtime, findings)
         if not findings.broken:
             check_sessions(subject, runtime, findings)
+        if not findings.broken and findings.stateful:
+            check_calls_in_a_row(subject, runtime, findings)
     except ProgramFailureError as error:
         findings.broken.append(subject.broken(f"the {rung} failed: {error}"))
     problems = (*findings.broken, *findings.missed)
@@ -54,7 +58,10 @@ def _check_method(subject: Subject, runtime: Runtime, method: str, signature: Si
         if index == subject.effort.samples:
             findings.cut = True
             break
-        expected = compute(subject.project, subject.user, subject.reference, method, inputs)
+        written: State = {}
+        expected = compute(subject.project, subject.user, subject.reference, method, inputs, written=written)
+        if written:
+            findings.stateful.add(method)
         original = (
             compute(subject.project, subject.user, subject.float_model, method, inputs)
             if subject.quantized
@@ -90,6 +97,8 @@ def _summary(subject: Subject, findings: Findings) -> str:
         ran += f" and {_count(findings.sessions, 'session')} of {_count(findings.session_calls, 'call')}"
     if findings.cut:
         ran = f"the first {ran}"
+    if findings.in_a_row:
+        ran += f", then {_count(findings.in_a_row, 'call')} in a row"
     parts = [f"{ran}, max abs error {worst:.2g}"]
     parts.append(f"SNR {min(ratios):.1f} dB" if ratios else "equal")
     if subject.quantized:
@@ -99,6 +108,8 @@ def _summary(subject: Subject, findings: Findings) -> str:
         parts.append(f"at the {ends} sizes only shapes and dtypes are compared")
     if findings.untried:
         parts.append(f"sizes not tried: {', '.join(findings.untried)}")
+    if findings.row_ended:
+        parts.append(findings.row_ended)
     weak = subject.weak - findings.in_sessions
     if weak:
         parts.append(f"weak: random inputs for {', '.join(sorted(weak))}")

@@ -1,11 +1,22 @@
-"""Sessions: calls of several methods in order on one state, in the runtime and in eager PyTorch."""
+"""Sessions: calls of several methods in order on one state, in the runtime and in eager PyTorch.
+
+The config may name sessions. A program with state is called several times in a row without any.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import cycle, islice
+
+from etdev.errors import VerifyError
 from etdev.pipeline.inputs import Call, read_sessions
 from etdev.pipeline.verify.outputs import Comparison
 from etdev.pipeline.verify.reference import Session
 from etdev.pipeline.verify.subject import Findings, Runtime, Subject
+
+_ROUNDS = 3
+"""Calls of each method in a row on one state."""
 
 
 def check_sessions(subject: Subject, runtime: Runtime, findings: Findings) -> None:
@@ -24,6 +35,59 @@ def check_sessions(subject: Subject, runtime: Runtime, findings: Findings) -> No
         _run_all(
             subject, runtime, Findings(broken=findings.broken), shared=True, note=" with all methods in one memory"
         )
+
+
+def check_calls_in_a_row(subject: Subject, runtime: Runtime, findings: Findings) -> None:
+    """Call all methods in turn, three times each, on one state that begins fresh, and compare every output.
+
+    The inputs are the first samples. Every second round goes backwards, so the first and the last method also follow
+    themselves. The order is not the user's, so the config's limits are not judged on it, and the calls end where eager
+    PyTorch refuses one. State of each method's own is tried in both kinds of memory, as in :func:`check_sessions`.
+    """
+    calls = _calls_in_a_row(subject)
+    shared = subject.project.config.model.share_state
+    findings.in_a_row = _run_row(subject, runtime, calls, findings, shared=shared, note="")
+    if not shared and len(subject.reference.signatures) > 1 and not findings.broken:
+        _run_row(subject, runtime, calls, findings, shared=True, note=" with all methods in one memory")
+
+
+def _calls_in_a_row(subject: Subject) -> list[Call]:
+    first = {name: list(islice(samples, _ROUNDS)) for name, samples in subject.samples.items()}
+    inputs = {name: list(islice(cycle(samples), _ROUNDS)) for name, samples in first.items()}
+    methods = list(subject.reference.signatures)
+    return [
+        Call(method, inputs[method][number])
+        for number in range(_ROUNDS)
+        for method in (reversed(methods) if number % 2 else methods)
+    ]
+
+
+def _run_row(
+    subject: Subject, runtime: Runtime, calls: Sequence[Call], findings: Findings, *, shared: bool, note: str
+) -> int:
+    """How many of the calls were made."""
+    subject.load(runtime, shared=shared)
+    judged = replace(subject, effort=replace(subject.effort, limits=False))
+    comparison = Comparison(judged, runtime, Findings(broken=findings.broken))
+    reference = Session(subject.project, subject.user, subject.reference)
+    original = Session(subject.project, subject.user, subject.float_model)
+    made = 0
+    for index, call in enumerate(calls):
+        at, where = f"call {index} in a row", subject.project.where("methods", call.method)
+        try:
+            expected = reference.compute(call, at, where)
+            plain = original.compute(call, at, where) if subject.quantized else expected
+        except VerifyError as error:
+            findings.row_ended = (
+                f"call {index} in a row, of {call.method!r}, fails in eager PyTorch too: "
+                + type(error.__cause__).__name__
+            )
+            break
+        if not comparison.call(call, expected, plain, at + note, fresh=index == 0):
+            return made
+        made += 1
+    comparison.judge()
+    return made
 
 
 def _run_all(subject: Subject, runtime: Runtime, findings: Findings, *, shared: bool, note: str) -> None:

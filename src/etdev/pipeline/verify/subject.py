@@ -122,6 +122,12 @@ class Findings:
     """In all sessions together."""
     in_sessions: set[str] = field(default_factory=set)
     """Methods that a session called."""
+    stateful: set[str] = field(default_factory=set)
+    """Methods that write to a buffer in eager PyTorch."""
+    in_a_row: int = 0
+    """Calls on one state that no session asked for."""
+    row_ended: str | None = None
+    """Why there are fewer of these calls than there could be."""
     extremes: set[str] = field(default_factory=set)
     """Of :data:`~etdev.pipeline.verify.extremes.EXTREMES`, those that were run beyond the samples."""
     cut: bool = False

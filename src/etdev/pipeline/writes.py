@@ -1,0 +1,141 @@
+"""Writes to buffers and inputs: every one gets a value of its own.
+
+A method that ends with ``state.copy_(initial)`` has no op left that computes the new content: once the graph is
+functional, the content is the placeholder of another buffer. Several parts of torch 2.13 and ExecuTorch 1.4 get that
+wrong. Emission drops such a write, and decomposition refuses two writes of one value. A clone gives each write a value
+that no other write has. All clones come before the first write, so a swap does not read what it has written. The
+linker removes the clones that are not needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+    from torch.fx import Node
+
+    Clone = Callable[[Node], Node]
+    """Makes the node of a clone where the graph inserts."""
+
+
+def aten_clone(value: Node) -> Node:
+    """A clone in the ops of an exported graph."""
+    import torch
+
+    return value.graph.call_function(torch.ops.aten.clone.default, (value,))
+
+
+def separate_copies(program: ExportedProgram) -> None:
+    """Clone what a ``copy_`` of an exported graph takes from a buffer, an input, or the source of another ``copy_``."""
+    import torch
+
+    copies = program.graph.find_nodes(op="call_function", target=torch.ops.aten.copy_.default)
+    _keep_returned(program, [copy for copy in copies if _is_assignment(copy)])
+    taken: set[Node] = set()
+    for copy in copies:
+        source = copy.args[1]
+        if source in taken or _may_alias(source):
+            with program.graph.inserting_before(copy):
+                copy.replace_input_with(source, _cloned(source, copy.meta, aten_clone))
+        taken.add(source)
+    program.graph_module.recompile()
+
+
+def separate_writes(program: ExportedProgram, clone: Clone) -> None:
+    """Clone the written values of a functional graph that are placeholders, or written twice.
+
+    A returned value is cloned too if it is what a buffer or input held before the method wrote to it.
+    """
+    output = program.graph.output_node()
+    values: list[Any] = list(output.args[0])
+    specs = program.graph_signature.output_specs
+    written = set(_written(program))
+    taken: set[Any] = set()
+    with program.graph.inserting_before(output):
+        for position, (value, spec) in enumerate(zip(values, specs, strict=True)):
+            is_write = _is_write(spec)
+            shared = value in taken or value.op == "placeholder" if is_write else value in written
+            if is_write:
+                taken.add(value)
+            if shared:
+                values[position] = _cloned(value, value.meta, clone)
+                spec.arg.name = values[position].name
+    output.args = (type(output.args[0])(values),)
+    program.graph_module.recompile()
+
+
+def rename_inputs(program: ExportedProgram) -> None:
+    """Give inputs that have the name of a buffer, parameter or constant another one.
+
+    ExecuTorch 1.4 finds what a write goes to by its name, among both, and would write to the input.
+    """
+    signature = program.graph_signature
+    targets = {spec.target for spec in signature.input_specs if spec.target is not None}
+    nodes = {node.name: node for node in program.graph.find_nodes(op="placeholder")}
+    renamed: dict[str, str] = {}
+    for spec in signature.input_specs:
+        name = str(getattr(spec.arg, "name", None))
+        if spec.target is None and name in targets:
+            nodes[name]._rename(f"input_{name}")
+            nodes[name].target = renamed[name] = spec.arg.name = nodes[name].name
+    for spec in signature.output_specs:
+        spec.arg.name = renamed.get(spec.arg.name, spec.arg.name)
+        if spec.kind.name == "USER_INPUT_MUTATION":
+            spec.target = renamed.get(spec.target, spec.target)
+    program.graph_module.recompile()
+
+
+def _written(program: ExportedProgram) -> Iterator[Node]:
+    """Placeholders of the buffers and inputs that a functional graph writes to."""
+    signature = program.graph_signature
+    targets = {spec.target for spec in signature.output_specs if _is_write(spec)}
+    nodes = {node.name: node for node in program.graph.find_nodes(op="placeholder")}
+    for spec in signature.input_specs:
+        name = getattr(spec.arg, "name", None)
+        if (name if spec.target is None else spec.target) in targets:
+            yield nodes[name]
+
+
+def _is_write(spec: Any) -> bool:
+    return spec.kind.name in ("BUFFER_MUTATION", "USER_INPUT_MUTATION")
+
+
+def _is_assignment(copy: Node) -> bool:
+    """Does it stand for ``self.buffer = value``? ``torch.export`` appends these, with the value's own metadata."""
+    return copy.meta is copy.args[1].meta  # type: ignore[union-attr]
+
+
+def _keep_returned(program: ExportedProgram, assignments: list[Node]) -> None:
+    """Clone the returned values that share memory with a buffer before it is assigned another tensor.
+
+    The model returns the tensor that the buffer was; what ``torch.export`` makes of it overwrites that tensor.
+    """
+    output, replaced = program.graph.output_node(), {_base(copy.args[0]) for copy in assignments}
+    for value in {value for value in output.all_input_nodes if _base(value) in replaced}:
+        with program.graph.inserting_before(assignments[0]):
+            output.replace_input_with(value, clone := _cloned(value, value.meta, aten_clone))
+        for spec in program.graph_signature.output_specs:
+            spec.arg.name = clone.name if spec.arg.name == value.name else spec.arg.name
+
+
+def _base(node: Any) -> Any:
+    """The node whose memory a chain of views and in-place ops shows."""
+    while node.op == "call_function" and _may_alias(node) and node.all_input_nodes:
+        node = node.all_input_nodes[0]
+    return node
+
+
+def _may_alias(node: Node) -> bool:
+    """May its value share memory with another node's? Ops tell by their schema."""
+    schema = getattr(node.target, "_schema", None)
+    if node.op != "call_function" or schema is None:
+        return True
+    return any(result.alias_info is not None for result in schema.returns)
+
+
+def _cloned(value: Node, meta: dict[str, Any], clone: Clone) -> Node:
+    node = clone(value)
+    node.meta = {**meta, "val": value.meta["val"].clone()}
+    return node
