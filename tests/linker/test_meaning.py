@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from etdev.decisions import ALL_ELISIONS
 from etdev.linker import LinkOptions, link, link_foreign
 from etdev.program import model as m
 from etdev.program.check import check_program
+from etdev.program.delegates import delegate_inputs
 from etdev.program.footprint import planned_memory
 from linker.oracle import Call, Machine, Trace
 from linker.programs import Object
@@ -79,6 +80,19 @@ def test_linked_again(planner: str, elide: bool, data: st.DataObject) -> None:
     again = link_again(once)
     assert meaning(found, made, again) == meaning(found, made)
     assert total(link_again(again)) <= total(again) <= total(once)
+
+
+@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow])
+@given(found=objects())
+def test_inputs_of_delegates_are_still_told(found: Object) -> None:
+    """A file made by a link says as much about its delegates' arguments as the object program did."""
+    (plan,), (notes,) = found.program.execution_plan, found.sidecar.methods.values()
+    if delegate_inputs(plan) != notes.delegate_inputs:
+        return  # The object program does not say which arguments are inputs.
+    done = link(found.program, LinkOptions(), found.sidecar)
+    moved = done.methods[0].renumbered
+    wanted = {moved[position]: count for position, count in notes.delegate_inputs.items()}
+    assert delegate_inputs(done.program.execution_plan[0]) == wanted
 
 
 @given(data=st.data())

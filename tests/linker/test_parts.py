@@ -9,6 +9,7 @@ import pytest
 
 from etdev.linker import Linked
 from etdev.program import model as m
+from etdev.program.delegates import delegate_inputs
 from linker.checked import decided, linked, operators, size
 from linker.programs import Method
 
@@ -268,3 +269,23 @@ def test_a_slice_in_both_branches() -> None:
     merged = method.cond(condition, lambda: [method.cut_out(whole, 0, 32)], lambda: [method.cut_out(whole, 32, 64)])
     method.outputs = reduced(method, *merged)
     linked(method)
+
+
+def test_a_part_that_is_added_is_no_output_of_a_delegate_behind_it() -> None:
+    """The link copies one input of the ``cat`` into a new tensor, which the delegate's output comes behind."""
+    method = Method()
+    constant = method.flat(method.constant(32))
+    method.outputs = method.delegate(method.put_together(vector(method, 64), constant, vector(method)))
+    done = linked(method)
+    assert operators(done).count(CAT) == 1
+    assert delegate_inputs(done.program.execution_plan[0]) == {len(operators(done)): 1}
+
+
+def test_an_alias_of_state_is_no_output_of_the_delegate_that_reads_it() -> None:
+    method = Method()
+    method.input(32)
+    view = method.flat(method.buffer(32, "state"))
+    method.outputs = method.delegate(view)
+    done = linked(method)
+    assert operators(done) == []
+    assert delegate_inputs(done.program.execution_plan[0]) == {0: 1}

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from etdev.program import model as m
+from etdev.program.delegates import arguments_of
+from etdev.program.effects import tensors
 from etdev.program.storage import MethodMemory
 from etdev.program.used import used_values
 
@@ -115,12 +117,12 @@ def without_unused(plan: m.ExecutionPlan, order: Iterable[int] | None = None) ->
     return renumbered(plan, values, value_index.__getitem__, operator_index.__getitem__)
 
 
-def aliases_first(plan: m.ExecutionPlan, memory: MethodMemory, replicas: Mapping[int, int] | None = None) -> list[int]:
+def aliases_first(plan: m.ExecutionPlan, memory: MethodMemory, neighbors: Mapping[int, int] | None = None) -> list[int]:
     """The values, each tensor that nobody writes before the first one that is written to the same bytes.
 
     Whoever reads the file takes a tensor that a delegate call is the first to have, with a number above all before it,
-    for one of the outputs of the call. ``replicas`` stand next to what they stand for: what is copied comes before
-    its copy.
+    for one of the outputs of the call. Tensors that passes added come next to their ``neighbors``: an input of the
+    method or an output of a delegate before it, all others behind it.
     """
     first = {*plan.inputs}
     first |= {
@@ -129,13 +131,13 @@ def aliases_first(plan: m.ExecutionPlan, memory: MethodMemory, replicas: Mapping
         if isinstance(call, m.DelegateCall)
         for value in effects.writes
     }
-    stand_ins: dict[int, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
-    for replica, value in sorted((replicas or {}).items()):
-        stand_ins[value][replica not in first].append(replica)
+    added_to: dict[int, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
+    for added, value in sorted((neighbors or {}).items()):
+        added_to[value][added not in first].append(added)
     order: list[int] = []
     for value in range(len(plan.values)):
-        if value not in (replicas or {}):
-            before_it, behind_it = stand_ins[value]
+        if value not in (neighbors or {}):
+            before_it, behind_it = added_to[value]
             order += [*before_it, value, *behind_it]
     rank = {value: number for number, value in enumerate(order)}
     written = {*plan.inputs, *(write.place for write in memory.reaching.writes)}
@@ -146,7 +148,28 @@ def aliases_first(plan: m.ExecutionPlan, memory: MethodMemory, replicas: Mapping
             found = (value for value in storage.values if value not in written and rank[value] > rank[head])
             before[head] = sorted(found, key=rank.__getitem__)
     moved = {value for aliases in before.values() for value in aliases}
-    return [found for value in order if value not in moved for found in (*before.get(value, ()), value)]
+    order = [found for value in order if value not in moved for found in (*before.get(value, ()), value)]
+    early = _mistaken_for_outputs(plan, memory, order)
+    return [*early, *(value for value in order if value not in early)]
+
+
+def _mistaken_for_outputs(plan: m.ExecutionPlan, memory: MethodMemory, order: Sequence[int]) -> dict[int, None]:
+    """Return the inputs of delegate calls that a reader would take for outputs, such as an alias of state.
+
+    Each is the first use of its tensor, and has a number above all before it. At the front, it has not.
+    """
+    rank = {value: number for number, value in enumerate(order)}
+    seen = set(tensors(plan, plan.inputs))
+    highest = max((rank[value] for value in plan.inputs), default=-1)
+    found: dict[int, None] = {}
+    for call, effects in zip(memory.reaching.flow.instructions, memory.reaching.effects, strict=True):
+        if isinstance(call, m.DelegateCall):
+            new = [value for value in effects.reads if value not in seen and rank[value] > highest]
+            found.update(dict.fromkeys(new))
+        used = tensors(plan, arguments_of(call))
+        seen.update(used)
+        highest = max((highest, *(rank[value] for value in used if value not in found)))
+    return found
 
 
 def renumbered(

@@ -122,6 +122,10 @@ class Storages:
         self._slots[index] = whole, offset
         return index
 
+    def parts(self) -> dict[int, int]:
+        """Return each tensor that was added with the one that it is a part of."""
+        return {index: whole for index, (whole, _) in self._slots.items()}
+
     def carried_out(self) -> tuple[m.ExecutionPlan, dict[int, int]]:
         """The method with all of it done, and the positions of the instructions that are left: before → after.
 

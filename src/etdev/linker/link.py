@@ -53,7 +53,7 @@ def link(program: Program, options: LinkOptions | None = None, sidecar: Sidecar 
         methods = [Method(work.plan, work.memory) for work in finished]
         laid_out = lay_out(methods, placed_state, options, alone=alone)
         plans = {
-            index: without_unused(plan, aliases_first(plan, work.memory, work.replicas) if plan.delegates else None)
+            index: without_unused(plan, aliases_first(plan, work.memory, work.neighbors) if plan.delegates else None)
             for index, work, (plan, _) in zip(numbers, finished, laid_out, strict=True)
         }
         linked = _with_plans(program, plans, finished)
@@ -225,4 +225,6 @@ def _share_bytes(work: Work, options: LinkOptions) -> Work:
     start = work.starts()
     # Copies between devices were not there before the link: nobody decides about them.
     inplace = tuple(replace(decision, instruction=start[decision.instruction]) for decision in inplace)
+    added = {part: work.neighbors.get(whole, whole) for part, whole in storages.parts().items()}
+    work = replace(work, neighbors={**work.neighbors, **added})
     return replace(work.after(*storages.carried_out(), elisions), inplace=inplace)

@@ -30,8 +30,8 @@ class Work:
     """Data of constants that the passes made, whose indices follow those that the program has."""
     grown: bool = False
     """Whether any of them is there beside the constant that it was made of."""
-    replicas: Mapping[int, int] = field(default_factory=dict)
-    """Value on a device → the one that it stands for."""
+    neighbors: Mapping[int, int] = field(default_factory=dict)
+    """Tensor that a pass added → the original value that it is a replica or a part of, and is numbered next to."""
     ends: tuple[Mapping[int, Device], Mapping[int, Device]] = field(default_factory=lambda: ({}, {}))
     """Inputs and outputs that the program has on devices before the link, by position."""
 

@@ -24,7 +24,7 @@ def delegate_inputs(plan: m.ExecutionPlan) -> DelegateInputs:
     seen = set(tensors(plan, plan.inputs))
     highest = max(plan.inputs, default=-1)
     for position, call in enumerate(flow_graph(plan).instructions):
-        used = _arguments(call)
+        used = arguments_of(call)
         if isinstance(call, m.DelegateCall):
             inputs = len(used)
             while inputs and _is_new(plan, used[inputs - 1], seen, highest):
@@ -49,7 +49,8 @@ def _is_new(plan: m.ExecutionPlan, value: int, seen: set[int], highest: int) -> 
     return isinstance(tensor, m.Tensor) and not tensor.is_constant and value not in seen and value > highest
 
 
-def _arguments(call: m.Instruction) -> tuple[int, ...]:
+def arguments_of(call: m.Instruction) -> tuple[int, ...]:
+    """Return the values that an instruction names."""
     match call:
         case m.KernelCall() | m.DelegateCall():
             return call.args

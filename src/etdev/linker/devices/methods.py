@@ -60,7 +60,7 @@ def _placed(work: Work, devices: Mapping[int, Device], wanted: Wanted) -> tuple[
         return work, {}
     found = place_tensors(work.plan, work.memory, work.inputs, devices, wanted)
     kept = work.persistent - found.state.keys() | set(found.state.values())
-    work = replace(work, persistent=frozenset(kept), replicas=found.replicas)
+    work = replace(work, persistent=frozenset(kept), neighbors=found.replicas)
     work = work.with_plan(found.plan, found.moved)
     # The sides of a branch lie in the same bytes only to be one thing here.
     return work.with_plan(lift(work.plan, work.memory)), found.state
