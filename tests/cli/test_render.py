@@ -20,7 +20,7 @@ from etdev.pipeline.result import (
     RUNGS,
     BufferResult,
     BuildResult,
-    FileBeside,
+    DataFile,
     MethodResult,
     OutputError,
     RungResult,
@@ -144,7 +144,7 @@ RESULT = BuildResult(
                 ),
             ),
             quantize="pt2e-xnnpack",
-            data=(FileBeside(name="digits.ptd", size=122_536, sha256="1" * 64),),
+            data=(DataFile(name="digits.ptd", size=122_536, sha256="1" * 64),),
             methods=(
                 method("encode", {"XnnpackBackend": 2}, 14, view_copy=1),
                 method("decode_with_a_long_name", {"XnnpackBackend": 1}, 5),

@@ -17,7 +17,7 @@ from etdev.pipeline.api import open_project
 from etdev.pipeline.deploy import DeployResult, list_project
 from etdev.pipeline.deployable import make_release
 from etdev.pipeline.project import Project
-from etdev.pipeline.result import BuildResult, FileBeside, MethodResult, RungResult, TargetResult, outcome
+from etdev.pipeline.result import BuildResult, DataFile, MethodResult, RungResult, TargetResult, outcome
 from etdev.program import Program, write
 from support.files import chain, delegated
 from support.on_devices import two_devices
@@ -81,7 +81,7 @@ def opened(config: Path) -> Project:
 
 class TestManifest:
     def test_what_it_says(self, tmp_path: Path) -> None:
-        weights = FileBeside(name="tiny.ptd", size=7, sha256=hashlib.sha256(b"weights").hexdigest())
+        weights = DataFile(name="tiny.ptd", size=7, sha256=hashlib.sha256(b"weights").hexdigest())
         config = built(tmp_path, data=(weights,))
         content = (tmp_path / "build/cpu/tiny.pte").read_bytes()
         (tmp_path / "build/cpu/tiny.ptd").write_bytes(b"weights")
@@ -183,7 +183,7 @@ class TestRefused:
         ],
     )
     def test_weights(self, name: str, content: bytes | None, said: str, tmp_path: Path) -> None:
-        config = built(tmp_path, data=(FileBeside(name=name, size=7, sha256=hashlib.sha256(b"weights").hexdigest()),))
+        config = built(tmp_path, data=(DataFile(name=name, size=7, sha256=hashlib.sha256(b"weights").hexdigest()),))
         if content is not None:
             (tmp_path / "build" / "cpu" / name).write_bytes(content)
         self._check(config, said)

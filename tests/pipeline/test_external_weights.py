@@ -19,6 +19,7 @@ from etdev.pipeline.latency import Thoroughness
 from etdev.pipeline.lock import LockStaleError
 from etdev.pipeline.relink import relink
 from etdev.pipeline.run import RunOptions, run_file
+from etdev.pipeline.verify.file import check_bytes
 from etdev.pipeline.verify.foreign import verify_files
 from etdev.program import flat_tensor, read
 from etdev.program.external import external_names
@@ -243,6 +244,24 @@ def test_without_the_option_the_error_says_it(built: Path) -> None:
     with pytest.raises(UsageError, match=r"weights in another file: 'layer.bias' and 1 more") as caught:
         run_file(program, RunOptions(random=True))
     assert caught.value.hint == "say which file: `--data FILE.ptd`"
+
+
+@pytest.mark.parametrize(
+    ("target", "needs"),
+    [
+        ("portable", "'layer.weight', which value 0 of method 'forward' needs, is in no file"),
+        ("xnnpack", "', which the delegate XnnpackBackend of method 'forward' needs, is in no file"),
+    ],
+)
+def test_a_program_alone_fails(built: Path, target: str, needs: str) -> None:
+    """A delegate of XNNPACK takes the runtime down where its data is not there."""
+    program, data = pair(built, target)
+    rung, _ = check_bytes(program)
+    assert (rung.rung, rung.status, len(rung.problems)) == ("bytes", "failed", 2)
+    assert needs in rung.summary
+    with pytest.raises(UsageError, match="the program has weights in another file"):
+        run_file(program, RunOptions(random=True))
+    assert check_bytes(program, [data])[0].status == "passed"
 
 
 def test_data_of_another_program(built: Path) -> None:

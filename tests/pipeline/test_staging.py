@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from etdev.pipeline.places import reported_data
 from etdev.pipeline.project import Project
-from etdev.pipeline.staging import StagedTarget, data_left
+from etdev.pipeline.staging import StagedTarget
 from support.projects import LINEAR_CONFIG, make_project
 
 
@@ -141,10 +142,10 @@ def test_at_no_step_are_there_files_of_two_builds(
 def test_a_report_that_says_nothing(report: str, tmp_path: Path) -> None:
     built(tmp_path, b"old", None)
     (tmp_path / "build/cpu/report.json").write_text(report)
-    assert data_left(project(tmp_path), "cpu") == []
+    assert reported_data(project(tmp_path), "cpu") == []
 
 
 def test_no_report_leads_out_of_the_folder(tmp_path: Path) -> None:
     built(tmp_path, b"old", None)
     (tmp_path / "build/cpu/report.json").write_text('{"targets": [{"data": [{"name": "../../x.ptd"}]}]}')
-    assert data_left(project(tmp_path), "cpu") == [tmp_path / "build/cpu/x.ptd"]
+    assert reported_data(project(tmp_path), "cpu") == [(tmp_path / "build/cpu/x.ptd", False)]

@@ -13,7 +13,7 @@ from etdev.errors import ProgramError
 from etdev.program import Blob, Program, flat_tensor, write
 from etdev.program import model as m
 from etdev.program.check import check_program
-from etdev.program.data_files import DataFiles
+from etdev.program.data_files import DataFiles, merge_data_files
 from etdev.program.external import external_names, internalize
 from etdev.program.flat_tensor import FlatTensor, TensorLayout
 from etdev.program.flat_tensor.check import check_flat_tensor
@@ -86,6 +86,12 @@ def test_a_constant_never_takes_the_name_of_a_backends_data() -> None:
     assert keys(files)["blob.ptd"] == ["a"]
     assert "a" not in keys(files)["w.ptd"]
     assert content(internalize(rest, *files.values())) == content(looking_up("a"))
+
+
+def test_methods_that_ask_for_the_same_files() -> None:
+    """ExecuTorch puts data of one name where the first method wants it."""
+    parts = [{"a.ptd": {"x": LAYOUT, "y": None}}, {"a.ptd": {"y": None, "z": None}, "b.ptd": {"x": None}}]
+    assert merge_data_files(parts) == {"a.ptd": {"x": LAYOUT, "y": None, "z": None}}
 
 
 def test_two_files_with_data_of_one_name(tmp_path: Path) -> None:

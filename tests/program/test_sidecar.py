@@ -13,6 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from etdev.errors import ProgramError, WriteError
+from etdev.program.flat_tensor import TensorLayout
+from etdev.program.model import ScalarType
 from etdev.program.sidecar import MethodNotes, Sidecar, Source, StateNote, read_sidecar, write_sidecar
 
 NOTES = Sidecar(
@@ -22,19 +24,22 @@ NOTES = Sidecar(
             state=(StateNote(0, "cache", False), StateNote(7, "layers.0.größe", True)),
             sources={10: Source("model.py", 21, "forward", "return self.fc(x)"), 9: Source("a/b.py", 3, "forward", "")},
             debug_handles={4: (1, 2, 3), 0: ()},
+            data_names=("a", "größe"),
         ),
         "empty": MethodNotes(),
     },
+    {"b.ptd": {"größe": TensorLayout(ScalarType.FLOAT, (2, 3), (1, 0)), "a": None}},
 )
 FILE = """\
 {
- "format": 1,
+ "format": 2,
  "methods": {
   "empty": {
    "delegate_inputs": {},
    "state": [],
    "sources": {},
-   "debug_handles": {}
+   "debug_handles": {},
+   "data_names": []
   },
   "forward": {
    "delegate_inputs": {
@@ -74,6 +79,26 @@ FILE = """\
      2,
      3
     ]
+   },
+   "data_names": [
+    "a",
+    "größe"
+   ]
+  }
+ },
+ "data_files": {
+  "b.ptd": {
+   "a": null,
+   "größe": {
+    "scalar_type": "FLOAT",
+    "sizes": [
+     2,
+     3
+    ],
+    "dim_order": [
+     1,
+     0
+    ]
    }
   }
  }
@@ -91,8 +116,12 @@ METHODS = st.builds(
     state=STATE,
     sources=st.dictionaries(INDICES, st.builds(Source, TEXTS, st.integers(0, 99), TEXTS, TEXTS), max_size=4),
     debug_handles=st.dictionaries(INDICES, st.lists(INDICES, unique=True).map(tuple), max_size=4),
+    data_names=st.lists(TEXTS, max_size=3).map(tuple),
 )
-SIDECARS = st.builds(Sidecar, st.dictionaries(TEXTS, METHODS, max_size=3))
+SHAPES = st.lists(INDICES, max_size=3).map(tuple)
+LAYOUTS = st.builds(TensorLayout, st.sampled_from(ScalarType), SHAPES, SHAPES)
+FILES = st.dictionaries(TEXTS, st.dictionaries(TEXTS, st.none() | LAYOUTS, max_size=3), max_size=2)
+SIDECARS = st.builds(Sidecar, st.dictionaries(TEXTS, METHODS, max_size=3), FILES)
 
 
 # The file -------------------------------------------------------------------------------------------------------------
@@ -121,6 +150,7 @@ def test_equal_notes_give_equal_bytes(tmp_path_factory: pytest.TempPathFactory, 
         state=notes.state,
         sources=dict(reversed(notes.sources.items())),
         debug_handles=dict(reversed(notes.debug_handles.items())),
+        data_names=notes.data_names,
     )
     places = [tmp_path_factory.getbasetemp() / name for name in ("one.json", "two.json")]
     write_sidecar(Sidecar({"a": notes, "b": notes}), places[0])
@@ -151,12 +181,25 @@ MALFORMED = {
     "deep": ("[" * 100_000, "this is not JSON: …"),
     "a large number": (_with("format", value=1).replace("1", "1" * 5000, 1), "this is not JSON: …"),
     "no object": ("[]", "expected an object, found []"),
-    "another format": (_with("format", value=2), "format: 2 is unknown, this version of etdev reads 1"),
+    "another format": (_with("format", value=1), "format: 1 is unknown, this version of etdev reads 2"),
     "a truth as format": (_with("format", value=True), f"format: {NUMBER} true"),
     "no format": (_with("format", value=...), "format: this is missing"),
     "no methods": (_with("methods", value=...), "methods: this is missing"),
-    "more": (_with("more", value=1), "more: this key is unknown; there may be format, methods"),
-    "a key twice": ('{"format": 1, "methods": {}, "methods": {}}', "the key 'methods' stands there twice"),
+    "no data files": (_with("data_files", value=...), "data_files: this is missing"),
+    "a number as layout": (
+        _with("data_files", "b.ptd", "a", value=3),
+        "data_files.b.ptd.a: expected an object, found 3",
+    ),
+    "another scalar type": (
+        _with("data_files", "b.ptd", "größe", "scalar_type", value="REAL"),
+        'data_files.b.ptd.größe.scalar_type: expected the name of a scalar type, found "REAL"',
+    ),
+    "a list as scalar type": (
+        _with("data_files", "b.ptd", "größe", "scalar_type", value=[]),
+        "data_files.b.ptd.größe.scalar_type: expected the name of a scalar type, found []",
+    ),
+    "more": (_with("more", value=1), "more: this key is unknown; there may be format, methods, data_files"),
+    "a key twice": ('{"format": 2, "methods": {}, "methods": {}}', "the key 'methods' stands there twice"),
     "a list of methods": (_with("methods", value=[]), "methods: expected an object, found []"),
     "a method without state": (_with(*F, "state", value=...), "methods.forward.state: this is missing"),
     "state as an object": (_with(*F, "state", value={}), "methods.forward.state: expected a list, found {}"),
@@ -268,6 +311,7 @@ def test_notes_move_with_their_instructions() -> None:
         state=NOTES.methods["forward"].state,
         sources={9: Source("model.py", 21, "forward", "return self.fc(x)")},
         debug_handles={3: (1, 2, 3), 0: ()},
+        data_names=("a", "größe"),
     )
     assert replace(moved, methods=NOTES.methods) == NOTES
     assert moved.methods["empty"] == MethodNotes()

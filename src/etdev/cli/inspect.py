@@ -15,7 +15,7 @@ from etdev.cli.calls import ProgramArgument, find_program
 from etdev.cli.chart import chart_lines
 from etdev.cli.common import ConfigOption, OutputOption, VerboseOption
 from etdev.cli.output import TEXT, paint, parse_outputs, print_error
-from etdev.cli.text import columns, count, line, lines, printable
+from etdev.cli.text import columns, count, line, lines, printable, some
 from etdev.errors import ExitCode
 from etdev.units import format_size
 
@@ -121,8 +121,7 @@ def _file_lines(found: ProgramInfo, stream: TextIO, *, verbose: bool) -> Iterato
         rows = [(printable(item.key), f"{item.size:,} bytes", f"segment {item.segment}") for item in found.named_data]
         yield from lines("named data", columns(rows))
     if found.external_data:
-        names = ", ".join(map(printable, found.external_data))
-        yield line("external", f"the data of {names} is in another file")
+        yield line("external", f"the data of {some(found.external_data)} is in another file")
 
 
 def _segment_row(segment: SegmentInfo) -> tuple[str, ...]:

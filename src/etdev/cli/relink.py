@@ -12,7 +12,7 @@ import typer
 from etdev.cli.common import OutputOption, VerboseOption
 from etdev.cli.decisions import decision_lines, kind_name
 from etdev.cli.output import TEXT, paint, parse_outputs
-from etdev.cli.text import columns, count, line, lines, printable
+from etdev.cli.text import columns, count, line, lines, printable, some
 from etdev.errors import ExitCode
 from etdev.pipeline.decisions import KINDS
 
@@ -110,8 +110,7 @@ def _file_lines(result: RelinkResult, stream: TextIO) -> Iterator[str]:
         names = ", ".join(map(printable, result.shared_state))
         yield line("note", f"methods share {names}: load it so that all methods have the same buffers")
     if result.external_data:
-        names = ", ".join(map(printable, result.external_data))
-        yield line("note", f"the data of {names} is in another file, as before")
+        yield line("note", f"the data of {some(result.external_data)} is in another file, as before")
     yield line("plan", f"{result.plan}: {printable(result.plan_summary)}")
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 _LABEL_WIDTH = 11
+_LISTED = 8
+"""Most names that are listed in one line."""
 _MOST = 400
 """Characters of one text out of a file; a longer one says nothing to anybody."""
 
@@ -46,3 +48,9 @@ def columns(rows: Sequence[Sequence[str]]) -> list[str]:
 def count(number: int, noun: str) -> str:
     """``1 method``, ``2,000 methods``."""
     return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
+def some(names: Sequence[str]) -> str:
+    """Return the first names of a list, and how many more there are."""
+    more = f" and {len(names) - _LISTED:,} more" if len(names) > _LISTED else ""
+    return ", ".join(map(printable, names[:_LISTED])) + more

@@ -306,7 +306,8 @@ class Target(Table):
     external_weights: DataFileName | None = Field(
         None,
         description="Name of a file beside the program, such as `weights.ptd`, that its weights are written to: the "
-        "constants, and what delegates look up by name. Default: they are inside the program.",
+        "constants, and what delegates look up by name. Default: they are inside the program. A backend may have files "
+        "of its own as well.",
     )
     etrecord: bool = Field(False, description="Writes `NAME.etrecord` beside the program, for ExecuTorch's Inspector.")
     selected_operators: bool = Field(

@@ -284,12 +284,21 @@ SafeName = Annotated[
 ]
 """A name that is also a file name everywhere."""
 
+_DATA_FILE = r"^[A-Za-z0-9][A-Za-z0-9._-]*\.ptd$"
+_MOST_OF_A_NAME = 128
+
 DataFileName = Annotated[
     str,
-    Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*\.ptd$", max_length=128),
+    Field(pattern=_DATA_FILE, max_length=_MOST_OF_A_NAME),
     Expected('a plain file name that ends with ".ptd", such as "weights.ptd"'),
 ]
 """Name of a file of external data; in the folder of the program."""
+
+
+def is_data_file_name(name: str) -> bool:
+    """Return whether a data file may have this name, whoever chose it."""
+    return len(name) <= _MOST_OF_A_NAME and re.fullmatch(_DATA_FILE, name) is not None
+
 
 ModuleName = Annotated[str, Field(pattern=rf"^{_DOTTED}$"), Expected('a module name such as "my_ops"')]
 """A dotted Python module name."""

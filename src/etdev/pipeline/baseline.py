@@ -19,8 +19,8 @@ from etdev.pipeline.lock import read_lock
 from etdev.pipeline.measure import measure_program
 from etdev.pipeline.project import Project
 from etdev.program import Program
-from etdev.program.external import external_names
 from etdev.program.joined import read_joined
+from etdev.program.lookups import missing_data
 
 _NO_REPORT = (OSError, ValueError, LookupError, TypeError, ValidationError)
 """What reading a file raises that is no report of this version."""
@@ -143,7 +143,7 @@ def _from_file(name: str, file: Path) -> Baseline:
 
 def _why_more_weights(name: str, program: Program) -> str | None:
     hint = "name the folder of its build instead, or a commit that has its etdev.lock (`git:REF`)"
-    if external_names(program):
+    if next(missing_data(program), None) is not None:
         return f"{name} has weights in another file: {hint}"
     others = {delegate.id for plan in program.execution_plan for delegate in plan.delegates} - {DELEGATE_ID}
     if others and not program.named_data:

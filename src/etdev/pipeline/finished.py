@@ -10,11 +10,17 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from etdev.pipeline.cache import Cache, Entry, Output, linked_facts
 from etdev.pipeline.lock import LockedTarget
 from etdev.pipeline.options import BuildOptions
-from etdev.pipeline.places import REJECTED_SUFFIX, data_places, object_place, operators_place, record_place
+from etdev.pipeline.places import (
+    REJECTED_SUFFIX,
+    data_places,
+    object_place,
+    operators_place,
+    record_place,
+    reported_data,
+)
 from etdev.pipeline.project import Project
 from etdev.pipeline.report_file import display_path, write_report
 from etdev.pipeline.result import TargetResult
-from etdev.pipeline.staging import data_left
 
 if TYPE_CHECKING:
     from etdev.pipeline.compile import Compiled, Workplace
@@ -100,7 +106,7 @@ def keep_finished(place: Workplace, finished: Finished, compiled: Compiled) -> N
 def _superfluous(project: Project, target: str, entry: Entry) -> list[Path]:
     """Files of other builds that a finished target does not have."""
     artifact = project.artifact(target)
-    external = {*data_left(project, target), *data_places(project, target)}
+    external = {*data_places(project, target), *(path for path, _ in reported_data(project, target))}
     known = (
         record_place(artifact),
         operators_place(artifact),

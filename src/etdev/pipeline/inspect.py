@@ -24,9 +24,9 @@ from etdev.pipeline.transfers import copies_per_call
 from etdev.program import Program
 from etdev.program import model as m
 from etdev.program.effects import operator_name
-from etdev.program.external import external_names
 from etdev.program.footprint import constant_bytes, planned_memory
 from etdev.program.header import parse_header
+from etdev.program.lookups import missing_data
 from etdev.program.storage import MethodMemory
 
 FORMAT = 1
@@ -169,7 +169,7 @@ class ProgramInfo:
     segments: tuple[SegmentInfo, ...]
     named_data: tuple[NamedDataInfo, ...]
     external_data: tuple[str, ...]
-    """Names of tensors whose data is in another file (``.ptd``)."""
+    """Names of data in another file (``.ptd``): of tensors, and of delegates whose blobs tell what they look up."""
     unknown_fields: tuple[str, ...]
     """What the file has and this version of etdev does not know."""
 
@@ -220,7 +220,7 @@ def describe(program: Program, file: Path, memories: Sequence[MethodMemory | str
             NamedDataInfo(item.key, item.segment_index, len(program.segments[item.segment_index].data))
             for item in program.named_data
         ),
-        external_data=external_names(program),
+        external_data=tuple(sorted(missing.name for missing in missing_data(program))),
         unknown_fields=program.unknown_fields,
     )
 

@@ -57,6 +57,7 @@ def link_program(
     The link is proved. Raises :class:`~etdev.errors.ConfigError` with the key of ``io`` that asks for what cannot be,
     :class:`~etdev.errors.LinkError` with that of a planner that fails.
     """
+    data = _data_files(project, target, objects)
     options = replace(_options(project, target, user, objects, signatures), inplace=inplace.table)
     try:
         program, nested = link_nested(_aligned(objects.program), options)
@@ -68,7 +69,6 @@ def link_program(
         where = project.where("targets", target, "memory", "planner")
         place = where if error.where in (None, where) else f"{where}, {error.where}"
         raise LinkError(error.message, where=place, hint=error.hint) from error
-    data = DataFiles(weights=project.config.targets[target].external_weights)
     linked = replace(linked, program=data.joined(linked.program))
     inputs = {name: notes.delegate_inputs for name, notes in objects.sidecar.methods.items()}
     tried = {name: donors for name, donors in inplace.table.items() if name not in DEFAULT}
@@ -93,6 +93,21 @@ def link_program(
 def _aligned(program: Program) -> Program:
     """With the alignments that ExecuTorch gave it. The file states none; what it fits by chance may be larger."""
     return replace(program, segment_alignment=SEGMENT_ALIGNMENT, inline_alignment=CONSTANT_ALIGNMENT)
+
+
+def _data_files(project: Project, target: str, objects: ObjectProgram) -> DataFiles:
+    """Return the files that a target's data goes into.
+
+    Raises :class:`~etdev.errors.LinkError` if ``external_weights`` names a file that a backend asks for.
+    """
+    delegates, weights = objects.sidecar.data_files, project.config.targets[target].external_weights
+    if weights is not None and weights.casefold() in map(str.casefold, delegates):
+        raise LinkError(
+            f"`external_weights` is {weights!r}, which a backend of the target wants for its own data",
+            where=project.where("targets", target, "external_weights"),
+            hint="choose another name",
+        )
+    return DataFiles(delegates, weights)
 
 
 def _positions(objects: ObjectProgram, method: str) -> range:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+from etdev.files import read_file
 from etdev.pipeline.project import Project
+from etdev.program.flat_tensor.model import SUFFIX
 
 REJECTED_SUFFIX = ".rejected"
 """Of a file that verification has refused."""
@@ -26,9 +29,26 @@ def record_place(program: Path) -> Path:
 
 
 def data_places(project: Project, target: str) -> tuple[Path, ...]:
-    """Return the places of a target's data files, in the order of their names."""
-    name = project.config.targets[target].external_weights
-    return () if name is None else (project.artifact(target).with_name(name),)
+    """Return the places of a target's data files, in the order of their names.
+
+    The config names ``external_weights``. The report of the last build names the files that backends ask for.
+    """
+    weights = project.config.targets[target].external_weights
+    asked = {path for path, of_delegates in reported_data(project, target) if of_delegates}
+    return tuple(sorted(asked | ({project.artifact(target).with_name(weights)} if weights is not None else set())))
+
+
+def reported_data(project: Project, target: str) -> list[tuple[Path, bool]]:
+    """Return the data files of a target's last build by its ``report.json``, and whether a backend asks for each."""
+    place = report_place(project, target)
+    try:
+        found = json.loads(read_file(place))["targets"]
+        files = [
+            (Path(data["name"]), data.get("of_delegates") is True) for item in found for data in item.get("data", ())
+        ]
+        return [(place.with_name(name.name), of_delegates) for name, of_delegates in files if name.suffix == SUFFIX]
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return []
 
 
 def operators_place(program: Path) -> Path:

@@ -26,10 +26,11 @@ from etdev.planner import PLANNERS
 from etdev.program import Program
 from etdev.program.constants import constants_size
 from etdev.program.delegates import delegate_inputs
-from etdev.program.external import external_names, without_constant_names
+from etdev.program.external import without_constant_names
 from etdev.program.footprint import planned_memory
 from etdev.program.inplace import DEFAULT
 from etdev.program.joined import DataArgument, data_paths, read_joined
+from etdev.program.lookups import missing_data
 from etdev.program.model import ExecutionPlan
 from etdev.validator import Correspondence, ValidationReport, validate_file, validate_link
 
@@ -118,7 +119,8 @@ class RelinkResult:
     data: tuple[str, ...]
     """The data files that were put into the program."""
     external_data: tuple[str, ...]
-    """Names of tensors whose data is in another file, which stays as it is and is needed as before."""
+    """Names of data in another file, which stays as it is and is needed as before: of tensors, and of delegates whose
+    blobs tell what they look up."""
     plan: Literal["passed", "not run"]
     """Whether the new plan was checked, on what was written."""
     plan_summary: str
@@ -188,7 +190,7 @@ def relink(
         methods=_changes(program, linked),
         shared_state=linked.shared_state,
         data=tuple(map(str, files)),
-        external_data=external_names(program),
+        external_data=tuple(sorted(missing.name for missing in missing_data(program))),
         plan="passed" if rung.status == "passed" else "not run",
         plan_summary=f"{summarize_proof(proof)}; {rung.summary}" if rung.status == "passed" else rung.summary,
     )

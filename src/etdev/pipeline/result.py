@@ -34,6 +34,7 @@ Status = Literal["passed", "failed", "not run"]
 NO_LIMIT = "the config sets no limit"
 NO_METRIC = "the config names no metric"
 NO_DEVICES = "the program has no memory on devices"
+NOT_VERIFIED = "verification was turned off"
 NOTHING_TO_ASK = (NO_LIMIT, NO_METRIC, NO_DEVICES)
 """Why a rung did not run that there was nothing to ask of."""
 
@@ -186,6 +187,13 @@ class FileBeside(Part):
     sha256: str
 
 
+class DataFile(FileBeside):
+    """A file of data that a program needs at run time."""
+
+    of_delegates: bool = False
+    """Does a backend ask for this file? Otherwise it is ``external_weights``."""
+
+
 class TargetResult(Part):
     """One target's artifact and what verification said about it."""
 
@@ -196,7 +204,7 @@ class TargetResult(Part):
     size: int
     """Bytes."""
     sha256: str
-    data: tuple[FileBeside, ...] = ()
+    data: tuple[DataFile, ...] = ()
     """Its data files, without which the program does not run."""
     operators: FileBeside | None = None
     """The operators that it needs, for a selective build of the runtime."""

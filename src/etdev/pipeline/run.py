@@ -31,8 +31,8 @@ from etdev.pipeline.verify.subject import Runtime
 from etdev.program import Program
 from etdev.program import model as m
 from etdev.program.devices import named_devices
-from etdev.program.external import external_names
 from etdev.program.joined import read_joined
+from etdev.program.lookups import missing_data
 from etdev.runtime.device_map import NO_MAP, DeviceMap
 from etdev.runtime.errors import RunError
 from etdev.runtime.stock import ProgramFailureError, StockRuntime
@@ -134,7 +134,7 @@ def run_file(file: Path, options: RunOptions) -> RunResult:
 def read_program(file: Path, asked: Asked) -> tuple[Program, m.ExecutionPlan, Calls]:
     """A program, the method of it that is called, and the inputs of each call. Raises as :func:`run_file` does."""
     program = read_joined(file, asked.data)
-    outside = external_names(program)
+    outside = sorted(missing.name for missing in missing_data(program))
     if outside:
         message = f"the program has weights in another file: {outside[0]!r}"
         more = f" and {len(outside) - 1:,} more" if len(outside) > 1 else ""

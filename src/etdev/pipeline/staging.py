@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -10,10 +9,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from etdev.files import file_sha256, read_file, temporary_beside, write_errors_named
-from etdev.pipeline.places import REJECTED_SUFFIX, operators_place, record_place, report_place
+from etdev.files import file_sha256, temporary_beside, write_errors_named
+from etdev.pipeline.places import REJECTED_SUFFIX, operators_place, record_place, reported_data
 from etdev.pipeline.project import Project
-from etdev.program.flat_tensor.model import SUFFIX
 
 
 class StagedFile:
@@ -81,7 +79,7 @@ class StagedTarget:
         self.record = StagedFile(record_place(place))
         self.operators = StagedFile(operators_place(place))
         self._beside = ((self.record, settings.etrecord), (self.operators, settings.selected_operators))
-        self._left = [old for old in data_left(project, target) if old.name not in data]
+        self._left = [old for old, _ in reported_data(project, target) if old.name not in data]
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
@@ -127,14 +125,3 @@ class StagedTarget:
             if old.exists():
                 self.program.withdraw()
             StagedFile(old).withdraw()
-
-
-def data_left(project: Project, target: str) -> list[Path]:
-    """Return the data files that the last build of a target has left, by its ``report.json``."""
-    place = report_place(project, target)
-    try:
-        found = json.loads(read_file(place))["targets"]
-        names = [data["name"] for item in found for data in item.get("data", ())]
-        return [place.with_name(Path(name).name) for name in names if Path(name).suffix == SUFFIX]
-    except (OSError, ValueError, LookupError, TypeError, AttributeError):
-        return []

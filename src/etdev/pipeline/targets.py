@@ -29,7 +29,7 @@ from etdev.pipeline.places import sidecar_place
 from etdev.pipeline.progress import StageClock
 from etdev.pipeline.project import Project
 from etdev.pipeline.report_file import display_path, write_report
-from etdev.pipeline.result import RUNGS, FileBeside, TargetResult, outcome
+from etdev.pipeline.result import NOT_VERIFIED, RUNGS, DataFile, FileBeside, TargetResult, outcome
 from etdev.pipeline.staging import StagedFile, StagedTarget
 from etdev.pipeline.stock import runtime_for
 from etdev.pipeline.summary import describe_state, describe_unguarded, describe_unused, with_memory
@@ -130,11 +130,10 @@ def _build_target(place: Workplace, name: str, runtime: StockRuntime | None, par
             if project.config.targets[name].selected_operators:
                 operators = write_operators(program.linked.program, project.artifact(name), staged.operators)
                 result = result.model_copy(update={"operators": _beside(operators, staged.operators)})
-            data = tuple(map(_beside, written.data, staged.data.values()))
-            result = result.model_copy(update={"data": data})
+            result = result.model_copy(update={"data": tuple(_data(program, written, staged))})
         figures = figures_of(result, program.linked.program)
         if runtime is None or compiled.models is None:
-            rungs = tuple(not_run(rung, "verification was turned off") for rung in RUNGS)
+            rungs = tuple(not_run(rung, NOT_VERIFIED) for rung in RUNGS)
         else:
             candidate = Candidate(
                 written.program.path,
@@ -144,6 +143,7 @@ def _build_target(place: Workplace, name: str, runtime: StockRuntime | None, par
                 inplace.table,
                 compiled.record.methods,
                 tuple(file.path for file in written.data),
+                compiled.objects.sidecar.lookups,
             )
             with clock.stage("verify"):
                 rungs = verify_program(
@@ -204,6 +204,12 @@ def _describe(
 
 def _beside(written: WrittenFile, staged: StagedFile) -> FileBeside:
     return FileBeside(name=staged.target.name, size=written.size, sha256=written.sha256)
+
+
+def _data(program: LinkedProgram, written: WrittenProgram, staged: StagedTarget) -> Iterator[DataFile]:
+    for file, place in zip(written.data, staged.data.values(), strict=True):
+        name = place.target.name
+        yield DataFile(name=name, size=file.size, sha256=file.sha256, of_delegates=name in program.data.delegates)
 
 
 def _with_changes(place: Workplace, result: TargetResult) -> TargetResult:

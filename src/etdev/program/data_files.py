@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TypeAlias
@@ -13,6 +13,22 @@ from etdev.program.model import Program
 
 Keys: TypeAlias = Mapping[str, TensorLayout | None]
 """Names of data in one file, each with its layout if it is a tensor."""
+
+
+def merge_data_files(parts: Iterable[Mapping[str, Keys]]) -> dict[str, Keys]:
+    """Return the files that the backends of several methods ask for, as one program has them.
+
+    Data of one name is in one file, the first that asks for it, as ExecuTorch does it.
+    """
+    taken: set[str] = set()
+    merged: dict[str, dict[str, TensorLayout | None]] = {}
+    for part in parts:
+        for name, keys in part.items():
+            new = {key: layout for key, layout in keys.items() if key not in taken}
+            if new:
+                merged.setdefault(name, {}).update(new)
+                taken.update(new)
+    return dict(merged)
 
 
 @dataclass(frozen=True, slots=True)

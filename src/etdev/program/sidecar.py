@@ -1,7 +1,7 @@
 """What the ``.pte`` of an object program cannot say, in a JSON file beside it. No torch, no executorch.
 
-The file is ``NAME.object.json`` beside ``NAME.object.pte``: one object with ``format`` (1), ``key``, ``files``,
-``report`` and ``methods``.
+The file is ``NAME.object.json`` beside ``NAME.object.pte``: one object with ``format`` (2), ``methods`` and
+``data_files``.
 An index of an instruction counts in the first chain of the method, the only one that programs of today have.
 """
 
@@ -17,9 +17,11 @@ from typing import Any, TypeVar
 
 from etdev.errors import ProgramError
 from etdev.files import atomic_write_text, describe_os_error, read_file
+from etdev.program.flat_tensor.model import TensorLayout
 from etdev.program.flaw import FlawError
+from etdev.program.model import ScalarType
 
-FORMAT = 1
+FORMAT = 2
 """Version of the file's structure, raised when a reader of the old one would misunderstand the new one."""
 
 _MOST = 1 << 63
@@ -69,6 +71,8 @@ class MethodNotes:
     """The line that an instruction comes from; of a delegate call, the line of the last op inside."""
     debug_handles: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     """ExecuTorch's numbers of the ops that became an instruction, as an ``ETRecord`` has them."""
+    data_names: tuple[str, ...] = ()
+    """Names of the data that the method's delegates look up."""
 
     def renumbered(self, old_to_new: Mapping[int, int | None]) -> MethodNotes:
         """The same notes after the instructions changed; see :meth:`Sidecar.renumbered`."""
@@ -79,6 +83,7 @@ class MethodNotes:
             debug_handles=_renumbered(
                 self.debug_handles, old_to_new, lambda first, second: tuple(dict.fromkeys((*first, *second)))
             ),
+            data_names=self.data_names,
         )
 
 
@@ -88,6 +93,13 @@ class Sidecar:
 
     methods: Mapping[str, MethodNotes]
     """By the method's name."""
+    data_files: Mapping[str, Mapping[str, TensorLayout | None]] = field(default_factory=dict)
+    """Files that backends ask for, by name, with the data in each; the object program has that data inside."""
+
+    @property
+    def lookups(self) -> dict[str, tuple[str, ...]]:
+        """Per method, the names of the data that its delegates look up."""
+        return {name: notes.data_names for name, notes in self.methods.items()}
 
     def renumbered(self, method: str, old_to_new: Mapping[int, int | None]) -> Sidecar:
         """The notes after a change of a method's instructions.
@@ -122,6 +134,10 @@ def write_sidecar(sidecar: Sidecar, path: str | os.PathLike[str]) -> None:
     content = {
         "format": FORMAT,
         "methods": {name: _encoded(notes) for name, notes in sorted(sidecar.methods.items())},
+        "data_files": {
+            name: {key: _encoded_layout(layout) for key, layout in sorted(keys.items())}
+            for name, keys in sorted(sidecar.data_files.items())
+        },
     }
     atomic_write_text(Path(path), json.dumps(content, indent=1, ensure_ascii=False) + "\n")
 
@@ -135,6 +151,17 @@ def _encoded(notes: MethodNotes) -> dict[str, Any]:
             for index, line in sorted(notes.sources.items())
         },
         "debug_handles": {str(index): list(handles) for index, handles in sorted(notes.debug_handles.items())},
+        "data_names": list(notes.data_names),
+    }
+
+
+def _encoded_layout(layout: TensorLayout | None) -> dict[str, Any] | None:
+    if layout is None:
+        return None
+    return {
+        "scalar_type": layout.scalar_type.name,
+        "sizes": list(layout.sizes),
+        "dim_order": list(layout.dim_order),
     }
 
 
@@ -178,7 +205,8 @@ def _decoded(content: Any) -> Sidecar:
     version = content.get("format") if isinstance(content, dict) else None
     if isinstance(version, int) and not isinstance(version, bool) and version != FORMAT:
         raise FlawError(f"{version} is unknown, this version of etdev reads {FORMAT}", "format")
-    return Sidecar(_object(content, {"format": _count, "methods": _methods})["methods"])
+    found = _object(content, {"format": _count, "methods": _methods, "data_files": _data_files})
+    return Sidecar(found["methods"], found["data_files"])
 
 
 def _methods(content: Any) -> dict[str, MethodNotes]:
@@ -190,9 +218,38 @@ def _notes(content: Any) -> MethodNotes:
         "delegate_inputs": _by_instruction(_count),
         "state": _state,
         "sources": _by_instruction(_source),
-        "debug_handles": _by_instruction(_handles),
+        "debug_handles": _by_instruction(_counts),
+        "data_names": _texts,
     }
     return MethodNotes(**_object(content, fields))
+
+
+def _data_files(content: Any) -> dict[str, dict[str, TensorLayout | None]]:
+    return {name: _within(_keys, keys, name) for name, keys in _mapping(content).items()}
+
+
+def _keys(content: Any) -> dict[str, TensorLayout | None]:
+    return {key: _within(_layout, item, key) for key, item in _mapping(content).items()}
+
+
+def _layout(content: Any) -> TensorLayout | None:
+    if content is None:
+        return None
+    return TensorLayout(**_object(content, {"scalar_type": _scalar_type, "sizes": _counts, "dim_order": _counts}))
+
+
+def _scalar_type(content: Any) -> ScalarType:
+    if not isinstance(content, str) or content not in ScalarType.__members__:
+        raise FlawError(f"expected the name of a scalar type, found {_shown(content)}")
+    return ScalarType[content]
+
+
+def _counts(content: Any) -> tuple[int, ...]:
+    return _items(content, _count)
+
+
+def _texts(content: Any) -> tuple[str, ...]:
+    return _items(content, _text)
 
 
 def _state(content: Any) -> tuple[StateNote, ...]:
@@ -209,10 +266,6 @@ def _state_note(content: Any) -> StateNote:
 
 def _source(content: Any) -> Source:
     return Source(**_object(content, {"file": _text, "line": _count, "function": _text, "text": _text}))
-
-
-def _handles(content: Any) -> tuple[int, ...]:
-    return _items(content, _count)
 
 
 def _by_instruction(decode: Callable[[Any], _T]) -> Callable[[Any], dict[int, _T]]:

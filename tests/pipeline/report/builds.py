@@ -9,7 +9,7 @@ from typing import Any
 
 from etdev.files import file_sha256
 from etdev.linker.options import Elision, InPlace
-from etdev.pipeline.result import BufferResult, BuildResult, FileBeside, MethodResult, RungResult, TargetResult
+from etdev.pipeline.result import BufferResult, BuildResult, DataFile, MethodResult, RungResult, TargetResult
 from etdev.program import Blob, Program, flat_tensor, write
 from etdev.program import model as m
 from etdev.program.external import externalize
@@ -77,7 +77,7 @@ def two_files(folder: Path, *, reported: bool = True) -> tuple[Path, Path]:
         named_data=(*data.named_data, more),
     )
     flat_tensor.write(data, folder / "w.ptd")
-    beside = FileBeside(name="w.ptd", size=(folder / "w.ptd").stat().st_size, sha256=file_sha256(folder / "w.ptd"))
+    beside = DataFile(name="w.ptd", size=(folder / "w.ptd").stat().st_size, sha256=file_sha256(folder / "w.ptd"))
     file = built_file(folder, outside, data=(beside,))
     if not reported:
         (folder / "report.json").unlink()

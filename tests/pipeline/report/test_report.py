@@ -14,7 +14,7 @@ from etdev.errors import ProgramError, UsageError
 from etdev.page.model import BufferPage, Document, MethodPage, ProgramPage
 from etdev.pipeline.figures import Figures
 from etdev.pipeline.report.document import build_document, file_document
-from etdev.pipeline.result import BuildResult, FileBeside
+from etdev.pipeline.result import BuildResult, DataFile
 from etdev.program import Blob, Program, flat_tensor, write
 from etdev.program import model as m
 from pipeline.report.builds import built_file, line, two_files
@@ -151,7 +151,7 @@ def test_rungs_with_what_failed(tmp_path: Path) -> None:
 
 def test_weights_in_another_file(tmp_path: Path) -> None:
     """What the build said of them; a file alone does not tell how many bytes they are."""
-    data = FileBeside(name="w.ptd", size=4352, sha256="ab" * 32)
+    data = DataFile(name="w.ptd", size=4352, sha256="ab" * 32)
     figures = Figures(file=1, weights=4224, memory={"cpu": 48}, copies=0)
     file = built_file(tmp_path, chain(2), data=(data,), figures=figures)
     (page,) = file_document(file).programs

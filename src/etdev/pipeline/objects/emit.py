@@ -13,6 +13,7 @@ from etdev.files import atomic_path
 from etdev.pipeline.artifacts import ExportedModel, LoweredModel
 from etdev.pipeline.lower import fixed_ranges
 from etdev.pipeline.lower_errors import explain_emission
+from etdev.pipeline.objects.data import data_names, put_data_inside
 from etdev.pipeline.objects.devices import hidden_devices, with_devices
 from etdev.pipeline.objects.instructions import MismatchError
 from etdev.pipeline.objects.layouts import edge_clone, set_plain_views
@@ -25,6 +26,7 @@ from etdev.pipeline.places import record_place, sidecar_place
 from etdev.pipeline.project import Project
 from etdev.pipeline.writes import rename_inputs, separate_writes
 from etdev.program import Program, read, write
+from etdev.program.data_files import merge_data_files
 from etdev.program.merge import merge_methods
 from etdev.program.model import ExecutionPlan, Tensor
 from etdev.program.sidecar import MethodNotes, Sidecar, read_sidecar, write_sidecar
@@ -63,8 +65,8 @@ def emit_object(
     with atomic_path(path) as temporary:
         with temporary.open("wb") as file:
             manager.write_to_file(file)
-        program = read(temporary)
-        sidecar = Sidecar(_describe(project, manager, program, target, plannings))
+        program, data_files = put_data_inside(project, target, manager, temporary)
+        sidecar = Sidecar(_describe(project, manager, program, target, plannings), data_files)
         program = _completed(program, sidecar, temporary)
         for name in lowered.methods:
             _check_planned_sizes(project, program.method(name), exported)
@@ -89,7 +91,8 @@ def merge_objects(parts: Mapping[str, Path], path: Path) -> ObjectProgram:
     sidecars = {name: read_sidecar(sidecar_place(part)) for name, part in parts.items()}
     program = merge_methods({name: read(part) for name, part in parts.items()})
     known = {name: notes for sidecar in sidecars.values() for name, notes in sidecar.methods.items()}
-    sidecar = Sidecar({plan.name: known[plan.name] for plan in program.execution_plan})
+    notes = {plan.name: known[plan.name] for plan in program.execution_plan}
+    sidecar = Sidecar(notes, merge_data_files([one.data_files for one in sidecars.values()]))
     with atomic_path(path) as temporary:
         write(program, temporary)
         sidecar_place(path).unlink(missing_ok=True)
@@ -144,7 +147,8 @@ def _describe(
     for name, planning in plannings.items():
         graph: Any = manager.exported_program(name).graph_module
         try:
-            notes[name] = describe_method(graph, program.method(name), planning, lines)
+            described = describe_method(graph, program.method(name), planning, lines)
+            notes[name] = replace(described, data_names=data_names(graph))
         except MismatchError as error:
             raise EmitError(
                 f"the emitted method {name!r} is not what its graph says: {error}",

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
 from etdev.config.models import Rung
-from etdev.errors import LoadError
+from etdev.errors import LoadError, ProgramError
 from etdev.files import file_sha256, read_file
 from etdev.pipeline.baseline_source import check_baseline
 from etdev.pipeline.inplace_ops import resolve_ops
 from etdev.pipeline.models import Models
 from etdev.pipeline.noise import quiet_libraries
 from etdev.pipeline.options import BuildOptions, choose_targets, required_rungs
-from etdev.pipeline.places import REJECTED_SUFFIX, data_places
+from etdev.pipeline.places import REJECTED_SUFFIX, data_places, object_place, sidecar_place
 from etdev.pipeline.progress import StageClock
 from etdev.pipeline.project import Project
 from etdev.pipeline.report_file import display_path, start_result
@@ -28,6 +28,7 @@ from etdev.pipeline.stock import runtime_for
 from etdev.pipeline.usercode import UserCode
 from etdev.pipeline.verify.kernels import check_runtime_settings
 from etdev.pipeline.verify.ladder import Candidate, verify_program
+from etdev.program.sidecar import read_sidecar
 from etdev.runtime.stock import StockRuntime
 
 _REPORT = "report.json"
@@ -79,7 +80,16 @@ def _verify_target(
         built = _built(path, name)
         change = _change_since_build(built, size, digest) or _data_change(built, data)
         methods = _methods(built) if change is None else ()
-        candidate = Candidate(path, size, float_model, reference, inplace=inplace.table, methods=methods, data=data)
+        candidate = Candidate(
+            path,
+            size,
+            float_model,
+            reference,
+            inplace=inplace.table,
+            methods=methods,
+            data=data,
+            lookups=_lookups(project, name),
+        )
         rungs = verify_program(
             project,
             user,
@@ -123,6 +133,14 @@ def _built(path: Path, target: str) -> Any:
         )
     except (OSError, ValueError, LookupError, TypeError, StopIteration):
         return None
+
+
+def _lookups(project: Project, target: str) -> Mapping[str, tuple[str, ...]]:
+    """Return the names of data that delegates look up, as the object program's notes have them; nothing without it."""
+    try:
+        return read_sidecar(sidecar_place(object_place(project, target))).lookups
+    except ProgramError:
+        return {}
 
 
 def _methods(built: Any) -> tuple[MethodResult, ...]:

@@ -1,16 +1,20 @@
-"""Rung *bytes*: does the strict reader accept every table, index, extent and segment of the written file?"""
+"""Rung *bytes*: does the strict reader accept every byte of the written files, and is all data there?"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from etdev.errors import ProgramError
 from etdev.pipeline.result import RungResult
-from etdev.program import Program
+from etdev.program import Program, flat_tensor
 from etdev.program.devices import named_devices
 from etdev.program.joined import read_joined
+from etdev.program.lookups import missing_data
+
+_LISTED = 20
+"""Most missing names that are listed."""
 
 
 @dataclass(frozen=True)
@@ -23,14 +27,32 @@ class Requirements:
     """``XnnpackBackend``."""
 
 
-def check_bytes(path: Path, data: Sequence[Path] = ()) -> tuple[RungResult, Program | None]:
-    """Read the file back with its ``data`` files; return the program in it, or None if a file cannot be read."""
+def check_bytes(
+    path: Path, data: Sequence[Path] = (), lookups: Mapping[str, Collection[str]] | None = None
+) -> tuple[RungResult, Program | None]:
+    """Read the file back with its ``data`` files; return the program in it, or None if a file cannot be read.
+
+    All data that the program needs has to be in one of the files. ``lookups`` are names, per method, that its delegates
+    are known to look up.
+    """
     try:
         found = read_joined(path, data)
+        held = {item.key for file in data for item in flat_tensor.read(file).named_data}
     except ProgramError as error:
         which = "the file is malformed" if error.where == str(path) else f"its external data {error.where}"
         problem = f"{which}: {error.message}"
         return RungResult(rung="bytes", status="failed", summary=problem, problems=(problem,), hint=error.hint), None
+    missing = tuple(map(str, missing_data(found, held, lookups)))
+    if missing:
+        more = f" (and {len(missing) - 1:,} more)" if len(missing) > 1 else ""
+        rung = RungResult(
+            rung="bytes",
+            status="failed",
+            summary=f"{missing[0]}{more}",
+            problems=missing[:_LISTED],
+            hint="say which files have it, with a `--data FILE.ptd` for each",
+        )
+        return rung, found
     summary = f"{_count(len(found.execution_plan), 'method')}, {_count(_instructions(found), 'instruction')} read back"
     if data:
         summary += ", with its external data"

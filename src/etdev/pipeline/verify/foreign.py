@@ -103,7 +103,7 @@ def _verify_file(
         answers[rung] = not_run(rung, "only the config that the file was built from can tell")
     answers["bytes"], found = check_bytes(path, data)
     if found is not None:
-        answers |= _ask(found, runtime, device_map)
+        answers |= _ask(found, runtime, device_map, complete=answers["bytes"].status == "passed")
     rungs = tuple(answers[rung] for rung in RUNGS)
     return FileResult(
         file=str(path),
@@ -115,10 +115,10 @@ def _verify_file(
     )
 
 
-def _ask(found: Program, runtime: StockRuntime, device_map: DeviceMap) -> dict[Rung, RungResult]:
-    """What a file that can be read is asked beyond that."""
+def _ask(found: Program, runtime: StockRuntime, device_map: DeviceMap, *, complete: bool) -> dict[Rung, RungResult]:
+    """Answer the other checks for a file that can be read; one that is not ``complete`` lacks data and is not run."""
     plan, placement = check_alone(found, foreign=True), check_placement(found)
-    sound = "failed" not in (plan.status, placement.status)
+    sound = complete and "failed" not in (plan.status, placement.status)
     reason = "a rung before it failed, so nothing is run"
     replay = replay_alone(found, device_map) if sound else not_run("replay", reason)
     device = check_device(found, device_map, replay, alignment=_ALIGNMENT) if sound else not_run("device", reason)

@@ -50,6 +50,8 @@ class Candidate:
     """How lowering split its methods; none if that is not known any more."""
     data: tuple[Path, ...] = ()
     """Data files of the program."""
+    lookups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Per method, the names of the data that its delegates look up, as emission noted them."""
 
     def measured(self, program: Program | None) -> Measured:
         """What limits are about; ``program`` is what the file holds, None if it cannot be read."""
@@ -73,8 +75,8 @@ def verify_program(
     and ``count`` is told of each. Raises :class:`~etdev.errors.VerifyError` if the user's samples, metric or eager
     model fail.
     """
-    rung, found = check_bytes(candidate.path, candidate.data)
-    if found is None:
+    rung, found = check_bytes(candidate.path, candidate.data, candidate.lookups)
+    if found is None or rung.status == "failed":
         answers = {name: not_run(name, "the rung `bytes` failed") for name in RUNGS}
         answers["bytes"] = rung.model_copy(
             update={"where": project.where("targets", target), "hint": f"build it again: `etdev build -t {target}`"}

@@ -1,0 +1,109 @@
+"""Names of the data that a program needs from outside its instructions: of its constants and of its delegates.
+
+Only a backend knows what is in its blob. Those whose form is known here say which data their delegates look up by name;
+of all others nothing is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from struct import Struct
+
+from etdev.program import model as m
+from etdev.program.blob import Blob
+from etdev.program.decode import Decoder
+from etdev.program.flaw import FlawError
+from etdev.program.schema import Field, Many, Table, Text
+
+_XNNPACK_HEADER = Struct("<4x4sHIIIQ")
+_XNNPACK_MAGIC = b"XH00"
+_MOST_KEYS_OF_AOTI = 64 << 10
+"""Bytes. Its blob is two names, each of them less than a hundred."""
+_AOTI_SUFFIXES = ("_so_blob", "_weights_blob")
+
+_CONSTANT = Table("ConstantDataOffset", lambda key: key, lambda key: (key,), (Field(2, "named_key", Text()),))
+_GRAPH = Table("XNNGraph", lambda keys: keys, lambda keys: (keys,), (Field(8, "constant_data", Many(_CONSTANT)),))
+
+
+@dataclass(frozen=True, slots=True)
+class MissingData:
+    """Data that a program needs and no file holds."""
+
+    name: str
+    user: str
+    """What needs it: ``the delegate XnnpackBackend of method 'forward'``."""
+
+    def __str__(self) -> str:
+        return f"{self.name!r}, which {self.user} needs, is in no file"
+
+
+def missing_data(
+    program: m.Program, held: Collection[str] = (), lookups: Mapping[str, Collection[str]] | None = None
+) -> Iterator[MissingData]:
+    """Find the data that a program needs and does not have, each name once, in the order of their users.
+
+    ``held`` are names of data in its data files. ``lookups`` are names that the delegates of a method are known to look
+    up, beyond those that their blobs tell.
+    """
+    found = {*held, *(item.key for item in program.named_data)}
+    for name, user in _needs(program, lookups or {}):
+        if name not in found:
+            found.add(name)
+            yield MissingData(name, user)
+
+
+def delegate_lookups(program: m.Program, delegate: m.BackendDelegate) -> tuple[str, ...] | None:
+    """Return the names of the data that a delegate looks up; None if its blob does not tell."""
+    read = _READERS.get(delegate.id)
+    if read is None:
+        return None
+    at = delegate.processed
+    in_segment = at.location is m.DataLocation.SEGMENT
+    return read(program.segments[at.index].data if in_segment else program.backend_delegate_data[at.index])
+
+
+def _needs(program: m.Program, lookups: Mapping[str, Collection[str]]) -> Iterator[tuple[str, str]]:
+    for plan in program.execution_plan:
+        for value, tensor in plan.tensors():
+            info = tensor.extra_tensor_info
+            if tensor.is_external and info is not None:
+                yield info.fully_qualified_name or "", f"value {value} of method {plan.name!r}"
+        for delegate in plan.delegates:
+            for name in delegate_lookups(program, delegate) or ():
+                yield name, f"the delegate {delegate.id} of method {plan.name!r}"
+        for name in lookups.get(plan.name, ()):
+            yield name, f"a delegate of method {plan.name!r}"
+
+
+def _xnnpack(blob: Blob) -> tuple[str, ...] | None:
+    """Read the names out of a graph of XNNPACK: ``constant_data`` of ``XNNGraph``, behind a header."""
+    if len(blob) < _XNNPACK_HEADER.size:
+        return None
+    magic, _, start, size, _, _ = _XNNPACK_HEADER.unpack_from(blob.cut(0, _XNNPACK_HEADER.size).view)
+    if magic != _XNNPACK_MAGIC or start + size > len(blob) or size < _XNNPACK_HEADER.size:
+        return None
+    try:
+        keys: tuple[str, ...] = Decoder(blob.cut(start, size)).root(_GRAPH, 0)
+    except FlawError:
+        return None
+    return tuple(dict.fromkeys(key for key in keys if key))
+
+
+def _aoti(blob: Blob) -> tuple[str, ...] | None:
+    """Read the two lines that AOTInductor's delegates have for a blob: the names of their library and their weights."""
+    if len(blob) > _MOST_KEYS_OF_AOTI:
+        return None
+    try:
+        names = tuple(bytes(blob).decode().split("\n"))
+    except UnicodeDecodeError:
+        return None
+    fits = len(names) == len(_AOTI_SUFFIXES) and all(map(str.endswith, names, _AOTI_SUFFIXES))
+    return names if fits else None
+
+
+_READERS: Mapping[str, Callable[[Blob], tuple[str, ...] | None]] = {
+    "XnnpackBackend": _xnnpack,
+    "CudaBackend": _aoti,
+    "MetalBackend": _aoti,
+}
