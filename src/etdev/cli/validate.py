@@ -32,12 +32,13 @@ def validate(
 ) -> int:
     """Check configs, with all of their profiles, without running any code that they name.
 
-    What the config names and is not there (yet) is a warning. Exit code 2 when something is wrong. Formats of --output:
-    text, json, github, sarif, md.
+    A file that is not there (yet) is a warning, as is a required check that cannot run. Exit code 2 when something is
+    wrong. Formats of --output: text, json, github, sarif, md.
     """
     from etdev.backends.opening import open_config
     from etdev.cli.reports import ALL_FORMATS, error_report, refuse_config
     from etdev.config.references import check_references
+    from etdev.pipeline.required_checks import unrunnable_checks
 
     if files and config is not None:
         raise UsageError("files and --config say the same", where="--config", hint="name all files as arguments")
@@ -57,6 +58,7 @@ def validate(
         found = check_references(opened[-1])
         problems |= dict.fromkeys(found.wrong)
         warnings |= dict.fromkeys(found.absent)
+        warnings |= dict.fromkeys(unrunnable_checks(opened[-1]))
     if problems:
         wrong = ConfigError(tuple(problems))
         return _report(wrong, error_report(wrong, "validate"), outputs)

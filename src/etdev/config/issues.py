@@ -35,6 +35,8 @@ UNKNOWN_NAME = "unknown-name"
 """A profile or an override uses a name of a target, method, … that no file defines."""
 MISSING_FILE = "missing-file"
 """A value that names a file or a module that is not there, or not yet."""
+UNRUNNABLE_CHECK = "unrunnable-check"
+"""A required check that cannot run for its target."""
 CONFLICT = "conflict"
 """Two keys that exclude each other, or one that another needs."""
 

@@ -17,6 +17,7 @@ CONFIG_RULES: Mapping[str, str] = {
     "reference": "A value that names something which does not exist",
     "unknown-name": "A name in a profile or an override that no file defines",
     "missing-file": "A file or a module that the config names and that is not there, or not yet",
+    "unrunnable-check": "A required check that cannot run for its target",
     "conflict": "Keys that do not go together",
     "unknown-backend": "A backend that does not exist here",
     "broken-backend": "A backend of another package that cannot be used",
