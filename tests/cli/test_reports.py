@@ -25,6 +25,7 @@ from etdev.cli.reports.sarif import as_sarif
 from etdev.config import issues
 from etdev.errors import ConfigError, EtdevError, LinkError, Problem, StageError, UsageError
 from etdev.pipeline.lock import LockStaleError
+from etdev.pipeline.never_ran import never_ran
 from etdev.pipeline.result import RUNGS, BuildResult, Failure, RungResult, outcome
 from etdev.program import write
 from support.files import chain
@@ -267,14 +268,16 @@ def test_a_limit_that_is_not_judged_is_pointed_out(rung: str, level: str) -> Non
 
 
 def test_findings_of_all_targets() -> None:
-    """What failed, and what was required and did not run; nothing of what nobody asked for."""
+    """What failed, what was required and did not run, and programs that nothing ran; nothing that nobody asked for."""
     found = found_in.of_result(RESULT)
     failed = sum(len(r.problems) for t in RESULT.targets for r in t.rungs if r.status == "failed")
     unmet = sum(len(target.unmet) for target in RESULT.targets)
 
     assert failed
     assert unmet
-    assert len(found) == failed + unmet
+    never = [target for target in RESULT.targets if never_ran(target)]
+    assert len(never) == 3
+    assert len(found) == failed + unmet + len(never)
     assert {item.rule for item in found} <= set(RULES)
 
 

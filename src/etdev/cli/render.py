@@ -12,6 +12,7 @@ from etdev.cli.decisions import decision_lines, kind_name
 from etdev.cli.output import paint
 from etdev.cli.text import count, escaped, printable
 from etdev.pipeline.decisions import KINDS
+from etdev.pipeline.never_ran import never_ran
 from etdev.pipeline.result import (
     NOTHING_TO_ASK,
     BufferResult,
@@ -92,6 +93,10 @@ def _target_lines(result: BuildResult, target: TargetResult, stream: TextIO, *, 
             name = method.name if len(target.methods) > 1 else None
             yield from decision_lines(method.copy_decisions, method.inplace_decisions, verbose=True, method=name)
     yield from _verification_lines(target.rungs, target.unmet, stream)
+    warning = never_ran(target)
+    if warning is not None:
+        yield _line("warning", paint(warning.message, "yellow", stream=stream))
+        yield _line("", f"hint: {warning.hint}")
     for text in target.notes:
         yield _line("note", text)
     if target.seconds:

@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from etdev.errors import ConfigError, EtdevError, Problem, TargetsError
+from etdev.pipeline.never_ran import never_ran
 
 if TYPE_CHECKING:
-    from etdev.pipeline.result import BuildResult, FailedTarget, RungResult
+    from etdev.pipeline.result import BuildResult, FailedTarget, RungResult, TargetResult
     from etdev.pipeline.verify.foreign import FilesResult
 
 Level = Literal["error", "warning", "note"]
@@ -81,9 +82,18 @@ def of_result(result: BuildResult) -> list[Finding]:
     found = (
         finding
         for target in result.targets
-        for finding in _of_rungs(_of_target(target.name, ""), target.rungs, target.unmet)
+        for finding in (
+            *_of_rungs(_of_target(target.name, ""), target.rungs, target.unmet),
+            *_of_never_ran(target),
+        )
     )
     return in_order([*_of_failed(result.failed), *found])
+
+
+def _of_never_ran(target: TargetResult) -> Iterator[Finding]:
+    found = never_ran(target)
+    if found is not None:
+        yield Finding("never-ran", _of_target(target.name, found.message), "warning", hint=found.hint)
 
 
 def of_files(result: FilesResult) -> list[Finding]:

@@ -40,6 +40,7 @@ RUNG_RULES: Mapping[str, str] = {
     "accuracy": "A limit of the project's own metric that was missed",
     "latency": "Calls that take longer than they may",
     "not-run": "A required check that did not run",
+    "never-ran": "A program that verification accepted although nothing ran it",
     "not-judged": "A limit of the config that was not judged",
 }
 """What verification finds. Those of the rungs have their names."""

@@ -50,15 +50,15 @@ def replay_obstacle(program: Program, device_map: DeviceMap) -> Obstacle | None:
     problem = torch_obstacle()
     if problem is not None:
         return Obstacle(problem)
+    from etdev.runtime.replay import missing_executors, missing_kernels
+
+    delegates = missing_executors(program)  # First of all: devices, simulated or not, would be of no use.
+    if delegates:
+        return Obstacle(f"{', '.join(delegates)} cannot be replayed: nothing here executes its blobs")
     devices = named_devices(program)
     reason = absent(devices, device_map)
     if reason is not None:
         return Obstacle(reason, remedy(devices))
-    from etdev.runtime.replay import missing_executors, missing_kernels
-
-    delegates = missing_executors(program)
-    if delegates:
-        return Obstacle(f"{', '.join(delegates)} cannot be replayed: nothing here executes its blobs")
     operators = missing_kernels(program)
     return Obstacle(f"the replay has no kernel for {', '.join(operators)}") if operators else None
 
