@@ -48,6 +48,8 @@ def folder(tmp_path: Path) -> Path:
         ("etdev va", ["validate"]),
         ("etdev config ", ["show", "explain"]),
         ("etdev build -t ph", ["phone", "photo"]),
+        ("etdev build ph", ["phone", "photo"]),
+        ("etdev inspect -t ph", ["phone", "photo"]),
         ("etdev build -p ", ["ci"]),
         ("etdev build -c other.yaml -t ", ["board", "phone"]),
         ("etdev build -c broken.toml -t ", []),

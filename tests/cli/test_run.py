@@ -343,7 +343,7 @@ def test_a_target_is_the_file_that_was_built_for_it(run: Run, tmp_path: Path) ->
     code, _, err = run("portable", *X)
     assert code == 2
     assert "the target 'portable' was not built" in err
-    assert "run `etdev build -t portable`" in err
+    assert "run `etdev build portable`" in err
     built = tmp_path / "build" / "portable" / "tiny.pte"
     built.parent.mkdir(parents=True)
     write(chain(1), str(built))

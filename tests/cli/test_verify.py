@@ -85,7 +85,7 @@ def test_as_json(run: Run) -> None:
         (
             (),
             4,
-            "error: target 'other' has no artifact: {folder}/build/other/tiny.pte\nhint: run `etdev build -t other`",
+            "error: target 'other' has no artifact: {folder}/build/other/tiny.pte\nhint: run `etdev build other`",
         ),
         (("gpu",), 2, "no target matches 'gpu'\nhint: targets: cpu, other\n"),
         (("cpu", "--require", "x"), 2, "there is no rung 'x'"),
@@ -130,7 +130,7 @@ def test_a_changed_artifact(run: Run, tmp_path: Path, program: bytes, place: int
     assert (code, err) == (4, "")
     assert "  bytes      failed   changed since it was built: its sha256 is " in out
     assert "  note       the file is not the one that was built: its sha256 is " in out
-    assert "hint: build it again (`etdev build -t cpu`)" in out
+    assert "hint: build it again (`etdev build cpu`)" in out
 
 
 @pytest.mark.parametrize(

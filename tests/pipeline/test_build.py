@@ -134,7 +134,7 @@ def test_a_target_that_was_not_built_cannot_be_verified(tmp_path: Path) -> None:
     with pytest.raises(LoadError) as caught:
         etdev.verify(config, targets="w4")
     assert caught.value.message == f"target 'w4' has no artifact: {tmp_path / 'build' / 'w4' / 'tiny.pte'}"
-    assert caught.value.hint == "run `etdev build -t w4` first"
+    assert caught.value.hint == "run `etdev build w4` first"
 
 
 GATES = (

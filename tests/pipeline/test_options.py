@@ -48,7 +48,7 @@ def test_targets_in_the_order_of_the_config(project: Project, patterns: object, 
 def test_a_pattern_that_matches_nothing(project: Project) -> None:
     with pytest.raises(UsageError, match=r"no target matches 'CPU'") as caught:
         choose_targets(project, ["gpu", "CPU"])
-    assert caught.value.hint == "targets: cpu, cpu-int8, gpu"
+    assert caught.value.hint == "did you mean 'cpu'? targets: cpu, cpu-int8, gpu"
 
 
 def test_required_rungs(project: Project) -> None:

@@ -84,7 +84,7 @@ def test_what_has_changed_is_named(change: Callable[[Path], object], said: str, 
     assert said in "; ".join(found.changed)
     assert found.said is not None
     assert found.said.startswith("since it was built, ")
-    assert found.said.endswith(": `etdev build -t cpu` builds it again")
+    assert found.said.endswith(": `etdev build cpu` builds it again")
 
 
 @pytest.mark.parametrize("change", [append("unused.py"), append("etdev.toml")], ids=["a file not read", "a comment"])
@@ -171,7 +171,7 @@ def test_verify_does_not_blame_the_backend(built: Path) -> None:
     path.write_text(path.read_text().replace("relu()", "tanh()"))
     result = etdev.verify(built / "etdev.toml")["cpu"]
     failed = [rung for rung in result.rungs if rung.status == "failed"]
-    said = "since it was built, model.py has changed: `etdev build -t cpu` builds it again"
+    said = "since it was built, model.py has changed: `etdev build cpu` builds it again"
     assert [rung.rung for rung in failed] == ["runtime", "replay"]
     assert {rung.hint for rung in failed} == {said}
     assert result.notes[0] == said
@@ -210,4 +210,4 @@ def test_commands_on_a_target_say_it(
     assert "since it was built" not in capfd.readouterr().err, "they take no profile"
     append("model.py")(built)
     assert app.run(command.split()) == 0
-    assert "cpu: since it was built, model.py has changed: `etdev build -t cpu`" in capfd.readouterr().err
+    assert "cpu: since it was built, model.py has changed: `etdev build cpu`" in capfd.readouterr().err

@@ -12,6 +12,7 @@ import typer
 from etdev.cli.calls import (
     InputsOption,
     MethodOption,
+    OneTargetOption,
     ProgramArgument,
     RandomOption,
     RuntimeOption,
@@ -19,8 +20,8 @@ from etdev.cli.calls import (
     TransportOption,
     check_runtime,
     check_transport,
-    find_program,
     is_worker_count,
+    named_program,
 )
 from etdev.cli.common import ConfigOption, DataOption, DeviceMapOption, OutputOption, QuietOption
 from etdev.cli.output import TEXT, paint, parse_outputs
@@ -39,7 +40,8 @@ _SHOWN_VERSIONS = ("torch", "executorch", "etdev")
 
 
 def bench(
-    program: ProgramArgument,
+    program: ProgramArgument = None,
+    target: OneTargetOption = None,
     inputs: InputsOption = None,
     random: RandomOption = False,
     seed: SeedOption = 0,
@@ -84,7 +86,7 @@ def bench(
     code of the config. Formats of --output: text, json.
     """
     outputs = parse_outputs(output, allowed=(TEXT, "json"))
-    found = find_program(program, config, data)
+    found = named_program(program, target, config, data)
     outputs.refuse(found.file, *found.data)
     counts = _workers(workers)
     time = _seconds(seconds)

@@ -16,6 +16,7 @@ from etdev.cli.common import (
     RequireOption,
     SetOption,
     TargetOption,
+    TargetsArgument,
     VerboseOption,
 )
 from etdev.cli.output import Outputs, parse_outputs
@@ -42,8 +43,9 @@ KeepGoingOption = Annotated[
 
 
 def build(
+    targets: TargetsArgument = None,
+    named: TargetOption = None,
     config: ConfigOption = None,
-    targets: TargetOption = None,
     profile: ProfileOption = None,
     overrides: SetOption = None,
     require: RequireOption = None,
@@ -75,7 +77,7 @@ def build(
         from etdev.pipeline.options import BuildOptions, check_device_map, check_rungs
 
         options = BuildOptions(
-            targets=targets or (),
+            targets=(*(targets or ()), *(named or ())),
             require=check_rungs(require or ()),
             verify=not no_verify,
             cache=not no_cache,

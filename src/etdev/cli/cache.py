@@ -14,6 +14,7 @@ from etdev.cli.common import (
     RequireOption,
     SetOption,
     TargetOption,
+    TargetsArgument,
     VerboseOption,
 )
 from etdev.cli.output import TEXT, parse_outputs
@@ -89,8 +90,9 @@ def gc(size: SizeOption = None, output: OutputOption = None, verbose: VerboseOpt
 
 
 def why(
+    targets: TargetsArgument = None,
+    named: TargetOption = None,
     config: ConfigOption = None,
-    targets: TargetOption = None,
     profile: ProfileOption = None,
     overrides: SetOption = None,
     require: RequireOption = None,
@@ -114,7 +116,9 @@ def why(
     refuse_config(outputs, config)
     project = open_project(config, profile=profile, overrides=overrides or ())
     options = BuildOptions(
-        targets=targets or (), require=check_rungs(require or ()), device_map=check_device_map(device_map)
+        targets=(*(targets or ()), *(named or ())),
+        require=check_rungs(require or ()),
+        device_map=check_device_map(device_map),
     )
     with Cache(open_store()) as cache:
         found = [

@@ -3,7 +3,8 @@ and workers."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple, cast
 
@@ -20,12 +21,23 @@ if TYPE_CHECKING:
 _RUNTIMES = ("stock", "replay")
 
 ProgramArgument = Annotated[
-    str,
+    str | None,
     typer.Argument(
         metavar="FILE|TARGET",
         help="A .pte from any toolchain, or a target that was built.",
         show_default=False,
         autocompletion=complete_target,
+    ),
+]
+OneTargetOption = Annotated[
+    str | None,
+    typer.Option(
+        "-t",
+        "--target",
+        metavar="TARGET",
+        help="A target that was built, in place of the argument.",
+        autocompletion=complete_target,
+        show_default=False,
     ),
 ]
 InputsOption = Annotated[
@@ -68,31 +80,44 @@ class NamedProgram(NamedTuple):
     """Of the target that was named; None for a file."""
 
 
-def find_program(name: str, config: Path | None, data: Sequence[Path] | None = None) -> NamedProgram:
+def named_program(
+    program: str | None, target: str | None, config: Path | None, data: Sequence[Path] | None = None
+) -> NamedProgram:
+    """Return the program of a command that takes one ``FILE|TARGET``, or ``--target`` in its place.
+
+    Raises :class:`~etdev.errors.UsageError` as :func:`find_program`, and if there is not exactly one of the two."""
+    if program is not None and target is not None:
+        message = f"{program!r} and --target {target} both name a program"
+        raise UsageError(message, where="--target", hint="give one of them")
+    name = program if target is None else target
+    if name is None:
+        raise UsageError("Missing argument 'FILE|TARGET'.", hint="name a .pte file, or a target that was built")
+    return find_program(name, config, data, is_target=target is not None)
+
+
+def find_program(
+    name: str, config: Path | None, data: Sequence[Path] | None = None, *, is_target: bool = False
+) -> NamedProgram:
     """The program that a caller names: a file, or a target; its data files are ``data``, or the target's.
 
     With a config, what has the name of a target is the target; if code or weights have changed since it was built, a
-    note on stderr says so. Raises :class:`~etdev.errors.UsageError` for a target
-    that there is not, or that was not built yet."""
+    note on stderr says so. ``is_target`` says that the name is not a file's. A glob stands for the only target that it
+    matches. Raises :class:`~etdev.errors.UsageError` for a target that there is not, or that was not built yet."""
     path, given = Path(name), tuple(data or ())
-    is_file = path.suffix == ".pte" or (path.exists() and not path.is_dir())
+    is_file = not is_target and (path.suffix == ".pte" or (path.exists() and not path.is_dir()))
     if config is None and is_file:
         return NamedProgram(path, given, None)
     if config is None:
         require_config(name)
-    from etdev.config.keys import nearest
     from etdev.pipeline.api import open_project
 
     project = open_project(config)
-    if name not in project.config.targets:
-        if is_file:
-            return NamedProgram(path, given, None)
-        near = nearest(name, project.config.targets)
-        others = f"there are {', '.join(project.config.targets)}"
-        raise UsageError(f"there is no target {name!r}", hint=f"did you mean {near!r}? {others}" if near else others)
+    if name not in project.config.targets and is_file:
+        return NamedProgram(path, given, None)
+    name = _one_target(name, project.config.targets)
     built = project.artifact(name)
     if not built.is_file():
-        raise UsageError(f"the target {name!r} was not built: there is no {built}", hint=f"run `etdev build -t {name}`")
+        raise UsageError(f"the target {name!r} was not built: there is no {built}", hint=f"run `etdev build {name}`")
     from etdev.cli.output import note
     from etdev.pipeline.places import data_places
     from etdev.pipeline.since_built import since_built
@@ -101,6 +126,20 @@ def find_program(name: str, config: Path | None, data: Sequence[Path] | None = N
     if said is not None:
         note(f"{name}: {said}")
     return NamedProgram(_shown(built), given or data_places(project, name), project)
+
+
+def _one_target(name: str, targets: Collection[str]) -> str:
+    """Return the target that a name or a glob stands for."""
+    from etdev.config.keys import nearest
+
+    found = [name] if name in targets else [target for target in targets if fnmatchcase(target, name)]
+    if len(found) > 1:
+        raise UsageError(f"{name!r} matches {', '.join(found)}, and this command takes one target", hint="name one")
+    if not found:
+        near = nearest(name, targets)
+        others = f"there are {', '.join(targets)}"
+        raise UsageError(f"there is no target {name!r}", hint=f"did you mean {near!r}? {others}" if near else others)
+    return found[0]
 
 
 def _shown(path: Path) -> Path:

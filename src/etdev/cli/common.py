@@ -47,7 +47,16 @@ TargetOption = Annotated[
         "-t",
         "--target",
         metavar="GLOB",
-        help="Only the targets whose name matches. Repeatable.",
+        help="The same as TARGET. Repeatable.",
+        autocompletion=complete_target,
+        show_default=False,
+    ),
+]
+TargetsArgument = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="TARGET",
+        help="Only the targets whose name matches one of these globs. Default: all targets.",
         autocompletion=complete_target,
         show_default=False,
     ),

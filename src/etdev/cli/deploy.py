@@ -15,6 +15,7 @@ from etdev.cli.common import (
     SetOption,
     VerboseOption,
     complete_deployment,
+    complete_target,
 )
 from etdev.cli.output import TEXT, parse_outputs
 from etdev.cli.text import columns, count, line, lines, printable
@@ -23,9 +24,10 @@ from etdev.units import format_size
 
 if TYPE_CHECKING:
     from etdev.pipeline.deploy import DeployResult, ReleaseInfo, ReleaseList
+    from etdev.pipeline.project import Project
 
 NameArgument = Annotated[
-    str,
+    str | None,
     typer.Argument(
         metavar="NAME",
         help="A deployment of the config, `[deploy.NAME]`.",
@@ -36,7 +38,18 @@ NameArgument = Annotated[
 
 
 def deploy(
-    name: NameArgument,
+    name: NameArgument = None,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            "-t",
+            "--target",
+            metavar="TARGET",
+            help="The only deployment of this target, in place of NAME.",
+            autocompletion=complete_target,
+            show_default=False,
+        ),
+    ] = None,
     config: ConfigOption = None,
     profile: ProfileOption = None,
     overrides: SetOption = None,
@@ -71,6 +84,7 @@ def deploy(
 
     project = open_project(config, profile=profile, overrides=overrides or ())
     outputs.refuse(*project.files)
+    name = _deployment(project, name, target)
     if listed:
         found = list_project(project, name)
         outputs.write({TEXT: lambda: render_list(found), "json": lambda: found.model_dump_json(indent=2)})
@@ -81,6 +95,22 @@ def deploy(
         )
     outputs.write({TEXT: lambda: render(result), "json": lambda: result.model_dump_json(indent=2)})
     return ExitCode.DONE
+
+
+def _deployment(project: Project, name: str | None, target: str | None) -> str:
+    """Return the deployment that is named, or the only one of a target."""
+    if name is not None and target is not None:
+        raise UsageError(f"{name!r} and --target {target} both name a deployment", where="--target", hint="give one")
+    if name is not None:
+        return name
+    if target is None:
+        raise UsageError("Missing argument 'NAME'.", hint="name a deployment of the config, `[deploy.NAME]`")
+    found = [deployment for deployment, table in project.config.deploy.items() if table.target == target]
+    if len(found) != 1:
+        message = f"the target {target!r} has {count(len(found), 'deployment')}"
+        hint = f"name one: {', '.join(found)}" if found else "`etdev config show` lists the deployments"
+        raise UsageError(message, where="--target", hint=hint)
+    return found[0]
 
 
 def render(result: DeployResult) -> str:

@@ -13,7 +13,7 @@ from etdev.cli.common import ConfigOption, OutputOption, VerboseOption, complete
 from etdev.cli.output import TEXT, paint, parse_outputs
 from etdev.cli.reports.markdown import code, code_html, details, prose, table
 from etdev.cli.text import columns, count, printable
-from etdev.errors import ExitCode
+from etdev.errors import ExitCode, UsageError
 from etdev.units import format_share
 
 if TYPE_CHECKING:
@@ -39,17 +39,29 @@ _Block: TypeAlias = tuple[str, Sequence[_Row]]
 
 def diff(
     a: Annotated[
-        str,
+        str | None,
         typer.Argument(
             metavar="A",
             help="A .pte from any toolchain, or a target that was built.",
             show_default=False,
             autocompletion=complete_target,
         ),
-    ],
+    ] = None,
     b: Annotated[
-        str, typer.Argument(metavar="B", help="Another one.", show_default=False, autocompletion=complete_target)
-    ],
+        str | None,
+        typer.Argument(metavar="B", help="Another one.", show_default=False, autocompletion=complete_target),
+    ] = None,
+    named: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-t",
+            "--target",
+            metavar="TARGET",
+            help="A target, in place of an argument. Repeatable; targets come after the arguments.",
+            autocompletion=complete_target,
+            show_default=False,
+        ),
+    ] = None,
     config: ConfigOption = None,
     output: OutputOption = None,
     verbose: VerboseOption = False,
@@ -60,7 +72,7 @@ def diff(
     md.
     """
     outputs = parse_outputs(output, allowed=(TEXT, "json", "md"))
-    files = [find_program(name, config).file for name in (a, b)]
+    files = [find_program(name, config, is_target=known).file for name, known in _two_programs(a, b, named or ())]
     outputs.refuse(*files)
     from etdev.pipeline.diff import diff
 
@@ -69,6 +81,15 @@ def diff(
         {TEXT: lambda: render_text(found), "json": found.to_json, "md": lambda: render_markdown(found)},
     )
     return ExitCode.DONE
+
+
+def _two_programs(a: str | None, b: str | None, targets: Sequence[str]) -> list[tuple[str, bool]]:
+    """Return both names, in order, and whether each is known to be a target's."""
+    names = [(name, False) for name in (a, b) if name is not None] + [(name, True) for name in targets]
+    if len(names) != 2:
+        message = f"two programs are compared, and {len(names)} {'was' if len(names) == 1 else 'were'} given"
+        raise UsageError(message, hint="name two .pte files or targets: `etdev diff A B`")
+    return names
 
 
 def render_text(found: ProgramDiff, stream: TextIO | None = None) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from etdev.cli.calls import ProgramArgument, find_program
+from etdev.cli.calls import OneTargetOption, ProgramArgument, named_program
 from etdev.cli.chart import chart_lines
 from etdev.cli.common import ConfigOption, OutputOption, VerboseOption
 from etdev.cli.output import TEXT, paint, parse_outputs, print_error
@@ -53,7 +53,8 @@ _LISTED_TENSORS = 5
 
 
 def inspect(
-    program: ProgramArgument,
+    program: ProgramArgument = None,
+    target: OneTargetOption = None,
     chart: Annotated[
         bool, typer.Option("--chart", help="Draw the bytes in use over the instructions, and who lies where.")
     ] = False,
@@ -68,7 +69,7 @@ def inspect(
     ExecuTorch's runtime reads).
     """
     outputs = parse_outputs(output, allowed=(TEXT, "json", "operators"))
-    file = find_program(program, config).file
+    file = named_program(program, target, config).file
     outputs.refuse(file)
     from etdev.pipeline.inspect import inspect_memory
     from etdev.pipeline.operators import file_operators

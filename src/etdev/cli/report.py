@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from etdev.cli.calls import ProgramArgument, find_program
+from etdev.cli.calls import OneTargetOption, ProgramArgument, named_program
 from etdev.cli.common import ConfigOption, DataOption, OutputOption, QuietOption
 from etdev.cli.output import Output, Outputs, note, parse_outputs
 from etdev.errors import ExitCode
@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 
 def report(
-    program: ProgramArgument,
+    program: ProgramArgument = None,
+    target: OneTargetOption = None,
     data: DataOption = None,
     config: ConfigOption = None,
     output: OutputOption = None,
@@ -27,7 +28,7 @@ def report(
     file. Formats of --output: html.
     """
     outputs = parse_outputs(output, allowed=("html",))
-    file = find_program(program, config).file
+    file = named_program(program, target, config).file
     from etdev.pipeline.report import file_page, files_read, page_place
 
     outputs.refuse(*files_read(file, data or ()))

@@ -13,6 +13,7 @@ import typer
 from etdev.cli.calls import (
     InputsOption,
     MethodOption,
+    OneTargetOption,
     ProgramArgument,
     RandomOption,
     RuntimeOption,
@@ -20,8 +21,8 @@ from etdev.cli.calls import (
     TransportOption,
     check_runtime,
     check_transport,
-    find_program,
     is_worker_count,
+    named_program,
 )
 from etdev.cli.common import ConfigOption, DataOption, DeviceMapOption, OutputOption, QuietOption
 from etdev.cli.output import TEXT, paint, parse_outputs
@@ -40,7 +41,8 @@ _SHOWN = 8
 
 
 def run(
-    program: ProgramArgument,
+    program: ProgramArgument = None,
+    target: OneTargetOption = None,
     inputs: InputsOption = None,
     random: RandomOption = False,
     seed: SeedOption = 0,
@@ -84,7 +86,7 @@ def run(
     Files that may run code when they are read (.pt, .pkl) are refused. Formats of --output: text, json.
     """
     outputs = parse_outputs(output, allowed=(TEXT, "json"))
-    found = find_program(program, config, data)
+    found = named_program(program, target, config, data)
     outputs.refuse(found.file, *found.data)
     from etdev.cli.progress import shown_calls
     from etdev.pipeline.options import check_device_map

@@ -18,6 +18,7 @@ from etdev.cli.common import (
     QuietOption,
     RequireOption,
     SetOption,
+    TargetOption,
     VerboseOption,
     complete_target,
 )
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from etdev.pipeline.options import BuildOptions
     from etdev.pipeline.project import Project
 
-TargetsArgument = Annotated[
+ArtifactsArgument = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="TARGET|FILE",
@@ -41,7 +42,8 @@ TargetsArgument = Annotated[
 
 
 def verify(
-    targets: TargetsArgument = None,
+    artifacts: ArtifactsArgument = None,
+    named: TargetOption = None,
     config: ConfigOption = None,
     profile: ProfileOption = None,
     overrides: SetOption = None,
@@ -71,10 +73,11 @@ def verify(
     from etdev.cli.reports import ALL_FORMATS, reported_errors
 
     outputs = parse_outputs(output, allowed=ALL_FORMATS)
-    files = [name for name in targets or () if name.endswith(".pte") or Path(name).is_file()]
+    files = [name for name in artifacts or () if name.endswith(".pte") or Path(name).is_file()]
+    targets = (*(artifacts or ()), *(named or ()))
     if files:
         settings = {"--config": config, "--profile": profile, "--set": overrides, "--jobs": jobs > 1}
-        _refuse_mixture(files, targets or (), [name for name, value in settings.items() if value])
+        _refuse_mixture(files, targets, [name for name, value in settings.items() if value])
         outputs.refuse(*files, *data or ())
         if data and len(files) > 1:
             raise UsageError("data files belong to one program", where="--data", hint="verify one file at a time")
@@ -91,7 +94,7 @@ def verify(
         from etdev.pipeline.options import BuildOptions, check_device_map, check_rungs
 
         options = BuildOptions(
-            targets=targets or (),
+            targets=targets,
             require=check_rungs(require or ()),
             device_map=check_device_map(device_map),
             metric_jobs=jobs,

@@ -31,7 +31,7 @@ def make_release(project: Project, target: str) -> Release:
     Raises :class:`~etdev.errors.DeployError` if it was not built, is not the file that was, or did not pass.
     """
     path = project.artifact(target)
-    build = f"run `etdev build -t {target}` first"
+    build = f"run `etdev build {target}` first"
     if not path.is_file():
         rejected = path.with_name(path.name + REJECTED_SUFFIX).exists()
         why = "the last build of it was rejected" if rejected else "it was not built"
@@ -114,7 +114,7 @@ def _files(path: Path, built: TargetResult) -> tuple[ReleasedFile, ...]:
                 f"the file is not the one that was built: its sha256 is {file.sha256[:12]}…, the report says "
                 f"{digests[file.name][:12]}…",
                 where=str(path.with_name(file.name)),
-                hint=f"run `etdev build -t {built.name}` again",
+                hint=f"run `etdev build {built.name}` again",
             )
     return files
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
+from etdev.config.keys import nearest
 from etdev.config.models import Rung
 from etdev.errors import UsageError
 from etdev.pipeline.progress import Progress, Silent
@@ -46,7 +47,12 @@ def choose_targets(project: Project, patterns: Iterable[str]) -> tuple[str, ...]
     patterns = (patterns,) if isinstance(patterns, str) else tuple(patterns)
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in names):
-            raise UsageError(f"no target matches {pattern!r}", hint=f"targets: {', '.join(names)}")
+            near = nearest(pattern, names)
+            listed = f"targets: {', '.join(names)}"
+            hint = f"did you mean {near!r}? {listed}" if near else listed
+            if pattern.endswith((".toml", ".yaml", ".yml")):
+                hint = f"a config is named with `-c {pattern}`"
+            raise UsageError(f"no target matches {pattern!r}", hint=hint)
     return tuple(name for name in names if not patterns or any(fnmatchcase(name, pattern) for pattern in patterns))
 
 

@@ -34,7 +34,7 @@ class SinceBuilt:
         """What has changed, and what to do; None if nothing has."""
         if not self.changed:
             return None
-        return f"since it was built, {_some(self.changed)}: `etdev build -t {self.target}` builds it again"
+        return f"since it was built, {_some(self.changed)}: `etdev build {self.target}` builds it again"
 
     @property
     def unknown(self) -> str | None:

@@ -117,7 +117,7 @@ def _load(subject: Subject, runtime: Runtime, rung: Rung) -> RungResult | None:
         summary=problem,
         problems=(problem,),
         where=subject.project.where("targets", subject.target),
-        hint=f"build it again: `etdev build -t {subject.target}`",
+        hint=f"build it again: `etdev build {subject.target}`",
     )
 
 

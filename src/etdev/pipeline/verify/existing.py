@@ -48,7 +48,7 @@ def verify_project(project: Project, options: BuildOptions) -> BuildResult:
         if not path.is_file():
             rejected = path.with_name(path.name + REJECTED_SUFFIX).exists()
             why = "; the last build of it was rejected" if rejected else ""
-            raise LoadError(f"target {name!r} has no artifact: {path}{why}", hint=f"run `etdev build -t {name}` first")
+            raise LoadError(f"target {name!r} has no artifact: {path}{why}", hint=f"run `etdev build {name}` first")
     check_baseline(project, names)
     require_packages(project, names, "verifying")
     for name in names:
@@ -202,5 +202,5 @@ def _fail_changed(rung: RungResult, target: str, change: str, where: str) -> Run
         problems=(problem, *rung.problems),
         where=where,
         devices=rung.devices,
-        hint=f"build it again (`etdev build -t {target}`), or put back the file that was built",
+        hint=f"build it again (`etdev build {target}`), or put back the file that was built",
     )

@@ -79,7 +79,7 @@ def verify_program(
     if found is None or rung.status == "failed":
         answers = {name: not_run(name, "the rung `bytes` failed") for name in RUNGS}
         answers["bytes"] = rung.model_copy(
-            update={"where": project.where("targets", target), "hint": f"build it again: `etdev build -t {target}`"}
+            update={"where": project.where("targets", target), "hint": f"build it again: `etdev build {target}`"}
         )
         answers["budget"] = check_budget(project, target, candidate.measured(None))
         return tuple(answers[name] for name in RUNGS)
@@ -149,7 +149,7 @@ def _with_remedy(rung: RungResult, project: Project, target: str) -> RungResult:
     if rung.status != "failed" or rung.gate:
         return rung
     where = project.where("targets", target, "partitioners")
-    hint = f"build it again (`etdev build -t {target}`); if that does not help, report this with the model"
+    hint = f"build it again (`etdev build {target}`); if that does not help, report this with the model"
     return rung.model_copy(update={"where": where, "hint": hint})
 
 

@@ -82,7 +82,7 @@ def _check_constants(subject: Subject, runtime: Runtime, findings: Findings) -> 
         expected = list(value) if isinstance(value, tuple) else [value]
         if found != expected:
             text = f"constant method {name!r} answers {found!r}, not {expected!r}"
-            hint = f"build it again: `etdev build -t {subject.target}`"
+            hint = f"build it again: `etdev build {subject.target}`"
             findings.broken.append(Problem(text, ("constants", name), hint))
 
 
