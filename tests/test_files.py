@@ -10,13 +10,15 @@ import stat
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from etdev.errors import WriteError
-from etdev.files import TEMPORARY_SUFFIX, atomic_path, atomic_write_bytes, atomic_write_text
+from etdev.files import TEMPORARY_SUFFIX, atomic_path, atomic_write_bytes, atomic_write_text, locked
 
 
 def test_writes_and_replaces(tmp_path: Path) -> None:
@@ -250,3 +252,76 @@ def test_long_names_in_any_alphabet(tmp_path: Path) -> None:
     file = tmp_path / ("ü" * 127)
     atomic_write_text(file, "")
     assert list(tmp_path.iterdir()) == [file]
+
+
+_LOCKING = """
+import os, sys, time
+from pathlib import Path
+from etdev.files import locked
+with locked(Path(sys.argv[1]), lambda holder: print("waits for", holder, flush=True)):
+    if sys.argv[2] == "fork" and os.fork() == 0:
+        time.sleep(60)
+        os._exit(0)
+    print("has it", flush=True)
+    sys.stdin.read()
+"""
+
+
+def _locking(place: Path, how: str = "") -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", _LOCKING, str(place), how]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True)
+
+
+def _line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+def test_a_lock_has_one_holder_at_a_time(tmp_path: Path) -> None:
+    place = tmp_path / "lock"
+    first = _locking(place)
+    assert _line(first) == "has it"
+    others = [_locking(place) for _ in range(2)]
+    assert [_line(other) for other in others] == [f"waits for {first.pid}"] * 2
+    for process in (first, *others):
+        assert process.stdin is not None
+        process.stdin.close()
+    assert [process.wait(timeout=20) for process in (first, *others)] == [0, 0, 0]
+    assert [_line(other) for other in others] == ["has it"] * 2
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("how", ["", "fork"])
+def test_a_killed_holder_holds_nothing(tmp_path: Path, how: str) -> None:
+    """Not even if a process that it has split off lives on."""
+    place = tmp_path / "lock"
+    first = _locking(place, how)
+    try:
+        assert _line(first) == "has it"
+        first.kill()
+        first.wait(timeout=20)
+        assert place.exists()
+        waited: list[int | None] = []
+        with locked(place, waited.append):
+            assert waited == []
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(first.pid, signal.SIGKILL)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_threads_exclude_each_other_too(tmp_path: Path) -> None:
+    place, waiting = tmp_path / "lock", threading.Event()
+    has_it = threading.Event()
+
+    def hold() -> None:
+        with locked(place, lambda holder: waiting.set()):
+            has_it.set()
+
+    with locked(place, lambda holder: None):
+        thread = threading.Thread(target=hold)
+        thread.start()
+        assert waiting.wait(10)
+        assert not has_it.is_set()
+    thread.join(10)
+    assert has_it.is_set()

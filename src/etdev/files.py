@@ -10,7 +10,7 @@ import re
 import secrets
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from io import BufferedReader
 from pathlib import Path
@@ -149,6 +149,81 @@ def _new_name_beside(target: Path) -> Path:
     remove_abandoned(target.parent, _temporary_prefix(target))
     token = f"{os.getpid()}-{secrets.token_hex(4)}"
     return target.with_name(f"{_temporary_prefix(target)}{token}{TEMPORARY_SUFFIX}")
+
+
+@contextmanager
+def locked(place: Path, wait: Callable[[int | None], None]) -> Iterator[None]:
+    """Hold a lock that one process, and one thread of it, can hold at a time. The file ``place`` is there meanwhile.
+
+    The system frees the lock when its holder ends, however it ends. If it is taken, ``wait`` is called once with the
+    process that holds it (None if that is not known). A file system without locks locks nothing. The folder has to
+    be there. Raises OSError.
+    """
+    descriptor = _locked_descriptor(place, wait)
+    _LOCKS.add(descriptor)
+    try:
+        yield
+    finally:
+        with suppress(OSError):  # Whoever waits for it looks whether the file is still there.
+            place.unlink()
+        _LOCKS.discard(descriptor)
+        os.close(descriptor)
+
+
+def _locked_descriptor(place: Path, wait: Callable[[int | None], None]) -> int:
+    told = False
+    while True:
+        descriptor = os.open(place, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            if _is_taken(descriptor):
+                if not told:
+                    holder = os.pread(descriptor, 20, 0).decode("ascii", "ignore")
+                    wait(int(holder) if holder.isdigit() else None)
+                    told = True
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if _is_file_at(place, descriptor):
+                with suppress(OSError):  # A full disk. It only tells others who holds the lock.
+                    os.ftruncate(descriptor, 0)
+                    os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+                return descriptor
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+
+
+def _is_taken(descriptor: int) -> bool:
+    """Try to lock an open file. Not every file system has locks."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def _is_file_at(place: Path, descriptor: int) -> bool:
+    """Return whether the open file is the one at ``place``: its last holder may have removed it."""
+    try:
+        return os.path.samestat(os.stat(place), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+_LOCKS: set[int] = set()
+"""Descriptors of the locks that this process holds."""
+
+
+def _let_go() -> None:
+    """Close the parent's locks in a process that was split off: it may outlive the parent."""
+    for descriptor in _LOCKS:
+        with suppress(OSError):
+            os.close(descriptor)
+    _LOCKS.clear()
+
+
+os.register_at_fork(after_in_child=_let_go)
 
 
 def atomic_write_bytes(path: Path, content: bytes | memoryview) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from etdev.cli.interrupts import Interruptible
 from etdev.cli.output import note, terminal_console
-from etdev.pipeline.progress import Progress, Silent
+from etdev.pipeline.progress import WAIT, Progress, Silent
 from etdev.units import format_seconds
 
 if TYPE_CHECKING:
@@ -78,7 +78,9 @@ class _Lines:
     """``xnnpack: export 0.8 s`` when a stage is done; nothing that moves."""
 
     def started(self, target: str, stage: str) -> None:
-        """A line would only repeat what follows."""
+        """A line would only repeat what follows, unless it may be long until something follows."""
+        if stage.startswith(WAIT):
+            note(f"{target}: {stage}")
 
     def counted(self, target: str, stage: str, done: int, total: int | None) -> None:
         """Nothing that moves."""

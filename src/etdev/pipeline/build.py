@@ -8,6 +8,7 @@ from contextlib import suppress
 from etdev.errors import EtdevError, WriteError
 from etdev.pipeline.baseline_source import check_baseline
 from etdev.pipeline.cache import Cache, locked_facts, open_store
+from etdev.pipeline.exclusive import exclusive_lock_file, exclusive_outputs
 from etdev.pipeline.finished import Finished, find_finished
 from etdev.pipeline.lock import Lock, check_inputs, check_outputs, find_lock, is_of_the_files_alone, write_lock
 from etdev.pipeline.options import BuildOptions, choose_targets
@@ -18,7 +19,8 @@ from etdev.pipeline.result import BuildResult
 
 
 def build_project(project: Project, options: BuildOptions) -> BuildResult:
-    """Build the chosen targets; those that an earlier build has finished are taken from the cache.
+    """Build the chosen targets; those that an earlier build has finished are taken from the cache. If another build of
+    one of them is running, first wait for it to end.
 
     What is good is entered in ``etdev.lock``; with :attr:`BuildOptions.locked`, nothing may be other than it says. What
     became of each target is in ``results.json``, also if one of them ends the build with an error.
@@ -29,6 +31,12 @@ def build_project(project: Project, options: BuildOptions) -> BuildResult:
     targets are built all the same.
     """
     names = choose_targets(project, options.targets)
+    with exclusive_outputs(project, names, options.progress):
+        return _build_alone(project, names, options)
+
+
+def _build_alone(project: Project, names: tuple[str, ...], options: BuildOptions) -> BuildResult:
+    """Build targets whose folders no other build changes meanwhile."""
     remove_results(project)
     check_baseline(project, names)
     lock = find_lock(project)
@@ -87,6 +95,7 @@ def _lock(project: Project, options: BuildOptions, lock: Lock | None, found: Map
     elif is_of_the_files_alone(project):
         good = {name: finished.locked for name, finished in found.items() if finished.good}
         try:
-            write_lock(project, find_lock(project), good)  # As it is by now: another build may have written it.
+            with exclusive_lock_file(project):
+                write_lock(project, find_lock(project), good)  # Builds of other targets write it, too.
         except (WriteError, UnicodeError) as error:
             yield f"the lock was not written: {error}"

@@ -115,15 +115,21 @@ def compile_method(place: Workplace, name: str, method: str, folder: Path) -> Pa
     return Part(method, path, record, model, reads, tuple(sorted(place.cache.changed)), clock.seconds)
 
 
-def compile_target(place: Workplace, name: str, clock: StageClock, parts: Sequence[Part] = ()) -> Compiled:
-    """The object program of a target, in the target's folder; of all its methods, if those were compiled already."""
+def compile_target(
+    place: Workplace, name: str, clock: StageClock, folder: Path, parts: Sequence[Part] = ()
+) -> Compiled:
+    """The object program of a target, of all its methods if those were compiled already.
+
+    Its files are made in ``folder``, unless the ones of an earlier build that stand at their places are the same.
+    """
+    path = folder / object_place(place.project, name).name
     if parts:
         with place.modelling():
-            return _kept(place, name, _merged(place, name, parts, clock))
-    found = _reused(place, name) if place.options.cache else None
+            return _kept(place, name, _merged(place, name, parts, path, clock))
+    found = _reused(place, name, path) if place.options.cache else None
     if found is None:
         with place.modelling():
-            compiled = _compiled(place, name, clock)
+            compiled = _compiled(place, name, path, clock)
         return _kept(place, name, compiled)
     objects, record, reads, outputs = found
     models, verify = place.models, place.options.verify
@@ -151,14 +157,19 @@ def _contents(path: Path) -> Iterable[Path]:
     return [path] if path.is_file() else []
 
 
-def _reused(place: Workplace, name: str) -> tuple[ObjectProgram, Record, Reads, Mapping[str, Output]] | None:
-    """The target's object program if a build now would give the same one."""
+def _reused(
+    place: Workplace, name: str, staged: Path
+) -> tuple[ObjectProgram, Record, Reads, Mapping[str, Output]] | None:
+    """The target's object program if a build now would give the same one; at ``staged`` if it is not at its place."""
     project, cache = place.project, place.cache
     entry = cache.find(project, name, "object", object_facts(project, name, cache.digests))
-    path = object_place(project, name)
-    gone = [] if project.config.targets[name].etrecord else [record_place(path)]
-    if entry is None or not cache.restore(entry, path.parent, gone):
+    if entry is None:
         return None
+    path = object_place(project, name)
+    if not cache.stands(entry, path.parent):
+        path = staged
+        if not cache.restore(entry, path.parent):
+            return None
     try:
         objects = ObjectProgram(path, read(path), read_sidecar(sidecar_place(path)))
         if project.config.targets[name].etrecord:
@@ -168,10 +179,10 @@ def _reused(place: Workplace, name: str) -> tuple[ObjectProgram, Record, Reads, 
         return None
 
 
-def _compiled(place: Workplace, name: str, clock: StageClock) -> Compiled:
-    record, objects = _emitted(place, name, None, object_place(place.project, name), clock)
+def _compiled(place: Workplace, name: str, path: Path, clock: StageClock) -> Compiled:
+    record, objects = _emitted(place, name, None, path, clock)
     models = place.models.prepare(name, clock)
-    outputs = place.cache.outputs(object_files(place.project, name))
+    outputs = place.cache.outputs(object_files(place.project, name, path.parent))
     return Compiled(objects, record, models[1].signatures, models, record.notes, Reads(), outputs)
 
 
@@ -198,7 +209,7 @@ def _emitted(
         return record, emit_object(project, lowered, reference, name, path)
 
 
-def _merged(place: Workplace, name: str, parts: Sequence[Part], clock: StageClock) -> Compiled:
+def _merged(place: Workplace, name: str, parts: Sequence[Part], path: Path, clock: StageClock) -> Compiled:
     """The methods of a target that were compiled one by one, in the config's order."""
     project = place.project
     _require_one_model(project, name, parts)
@@ -209,8 +220,8 @@ def _merged(place: Workplace, name: str, parts: Sequence[Part], clock: StageCloc
         reads = reads.joined(part.reads)
     clock.include([part.seconds for part in parts])
     with clock.stage("emit"):
-        objects = merge_objects({part.method: part.path for part in parts}, object_place(project, name))
-        outputs = place.cache.outputs(object_files(project, name))
+        objects = merge_objects({part.method: part.path for part in parts}, path)
+        outputs = place.cache.outputs(object_files(project, name, path.parent))
     record = parts[0].record.model_copy(
         update={
             "methods": tuple(method for part in parts for method in part.record.methods),
@@ -243,7 +254,7 @@ def _kept(place: Workplace, name: str, compiled: Compiled) -> Compiled:
     reads = compiled.reads.joined(_reads(place, name))
     if not cache.changed:
         facts = object_facts(project, name, cache.digests)
-        folder = object_place(project, name).parent
+        folder = compiled.objects.path.parent
         cache.keep(project, name, "object", facts, reads, folder, compiled.outputs, compiled.record.model_dump_json())
     return replace(compiled, reads=reads)
 

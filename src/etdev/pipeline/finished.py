@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from etdev.files import atomic_write_text
 from etdev.pipeline.cache import Cache, Entry, Output, linked_facts
 from etdev.pipeline.lock import LockedTarget
 from etdev.pipeline.options import BuildOptions
@@ -16,10 +17,11 @@ from etdev.pipeline.places import (
     object_place,
     operators_place,
     record_place,
+    report_place,
     reported_data,
 )
 from etdev.pipeline.project import Project
-from etdev.pipeline.report_file import display_path, write_report
+from etdev.pipeline.report_file import display_path, is_at, report_text
 from etdev.pipeline.result import TargetResult
 
 if TYPE_CHECKING:
@@ -58,11 +60,14 @@ def find_finished(project: Project, target: str, options: BuildOptions, cache: C
         finished = Finished.model_validate_json(entry.record)
     except ValidationError:
         return None
-    place = project.artifact(target)
-    if not cache.restore(entry, place.parent, _superfluous(project, target, entry)):
-        return None
+    place, report = project.artifact(target), report_place(project, target)
     result = finished.result.model_copy(update={"artifact": display_path(project, place)})
-    write_report(project, result)
+    text = report_text(project, result)
+    reports = [] if is_at(report, text) else [report]
+    if not cache.restore(entry, place.parent, [*_superfluous(project, target, entry), *reports]):
+        return None
+    if reports:
+        atomic_write_text(report, text)
     notes = (*(note for note in result.notes if note != LINKED_AGAIN), UNCHANGED)
     seen = result.model_copy(update={"notes": notes, "seconds": {}})
     return finished.model_copy(update={"result": seen})

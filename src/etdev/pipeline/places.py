@@ -56,9 +56,10 @@ def operators_place(program: Path) -> Path:
     return program.with_suffix(".operators.yaml")
 
 
-def object_files(project: Project, target: str) -> tuple[Path, ...]:
-    """What belongs to an object program, in the order in which it is written."""
+def object_files(project: Project, target: str, folder: Path | None = None) -> tuple[Path, ...]:
+    """The files of an object program, in the order in which they are written: at their places, or in a folder."""
     path = object_place(project, target)
+    path = path if folder is None else folder / path.name
     record = [record_place(path)] if project.config.targets[target].etrecord else []
     return (path, *record, sidecar_place(path))
 

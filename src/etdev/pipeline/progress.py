@@ -11,6 +11,10 @@ Count = Callable[[int, int | None], None]
 """Takes how many calls of a program were made, and how many there will be if that is known."""
 
 
+WAIT = "wait for another build of it"
+"""Begins the name of the stage in which a build of the same output runs elsewhere."""
+
+
 def uncounted(done: int, total: int | None) -> None:
     """Tells nobody."""
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from etdev.files import atomic_write_text, read_file, write_errors_named
-from etdev.pipeline.places import report_place
 from etdev.pipeline.project import Project
 from etdev.pipeline.result import BuildResult, TargetResult
 from etdev.pipeline.verify.devices import describe_map
@@ -33,14 +32,24 @@ def display_path(project: Project, path: Path) -> str:
     return str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
 
 
-def write_report(project: Project, result: TargetResult) -> None:
-    """Write ``report.json`` beside a target's file, if it does not stand there already."""
-    _write(report_place(project, result.name), start_result(project, (result,), None))
+def report_text(project: Project, result: TargetResult) -> str:
+    """Return the content of the ``report.json`` of a target."""
+    return _text(start_result(project, (result,), None))
+
+
+def is_at(place: Path, text: str) -> bool:
+    """Return whether a file has this content."""
+    try:
+        return read_file(place) == text.encode("utf-8")
+    except OSError:
+        return False
 
 
 def write_results(project: Project, result: BuildResult) -> None:
     """Write ``results.json``, what became of all targets of a build."""
-    _write(project.results, result)
+    text = _text(result)
+    if not is_at(project.results, text):
+        atomic_write_text(project.results, text)
 
 
 def built_targets(project: Project) -> tuple[str, ...]:
@@ -58,11 +67,5 @@ def remove_results(project: Project) -> None:
         project.results.unlink(missing_ok=True)
 
 
-def _write(path: Path, result: BuildResult) -> None:
-    text = result.model_dump_json(indent=2) + "\n"
-    try:
-        if read_file(path) == text.encode("utf-8"):
-            return
-    except OSError:
-        pass
-    atomic_write_text(path, text)
+def _text(result: BuildResult) -> str:
+    return result.model_dump_json(indent=2) + "\n"

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from etdev.files import file_sha256, temporary_beside, write_errors_named
-from etdev.pipeline.places import REJECTED_SUFFIX, operators_place, record_place, reported_data
+from etdev.errors import WriteError
+from etdev.files import file_sha256, temporary_beside, temporary_folder_beside, write_errors_named
+from etdev.pipeline.places import (
+    REJECTED_SUFFIX,
+    object_place,
+    operators_place,
+    record_place,
+    report_place,
+    reported_data,
+    sidecar_place,
+)
 from etdev.pipeline.project import Project
 
 
@@ -65,26 +74,78 @@ class StagedFile:
         return place
 
 
+class StagedObjects:
+    """The object program of a target in a folder of its own, until its files take their places. A context manager."""
+
+    folder: Path
+    """Where the files are made; known once entered."""
+
+    def __init__(self, project: Project, target: str) -> None:
+        self._place = object_place(project, target)
+        self._has_record = project.config.targets[target].etrecord
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        with write_errors_named(self._place):
+            self.folder = self._stack.enter_context(temporary_folder_beside(self._place))
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self._stack.close()
+
+    @contextmanager
+    def places_named(self) -> Iterator[None]:
+        """Name the place of a file, not where it is made, if the block cannot write it."""
+        try:
+            yield
+        except WriteError as error:
+            path = Path(error.where or "")
+            if path.parent != self.folder:
+                raise
+            raise WriteError(error.message, where=str(self._place.with_name(path.name)), hint=error.hint) from error
+
+    def settle(self, program: StagedFile) -> None:
+        """Put the files at their places, unless those of an earlier build stay there.
+
+        The linked program of before goes before they change.
+        """
+        last = sidecar_place(self._place).name  # With it, all belong together.
+        new = sorted((path.name for path in self.folder.iterdir()), key=lambda name: (name == last, name))
+        record = record_place(self._place)
+        gone = [record] if not self._has_record and record.exists() else []
+        if new or gone:
+            program.withdraw()
+        for place in (*(self._place.with_name(name) for name in reversed(new)), *gone):
+            with write_errors_named(place):
+                place.unlink(missing_ok=True)
+        for name in new:
+            place = self._place.with_name(name)
+            with write_errors_named(place):
+                os.replace(self.folder / name, place)
+
+
 class StagedTarget:
-    """The files of a target, ``data`` are names of its data files: at no time does one stand at its place beside the
-    program of another build.
+    """The files of a target, where ``data`` are names of its data files: at no time is one at its place beside the
+    program, or the report, of another build.
 
     A context manager, as :class:`StagedFile` is.
     """
 
-    def __init__(self, project: Project, target: str, data: Sequence[str] = ()) -> None:
+    def __init__(self, project: Project, target: str, objects: StagedObjects, data: Sequence[str] = ()) -> None:
         place, settings = project.artifact(target), project.config.targets[target]
         self.program = StagedFile(place)
         self.data = {name: StagedFile(place.with_name(name)) for name in data}
         self.record = StagedFile(record_place(place))
         self.operators = StagedFile(operators_place(place))
+        self._report = StagedFile(report_place(project, target))
+        self._objects = objects
         self._beside = ((self.record, settings.etrecord), (self.operators, settings.selected_operators))
         self._left = [old for old, _ in reported_data(project, target) if old.name not in data]
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
-            for file in (self.program, *self.data.values(), self.record, self.operators):
+            for file in (self.program, *self.data.values(), self.record, self.operators, self._report):
                 stack.enter_context(file)
             self._stack = stack.pop_all()
         return self
@@ -92,10 +153,27 @@ class StagedTarget:
     def __exit__(self, *error: type[BaseException] | BaseException | TracebackType | None) -> None:
         self._stack.close()
 
-    def accept(self) -> Path:
-        """Put all files at their places and return the program's. Data files come before the program that needs them,
-        and the program of the last build goes before one of them changes."""
+    def write_report(self, text: str) -> None:
+        """Write the report, which takes its place last."""
+        with write_errors_named(self._report.target):
+            self._report.path.write_text(text, encoding="utf-8")
+
+    def settle(self, *, rejected: bool) -> Path:
+        """Put all files at their places and return the program's.
+
+        What needs or describes a file goes before that file changes, and comes after it. A rejected program and its
+        data files get ``.rejected`` added to their names.
+        """
         self._withdraw_others()
+        self._report.withdraw()
+        self._objects.settle(self.program)
+        place = self._reject() if rejected else self._accept()
+        self._report.accept()
+        return place
+
+    def _accept(self) -> Path:
+        """Data files come before the program that needs them, and the program of the last build goes before one of them
+        changes."""
         changed = [file for file in self.data.values() if not file.stands()]
         if changed:
             self.program.withdraw()
@@ -109,10 +187,7 @@ class StagedTarget:
                 file.accept()
         return place
 
-    def reject(self) -> Path:
-        """Put program and data files next to their places, with ``.rejected`` added to their names, and return the
-        program's. Files of the last build go."""
-        self._withdraw_others()
+    def _reject(self) -> Path:
         place = self.program.reject()
         for file in self.data.values():
             file.reject()

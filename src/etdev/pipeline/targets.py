@@ -28,9 +28,9 @@ from etdev.pipeline.options import BuildOptions, required_rungs
 from etdev.pipeline.places import sidecar_place
 from etdev.pipeline.progress import StageClock
 from etdev.pipeline.project import Project
-from etdev.pipeline.report_file import display_path, write_report
+from etdev.pipeline.report_file import display_path, report_text
 from etdev.pipeline.result import NOT_VERIFIED, RUNGS, DataFile, FileBeside, TargetResult, outcome
-from etdev.pipeline.staging import StagedFile, StagedTarget
+from etdev.pipeline.staging import StagedFile, StagedObjects, StagedTarget
 from etdev.pipeline.stock import runtime_for
 from etdev.pipeline.summary import describe_state, describe_unguarded, describe_unused, with_memory
 from etdev.pipeline.usercode import LIBRARIES, UserCode
@@ -118,10 +118,12 @@ def _build_target(place: Workplace, name: str, runtime: StockRuntime | None, par
     clock = StageClock(name, options.progress)
     _register(place, name, runtime)
     inplace = resolve_ops(project, name, user)
-    compiled = compile_target(place, name, clock, parts)
-    with clock.stage("link"):
-        program = link_program(project, name, user, compiled.objects, compiled.signatures, inplace)
-    with StagedTarget(project, name, program.data.names) as staged:
+    with StagedObjects(project, name) as staged_objects, ExitStack() as stack:
+        with staged_objects.places_named():
+            compiled = compile_target(place, name, clock, staged_objects.folder, parts)
+        with clock.stage("link"):
+            program = link_program(project, name, user, compiled.objects, compiled.signatures, inplace)
+        staged = stack.enter_context(StagedTarget(project, name, staged_objects, program.data.names))
         with clock.stage("write"):
             written = write_files(program.linked.program, program.data, staged)
             result = _describe(place, name, compiled, program, written, [str(tried) for tried in inplace.tried])
@@ -156,12 +158,15 @@ def _build_target(place: Workplace, name: str, runtime: StockRuntime | None, par
                     jobs=options.metric_jobs,
                     count=clock.count("verify"),
                 )
-        result = result.model_copy(update={"figures": figures, "rungs": rungs, "status": outcome(rungs)})
-        artifact = staged.reject() if result.status == "rejected" else staged.accept()
-    result = result.model_copy(update={"artifact": display_path(project, artifact), "seconds": clock.seconds})
-    locked = _locked(place, result, figures, compiled.reads)
-    result = _with_changes(place, result)
-    write_report(project, result)
+        status = outcome(rungs)
+        rejected = status == "rejected"
+        artifact = staged.program.rejected if rejected else staged.program.target
+        shown = {"artifact": display_path(project, artifact), "seconds": clock.seconds}
+        result = result.model_copy(update={"figures": figures, "rungs": rungs, "status": status, **shown})
+        locked = _locked(place, result, figures, compiled.reads)
+        result = _with_changes(place, result)
+        staged.write_report(report_text(project, result))
+        staged.settle(rejected=rejected)
     finished = Finished(result=result, locked=locked, changed=tuple(sorted(place.cache.changed)))
     keep_finished(place, finished, compiled)
     return finished

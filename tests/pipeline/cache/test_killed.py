@@ -7,7 +7,6 @@ import os
 import random
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,8 @@ pytest.importorskip("executorch", reason="needs the extra `build`")
 
 import etdev
 from etdev.errors import WriteError
+from etdev.files import file_sha256
+from etdev.pipeline.progress import Silent
 from pipeline.cache.killing import contents, wrong_in_cache
 from support.mounts import fill, small_disk
 from support.projects import LINEAR, LINEAR_CONFIG, write_project
@@ -66,18 +67,52 @@ def test_killed_at_every_change_and_at_random_moments(tmp_path: Path) -> None:
     check(run_killing(tmp_path, *moments), moments)
 
 
-def test_two_builds_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+class _Other(Silent):
+    """Begins another build of the same target, with another setting, just before the first one writes."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.said = ""
+        self.process: subprocess.Popen[str] | None = None
+
+    def started(self, target: str, stage: str) -> None:
+        if stage == "write":
+            command = [
+                sys.executable,
+                "-m",
+                "etdev",
+                "build",
+                "--no-verify",
+                "--set",
+                "targets.cpu.memory.alignment=1024",
+            ]
+            self.process = subprocess.Popen(
+                command, cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+            )
+            assert self.process.stderr is not None
+            while "wait" not in self.said and (line := self.process.stderr.readline()):
+                self.said += line
+
+
+def test_a_second_build_of_the_same_output_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then its files are there, and all of them are its own."""
     monkeypatch.setenv("ETDEV_CACHE_DIR", str(tmp_path / "cache"))
-    write_project(tmp_path, LINEAR_CONFIG + TARGET, model=LINEAR)
-    command = [sys.executable, "-m", "etdev", "build", "--no-verify", "-q"]
-    with ThreadPoolExecutor(2) as pool:
-        runs = [pool.submit(subprocess.run, command, cwd=tmp_path, capture_output=True, text=True) for _ in range(2)]
-    for run in runs:
-        assert run.result().returncode == 0, run.result().stderr
+    config = write_project(tmp_path, LINEAR_CONFIG + TARGET, model=LINEAR)
+    other = _Other(tmp_path)
+    first = etdev.build(config, verify=False, progress=other)
+    assert other.process is not None
+    said = other.said + other.process.communicate(timeout=60)[1]
+    assert other.process.returncode == 0, said
+    assert f"cpu: wait for another build of it (process {os.getpid()})\n" in said
+    assert said.index("(process") < said.index("cpu: link")
+
+    report = json.loads((tmp_path / "build/cpu/report.json").read_text())["targets"][0]
+    assert report["sha256"] == file_sha256(tmp_path / "build/cpu/tiny.pte") != first["cpu"].sha256
     together = contents(tmp_path)
-    etdev.build(tmp_path / "etdev.toml", verify=False, cache=False)
-    assert contents(tmp_path) == together
+    etdev.build(config, verify=False, cache=False, overrides=["targets.cpu.memory.alignment=1024"])
+    assert {**contents(tmp_path), "etdev.lock": ""} == {**together, "etdev.lock": ""}
     assert wrong_in_cache(tmp_path / "cache") == []
+    assert sorted(path.name for path in (tmp_path / "build").iterdir()) == ["cpu", "results.json"]
     assert sorted(path.name for path in (tmp_path / "build" / "cpu").iterdir()) == [
         "report.json",
         "tiny.etrecord",

@@ -13,7 +13,7 @@ from platformdirs import user_cache_path
 
 from etdev.config.types import parse_byte_size
 from etdev.errors import LoadError, UsageError, WriteError
-from etdev.files import describe_os_error, temporary_beside, write_errors_named
+from etdev.files import describe_os_error, file_sha256, temporary_beside, write_errors_named
 from etdev.pipeline.cache.comparison import changes
 from etdev.pipeline.cache.digests import Digests
 from etdev.pipeline.cache.entries import ABSENT, Entry, Facts, Level, Output, Reads
@@ -74,7 +74,7 @@ class Cache:
         False, and nothing is touched, if something is damaged or lost.
         Raises :class:`~etdev.errors.WriteError`.
         """
-        wrong = [name for name, output in entry.outputs.items() if not self._is_there(folder / name, output)]
+        wrong = self._wrong(entry, folder)
         with ExitStack() as stack:
             ready: dict[Path, Path] = {}
             for name in wrong:
@@ -91,6 +91,16 @@ class Cache:
                     os.replace(temporary, place)
         self.store.use(entry)
         return True
+
+    def stands(self, entry: Entry, folder: Path) -> bool:
+        """Return whether all files of an entry are in a folder already, and note that it was of use if so."""
+        if self._wrong(entry, folder):
+            return False
+        self.store.use(entry)
+        return True
+
+    def _wrong(self, entry: Entry, folder: Path) -> list[str]:
+        return [name for name, output in entry.outputs.items() if not self._is_there(folder / name, output)]
 
     def _is_there(self, place: Path, output: Output) -> bool:
         try:
@@ -131,7 +141,7 @@ class Cache:
 
     def outputs(self, paths: Sequence[Path]) -> dict[str, Output]:
         """Files that were just written, by their names. Raises OSError."""
-        return {path.name: Output(size=path.stat().st_size, sha256=self.digests.of(path)) for path in paths}
+        return {path.name: Output(size=path.stat().st_size, sha256=file_sha256(path)) for path in paths}
 
     def note_changed(self, project: Project, files: Iterable[Path]) -> None:
         """Of these files nobody knows what was read."""

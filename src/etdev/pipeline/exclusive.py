@@ -1,0 +1,60 @@
+"""One build at a time of each target, in one output folder."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+from etdev.files import locked, write_errors_named
+from etdev.pipeline.progress import WAIT, Progress
+from etdev.pipeline.project import Project
+
+
+@contextmanager
+def exclusive_outputs(project: Project, targets: Sequence[str], progress: Progress) -> Iterator[None]:
+    """Keep other builds from the folders of these targets; first wait for those that are at work there.
+
+    Folders that the block leaves empty are removed if it began without them. Raises
+    :class:`~etdev.errors.WriteError`.
+    """
+    with ExitStack() as stack:
+        folders = [project.out, *(project.out / name for name in targets)]
+        stack.callback(_remove_empty, [folder for folder in folders if not folder.exists()])
+        for name in sorted(targets):  # In the same order everywhere, so that no two builds wait for each other.
+            stack.enter_context(_exclusive(project.out, name, progress))
+        yield
+
+
+@contextmanager
+def exclusive_lock_file(project: Project) -> Iterator[None]:
+    """Keep others from ``etdev.lock`` while it is read and written. Raises :class:`~etdev.errors.WriteError`."""
+    place = project.lock
+    with ExitStack() as stack:
+        with write_errors_named(place):
+            stack.enter_context(locked(place.with_name(f".{place.name}.held"), lambda holder: None))
+        yield
+
+
+@contextmanager
+def _exclusive(out: Path, name: str, progress: Progress) -> Iterator[None]:
+    began: list[float] = []
+
+    def wait(holder: int | None) -> None:
+        began.append(time.perf_counter())
+        progress.started(name, WAIT if holder is None else f"{WAIT} (process {holder})")
+
+    with ExitStack() as stack:
+        with write_errors_named(out / name):
+            out.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(locked(out / f".{name}.building", wait))
+        if began:
+            progress.finished(name, WAIT, time.perf_counter() - began[0])
+        yield
+
+
+def _remove_empty(folders: Sequence[Path]) -> None:
+    for folder in reversed(folders):
+        with suppress(OSError):
+            folder.rmdir()
