@@ -12,7 +12,11 @@ pytest.importorskip("executorch", reason="needs the extra `build`")
 
 import etdev
 from etdev.errors import UsageError
-from etdev.pipeline.lock import Lock, LockStaleError, read_lock
+from etdev.pipeline.api import open_project
+from etdev.pipeline.cache import locked_facts
+from etdev.pipeline.cache.digests import Digests
+from etdev.pipeline.lock import Lock, LockStaleError, check_inputs, read_lock
+from etdev.pipeline.versions import package_version
 from support.projects import LINEAR, LINEAR_CONFIG, write_project
 
 TARGETS = """
@@ -136,6 +140,43 @@ def test_another_version_is_told(config: Path) -> None:
     path.write_text(path.read_text().replace('executorch = "1.4.1"', 'executorch = "1.4.0"'))
     with pytest.raises(LockStaleError, match=r'executorch is "1.4.1", and was "1.4.0"'):
         etdev.build(config, verify=False, locked=True)
+
+
+def _with_packages(monkeypatch: pytest.MonkeyPatch, **installed: str | None) -> None:
+    """Have another environment: these packages in these versions, or missing."""
+
+    def version(name: str) -> str | None:
+        return installed[name] if name in installed else package_version(name)
+
+    monkeypatch.setattr("etdev.pipeline.versions.package_version", version)
+
+
+@pytest.mark.parametrize("installed", [None, "1.2.3"])
+@pytest.mark.parametrize("name", ["openvino", "nncf", "transformers", "safetensors", "triton"])
+def test_packages_that_no_build_of_the_target_uses_may_differ(
+    config: Path, monkeypatch: pytest.MonkeyPatch, name: str, installed: str | None
+) -> None:
+    _with_packages(monkeypatch, **{name: installed})
+    project = open_project(config)
+    check_inputs(project, lock_of(config), {"cpu": locked_facts(project, "cpu")}, Digests())
+
+
+@pytest.mark.parametrize(
+    ("name", "override"),
+    [
+        ("torchao", "project.name='x'"),
+        ("openvino", 'targets.cpu.partitioners=[{ backend = "openvino" }]'),
+        ("nncf", 'targets.cpu.partitioners=[{ backend = "openvino" }]'),
+        ("triton", 'targets.cpu.partitioners=[{ backend = "cuda" }]'),
+        ("safetensors", 'model.weights="w.safetensors"'),
+    ],
+)
+def test_packages_that_a_build_of_the_target_uses_are_locked(
+    config: Path, monkeypatch: pytest.MonkeyPatch, name: str, override: str
+) -> None:
+    _with_packages(monkeypatch, **{name: "1.2.3"})
+    project = open_project(config, overrides=[override])
+    assert locked_facts(project, "cpu").versions[name] == "1.2.3"
 
 
 def test_no_lock_is_told(config: Path) -> None:

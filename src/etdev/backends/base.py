@@ -80,6 +80,15 @@ class CompilesApart(Protocol):
 
 
 @runtime_checkable
+class UsesPackages(Protocol):
+    """A backend whose delegates depend on other packages than torch, executorch and its own."""
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """Names of their distributions. The lock and the cache go by their versions."""
+
+
+@runtime_checkable
 class Backend(Protocol):
     """One way of lowering. Built in ones stand in :mod:`etdev.backends`; others register an object with these members
     in the entry-point group ``etdev.backends``."""

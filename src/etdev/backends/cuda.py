@@ -49,6 +49,7 @@ class Cuda:
     options = NoOptions
     compute_dtype = "float32"
     dynamic_shapes = True
+    packages = ("triton",)
 
     def check_compile_specs(self, specs: Mapping[str, CompileSpecValue]) -> Iterable[SpecIssue]:
         for key, value in specs.items():

@@ -33,6 +33,7 @@ class OpenVino:
     options = NoOptions
     compute_dtype = "bfloat16"
     dynamic_shapes = False
+    packages = ("openvino", "nncf")
 
     def check_compile_specs(self, specs: Mapping[str, CompileSpecValue]) -> Iterable[SpecIssue]:
         for key, value in specs.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections import deque
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -23,6 +23,7 @@ from etdev.pipeline.places import object_place
 from etdev.pipeline.progress import Silent
 from etdev.pipeline.project import Project
 from etdev.pipeline.relay import Address, Relay, Sender
+from etdev.pipeline.requirements import build_packages
 from etdev.pipeline.targets import Builder
 from etdev.pipeline.versions import versions
 from etdev.runtime.orchestrator import ObjectHandle, Orchestrator, PoisonedError, WorkerLost
@@ -43,8 +44,9 @@ class Job:
     store: Store | None
     """The cache; None for the one of the machine that the worker is on."""
     progress: Address
-    versions: Mapping[str, str]
-    """Here, and so there; empty for processes of this machine."""
+    versions: Mapping[str, str | None]
+    """Of etdev, Python and the packages that the targets depend on, here and so there; None for a package that is not
+    here. Empty for processes of this machine."""
     files: Mapping[Path, str]
     """Digests of the config's files, for the project's folder has to be the same there."""
 
@@ -96,7 +98,7 @@ def build_on_workers(
                     replace(options, device_map=dict(options.device_map), progress=Silent()),
                     None if is_remote else cache.store,
                     relay.address,
-                    versions() if run.executor == "ray" else {},
+                    _versions(project, targets) if run.executor == "ray" else {},
                     {path: file_sha256(path) for path in project.loaded.files} if run.executor == "ray" else {},
                 )
                 folders = {
@@ -203,6 +205,11 @@ def _lost(name: str, error: WorkerLost) -> StageError:
     )
 
 
+def _versions(project: Project, targets: Iterable[str]) -> dict[str, str | None]:
+    packages = {name for target in targets for name in build_packages(project.config, target)}
+    return {**dict.fromkeys(sorted(packages)), **versions(packages)}
+
+
 def _own_address() -> str:
     import ray
 
@@ -220,13 +227,13 @@ def _check_place(job: Job) -> None:
                 where=job.project.where("run", "executor"),
                 hint="the machines of the cluster need the project's folder at the same path: share it",
             )
-    found = versions() if job.versions else {}
-    other = [name for name in (job.versions.keys() | found.keys()) if job.versions.get(name) != found.get(name)]
+    found = versions(job.versions) if job.versions else {}
+    other = [name for name, version in job.versions.items() if found.get(name) != version]
     if other:
         name = min(other)
         raise MissingRequirementError(
             f"the worker on {host} has {name} {found.get(name, 'not at all')}, and here is "
-            f"{job.versions.get(name, 'none')}",
+            f"{job.versions[name] or 'none'}",
             where=job.project.where("run", "executor"),
             hint="install the same versions on all machines of the cluster",
         )

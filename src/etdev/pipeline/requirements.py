@@ -6,10 +6,14 @@ import importlib
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from etdev.backends.base import BUILD_EXTRA, find_packages
+from etdev import backends
+from etdev.backends.base import BUILD_EXTRA, UsesPackages, find_packages
 from etdev.config.models import Config
 from etdev.errors import MissingRequirementError
 from etdev.pipeline.project import Project
+
+_ALWAYS = ("torch", "executorch", "torchao", "numpy")
+"""The last two come with executorch, which imports them."""
 
 HF_EXTRA = 'pip install "etdev[hf]"'
 
@@ -22,6 +26,22 @@ class Requirement:
     remedy: str
     key: tuple[str, ...] | None
     """The config's key that asks for it; None: every config does."""
+
+
+def build_packages(config: Config, target: str) -> tuple[str, ...]:
+    """Return the packages whose versions a target's file can depend on, installed or not.
+
+    Packages that the project's own code imports are not among them: only running it tells which these are.
+    """
+    found = [*_ALWAYS]
+    if config.model.weights is not None or config.model.hf is not None:
+        found.append("safetensors")
+    if config.model.hf is not None:
+        found.append("transformers")
+    for step in config.targets[target].partitioners:
+        backend = backends.get(step.backend)
+        found += backend.packages if isinstance(backend, UsesPackages) else ()
+    return tuple(dict.fromkeys(found))
 
 
 def required_packages(config: Config, targets: Collection[str]) -> Iterator[Requirement]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import platform
+from collections.abc import Iterable
 from importlib import metadata
 
 import etdev
@@ -11,14 +12,10 @@ import etdev
 PACKAGES = ("torch", "executorch", "torchao", "transformers", "openvino", "numpy", "safetensors")
 
 
-def versions() -> dict[str, str]:
-    """Of etdev, Python and every package of :data:`PACKAGES` that is installed."""
-    found = {"etdev": etdev.__version__, "python": platform.python_version()}
-    for name in PACKAGES:
-        version = package_version(name)
-        if version is not None:
-            found[name] = version
-    return found
+def versions(packages: Iterable[str] = PACKAGES) -> dict[str, str]:
+    """Return the versions of etdev, of Python and of those of these packages that are installed."""
+    found = {name: version for name in packages if (version := package_version(name)) is not None}
+    return {**found, "etdev": etdev.__version__, "python": platform.python_version()}
 
 
 @functools.cache

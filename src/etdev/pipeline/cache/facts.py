@@ -20,6 +20,7 @@ from etdev.pipeline.forms import usable_forms
 from etdev.pipeline.machine import describe_machine
 from etdev.pipeline.options import BuildOptions, required_rungs
 from etdev.pipeline.project import Project, says_share_state
+from etdev.pipeline.requirements import build_packages
 from etdev.pipeline.versions import versions
 
 _NOT_SETTINGS = (("extends",), ("profiles",), ("deploy",), ("run",))
@@ -78,11 +79,8 @@ def locked_facts(project: Project, target: str) -> Facts:
         _drop(settings, key)
     _choose_scheme(project, target, settings)
     settings["forms"] = list(usable_forms(project, target))
-    found = versions()
-    for package in _plugins(project, target):
-        found[package.name] = package.version
     stated = {key: value for key, value in flattened(settings).items() if value is not None}
-    return Facts(settings=stated, versions=found)
+    return Facts(settings=stated, versions=_package_versions(project, target))
 
 
 def _stated(project: Project) -> list[str]:
@@ -120,10 +118,17 @@ def _bases(project: Project, *keys: tuple[str, ...]) -> dict[str, str]:
 
 
 def _versions(project: Project, target: str, digests: Digests) -> dict[str, str]:
-    found = {**versions(), "machine": platform.machine(), "system": platform.system()}
+    found = {**_package_versions(project, target), "machine": platform.machine(), "system": platform.system()}
     source = _source_digest(digests)
     if source is not None:
         found["etdev"] += f" ({source})"
+    return found
+
+
+def _package_versions(project: Project, target: str) -> dict[str, str]:
+    """Of the packages that a build of the target can depend on, and of no others: which else are installed does not
+    change what it makes."""
+    found = dict(versions(build_packages(project.config, target)))
     for package in _plugins(project, target):
         found[package.name] = package.version
     return found
