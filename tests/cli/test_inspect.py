@@ -163,7 +163,7 @@ DAMAGED = "hint: it is no .pte, or one that was cut short or damaged: copy it ag
         (b"", f"error: no.pte: the file has 0 bytes, too few for a program\n{DAMAGED}"),
         (
             b"not a program at all",
-            f"error: no.pte: this is not an ExecuTorch program (no ET12 at byte 4)\n{DAMAGED}",
+            f"error: no.pte: this is not an ExecuTorch program\n{DAMAGED}",
         ),
     ],
 )

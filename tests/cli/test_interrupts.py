@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from etdev.cli import app
-from etdev.cli.interrupts import _PATIENCE, INTERRUPTS, Interruptible
+from etdev.cli.interrupts import _ECHO, INTERRUPTS, Interruptible
 from etdev.cli.lazy import Entry
 from etdev.pipeline.progress import Silent
 
@@ -42,9 +42,16 @@ def slow() -> int:
             time.sleep(0.01)
         Path("left").touch()
 
+def busy() -> int:
+    import hashlib
+    print("ready", flush=True)
+    hashlib.pbkdf2_hmac("sha256", b"", b"", 2**31 - 1)  # Minutes, without the interpreter's lock.
+    return 0
+
 sys.modules["waiting"] = sys.modules["__main__"]
 app.Commands.entries["wait"] = Entry("Wait.", "waiting:wait")
 app.Commands.entries["slow"] = Entry("Wait, and take as many seconds to leave.", "waiting:slow")
+app.Commands.entries["busy"] = Entry("Compute.", "waiting:busy")
 sys.exit(app.run([sys.argv[1]]))
 """
 
@@ -83,20 +90,20 @@ def test_signals_leave_nothing_half_written(tmp_path: Path, number: signal.Signa
     assert list(tmp_path.iterdir()) == []
 
 
-def _leave(process: subprocess.Popen[str], *more: signal.Signals) -> None:
+def _leave(process: subprocess.Popen[str], *more: signal.Signals, first: signal.Signals = signal.SIGINT) -> None:
     """Interrupt it, and while it cleans up send more."""
     assert process.stderr is not None
-    process.send_signal(signal.SIGINT)
+    process.send_signal(first)
     assert process.stderr.readline() == "leaving\n"
     for number in more:
         process.send_signal(number)
         time.sleep(0.05)
 
 
-def test_impatience_does_not_stop_the_clean_up(tmp_path: Path) -> None:
-    """A second signal was raised in the middle of the removal of half-written files."""
+def test_other_signals_do_not_stop_the_clean_up(tmp_path: Path) -> None:
+    """Raised again, they would. A Ctrl-C that comes twice, from the terminal and from a wrapper, is one."""
     process = _waiting(tmp_path, "slow", "0.5")
-    _leave(process, signal.SIGINT, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    _leave(process, signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     _, err = process.communicate(timeout=20)
 
     assert process.returncode == 130
@@ -104,14 +111,27 @@ def test_impatience_does_not_stop_the_clean_up(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["left"]
 
 
-def test_a_third_ctrl_c_kills_what_hangs_on_its_way_out(tmp_path: Path) -> None:
+@pytest.mark.parametrize("first", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+def test_a_second_ctrl_c_ends_at_once(tmp_path: Path, first: signal.Signals) -> None:
+    """It took three, and 3 s."""
     process = _waiting(tmp_path, "slow", "600")
-    _leave(process, signal.SIGINT)
-    time.sleep(_PATIENCE + 0.2)
+    _leave(process, first=first)
+    time.sleep(_ECHO + 0.1)
     assert process.poll() is None
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=20)
-    assert process.returncode == -signal.SIGINT
+    _, err = process.communicate(timeout=5)
+    assert (process.returncode, err) == (130, "interrupted\n")
+
+
+def test_a_second_ctrl_c_ends_a_call_of_a_library(tmp_path: Path) -> None:
+    """In such a call the main thread meets no signal."""
+    process = _waiting(tmp_path, "busy")
+    process.send_signal(signal.SIGINT)
+    time.sleep(_ECHO + 0.1)
+    assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=5)
+    assert (process.returncode, err) == (130, "interrupted\n")
 
 
 def test_nohup_is_respected(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ app = typer.Typer(
     context_settings=CONTEXT_SETTINGS,
     invoke_without_command=True,
     epilog="Exit codes: 0 done, 1 a gate failed, 2 usage or config, 3 environment, 4 build failed or rejected, "
-    "5 lock stale, 6 deployment failed.",
+    "5 lock stale, 6 deployment failed, 70 a bug in etdev, 130 interrupted.",
 )
 
 
@@ -82,7 +82,7 @@ def root(
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command line to its end and return its exit code. Never raises, prints no traceback unasked."""
-    with INTERRUPTS:  # To the very end: a second Ctrl-C does not cut the last words short.
+    with INTERRUPTS:  # To the very end: no other signal cuts the last words short.
         try:
             code = _dispatch(arguments)
             sys.stdout.flush()

@@ -5,53 +5,81 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
+from contextlib import suppress
 from types import FrameType
 from typing import TYPE_CHECKING, Self
+
+from etdev.errors import ExitCode
 
 if TYPE_CHECKING:
     from etdev.pipeline.progress import Progress
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_OURS = frozenset(map(int, _SIGNALS))
+_STDERR = 2
 
-_PATIENCE = 3.0
-"""Seconds that the way out may take before a third Ctrl-C ends the process on the spot."""
+_ECHO = 0.25
+"""Seconds in which a second SIGINT is the same keystroke: the terminal sends one, and some wrappers pass it on."""
 
 
 class Interrupts:
     """Turns the first signal into a KeyboardInterrupt while it is entered, and remembers that one came.
 
-    Later signals change nothing: raised again, they would stop the removal of half-written files. Only a third Ctrl-C
-    when the way out seems to hang kills. Remembering is needed because libraries lose the exception: an import that is
-    interrupted in the middle may swallow the KeyboardInterrupt or end in a KeyError of its own.
+    A second Ctrl-C ends the process at once: a thread waits for it, because the main thread may be in a long call of a
+    library. Half-written files then go with the next write of the same file. Other signals after the first change
+    nothing: raised again, they would stop the removal of half-written files. Remembering is needed because libraries
+    lose the exception: an import that is interrupted in the middle may swallow the KeyboardInterrupt or end in a
+    KeyError of its own.
     """
 
     def __init__(self) -> None:
         self.seen = False
-        self._first = 0.0
-        self._keystrokes = 0
+        self._pipe: tuple[int, int] | None = None
 
     def __enter__(self) -> Self:
         self.seen = False
-        self._keystrokes = 0
         try:
             self._before = {number: signal.signal(number, self._interrupt) for number in _SIGNALS if _is_wanted(number)}
         except ValueError:  # Not in the main thread: someone else's process, and their signals.
             self._before = {}
+            return self
+        self._pipe = os.pipe()
+        os.set_blocking(self._pipe[1], False)
+        self._wakeup = signal.set_wakeup_fd(self._pipe[1], warn_on_full_buffer=False)
+        self._watch = threading.Thread(target=_end_at_the_second, args=(self._pipe[0],), daemon=True)
+        self._watch.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
+        if self._pipe is not None:
+            signal.set_wakeup_fd(self._wakeup)
+            os.close(self._pipe[1])
+            self._watch.join()
+            os.close(self._pipe[0])
+            self._pipe = None
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
-        self._keystrokes += number == signal.SIGINT
         if not self.seen:
-            self.seen, self._first = True, time.monotonic()
+            self.seen = True
             raise KeyboardInterrupt
-        if self._keystrokes >= 3 and time.monotonic() - self._first > _PATIENCE:
-            signal.signal(number, signal.SIG_DFL)
-            os.kill(os.getpid(), number)
+
+
+def _end_at_the_second(pipe: int) -> None:
+    """Read the numbers of the signals that come, and end the process at the second Ctrl-C."""
+    first: float | None = None
+    while numbers := os.read(pipe, 64):
+        now = time.monotonic()
+        if first is not None and signal.SIGINT in numbers and now - first > _ECHO:
+            with suppress(OSError):  # The terminal may be what went away.
+                shown = "\x1b[?25h" if os.isatty(_STDERR) else ""  # A progress display hides the cursor.
+                os.write(_STDERR, f"{shown}interrupted\n".encode())
+            os._exit(ExitCode.INTERRUPTED)
+        if first is None and not _OURS.isdisjoint(numbers):
+            first = now
 
 
 def _is_wanted(number: signal.Signals) -> bool:

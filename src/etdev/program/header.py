@@ -72,4 +72,4 @@ def parse_header(content: memoryview) -> Header | None:
 def _foreign(identifier: bytes) -> str:
     if identifier[:2] == IDENTIFIER[:2]:
         return f"the file's schema is {identifier.decode('ascii', 'replace')}; this version of etdev reads ET12"
-    return "this is not an ExecuTorch program (no ET12 at byte 4)"
+    return "this is not an ExecuTorch program"
