@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import gc
+import pickle
 import subprocess
 import sys
 from collections.abc import Callable
@@ -18,7 +20,12 @@ from etdev.runtime.device_map import SIMULATED, parse_device_map, registry_for
 from etdev.runtime.errors import DeviceCopyError, DeviceMemoryError, NoAllocatorError, OutOfDeviceMemoryError
 from etdev.runtime.host import HostAllocator
 from etdev.runtime.memory import DeviceMemoryBuffer, HierarchicalAllocator, MemoryManager, Span
+from etdev.runtime.orchestrator.arrays import WorkerArray
+from etdev.runtime.orchestrator.spec import WorkerSpec
+from etdev.runtime.orchestrator.worker import Worker
+from etdev.runtime.planned import PlannedMemory
 from etdev.runtime.simulated import Fault, SimulatedDevice
+from etdev.runtime.tensors import DeviceTensor
 
 ALLOCATORS: dict[str, Callable[[], DeviceAllocator]] = {
     "host": HostAllocator,
@@ -175,6 +182,53 @@ def test_a_buffer_is_freed_once_however_it_ends() -> None:
     del lost
     gc.collect()
     assert (device.counters.frees, device.counters.live_allocations) == (2, 0)
+
+
+COPIES: dict[str, Callable[[object], object]] = {
+    "copy": copy.copy,
+    "deepcopy": copy.deepcopy,
+    "pickle": pickle.dumps,
+    "in a list": lambda owner: copy.deepcopy([owner]),
+}
+
+
+def owners() -> dict[str, Callable[[Registry], object]]:
+    """What owns memory, or gives it."""
+    one = Device(DeviceType.CUDA, 0)
+    return {
+        "buffer": lambda registry: DeviceMemoryBuffer.create(32, DeviceType.CUDA, registry=registry),
+        "allocator": lambda registry: registry.get(DeviceType.CUDA),
+        "host": lambda registry: registry.get(DeviceType.CPU),
+        "tensor": lambda registry: DeviceTensor.upload(torch.ones(4), one, registry=registry),
+        "planned": lambda registry: PlannedMemory({(one, 0): 32}, registry, "method"),
+        "array": lambda registry: WorkerArray(registry.get(DeviceType.CUDA), 0, 0, "uint8", (0,), writable=True),
+        "worker": lambda _: Worker(0, WorkerSpec("sim")),
+    }
+
+
+@pytest.mark.parametrize("how", COPIES)
+@pytest.mark.parametrize("owner", owners())
+def test_what_owns_memory_is_neither_copied_nor_pickled(owner: str, how: str) -> None:
+    """A6: a copy would keep an address that is freed with the original, or free it twice."""
+    device = SimulatedDevice()
+    made = owners()[owner](Registry(device, HostAllocator()))
+    with pytest.raises(UsageError, match=r"owns memory, so it cannot be (copied|pickled)"):
+        COPIES[how](made)
+    del made
+    gc.collect()
+    assert device.counters.live_allocations == 0
+
+
+def test_a_buffer_is_handed_on() -> None:
+    """Who has the object owns the memory, however often it is handed on."""
+    device = SimulatedDevice()
+    first = DeviceMemoryBuffer.create(32, DeviceType.CUDA, registry=Registry(device))
+    second = first
+    del first
+    gc.collect()
+    assert device.counters.live_allocations == 1
+    second.close()
+    assert device.counters.live_allocations == 0
 
 
 def test_an_empty_buffer_allocates_and_frees_nothing() -> None:

@@ -21,6 +21,7 @@ from etdev.devices import Device, DeviceType
 from etdev.errors import UsageError
 from etdev.runtime.errors import DeviceMemoryError, NoAllocatorError, OutOfDeviceMemoryError, count_bytes
 from etdev.runtime.hostmem import host_bytes
+from etdev.runtime.owners import MoveOnly
 
 if TYPE_CHECKING:
     import torch
@@ -83,7 +84,7 @@ class Counters:
         return self.allocations - self.frees
 
 
-class DeviceAllocator(ABC):
+class DeviceAllocator(MoveOnly, ABC):
     """Memory of all devices of one type. Safe to use from several threads."""
 
     def __init__(self) -> None:

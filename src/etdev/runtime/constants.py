@@ -14,6 +14,7 @@ from etdev.runtime.errors import DeviceCopyError, RunError
 from etdev.runtime.hostmem import quiet_read_only
 from etdev.runtime.interpreter.tensors import Memory
 from etdev.runtime.memory import DeviceMemoryBuffer
+from etdev.runtime.owners import MoveOnly
 
 
 def constant_bytes(program: Program, value: int, tensor: m.Tensor) -> Blob:
@@ -43,7 +44,7 @@ def initial_bytes(program: Program, value: int, tensor: m.Tensor) -> Blob:
     return program.segments[table.segment_index].data.cut(table.offsets[tensor.data_buffer_idx], tensor.nbytes)
 
 
-class Constants:
+class Constants(MoveOnly):
     """The constants of a method where its kernels run: in the file's own memory on the host, copied to a device.
 
     Closing it a second time does nothing.

@@ -32,6 +32,7 @@ from etdev.runtime.interpreter.machine import Bounds, Machine
 from etdev.runtime.interpreter.poison import Poison, State
 from etdev.runtime.interpreter.tensors import Memory, RunTensor
 from etdev.runtime.meta import MethodMeta
+from etdev.runtime.owners import MoveOnly
 from etdev.runtime.planned import BufferKey, PlannedMemory, buffer_error, placed
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class Settings:
     """Backend → what runs its delegates; None for all that are registered."""
 
 
-class Method:
+class Method(MoveOnly):
     """A method, loaded into planned buffers that exist. State stays from call to call.
 
     ``memories`` are the planned buffers; who made them closes them, after the method. Raises what loading a delegate or

@@ -14,6 +14,7 @@ from etdev.devices import HOST, Device, DeviceType
 from etdev.errors import UsageError
 from etdev.runtime.allocator import DEFAULT_ALIGNMENT, DEFAULT_REGISTRY, DeviceAllocator, Registry
 from etdev.runtime.errors import DeviceMemoryError
+from etdev.runtime.owners import MoveOnly
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +26,9 @@ class Span:
     """Bytes."""
 
 
-class DeviceMemoryBuffer:
+class DeviceMemoryBuffer(MoveOnly):
     """The single owner of one allocation, which it frees exactly once: when it is closed, or at the latest when nothing
-    refers to it any more. An empty one owns nothing. A context manager.
+    refers to it any more. It cannot be copied or pickled. An empty one owns nothing. A context manager.
     """
 
     def __init__(

@@ -18,6 +18,7 @@ from etdev.runtime.interpreter.kernels import InPlaceTable
 from etdev.runtime.interpreter.machine import Bounds
 from etdev.runtime.loaded import Method, Settings
 from etdev.runtime.memory import MemoryManager
+from etdev.runtime.owners import MoveOnly
 from etdev.runtime.planned import PlannedMemory, buffer_sizes, given_memory
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def load_method(
     return method
 
 
-class LoadedProgram:
+class LoadedProgram(MoveOnly):
     """All methods of a program.
 
     ``shared`` gives them the same planned buffers, each as large as the largest method needs it, as

@@ -13,6 +13,7 @@ from etdev.runtime.allocator import Registry
 from etdev.runtime.errors import PlannedBufferError, RunError
 from etdev.runtime.interpreter.tensors import Memory
 from etdev.runtime.memory import DeviceMemoryBuffer, MemoryManager
+from etdev.runtime.owners import MoveOnly
 
 BufferKey = tuple[Device, int]
 """Device, and index into ``non_const_buffer_sizes``: methods that share memory share what both have."""
@@ -37,7 +38,7 @@ def placed(device: Device, home: Device) -> Device:
     return home if device.is_host else device
 
 
-class PlannedMemory:
+class PlannedMemory(MoveOnly):
     """Planned buffers that exist. A context manager; closing it a second time does nothing."""
 
     def __init__(self, sizes: Mapping[BufferKey, int], registry: Registry, what: str) -> None:

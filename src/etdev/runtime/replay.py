@@ -20,11 +20,12 @@ from etdev.runtime.interpreter.kernels import InPlaceTable
 from etdev.runtime.interpreter.machine import Bounds, is_known
 from etdev.runtime.loaded import Method
 from etdev.runtime.method import LoadedProgram, load_program
+from etdev.runtime.owners import MoveOnly
 from etdev.runtime.stock import ProgramFailureError
 from etdev.runtime.tensors import DeviceTensor
 
 
-class ReplayRuntime:
+class ReplayRuntime(MoveOnly):
     """Runs programs in the planned buffers, with poison. A context manager.
 
     Devices are those of ``registry``, or what ``device_map`` says. Inputs are given and outputs taken on the host;

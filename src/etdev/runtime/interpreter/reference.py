@@ -10,6 +10,7 @@ from etdev.runtime.errors import RunError
 from etdev.runtime.interpreter.delegates import DelegateContext, DelegateExecutor
 from etdev.runtime.interpreter.tensors import RunTensor
 from etdev.runtime.loaded import Method
+from etdev.runtime.owners import MoveOnly
 from etdev.runtime.planned import PlannedMemory, buffer_sizes
 
 BACKEND = "EtdevReferenceBackend"
@@ -19,7 +20,7 @@ _DEEPEST = 8
 """Delegates within each other."""
 
 
-class ReferenceExecutor:
+class ReferenceExecutor(MoveOnly):
     """A nested program, with its planned memory and its constants on the delegate's device."""
 
     def __init__(self, context: DelegateContext) -> None:

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 from etdev.errors import UsageError
 from etdev.runtime.orchestrator.errors import WorkerLost
 from etdev.runtime.orchestrator.handles import Handle, ObjectHandle
+from etdev.runtime.owners import MoveOnly
 
 if TYPE_CHECKING:
     from etdev.runtime.orchestrator.orchestrator import Orchestrator
 
 
-class Scope:
+class Scope(MoveOnly):
     """Memory and objects with one end."""
 
     def __init__(self, orchestrator: Orchestrator) -> None:

@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Any
 
+from etdev.runtime.owners import MoveOnly
+
 LARGE = 1 << 16
 """Bytes of a message from which on they go through shared memory."""
 _HEAD = struct.Struct("<QQIBB")
@@ -45,7 +47,7 @@ class Message:
     """What the sender's ``stamp`` was when it was sent."""
 
 
-class Channel:
+class Channel(MoveOnly):
     """One end of a connection. Any thread sends, and one receives.
 
     ``stamp`` gives a number that goes with each message. ``sentinel`` is a descriptor that can be read when the other
