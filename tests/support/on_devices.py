@@ -54,24 +54,26 @@ def across(*plans: m.ExecutionPlan) -> Program:
     return program(*plans, segments=segments)
 
 
-def two_devices() -> Program:
+def two_devices(kind: str = "cuda") -> Program:
     """``sin`` on ``cuda:0``, ``sin`` on the host, ``sin`` on ``cuda:1``, float32 [4] -> float32 [4].
 
-    Values: 0 x, 1 on cuda:0, 2 its sine, 3 on the host, 4 its sine, 5 on cuda:1, 6 its sine, 7 the output.
+    Values: 0 x, 1 on cuda:0, 2 its sine, 3 on the host, 4 its sine, 5 on cuda:1, 6 its sine, 7 the output. The devices
+    are of the type ``kind``.
     """
-    return across(two_devices_plan())
+    return across(two_devices_plan(kind=kind))
 
 
-def two_devices_plan(name: str = "forward") -> m.ExecutionPlan:
+def two_devices_plan(name: str = "forward", kind: str = "cuda") -> m.ExecutionPlan:
     """The method of :func:`two_devices`."""
+    first, second = f"{kind}:0", f"{kind}:1"
     values = [
         tensor(4, at=0),
-        on("cuda:0", 4, at=0),
-        on("cuda:0", 4, at=16),
+        on(first, 4, at=0),
+        on(first, 4, at=16),
         tensor(4, at=16),
         tensor(4, at=32),
-        on("cuda:1", 4, at=0, buffer=3),
-        on("cuda:1", 4, at=16, buffer=3),
+        on(second, 4, at=0, buffer=3),
+        on(second, 4, at=16, buffer=3),
         tensor(4, at=48),
     ]
     calls = [
@@ -88,6 +90,6 @@ def two_devices_plan(name: str = "forward") -> m.ExecutionPlan:
         calls,
         name=name,
         operators=(H2D, D2H, SIN, ADD),
-        delegates=(delegate(b"cuda:0"), delegate(b"cuda:1")),
-        non_const_buffer_device=entries("cuda:0", "cuda:1"),
+        delegates=(delegate(first.encode()), delegate(second.encode())),
+        non_const_buffer_device=entries(first, second),
     )

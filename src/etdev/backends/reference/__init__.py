@@ -21,6 +21,7 @@ from etdev.backends.base import (
 )
 from etdev.config.table import Table
 from etdev.config.types import Expected, Many, OperatorName, Text
+from etdev.devices import DeviceType
 
 DELEGATE_ID = "EtdevReferenceBackend"
 
@@ -70,7 +71,7 @@ class Reference:
 
     name = "reference"
     summary = "delegates for any device that `etdev run` and `verify` execute; no ExecuTorch runtime runs them"
-    device_types = ("cpu", "cuda")
+    device_types = tuple(kind.name.lower() for kind in DeviceType)
     delegate_ids = (DELEGATE_ID,)
     options = ReferenceOptions
     compute_dtype = "float32"
