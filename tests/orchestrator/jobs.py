@@ -56,6 +56,65 @@ def sneak(array: Any, value: float) -> None:
     array.device_numpy()[...] = value
 
 
+def sneak_by_torch(array: Any, how: str) -> None:
+    """Write to an argument through torch, whatever the task said of it."""
+    import torch
+
+    tensor = array.tensor()
+    ways: dict[str, Any] = {
+        "fill": lambda: tensor.fill_(9),
+        "item": lambda: tensor.__setitem__(0, 9.0),
+        "out": lambda: torch.add(torch.ones(tensor.shape), 1, out=tensor),
+        "view": lambda: tensor.view(2, -1)[1].add_(1),
+        "bytes": lambda: tensor.view(torch.uint8).zero_(),
+        "detached": lambda: tensor.detach().mul_(2),
+        "data": lambda: tensor.data.mul_(2),
+        "inference": torch.inference_mode()(lambda: tensor.reshape(2, -1).mul_(2)),
+        "list": lambda: torch._foreach_add_([torch.ones(8), tensor], 1),
+        "set": lambda: torch.empty(0).set_(tensor).zero_(),
+        "numpy": lambda: tensor.numpy().fill(9),
+        "flags": lambda: setattr(tensor.numpy().flags, "writeable", True),
+        "address": tensor.data_ptr,
+        "storage": tensor.untyped_storage,
+        "capsule": lambda: torch.from_dlpack(tensor),
+        "norm": lambda: torch.nn.functional.batch_norm(torch.rand(4, 8), tensor, torch.ones(8), training=True),
+        "relu": lambda: torch.nn.functional.relu(tensor, inplace=True),
+        "copy": lambda: array.fill_from(bytes(array.nbytes)),
+    }
+    ways[how]()
+
+
+def read_by_torch(array: Any) -> float:
+    """What code reads, in many ways, of an argument that it does not write."""
+    import copy
+
+    import torch
+
+    tensor = array.tensor()
+    copied = copy.deepcopy(tensor)
+    copied += 1
+    product = torch.ones(1, 8) @ tensor.reshape(8, 1)
+    product += 1
+    assert "read-only" in repr(tensor)
+    assert tensor.tolist() == list(np.asarray(tensor)) == list(tensor.clone().numpy())
+    return float(product) - 1 + float(copied.sum() - tensor.sum() - 8)
+
+
+def give_tensor(array: Any) -> Any:
+    """The argument as a torch tensor, as a result."""
+    return array.tensor()
+
+
+def keep(array: Any) -> Any:
+    """An object that keeps an argument."""
+    return [array]
+
+
+def use_kept(kept: Any, how: str) -> Any:
+    """Use what another task was given."""
+    return getattr(kept[0], how)()
+
+
 def read_on_the_host(array: Any) -> float:
     """What code of the host does: not for memory of a device."""
     return float(np.asarray(array).sum())

@@ -165,15 +165,128 @@ def test_an_argument_that_is_only_read_is_not_written(make: Make) -> None:
     assert np.array_equal(download(o, weights), FLOATS)
 
 
+@pytest.fixture
+def torch_workers(make: Make) -> Orchestrator:
+    """Workers for tasks that need torch."""
+    pytest.importorskip("torch", reason="needs the extra `build`")
+    return make()
+
+
+def test_an_argument_that_is_only_read_is_not_written_by_torch(torch_workers: Orchestrator) -> None:
+    """D3: the order of tasks rests on it. Neither by views, nor by what gets at the address."""
+    o = torch_workers
+    weights = upload(o, 0, FLOATS)
+    ways = "fill item out view bytes detached data inference list set numpy flags"
+    for how in [*ways.split(), "address", "storage", "capsule", "norm", "relu", "copy"]:
+        error = o.submit(jobs.sneak_by_torch, weights.resident(dtype="float32"), how).exception(LIMIT)
+        assert isinstance(error, UsageError | ValueError), (how, error)
+        assert np.array_equal(download(o, weights), FLOATS), how
+    o.submit(jobs.sneak_by_torch, weights.resident("update", dtype="float32"), "view").result(LIMIT)
+    assert np.array_equal(download(o, weights), FLOATS + np.array([0] * 4 + [1] * 4, np.float32))
+
+
+def test_an_argument_that_is_only_read_is_read_by_torch(torch_workers: Orchestrator) -> None:
+    o = torch_workers
+    weights = upload(o, 0, FLOATS)
+    assert o.submit(jobs.read_by_torch, weights.resident(dtype="float32")).result(LIMIT) == FLOATS.sum()
+    assert o.submit(jobs.give_tensor, weights.resident(dtype="float32")).result(LIMIT).tolist() == FLOATS.tolist()
+
+
+@pytest.mark.parametrize("how", ["device_numpy", "to_bytes", "tensor"])
+def test_an_argument_is_not_used_after_its_task(make: Make, how: str) -> None:
+    """No other task would wait for it."""
+    o = make()
+    weights = upload(o, 0, FLOATS)
+    kept = o.create(jobs.keep, weights.resident("update"), worker=0)
+    with pytest.raises(UsageError, match="an argument is used after its task has ended"):
+        o.submit(jobs.use_kept, kept.resident(), how).result(LIMIT)
+
+
+def test_bytes_that_a_task_does_not_see_are_not_its_to_write(make: Make, tmp_path: Path) -> None:
+    """They keep the error of the task that was to write them, and nobody waits for this one because of them."""
+    o = make()
+    data = upload(o, 0, FLOATS)
+    o.submit(jobs.fill, data.resident("write"), "no number").exception(LIMIT)
+    future = o.submit(jobs.fill, data.resident("write", dtype="float32", shape=(2,)), 1.0)
+    future.result(LIMIT)
+    assert future.cost[0].bytes_avoided == 8
+    assert np.array_equal(download(o, data.view(0, 8)), [1, 1])
+    with pytest.raises(PoisonedError):
+        download(o, data)
+
+
+@pytest.mark.parametrize("memory", ["sim", "cpu"])
+@pytest.mark.parametrize(("dtype", "at"), [("float32", 2), ("int16", 1), ("complex64", 4), ("bfloat16", 3)])
+def test_elements_begin_at_a_multiple_of_their_size(memory: str, dtype: str, at: int) -> None:
+    """One rule for all memory, before a task is submitted. Torch refuses others on CUDA devices, and takes them of the
+    host."""
+    with Orchestrator([memory]) as o:
+        data = o.malloc(0, 32)
+        with pytest.raises(UsageError, match=f"argument 0: {dtype} begins at byte {at}, which is not a multiple of"):
+            o.submit(jobs.nothing, data.view(at, 16).resident(dtype=dtype))
+        assert o.stats().waiting == 0
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"shape": (-1,)}, r"\(-1,\) is not a shape"),
+        ({"shape": (-2, -4)}, r"\(-2, -4\) is not a shape"),
+        ({"shape": (2.0, 4)}, "is not a shape"),
+        ({"shape": (True, 4)}, "is not a shape"),
+        ({"shape": ("2", 4)}, "is not a shape"),
+        ({"shape": (None,)}, "is not a shape"),
+        ({"shape": 8}, "8 is not a shape"),
+        ({"shape": "24"}, "'24' is not a shape"),
+        ({"shape": (1,) * 33}, "is not a shape"),
+        ({"shape": (9,)}, "takes 36 bytes, more than"),
+        ({"shape": (1 << 62, 4)}, "larger than any memory"),
+        ({"shape": (0, 1 << 63)}, "larger than any memory"),
+        ({"dtype": "float64", "shape": (5,)}, "takes 40 bytes, more than"),
+        ({"dtype": "float99"}, "'float99' is not a type of elements"),
+        ({"dtype": "O"}, "'O' is not a type of elements"),
+        ({"dtype": "S"}, "'S' is not a type of elements"),
+        ({"dtype": ">f4"}, "'>f4' is not a type of elements"),
+        ({"dtype": None}, "None is not a type of elements"),
+        ({"dtype": np.float32}, "is not a type of elements"),
+        ({"access": "rw"}, "'rw' is not an access"),
+        ({"access": None}, "None is not an access"),
+    ],
+)
+def test_resident_memory_that_cannot_be_seen_so_is_refused_at_submit(more: dict, words: str) -> None:
+    with Orchestrator(["sim"]) as o:
+        data = o.malloc(0, 32)
+        with pytest.raises(UsageError, match=words):
+            o.submit(jobs.nothing, data.resident(**{"dtype": "float32", **more}))
+        assert o.stats().waiting == 0
+
+
+def test_bytes_that_are_no_whole_number_of_elements_are_refused() -> None:
+    with Orchestrator(["sim"]) as o:
+        data = o.malloc(0, 30)
+        with pytest.raises(UsageError, match="30 bytes are not a whole number of float32"):
+            o.submit(jobs.nothing, data.resident(dtype="float32"))
+        assert o.submit(jobs.back, data.resident(dtype="float32", shape=[0, 7])).result(LIMIT).shape == (0, 7)
+
+
+@pytest.mark.parametrize("array", [np.zeros(2, object), np.zeros(2, [("a", "<i4")])])
+def test_arrays_whose_elements_are_not_numbers_are_refused(array: np.ndarray) -> None:
+    with Orchestrator(["sim"]) as o:
+        with pytest.raises(UsageError, match="cannot go to a worker's memory"):
+            o.submit(jobs.nothing, array)
+        assert o.stats().waiting == 0
+
+
 @pytest.mark.parametrize(
     ("argument", "words"),
     [
         (lambda w: w, "argument 0 is a handle"),
-        (lambda w: w.resident(dtype="float99"), "'float99' is no type of elements"),
+        (lambda w: w.resident(dtype="float99"), "'float99' is not a type of elements"),
         (lambda w: w.resident(dtype="float32", shape=(9,)), "takes 36 bytes, more than"),
         (lambda w: w.readonly().resident("update"), "for reading only"),
         (lambda w: w.view(30, 4), "bytes 30 to 34 of"),
         (lambda w: Out([1, 2]), "argument 0 is a list"),
+        (lambda w: w.readonly().resident("write"), "for reading only"),
     ],
 )
 def test_arguments_that_cannot_be(make: Make, argument: object, words: str) -> None:
@@ -275,6 +388,16 @@ def test_too_little_memory(make: Make) -> None:
     with pytest.raises(OutOfDeviceMemoryError, match="does not give 101 bytes, it has 100 bytes free"):
         o.malloc(0, 101)
     assert o.malloc(0, 100).size == 100
+
+
+def test_memory_is_not_freed_by_a_handle_for_reading(make: Make) -> None:
+    o = make()
+    data = o.malloc(0, 32)
+    with pytest.raises(HandleError, match="freed by a handle that is for reading only"):
+        o.free(data.readonly())
+    with pytest.raises(HandleError, match="for reading only"):
+        o.copy_to(data.readonly(), bytes(32))
+    o.free(data).result(LIMIT)
 
 
 @pytest.mark.parametrize("which", ["whole", "view"])

@@ -17,6 +17,8 @@ from etdev.program import Program
 from etdev.program import model as m
 from etdev.program.delegates import delegate_inputs
 from etdev.program.devices import named_devices
+from etdev.program.effects import effects
+from etdev.program.flow import flow_graph
 from etdev.program.storage import method_memory
 from etdev.runtime.device_map import DeviceMap
 from etdev.runtime.on_workers import across_workers
@@ -92,7 +94,10 @@ class OnWorkers:
         data = tuple(path.absolute() for path in self.data)
         source = ProgramSource(self.file.absolute(), self.runtime, data=data, pinned=pinned)
         with self._orchestrator([spec] * count) as orchestrator, ProgramPool(orchestrator, source) as pool:
+            changed = _changed(self.plan)
             for position, value in enumerate(self.plan.inputs):
+                if value in changed:
+                    continue  # The next call has to find the input as it was given.
                 declared = self.plan.values[value]
                 if isinstance(declared, m.Tensor) and not declared.device.is_host and declared.device == home:
                     given = samples[0][position]
@@ -148,6 +153,17 @@ def keeps_state(program: Program, plan: m.ExecutionPlan) -> bool:
         return _plans_state(plan) or any(_plans_state(inside) for each in nested for inside in each.execution_plan)
     except LinkError:
         return True
+
+
+def _changed(plan: m.ExecutionPlan) -> frozenset[int]:
+    """The values that an instruction writes to. Delegates whose outputs cannot be told count as readers."""
+    known = delegate_inputs(plan)
+    found: set[int] = set()
+    for position, call in enumerate(flow_graph(plan).instructions):
+        inputs = known.get(position, len(call.args)) if isinstance(call, m.DelegateCall) else None
+        does = effects(plan, call, inputs)
+        found.update((*does.writes, *does.updates))
+    return frozenset(found)
 
 
 def _plans_state(plan: m.ExecutionPlan) -> bool:

@@ -48,6 +48,7 @@ from etdev.runtime.orchestrator import (
     WorkerLost,
 )
 from etdev.runtime.orchestrator.worker import current_worker
+from etdev.runtime.owners import MoveOnly
 
 if TYPE_CHECKING:
     import torch
@@ -156,7 +157,7 @@ class WorkerDevices(DistantAllocator):
         raise RunError("memory of a worker is wanted here as a tensor", hint="the code that wants it has to run there")
 
 
-class RemoteDelegate:
+class RemoteDelegate(MoveOnly):
     """A delegate that is loaded on a worker. Calls of it are begun, and waited for only by who needs to know."""
 
     def __init__(self, context: DelegateContext, orchestrator: Orchestrator, worker: int) -> None:
@@ -330,7 +331,15 @@ def _run(loaded: _Loaded, *sent: Any) -> list[tuple[int, ...]]:
         tensor.sizes, tensor.dim_order = item.sizes, item.dim_order
         array: WorkerArray | None = next(following)
         if array is not None:
-            tensor.place(Memory(worker.device, array.address, array.nbytes, allocator=worker.allocator))
+            tensor.place(
+                Memory(
+                    worker.device,
+                    array.address,
+                    array.nbytes,
+                    allocator=worker.allocator,
+                    writable=array.writable,
+                )
+            )
         arguments.append(tensor)
     loaded.executor.execute(arguments)
     return [out.sizes for out in arguments[loaded.executor.input_count :]]

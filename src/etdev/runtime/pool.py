@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, wait
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import current_thread, main_thread
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 from etdev.program import model as m
 from etdev.runtime.hostmem import host_bytes
@@ -29,6 +29,7 @@ from etdev.runtime.orchestrator import (
     WorkerLost,
 )
 from etdev.runtime.orchestrator.worker import current_worker
+from etdev.runtime.owners import MoveOnly
 from etdev.runtime.tensors import DeviceTensor
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ class _Kept:
     dim_order: tuple[int, ...]
 
 
-class ProgramPool:
+class ProgramPool(MoveOnly):
     """A program, loaded once on each worker of an orchestrator. A context manager.
 
     Each worker has state of its own, which stays from call to call. What is wrong with the program is a
@@ -111,13 +112,17 @@ class ProgramPool:
 
     def call(self, method: str, inputs: Sequence[Any], *, worker: int, fresh: bool = False) -> TaskFuture:
         """Call a method on a worker; :func:`outputs_of` its future has the outputs. What is kept is not looked at."""
-        kept = {position: found for (name, position), found in self._kept.items() if name == method}
-        sent = [None if position in kept else _pack(value) for position, value in enumerate(inputs)]
-        resident = [found.handles[worker].resident(Access.READ) for found in kept.values()]
-        forms = {position: (found.scalar_type, found.sizes, found.dim_order) for position, found in kept.items()}
-        # One call after the other; one that fails does not take those behind it along.
-        session = self._sessions[worker].resident(Access.WRITE)
-        return self._orchestrator.submit(_call, session, method, sent, fresh, forms, *resident)
+        return self._submit(_call, method, inputs, worker, fresh)
+
+    def repeat(self, method: str, samples: Iterable[Sequence[Any]], times: int) -> Iterator[float]:
+        """Seconds that ``times`` calls took together, for each sample, in order. No outputs come back.
+
+        Samples are spread over the workers as by :meth:`map`.
+        """
+        for future in self._spread(
+            samples, lambda sample, worker: self._submit(_repeat, method, sample, worker, times)
+        ):
+            yield float(future.result())
 
     def map(
         self, method: str, samples: Iterable[Sequence[Any]], *, fresh: bool = False
@@ -127,18 +132,38 @@ class ProgramPool:
         ``fresh`` begins each call in initial state. A sample is taken when a worker can have it; outputs wait for those
         of the samples before.
         """
+        for future in self._spread(
+            samples, lambda sample, worker: self.call(method, sample, worker=worker, fresh=fresh)
+        ):
+            yield outputs_of(future)
+
+    def _submit(
+        self, call: Callable[..., Any], method: str, inputs: Sequence[Any], worker: int, how: bool | int
+    ) -> TaskFuture:
+        kept = {position: found for (name, position), found in self._kept.items() if name == method}
+        sent = [None if position in kept else _pack(value) for position, value in enumerate(inputs)]
+        resident = [found.handles[worker].resident(Access.READ) for found in kept.values()]
+        forms = {position: (found.scalar_type, found.sizes, found.dim_order) for position, found in kept.items()}
+        # One call after the other; one that fails does not take those behind it along.
+        session = self._sessions[worker].resident(Access.WRITE)
+        return self._orchestrator.submit(call, session, method, sent, how, forms, *resident)
+
+    def _spread(
+        self, samples: Iterable[Sequence[Any]], submit: Callable[[Sequence[Any], int], TaskFuture]
+    ) -> Iterator[TaskFuture]:
+        """The tasks of samples, in order. Each goes to the worker that is free first."""
         waiting: deque[TaskFuture] = deque()
         busy: list[list[TaskFuture]] = [[] for _ in self._sessions]
         """Calls that each worker has."""
         try:
             for sample in samples:
                 worker = _least_busy(busy)
-                waiting.append(self.call(method, sample, worker=worker, fresh=fresh))
+                waiting.append(submit(sample, worker))
                 busy[worker].append(waiting[-1])
                 while waiting and waiting[0].done():
-                    yield outputs_of(waiting.popleft())
+                    yield waiting.popleft()
             while waiting:
-                yield outputs_of(waiting.popleft())
+                yield waiting.popleft()
         finally:
             for future in waiting:
                 future.cancel()
@@ -203,6 +228,10 @@ def _unpack(value: Any) -> Any:
 # On the worker
 
 
+_Forms: TypeAlias = Mapping[int, tuple[m.ScalarType, tuple[int, ...], tuple[int, ...]]]
+"""Position of an input that is kept on the worker → its element type, sizes and order of dimensions."""
+
+
 class _Session:
     """The program on a worker."""
 
@@ -210,7 +239,8 @@ class _Session:
         worker = current_worker()
         if source.pinned:
             _pin(worker.number)
-        if source.runtime == "stock":
+        self._is_stock = source.runtime == "stock"
+        if self._is_stock:
             from etdev.runtime.stock import StockRuntime
 
             self._runtime: Any = StockRuntime(imports=source.imports, path=source.path)
@@ -233,6 +263,16 @@ class _Session:
         outputs: tuple[Any, ...] = self._runtime.call(method, inputs, fresh=fresh)
         return outputs
 
+    def repeat(self, method: str, inputs: Sequence[Any], times: int) -> float:
+        """Seconds in the runtime that so many calls take together."""
+        if self._is_stock:  # Its process makes them without coming back between them.
+            self._runtime.call(method, inputs, repeat=times)
+            return float(self._runtime.seconds)
+        began = time.perf_counter()
+        for _ in range(times):
+            self._runtime.call(method, inputs)
+        return time.perf_counter() - began
+
     def close(self) -> None:
         self._runtime.__exit__(None, None, None)
 
@@ -253,13 +293,24 @@ def _call(
     method: str,
     sent: Sequence[Any],
     fresh: bool,
-    forms: Mapping[int, tuple[m.ScalarType, tuple[int, ...], tuple[int, ...]]],
+    forms: _Forms,
     *arrays: WorkerArray,
 ) -> tuple[float, list[Any]]:
-    worker = current_worker()
-    inputs = [_unpack(value) for value in sent]
-    for (position, form), array in zip(forms.items(), arrays, strict=True):
-        inputs[position] = DeviceTensor(worker.allocator, worker.device, array.address, *form)
+    inputs = _inputs(sent, forms, arrays)
     began = time.perf_counter()
     outputs = session.call(method, inputs, fresh=fresh)
     return time.perf_counter() - began, [_pack(value) for value in outputs]
+
+
+def _repeat(
+    session: _Session, method: str, sent: Sequence[Any], times: int, forms: _Forms, *arrays: WorkerArray
+) -> float:
+    return session.repeat(method, _inputs(sent, forms, arrays), times)
+
+
+def _inputs(sent: Sequence[Any], forms: _Forms, arrays: Sequence[WorkerArray]) -> list[Any]:
+    worker = current_worker()
+    inputs = [_unpack(value) for value in sent]
+    for (position, form), array in zip(forms.items(), arrays, strict=True):
+        inputs[position] = DeviceTensor(worker.allocator, worker.device, array.address, *form, writable=array.writable)
+    return inputs

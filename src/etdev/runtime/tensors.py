@@ -10,12 +10,13 @@ from etdev.runtime.allocator import DEFAULT_REGISTRY, DeviceAllocator, Registry
 from etdev.runtime.interpreter.layout import scalar_type_of, strides, torch_dtype
 from etdev.runtime.interpreter.tensors import Memory, RunTensor, dense_in
 from etdev.runtime.memory import DeviceMemoryBuffer
+from etdev.runtime.owners import MoveOnly
 
 if TYPE_CHECKING:
     import torch
 
 
-class DeviceTensor:
+class DeviceTensor(MoveOnly):
     """A tensor on a device: an address, and what it means. The host reads it by a copy.
 
     One that was uploaded, or that a method gave as an output of the caller's, owns its memory: close it, or use it as a
@@ -31,10 +32,12 @@ class DeviceTensor:
         sizes: tuple[int, ...],
         dim_order: tuple[int, ...],
         owned: DeviceMemoryBuffer | None = None,
+        *,
+        writable: bool = True,
     ) -> None:
         self.device, self.address = device, address
         self.scalar_type, self.sizes, self.dim_order = scalar_type, sizes, dim_order
-        self._allocator, self._owned = allocator, owned
+        self._allocator, self._owned, self._writable = allocator, owned, writable
 
     @classmethod
     def upload(
@@ -84,7 +87,8 @@ class DeviceTensor:
         """What a running method works with."""
         declared = m.Tensor(self.scalar_type, self.sizes, self.dim_order)
         found = RunTensor(-1, declared, self.device)
-        found.place(Memory(self.device, self.address, found.nbytes, allocator=self._allocator))
+        memory = Memory(self.device, self.address, found.nbytes, allocator=self._allocator, writable=self._writable)
+        found.place(memory)
         return found
 
     def close(self) -> None:

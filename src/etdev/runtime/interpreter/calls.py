@@ -208,6 +208,7 @@ class Outputs:
                         value.sizes,
                         value.dim_order,
                         owned,
+                        writable=memory.writable,
                     )
                 )
         return tuple(found)

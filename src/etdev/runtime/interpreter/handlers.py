@@ -136,6 +136,7 @@ def _h2d_copy(machine: Machine, args: tuple[int, ...]) -> None:
         if memory.allocator is None:
             raise RunError(f"{_where(out)} has no allocator")
         with _naming(out):
+            memory.check_writable()
             memory.allocator.copy_host_to_device(out.start, _host_part(source), out.nbytes, out.device.index)
 
 

@@ -11,6 +11,7 @@ from etdev.program import model as m
 from etdev.runtime.allocator import DeviceAllocator, DistantAllocator
 from etdev.runtime.errors import RunError
 from etdev.runtime.interpreter.layout import strides, torch_dtype
+from etdev.runtime.readonly import read_only, refuse_write
 
 if TYPE_CHECKING:
     import torch
@@ -37,7 +38,7 @@ class Memory:
     ``allocator``. Memory that a caller or the interpreter itself brings has no allocator.
     """
 
-    __slots__ = ("_bytes", "address", "allocator", "device", "size")
+    __slots__ = ("_bytes", "address", "allocator", "device", "size", "writable")
 
     def __init__(
         self,
@@ -47,7 +48,9 @@ class Memory:
         *,
         allocator: DeviceAllocator | None = None,
         tensor: torch.Tensor | None = None,
+        writable: bool = True,
     ) -> None:
+        self.writable = writable
         self.device, self.address, self.size, self.allocator = device, address, size, allocator
         self._bytes = tensor
 
@@ -65,11 +68,18 @@ class Memory:
             raise ForeignMemoryError(f"code on {at} reaches for memory of {self.device}")
         if self._bytes is None:
             assert self.allocator is not None
-            self._bytes = self.allocator.device_tensor(self.address, self.size, self.device.index)
+            found = self.allocator.device_tensor(self.address, self.size, self.device.index)
+            self._bytes = found if self.writable else read_only(found)
         return self._bytes
+
+    def check_writable(self) -> None:
+        """Raise for memory that is only read, before an allocator writes to it."""
+        if not self.writable:
+            raise refuse_write()
 
     def fill(self, start: int, end: int, pattern: Pattern) -> None:
         """Repeat a pattern from byte ``start`` to before ``end``, on the device itself."""
+        self.check_writable()
         if isinstance(self.allocator, DistantAllocator):
             self.allocator.fill(self.address + start, end - start, pattern, self.device.index)
         else:
@@ -117,6 +127,11 @@ class RunTensor:
         assert self.memory is not None
         return self.memory.address + self.offset
 
+    @property
+    def _misaligned(self) -> bool:
+        """Is its address one that torch takes no elements of its type from, on some device?"""
+        return self.start % self.declared.scalar_type.itemsize != 0
+
     def overlaps(self, other: RunTensor) -> bool:
         """Do the two have bytes in common?"""
         if self.memory is None or other.memory is None or self.memory.device != other.memory.device:
@@ -162,7 +177,7 @@ class RunTensor:
         if not self.nbytes:
             return torch.empty(self.sizes, dtype=self.dtype, device=self._torch_device(at))
         found = self.raw(at)
-        if self.offset % self.declared.scalar_type.itemsize:
+        if self._misaligned:
             found = found.clone()
         return found.view(self.dtype).as_strided(self.sizes, strides(self.sizes, self.dim_order))
 
@@ -173,7 +188,7 @@ class RunTensor:
         if not self.nbytes:
             return
         target = self.raw(at)
-        if self.offset % self.declared.scalar_type.itemsize:
+        if self._misaligned:
             steps = strides(self.sizes, self.dim_order)
             dense = torch.empty_strided(self.sizes, steps, dtype=self.dtype, device=target.device)
             dense.copy_(content)

@@ -4,14 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 from etdev.errors import UsageError
 from etdev.runtime.hostmem import host_bytes
-from etdev.runtime.orchestrator.arrays import count_elements, dense, describe_array, is_array, item_size
+from etdev.runtime.orchestrator.arrays import (
+    count_elements,
+    dense,
+    describe_array,
+    element_size,
+    is_array,
+    item_size,
+)
 from etdev.runtime.orchestrator.errors import HandleError, PlacementError
-from etdev.runtime.orchestrator.handles import Access, Handle, InOut, ObjectHandle, Out, Resident, ResidentObject, Use
+from etdev.runtime.orchestrator.handles import (
+    Access,
+    Handle,
+    InOut,
+    ObjectHandle,
+    Out,
+    Resident,
+    ResidentObject,
+    Use,
+    is_whole,
+)
 from etdev.runtime.orchestrator.messages import ArrayArgument, MemoryArgument, ObjectArgument
+
+_MOST_DIMENSIONS = 32
+"""Of an array, as numpy has it."""
+_MOST_ELEMENTS = (1 << 59) - 1
+"""More of the largest type have more bytes than an index can count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +90,9 @@ def read_arguments(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Arguments:
                 )
             case Resident() | ResidentObject():
                 handles.append(value.handle)
-                uses.append(value.handle.use(value.access))
                 owners.setdefault(value.handle.worker, f"argument {position}")
-                sent.append(_stays(value))
+                sent.append(_stays(value, f"argument {position}"))
+                uses.append(_use(value, sent[-1]))
                 avoided += isinstance(value, Resident)
             case Out() | InOut():
                 sent.append(_array(value.array, position, read=isinstance(value, InOut), back=True))
@@ -118,18 +141,54 @@ def write_back(arguments: Arguments, outputs: Mapping[int, Any]) -> Mapping[int,
     return arguments.back
 
 
-def _stays(argument: Resident | ResidentObject) -> MemoryArgument | ObjectArgument:
+def _stays(argument: Resident | ResidentObject, where: str) -> MemoryArgument | ObjectArgument:
     if isinstance(argument, ResidentObject):
         return ObjectArgument(argument.handle.buffer)
-    handle, size = argument.handle, item_size(argument.dtype)
-    shape = (handle.size // size,) if argument.shape is None else tuple(argument.shape)
-    if count_elements(shape) * size > handle.size:
+    handle, dtype = argument.handle, argument.dtype
+    try:
+        size = element_size(dtype)
+        if handle.offset % size:
+            raise UsageError(
+                f"{dtype} begins at byte {handle.offset}, which is not a multiple of {size}: {handle.describe()}",
+                hint="on some devices elements cannot be read there: copy the bytes to memory of their own",
+            )
+        shape = _whole(handle, dtype, size) if argument.shape is None else _shape(argument.shape)
+        nbytes = count_elements(shape) * size
+        if nbytes > handle.size:
+            raise UsageError(f"{dtype} of shape {list(shape)} takes {nbytes} bytes, more than {handle.describe()}")
+    except UsageError as error:
+        error.where = where
+        raise
+    return MemoryArgument(handle.buffer, handle.offset, nbytes, dtype, shape, argument.access is not Access.READ)
+
+
+def _use(argument: Resident | ResidentObject, sent: Any) -> Use:
+    """What the task may do: with the bytes that it sees, not with all that the handle is for."""
+    if isinstance(argument, ResidentObject):
+        return argument.handle.use(argument.access)
+    return argument.handle.view(0, sent.size).use(argument.access)
+
+
+def _whole(handle: Handle, dtype: str, size: int) -> tuple[int, ...]:
+    if handle.size % size:
         raise UsageError(
-            f"{argument.dtype} of shape {list(shape)} takes {count_elements(shape) * size} bytes, more than "
-            f"{handle.describe()}"
+            f"{handle.size} bytes are not a whole number of {dtype}: {handle.describe()}",
+            hint="say which of them: `handle.view(offset, size)`",
         )
-    writable = argument.access is not Access.READ
-    return MemoryArgument(handle.buffer, handle.offset, handle.size, argument.dtype, shape, writable)
+    return (handle.size // size,)
+
+
+def _shape(given: Any) -> tuple[int, ...]:
+    """A shape that somebody states. Nothing of it is inferred."""
+    shape = tuple(given) if isinstance(given, Sequence) and not isinstance(given, str) else None
+    if shape is None or len(shape) > _MOST_DIMENSIONS or not all(is_whole(size) and size >= 0 for size in shape):
+        raise UsageError(
+            f"{given!r} is not a shape",
+            hint=f"give up to {_MOST_DIMENSIONS} sizes, each a whole number, 0 or more: `shape=(2, 4)`",
+        )
+    if prod(max(size, 1) for size in shape) > _MOST_ELEMENTS:
+        raise UsageError(f"the shape {list(shape)} is larger than any memory")
+    return tuple(int(size) for size in shape)
 
 
 def _array(value: Any, position: int, *, read: bool, back: bool) -> ArrayArgument:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from etdev.errors import UsageError
 from etdev.runtime.allocator import DeviceAllocator
 from etdev.runtime.hostmem import host_bytes
+from etdev.runtime.owners import MoveOnly
+from etdev.runtime.readonly import read_only, refuse_write
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,20 +20,38 @@ if TYPE_CHECKING:
 
 _TORCH_ONLY = {"bfloat16": 2}
 """Element types that numpy does not have → bytes."""
+_ELEMENTS = (
+    {"bool": 1, "uint8": 1, "int8": 1, "uint16": 2, "int16": 2, "uint32": 4, "int32": 4, "uint64": 8, "int64": 8}
+    | {"float16": 2, "float32": 4, "float64": 8, "complex64": 8, "complex128": 16}
+    | _TORCH_ONLY
+)
+"""Element types that memory of a worker is seen as → bytes."""
+
+
+def element_size(dtype: str) -> int:
+    """Return the bytes of an element. Raises :class:`~etdev.errors.UsageError` for other names than those of torch."""
+    if dtype not in _ELEMENTS:
+        raise UsageError(f"{dtype!r} is not a type of elements", hint=f"use one of {', '.join(_ELEMENTS)}")
+    return _ELEMENTS[dtype]
 
 
 def item_size(dtype: str) -> int:
-    """Bytes of an element. Raises :class:`~etdev.errors.UsageError` for what is no type of elements."""
+    """Return the bytes of an element of an array, of numpy's types too. Raises :class:`~etdev.errors.UsageError` for
+    elements that are not bytes of their own."""
     import numpy as np
 
-    if dtype in _TORCH_ONLY:
-        return _TORCH_ONLY[dtype]
+    if dtype in _ELEMENTS:
+        return _ELEMENTS[dtype]
     try:
-        return np.dtype(dtype).itemsize
+        found = np.dtype(dtype)
     except TypeError:
+        found = np.dtype(object)
+    if found.hasobject or not found.itemsize:
         raise UsageError(
-            f"{dtype!r} is no type of elements", hint="use a name of numpy's, float32, or bfloat16"
-        ) from None
+            f"an array of {dtype!r} cannot go to a worker's memory",
+            hint="use a type of numpy's like float32, or bfloat16",
+        )
+    return found.itemsize
 
 
 def count_elements(shape: tuple[int, ...]) -> int:
@@ -70,11 +90,12 @@ def array_of(data: Any, dtype: str, shape: tuple[int, ...]) -> Any:
     return np.frombuffer(data, dtype=dtype).reshape(shape)
 
 
-class WorkerArray:
-    """An array in a worker's memory, as the code of a task has it.
+class WorkerArray(MoveOnly):
+    """An array in a worker's memory, as the code of a task has it. It is valid until the task ends.
 
     On a worker whose memory is the host's it is as good as a numpy array: ``np.asarray(array)`` is the memory itself.
-    Memory of a device is code's that runs there: :meth:`tensor` is a torch tensor on it.
+    Memory of a device is code's that runs there: :meth:`tensor` is a torch tensor on it. What refers to an argument
+    that is only read refuses writes.
     """
 
     def __init__(
@@ -90,16 +111,35 @@ class WorkerArray:
         self._allocator, self._index = allocator, index
         self.address, self.dtype, self.shape, self.writable = address, dtype, shape, writable
         self.nbytes = count_elements(shape) * item_size(dtype)
+        self._open = True
+
+    def end(self) -> None:
+        """The task is over: no other task waits for what is done with the memory from now on."""
+        self._open = False
+
+    def _check_open(self) -> None:
+        if not self._open:
+            raise UsageError(
+                "an argument is used after its task has ended",
+                hint="a task that needs the memory takes it as an argument: `handle.resident()`",
+            )
 
     def tensor(self) -> torch.Tensor:
-        """The memory as a torch tensor where it is. Of an argument that is only read, nobody may write to it."""
+        """The memory as a torch tensor where it is. Of an argument that is only read, one that refuses writes.
+
+        Such a tensor computes as any other does, but gives no address: kernels outside of torch take ``address``.
+        """
         import torch
 
-        dtype = getattr(torch, self.dtype)
+        self._check_open()
+        dtype = getattr(torch, self.dtype, None)
+        if not isinstance(dtype, torch.dtype):
+            raise UsageError(f"torch has no tensors of {self.dtype}", hint="use `numpy()` or `device_numpy()`")
         if not self.nbytes:
             return torch.empty(self.shape, dtype=dtype)
         flat = self._allocator.device_tensor(self.address, self.nbytes, self._index)
-        return flat.view(dtype).reshape(self.shape)
+        found = flat.view(dtype).reshape(self.shape)
+        return found if self.writable else read_only(found)
 
     def numpy(self) -> np.ndarray[Any, Any]:
         """The memory as a numpy array, where the host reaches it; a read-only one of an argument that is only read.
@@ -124,10 +164,11 @@ class WorkerArray:
         return self._as_numpy(self._allocator)
 
     def _as_numpy(self, allocator: HostAllocator | SimulatedDevice) -> np.ndarray[Any, Any]:
+        self._check_open()
+        if self.dtype in _TORCH_ONLY:
+            raise UsageError(f"numpy has no arrays of {self.dtype}", hint="use `tensor()`")
         data = allocator.device_view(self.address, self.nbytes) if self.nbytes else memoryview(bytearray())
-        found: np.ndarray[Any, Any] = array_of(data, self.dtype, self.shape)
-        if not self.writable:
-            found.flags.writeable = False
+        found: np.ndarray[Any, Any] = array_of(data if self.writable else data.toreadonly(), self.dtype, self.shape)
         return found
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
@@ -136,6 +177,7 @@ class WorkerArray:
 
     def to_bytes(self) -> bytearray:
         """A copy of its bytes on the host."""
+        self._check_open()
         found = bytearray(self.nbytes)
         if found:
             self._allocator.copy_device_to_host(found, self.address, self.nbytes, self._index)
@@ -147,8 +189,9 @@ class WorkerArray:
 
     def fill_from(self, data: Any) -> None:
         """Copy bytes of the host into it."""
+        self._check_open()
         if not self.writable:
-            raise UsageError("a task writes to an argument that it only reads", hint="`resident('update')` lets it")
+            raise refuse_write()
         source = host_bytes(data)
         if len(source) != self.nbytes:
             raise UsageError(f"{len(source)} bytes are written to an array of {self.nbytes}")

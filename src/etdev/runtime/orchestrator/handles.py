@@ -83,15 +83,15 @@ class Handle:
         """An argument of a task: the memory where it is, which is not copied.
 
         ``access`` is what the task does with it. The task sees an array of that element type, ``float32`` say, and
-        shape; of one dimension, without a shape.
+        shape, at the beginning of the memory; without a shape, of one dimension and all of it.
         """
-        wanted = Access(access)
+        wanted = _access(access)
         if wanted is not Access.READ and self.access is Access.READ:
             raise HandleError(f"a task wants to {wanted.value} {self.describe()}, and the handle is for reading only")
         return Resident(self, wanted, dtype, shape)
 
     def use(self, access: Access) -> Use:
-        """What a task that is given it does with it."""
+        """What a task that is given all of it does with it."""
         return Use(self.key, self.offset, self.offset + self.size, access)
 
     def describe(self) -> str:
@@ -99,6 +99,13 @@ class Handle:
         part = "" if self.whole else f"bytes {self.offset} to {self.offset + self.size} of "
         size = f" of {self.size} bytes" if self.whole else ""
         return f"{part}buffer {self.buffer}{size} on worker {self.worker}"
+
+
+def _access(value: Access | str) -> Access:
+    try:
+        return Access(value)
+    except ValueError:
+        raise HandleError(f"{value!r} is not an access", hint="use 'read', 'write' or 'update'") from None
 
 
 def is_whole(value: object) -> bool:
@@ -127,7 +134,7 @@ class ObjectHandle:
 
     def resident(self, access: Access | str = Access.UPDATE) -> ResidentObject:
         """An argument of a task: the object itself. Tasks that only read it may come in any order."""
-        return ResidentObject(self, Access(access))
+        return ResidentObject(self, _access(access))
 
     def use(self, access: Access) -> Use:
         """What a task that is given it does with it."""

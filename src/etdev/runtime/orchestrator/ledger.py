@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from etdev.runtime.orchestrator.errors import HandleError, PlacementError, WorkerLost
-from etdev.runtime.orchestrator.handles import Handle, Key, ObjectHandle, is_whole
+from etdev.runtime.orchestrator.handles import Access, Handle, Key, ObjectHandle, is_whole
 from etdev.runtime.orchestrator.messages import Cost
 
 _INCARNATIONS = itertools.count(1)
@@ -166,6 +166,8 @@ class Ledger:
         self.check(handle)
         if isinstance(handle, Handle) and not handle.whole:
             raise HandleError(f"{handle.describe()} is a part, and only the whole can be freed")
+        if isinstance(handle, Handle) and handle.access is Access.READ:
+            raise HandleError(f"{handle.describe()} is freed by a handle that is for reading only")
 
     def begin_freeing(self, handle: Handle | ObjectHandle) -> None:
         """From now on nobody can use it; it is there until its last task is over."""

@@ -24,12 +24,13 @@ from etdev.runtime.orchestrator.scope import Scope
 from etdev.runtime.orchestrator.spec import WorkerSpec, parse_workers
 from etdev.runtime.orchestrator.transports import open_transport
 from etdev.runtime.orchestrator.transports.base import Done, Health
+from etdev.runtime.owners import MoveOnly
 
 _KILLED_SECONDS = 10.0
 """How long to wait for what was under way on workers that were killed: an interrupt may have torn it."""
 
 
-class Orchestrator:
+class Orchestrator(MoveOnly):
     """Workers, what lies on them, and what runs there, in the style of ``concurrent.futures``. A context manager: at
     its end it waits for what was submitted, or cancels it if the block failed; an interrupt kills the workers.
 

@@ -19,6 +19,7 @@ from etdev.runtime.orchestrator.messages import (
     Outcome,
 )
 from etdev.runtime.orchestrator.spec import WorkerSpec
+from etdev.runtime.owners import MoveOnly
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -35,7 +36,7 @@ def current_worker() -> Worker:
     return found
 
 
-class Worker:
+class Worker(MoveOnly):
     """The worker's side. Memory is asked for and copied while a task runs, safely."""
 
     def __init__(self, number: int, spec: WorkerSpec) -> None:
@@ -149,6 +150,7 @@ class _Call:
         self._worker, self._job = worker, job
         self._temporary: dict[int, WorkerArray] = {}
         """By position."""
+        self._resident: list[WorkerArray] = []
         self.args: list[Any] = []
         self.bytes_to = self.bytes_from = self.bytes_avoided = 0
 
@@ -175,7 +177,8 @@ class _Call:
                 return array
             case MemoryArgument():
                 self.bytes_avoided += given.size
-                return self._worker.array(given)
+                self._resident.append(self._worker.array(given))
+                return self._resident[-1]
             case ObjectArgument():
                 return self._worker.objects[given.number]
             case _:
@@ -196,6 +199,8 @@ class _Call:
         return array_of(array.to_bytes(), array.dtype, array.shape)
 
     def _release(self) -> None:
+        for array in (*self._resident, *self._temporary.values()):
+            array.end()
         for array in self._temporary.values():
             self._worker.release(array)
         self._temporary.clear()
