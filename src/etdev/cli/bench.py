@@ -31,8 +31,9 @@ from etdev.errors import UsageError
 from etdev.units import format_duration, format_size
 
 if TYPE_CHECKING:
-    from etdev.pipeline.bench import BenchResult, ThroughputResult
+    from etdev.pipeline.bench import BenchResult
     from etdev.pipeline.machine import Machine
+    from etdev.pipeline.throughput import ThroughputResult
 
 _LONGEST = 86_400
 _CALLS, _SECONDS = 20, 2.0
@@ -178,6 +179,8 @@ def render(result: BenchResult, stream: TextIO | None = None) -> str:
 
 def _worker(found: ThroughputResult) -> tuple[str, ...]:
     over = "" if found.factor is None or found.workers == 1 else f"{found.factor:.2f} times one worker"
+    if found.no_factor is not None:
+        over = f"not compared: {found.no_factor}"
     made = f"{count(found.calls, 'call')} in {format_duration(found.seconds)}"
     return str(found.workers), f"{found.calls_per_second:,.1f} calls a second", made, over
 

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import cycle, islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from etdev.pipeline.latency import Thoroughness, enough, measure_latency
+from etdev.pipeline.latency import Thoroughness, measure_latency
 from etdev.pipeline.machine import Machine, describe_load, describe_machine, peak_resident
 from etdev.pipeline.progress import Progress, Silent, StageClock
 from etdev.pipeline.result import LatencyResult, Part
 from etdev.pipeline.run import Asked, chosen_runtime, program_failed, read_program
 from etdev.pipeline.run_results import RuntimeName
 from etdev.pipeline.run_workers import OnWorkers, WorkerOptions, keeps_state
+from etdev.pipeline.throughput import ThroughputResult, batch_size, compare, measure_throughput
 from etdev.pipeline.verify.devices import unused
 from etdev.program.devices import named_devices
 from etdev.program.footprint import planned_memory
-from etdev.runtime.pool import outputs_of
 from etdev.runtime.stock import ProgramFailureError, StockRuntime
 
 _RARE = 100
@@ -36,18 +34,6 @@ class BenchOptions(Asked):
     """Numbers of workers whose throughput is measured."""
     transport: str = "process"
     progress: Progress = field(default_factory=Silent)
-
-
-class ThroughputResult(Part):
-    """What so many workers do at once, each on a core of its own as long as there are cores."""
-
-    workers: int
-    calls: int
-    seconds: float
-    """From the first call to the end of the last."""
-    calls_per_second: float
-    factor: float | None
-    """Over one worker; None if that was not measured."""
 
 
 class MemoryResult(Part):
@@ -105,10 +91,10 @@ def bench_file(file: Path, options: BenchOptions) -> BenchResult:
                     file, program, plan, name, options.device_map, workers, fresh=False, data=options.data
                 )
                 with clock.stage(f"{count} worker{'s' * (count != 1)}"):
-                    throughput.append(_throughput(on_workers, count, options, calls.samples))
+                    batch = batch_size(latency.mean, count, options.thoroughness)
+                    throughput.append(measure_throughput(on_workers, count, calls.samples, options.thoroughness, batch))
         except ProgramFailureError as error:
             raise program_failed(error, file, plan, options) from error
-    alone = next((found.calls_per_second for found in throughput if found.workers == 1), None)
     superfluous = unused(named_devices(program), options.device_map)
     return BenchResult(
         file=str(file),
@@ -124,10 +110,7 @@ def bench_file(file: Path, options: BenchOptions) -> BenchResult:
         latency=latency,
         way=way,
         transport=options.transport,
-        throughput=tuple(
-            found if alone is None else found.model_copy(update={"factor": found.calls_per_second / alone})
-            for found in throughput
-        ),
+        throughput=compare(throughput, machine),
         memory=MemoryResult(planned=planned_memory(program), resident_before=before, resident_peak=after),
         machine=machine,
     )
@@ -142,19 +125,3 @@ def _notes(runtime: RuntimeName, method: str, calls: int, machine: Machine, *, s
         yield f"method {method!r} keeps state: calls go on from those before, and each worker has a state of its own"
     if calls < _RARE:
         yield f"of fewer than {_RARE} calls, p99 is the slowest"
-
-
-def _throughput(
-    on_workers: OnWorkers, count: int, options: BenchOptions, samples: Sequence[tuple[Any, ...]]
-) -> ThroughputResult:
-    with on_workers.opened(count, samples, pinned=True) as (_, pool):
-        for future in [
-            pool.call(options.method, sample, worker=worker)
-            for sample in islice(cycle(samples), options.thoroughness.warmup)
-            for worker in range(count)
-        ]:
-            outputs_of(future)
-        began = time.perf_counter()
-        made = sum(1 for _ in pool.map(options.method, enough(samples, options.thoroughness)))
-        seconds = time.perf_counter() - began
-    return ThroughputResult(workers=count, calls=made, seconds=seconds, calls_per_second=made / seconds, factor=None)

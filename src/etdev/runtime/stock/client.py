@@ -53,7 +53,7 @@ class StockRuntime:
         self.limit = limit
         """Seconds for one answer."""
         self.seconds = 0.0
-        """That the last call took in the runtime, without the way there and back."""
+        """That the last call took in the runtime, or ``repeat`` calls together, without the way there and back."""
         self._imports, self._path = list(imports), [str(folder) for folder in path]
         self._process: subprocess.Popen[bytes] | None = None
         self._operators: frozenset[str] = frozenset()
@@ -148,8 +148,9 @@ class StockRuntime:
         header = {"ask": "load", "file": str(file), "data": str(data[0]) if data else None, "shared": shared}
         return tuple(self._ask(header)[0]["methods"])
 
-    def call(self, method: str, inputs: Sequence[Any], *, fresh: bool = False) -> tuple[Any, ...]:
-        """Outputs of one call, tensors and plain values; ``fresh`` starts from initial state.
+    def call(self, method: str, inputs: Sequence[Any], *, fresh: bool = False, repeat: int = 1) -> tuple[Any, ...]:
+        """Outputs of one call, tensors and plain values; ``fresh`` starts from initial state. Of ``repeat`` calls one
+        after the other, those of the last.
 
         After a crash only a fresh call works, in a new process: the state of before is lost.
         """
@@ -157,7 +158,7 @@ class StockRuntime:
             if not fresh or self._file is None:
                 raise RuntimeCrashError(self._crash)
             self.load(self._file, shared=self._shared, data=self._data)
-        answer, outputs = self._ask({"ask": "call", "method": method, "fresh": fresh}, inputs)
+        answer, outputs = self._ask({"ask": "call", "method": method, "fresh": fresh, "repeat": repeat}, inputs)
         self.seconds = float(answer["seconds"])
         return tuple(outputs)
 

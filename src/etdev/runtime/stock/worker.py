@@ -53,14 +53,17 @@ class Worker:
         return {"methods": sorted(self._open())}
 
     def call(self, header: dict[str, Any], values: list[Any]) -> list[Any]:
-        """Run a method; ``fresh`` starts with initial state."""
+        """Run a method, ``repeat`` times on the same values; ``fresh`` starts with initial state."""
         if header["fresh"]:
             self._open()
         name = header["method"]
         if name not in self._methods:
             self._methods[name] = self._load_method(name)
+        method = self._methods[name]
+        outputs: list[Any] = []
         began = time.perf_counter()
-        outputs = list(self._methods[name](values))
+        for _ in range(header["repeat"]):
+            outputs = list(method(values))
         self.seconds = time.perf_counter() - began
         return outputs
 
