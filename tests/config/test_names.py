@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from pathlib import Path
 
@@ -139,4 +140,8 @@ def test_time_is_linear_in_the_number_of_profiles(tmp_path: Path) -> None:
         return time.process_time() - start
 
     seconds(10)
-    assert seconds(1600) < 20 * seconds(200)
+    gc.disable()  # Its time grows with all that the process holds.
+    try:
+        assert min(seconds(1600) for _ in range(3)) < 20 * min(seconds(200) for _ in range(3))
+    finally:
+        gc.enable()
