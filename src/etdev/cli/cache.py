@@ -25,7 +25,7 @@ from etdev.units import format_size
 if TYPE_CHECKING:
     from etdev.pipeline.cache.why import Explanation
 
-_LEVELS = {"object": "object program", "linked": "finished target"}
+_LEVELS = {"object": "object program", "linked": "finished target", "reference": "outputs of the quantized model"}
 
 SizeOption = Annotated[
     str | None,
@@ -55,7 +55,8 @@ def stats(output: OutputOption = None, verbose: VerboseOption = False) -> int:
     def text() -> str:
         return (
             f"{found.folder}\n"
-            f"{count(found.objects, 'object program')}, {count(found.linked, 'finished target')}; "
+            f"{count(found.objects, 'object program')}, {count(found.linked, 'finished target')}, "
+            f"outputs of {count(found.references, 'quantized model')}; "
             f"{count(found.files, 'file')} of {format_size(found.size)} together, of at most {format_size(found.limit)}"
         )
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
     from etdev.pipeline.inputs import Signature
+    from etdev.pipeline.known_outputs import KnownOutputs
 
 Tensors = tuple["torch.Tensor", ...]
 """Inputs or outputs of one call, in order."""
@@ -63,6 +64,8 @@ class ExportedModel:
     """What the constant methods answer."""
     notes: tuple[str, ...] = ()
     """What quantization had to say, for the report."""
+    known: KnownOutputs | None = None
+    """Outputs that need not be computed, and those that are to be remembered."""
 
 
 @dataclass(frozen=True)

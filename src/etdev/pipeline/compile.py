@@ -17,6 +17,7 @@ from etdev.pipeline.etrecord import read_delegates
 from etdev.pipeline.finished import LINKED_AGAIN
 from etdev.pipeline.import_closure import imported_files
 from etdev.pipeline.inputs import Signature
+from etdev.pipeline.known_outputs import KnownOutputs
 from etdev.pipeline.lower import lower_model
 from etdev.pipeline.model_digest import digest_of_model
 from etdev.pipeline.models import Models
@@ -132,12 +133,40 @@ def compile_target(
             compiled = _compiled(place, name, path, clock)
         return _kept(place, name, compiled)
     objects, record, reads, outputs = found
+    facts = object_facts(place.project, name, place.cache.digests)
     models, verify = place.models, place.options.verify
     with place.modelling():  # Another target may go on with the models that are loaded here.
-        prepared = models.prepare_unexported(name, record.outputs, clock) if verify else None
+        known = KnownOutputs(place.cache.reference(place.project, name, facts, reads))
+        prepared = remembering(models.prepare_unexported(name, record.outputs, clock, known), known) if verify else None
         signatures = prepared[1].signatures if prepared else models.signatures(clock)
     notes = (*record.notes, LINKED_AGAIN)
     return Compiled(objects, record, signatures, prepared, notes, reads, outputs)
+
+
+def remembering(
+    models: tuple[ExportedModel, ExportedModel], known: KnownOutputs
+) -> tuple[ExportedModel, ExportedModel]:
+    """Return the float model and the one that is lowered; the latter's outputs are remembered if it is quantized."""
+    float_model, reference = models
+    return (float_model, reference if reference is float_model else replace(reference, known=known))
+
+
+def keep_reference(project: Project, name: str, cache: Cache, reference: ExportedModel, reads: Reads) -> None:
+    """Keep the outputs of a quantized model in the cache if it has computed some that were not known."""
+    if reference.known is not None and reference.known.has_new and not cache.changed:
+        facts = object_facts(project, name, cache.digests)
+        cache.keep_reference(project, name, facts, reads, reference.known.content())
+
+
+def find_record(project: Project, name: str, cache: Cache) -> tuple[Record, Reads] | None:
+    """Return what a build says of a quantized target's object program, if one now would give the same."""
+    if project.config.targets[name].quantize is None:
+        return None
+    entry = cache.find(project, name, "object", object_facts(project, name, cache.digests))
+    try:
+        return None if entry is None else (Record.model_validate_json(entry.record), entry.reads)
+    except ValidationError:
+        return None
 
 
 def declared_files(project: Project) -> Iterator[Path]:
@@ -181,7 +210,7 @@ def _reused(
 
 def _compiled(place: Workplace, name: str, path: Path, clock: StageClock) -> Compiled:
     record, objects = _emitted(place, name, None, path, clock)
-    models = place.models.prepare(name, clock)
+    models = remembering(place.models.prepare(name, clock), KnownOutputs())
     outputs = place.cache.outputs(object_files(place.project, name, path.parent))
     return Compiled(objects, record, models[1].signatures, models, record.notes, Reads(), outputs)
 
@@ -228,7 +257,12 @@ def _merged(place: Workplace, name: str, parts: Sequence[Part], path: Path, cloc
             "notes": tuple(dict.fromkeys(note for part in parts for note in part.record.notes)),
         }
     )
-    models = place.models.prepare_unexported(name, record.outputs, clock) if place.options.verify else None
+    known = KnownOutputs()
+    models = (
+        remembering(place.models.prepare_unexported(name, record.outputs, clock, known), known)
+        if place.options.verify
+        else None
+    )
     signatures = models[1].signatures if models else place.models.signatures(clock)
     return Compiled(objects, record, signatures, models, record.notes, reads, outputs)
 

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 UNCHANGED = "unchanged: taken from the cache"
 LINKED_AGAIN = "linked again: nothing before the link has changed since it was exported"
 """What is said of a target whose object program an earlier build has made."""
+QUANTIZED_AGAIN = "quantized again for verification: the cache lacks the quantized model's outputs on some of its calls"
+"""What is said of such a target whose quantized model is needed all the same."""
 
 
 class Finished(BaseModel):
@@ -68,7 +70,7 @@ def find_finished(project: Project, target: str, options: BuildOptions, cache: C
         return None
     if reports:
         atomic_write_text(report, text)
-    notes = (*(note for note in result.notes if note != LINKED_AGAIN), UNCHANGED)
+    notes = (*(note for note in result.notes if note not in (LINKED_AGAIN, QUANTIZED_AGAIN)), UNCHANGED)
     seen = result.model_copy(update={"notes": notes, "seconds": {}})
     return finished.model_copy(update={"result": seen})
 

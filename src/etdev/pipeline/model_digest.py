@@ -30,11 +30,12 @@ def _digest_of(value: object, known: dict[object, str]) -> str:
         return ""
     key = (value.data_ptr(), value.dtype, value.shape, value.stride())
     if key not in known:
-        known[key] = f"{value.dtype} {list(value.shape)} {hashlib.sha256(_bytes_of(value)).hexdigest()}"
+        known[key] = f"{value.dtype} {list(value.shape)} {hashlib.sha256(bytes_of(value)).hexdigest()}"
     return known[key]
 
 
-def _bytes_of(tensor: torch.Tensor) -> memoryview:
+def bytes_of(tensor: torch.Tensor) -> memoryview:
+    """Return the values of a dense tensor, in order of its dimensions, as bytes."""
     import torch
 
     flat: Any = tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy()

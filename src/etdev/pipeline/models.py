@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
@@ -10,6 +11,7 @@ from etdev.errors import QuantizeError
 from etdev.pipeline.artifacts import ExportedModel, LoadedModel, Tensors
 from etdev.pipeline.export import export_model, signatures, unexported_model
 from etdev.pipeline.inputs import Signature, first_sample, read_samples
+from etdev.pipeline.known_outputs import KnownOutputs, MadeOnDemand
 from etdev.pipeline.load import load_model
 from etdev.pipeline.progress import StageClock
 from etdev.pipeline.project import Project
@@ -72,13 +74,27 @@ class Models:
         return self._exported, self._quantized[name]
 
     def prepare_unexported(
+        self, target: str, outputs: Mapping[str, int], clock: StageClock, known: KnownOutputs
+    ) -> tuple[ExportedModel, ExportedModel]:
+        """Like :meth:`prepare`, for a target that is linked again: the models that it is verified against, without an
+        export.
+
+        ``outputs`` counts the outputs of each method. If outputs of the quantized model are ``known``, that is made
+        when others are asked for. A scheme that works on exported graphs needs the export then; what was exported for
+        another target is taken.
+        """
+        name = self._project.config.targets[target].quantize
+        if name is None or name in self._quantized or not known:
+            return self._remade(target, outputs, clock)
+        model = unexported_model(self._project, self.load(clock), outputs)
+        scheme = self._project.config.quantize[name].scheme
+        made = functools.cache(lambda: self._remade(target, outputs, clock)[1])
+        methods, eager = MadeOnDemand(lambda: made().methods), MadeOnDemand(lambda: made().eager)
+        return model, replace(model, methods=methods, eager=eager, scheme=scheme)
+
+    def _remade(
         self, target: str, outputs: Mapping[str, int], clock: StageClock
     ) -> tuple[ExportedModel, ExportedModel]:
-        """Like :meth:`prepare`, for a target that is linked again: what is verified against it, without an export.
-
-        ``outputs`` counts the outputs of each method. A scheme that works on exported graphs needs the export still;
-        what was exported for another target is taken.
-        """
         name = self._project.config.targets[target].quantize
         if self._exported is not None and (name is None or name in self._quantized):
             return self.prepare(target, clock)

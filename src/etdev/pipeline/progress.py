@@ -63,20 +63,29 @@ class StageClock:
     def __init__(self, target: str, progress: Progress) -> None:
         self.seconds: dict[str, float] = {}
         self._target, self._progress = target, progress
+        self._open: list[tuple[str, float]] = []
+        """The stages that run, one inside the other, each with the seconds of those that ran inside it."""
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Time one stage; a stage entered twice adds up."""
+        """Time one stage; a stage entered twice adds up. The time of one that runs inside another counts only there."""
         self._progress.started(self._target, name)
+        self._open.append((name, 0.0))
         start = time.perf_counter()
         try:
             yield
         except BaseException:
+            self._open.pop()
             self._progress.failed(self._target, name)
             raise
-        seconds = time.perf_counter() - start
+        elapsed = time.perf_counter() - start
+        seconds = elapsed - self._open.pop()[1]
         self.seconds[name] = self.seconds.get(name, 0.0) + seconds
         self._progress.finished(self._target, name, seconds)
+        if self._open:
+            outer, inside = self._open[-1]
+            self._open[-1] = outer, inside + elapsed
+            self._progress.started(self._target, outer)
 
     def include(self, others: Sequence[Mapping[str, float]]) -> None:
         """Count in stages that ran elsewhere at the same time: the longest of each."""

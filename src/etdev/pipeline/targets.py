@@ -11,9 +11,9 @@ from typing import Self
 from etdev.files import file_sha256
 from etdev.pipeline.artifacts import WrittenFile, WrittenProgram
 from etdev.pipeline.cache import Cache, Reads, Seen, Watch, locked_facts
-from etdev.pipeline.compile import Compiled, Part, Workplace, compile_method, compile_target
+from etdev.pipeline.compile import Compiled, Part, Workplace, compile_method, compile_target, keep_reference
 from etdev.pipeline.figures import Figures
-from etdev.pipeline.finished import Finished, keep_finished
+from etdev.pipeline.finished import LINKED_AGAIN, QUANTIZED_AGAIN, Finished, keep_finished
 from etdev.pipeline.import_closure import imported_files
 from etdev.pipeline.inplace_ops import resolve_ops
 from etdev.pipeline.link import LinkedProgram, link_program
@@ -163,6 +163,10 @@ def _build_target(place: Workplace, name: str, runtime: StockRuntime | None, par
         artifact = staged.program.rejected if rejected else staged.program.target
         shown = {"artifact": display_path(project, artifact), "seconds": clock.seconds}
         result = result.model_copy(update={"figures": figures, "rungs": rungs, "status": status, **shown})
+        if compiled.models is not None:
+            keep_reference(project, name, place.cache, compiled.models[1], compiled.reads)
+        if LINKED_AGAIN in result.notes and "quantize" in clock.seconds:
+            result = result.model_copy(update={"notes": (*result.notes, QUANTIZED_AGAIN)})
         locked = _locked(place, result, figures, compiled.reads)
         result = _with_changes(place, result)
         staged.write_report(report_text(project, result))

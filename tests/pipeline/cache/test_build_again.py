@@ -15,9 +15,10 @@ pytest.importorskip("executorch", reason="needs the extra `build`")
 
 import etdev
 from etdev.errors import LoadError
-from etdev.pipeline.finished import UNCHANGED
-from etdev.pipeline.result import BuildResult, TargetResult
-from support.projects import write_project
+from etdev.pipeline.cache import open_store
+from etdev.pipeline.finished import QUANTIZED_AGAIN, UNCHANGED
+from etdev.pipeline.result import BuildResult, RungResult, TargetResult
+from support.projects import LINEAR, LINEAR_CONFIG, write_project
 
 CONFIG = """
 version = 1
@@ -72,6 +73,25 @@ from metric import count
 def samples():
     generator = torch.Generator().manual_seed(1)
     return [(torch.randn(2, 8, generator=generator),) for _ in range(count)]
+"""
+QUANTIZED = """
+    samples = "data:samples"
+    [quantize.int8]
+    scheme = "pt2e-xnnpack"
+    calibration = "data:samples"
+    [targets.small]
+    quantize = "int8"
+    partitioners = [{ backend = "xnnpack" }]
+"""
+LINEAR_DATA = """
+    import torch
+
+    def samples():
+        generator = torch.Generator().manual_seed(1)
+        return [(torch.randn(2, 32, generator=generator),) for _ in range(3)]
+
+    def sessions():
+        return [[("forward", (torch.linspace(-1, 1, 64).reshape(2, 32),))] * 2]
 """
 CALIBRATION = """
 import torch
@@ -150,6 +170,11 @@ def kinds(result: BuildResult) -> tuple[str, ...]:
     return tuple(kind(target) for target in result.targets)
 
 
+def runtime_of(target: TargetResult) -> RungResult:
+    """The comparison with the model."""
+    return next(rung for rung in target.rungs if rung.rung == "runtime")
+
+
 def written(folder: Path) -> dict[str, bytes]:
     """Every file of the output folder."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
@@ -166,6 +191,34 @@ def test_an_unchanged_project_is_not_built(first: tuple[Path, Path, BuildResult]
         assert result[name].model_copy(update={"notes": (), "seconds": {}}) == first[2][name].model_copy(
             update={"notes": (), "seconds": {}}
         )
+
+
+def test_a_limit_alone_quantizes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cache has the outputs of the quantized model on the calls of its verification."""
+    monkeypatch.setenv("ETDEV_CACHE_DIR", str(tmp_path / "cache"))
+    config = write_project(tmp_path, LINEAR_CONFIG + QUANTIZED, model=LINEAR, data=LINEAR_DATA)
+    limited = "targets.small.budget.file='1MiB'"
+    before = etdev.build(config)["small"]
+    assert (kind(before), runtime_of(before).status) == ("all", "passed"), runtime_of(before)
+
+    after = etdev.build(config, overrides=[limited])["small"]
+    assert kind(after) == "link"
+    assert after.seconds.keys().isdisjoint({"export", "quantize"})
+    assert QUANTIZED_AGAIN not in after.notes
+    assert runtime_of(after) == runtime_of(before)
+
+    verified = etdev.verify(config)["small"]
+    assert verified.seconds.keys().isdisjoint({"export", "quantize"})
+    assert runtime_of(verified) == runtime_of(before)
+    assert open_store().stats().references == 1
+
+    sessions = "targets.small.verify.sessions='data:sessions'"
+    other = etdev.build(config, overrides=[sessions])["small"]
+    assert kind(other) == "link"
+    assert "quantize" in other.seconds, "calls that nothing is known of"
+    assert QUANTIZED_AGAIN in other.notes
+    assert runtime_of(other).status == "passed"
+    assert "quantize" not in etdev.build(config, overrides=[sessions, limited])["small"].seconds
 
 
 def test_an_unchanged_project_needs_no_torch(config: Path) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Self
 
 from platformdirs import user_cache_path
@@ -24,6 +26,7 @@ from etdev.pipeline.project import Project
 FOLDER_VARIABLE = "ETDEV_CACHE_DIR"
 SIZE_VARIABLE = "ETDEV_CACHE_SIZE"
 _DEFAULT_SIZE = "10GiB"
+_REFERENCE = "reference.pt"
 _DATABASE = "digests.sqlite"
 
 
@@ -138,6 +141,22 @@ class Cache:
                 self.store.collect()
         except (WriteError, OSError, UnicodeError) as error:
             self.obstacle = f"nothing is kept in the cache {self.store.folder}: {error}"
+
+    def reference(self, project: Project, target: str, facts: Facts, reads: Reads) -> bytes | None:
+        """Return the outputs of a target's quantized model that an earlier run has kept."""
+        for entry in self.store.entries(project.name, target, "reference", facts):
+            content = self.store.read(entry.outputs[_REFERENCE]) if entry.reads == reads else None
+            if content is not None:
+                self.store.use(entry)
+                return content
+        return None
+
+    def keep_reference(self, project: Project, target: str, facts: Facts, reads: Reads, content: bytes) -> None:
+        """Keep the outputs of a target's quantized model. What keeps it from that fails no build."""
+        output = Output(size=len(content), sha256=hashlib.sha256(content).hexdigest())
+        with TemporaryDirectory(prefix="etdev-") as folder:
+            Path(folder, _REFERENCE).write_bytes(content)
+            self.keep(project, target, "reference", facts, reads, Path(folder), {_REFERENCE: output})
 
     def outputs(self, paths: Sequence[Path]) -> dict[str, Output]:
         """Files that were just written, by their names. Raises OSError."""

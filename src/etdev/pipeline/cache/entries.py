@@ -11,8 +11,8 @@ from pydantic import BaseModel, ConfigDict
 
 from etdev.pipeline.cache.digests import digest_of_text
 
-Level = Literal["object", "linked"]
-"""Up to emission, or the whole build of a target with its verification."""
+Level = Literal["object", "linked", "reference"]
+"""Up to emission, the whole build of a target with its verification, or outputs of the quantized model."""
 
 _ABSENT = object()
 

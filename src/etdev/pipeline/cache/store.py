@@ -42,6 +42,7 @@ class StoreStats:
     """Bytes that it is kept below."""
     objects: int
     linked: int
+    references: int
     """Entries of each level."""
     files: int
     size: int
@@ -95,6 +96,19 @@ class Store:
             source.unlink(missing_ok=True)
         return good
 
+    def read(self, output: Output) -> bytes | None:
+        """Return the file with this content; None if none is right, and a damaged one goes."""
+        place = self._place(output.sha256)
+        try:
+            content = place.read_bytes()
+        except OSError:
+            return None
+        if hashlib.sha256(content).hexdigest() != output.sha256:
+            _remove(place)
+            return None
+        _touch(place)
+        return content
+
     def holds(self, output: Output) -> bool:
         """Is there a file of this digest and size? What is in it is looked at when it is restored."""
         return _size_of(self._place(output.sha256)) == output.size
@@ -141,7 +155,13 @@ class Store:
         levels = [path.name.partition("-")[0] for path in self._all_entries()]
         sizes = [size for _, size, _ in self._all_files()]
         return StoreStats(
-            self.folder, self.limit, levels.count("object"), levels.count("linked"), len(sizes), sum(sizes)
+            self.folder,
+            self.limit,
+            levels.count("object"),
+            levels.count("linked"),
+            levels.count("reference"),
+            len(sizes),
+            sum(sizes),
         )
 
     def collect(self, limit: int | None = None) -> Freed:

@@ -13,7 +13,10 @@ from etdev.config.models import Rung
 from etdev.errors import LoadError, ProgramError
 from etdev.files import file_sha256, read_file
 from etdev.pipeline.baseline_source import check_baseline
+from etdev.pipeline.cache import Cache, object_facts, open_store
+from etdev.pipeline.compile import find_record, keep_reference, remembering
 from etdev.pipeline.inplace_ops import resolve_ops
+from etdev.pipeline.known_outputs import KnownOutputs
 from etdev.pipeline.models import Models
 from etdev.pipeline.noise import quiet_libraries
 from etdev.pipeline.options import BuildOptions, choose_targets, required_rungs
@@ -53,11 +56,16 @@ def verify_project(project: Project, options: BuildOptions) -> BuildResult:
     require_packages(project, names, "verifying")
     for name in names:
         check_runtime_settings(project, name)
-    with quiet_libraries(verbose=options.verbose), UserCode() as user, runtime_for(project) as runtime:
+    with (
+        Cache(open_store()) as cache,
+        quiet_libraries(verbose=options.verbose),
+        UserCode() as user,
+        runtime_for(project) as runtime,
+    ):
         models = Models(project, user)
         results = []
         for name in names:
-            results.append(_verify_target(project, name, paths[name], options, user, runtime, models))
+            results.append(_verify_target(project, name, paths[name], options, user, runtime, models, cache))
             options.progress.ended(name)
     return start_result(project, tuple(results), options.device_map)
 
@@ -70,9 +78,18 @@ def _verify_target(
     user: UserCode,
     runtime: StockRuntime,
     models: Models,
+    cache: Cache,
 ) -> TargetResult:
     clock = StageClock(name, options.progress)
-    float_model, reference = models.prepare(name, clock)
+    known = KnownOutputs()
+    found = find_record(project, name, cache)
+    if found is None:
+        prepared = models.prepare(name, clock)
+    else:
+        record, reads = found
+        known = KnownOutputs(cache.reference(project, name, object_facts(project, name, cache.digests), reads))
+        prepared = models.prepare_unexported(name, record.outputs, clock, known)
+    float_model, reference = remembering(prepared, known)
     with clock.stage("verify"):
         required: tuple[Rung, ...] = required_rungs(project, name, options)
         inplace = resolve_ops(project, name, user)
@@ -103,6 +120,8 @@ def _verify_target(
         if change is not None:
             where = display_path(project, path.with_name(_REPORT))
             rungs = tuple(_fail_changed(rung, name, change, where) if rung.rung == "bytes" else rung for rung in rungs)
+        if found is not None:
+            keep_reference(project, name, cache, reference, found[1])
         since = since_built(project, name)
         rungs = tuple(_blame_change(rung, since, project) for rung in rungs)
     notes = models.notes if change is None else (f"the file is not the one that was built: {change}", *models.notes)

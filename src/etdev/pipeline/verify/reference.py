@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from etdev.errors import VerifyError
 from etdev.pipeline.artifacts import ExportedModel, Tensors
 from etdev.pipeline.inputs import Call
+from etdev.pipeline.known_outputs import key_of_call
 from etdev.pipeline.project import Project
 from etdev.pipeline.usercode import UserCode, translated
 
@@ -29,13 +30,32 @@ class Session:
     def __init__(self, project: Project, user: UserCode, model: ExportedModel) -> None:
         self._user, self._model, self._shared = user, model, project.config.model.share_state
         self._states: dict[str, State] = {}
+        self._key: str | None = ""
+        """Of all calls so far."""
+        self._waiting: list[tuple[Call, str, str]] = []
+        """Calls whose outputs were known, so that their state was not computed."""
 
     def compute(self, call: Call, at: str, where: str) -> list[Any]:
         """Outputs of the next call, which ``at`` names and ``where`` gave; else as :func:`compute`."""
+        self._waiting.append((call, at, where))
+        known = self._model.known
+        if known is not None:
+            self._key = key_of_call(call.method, call.inputs, self._key)
+            found = known.find(self._key)
+            if found is not None:
+                return found.outputs
+        waiting, self._waiting = self._waiting, []
+        outputs = [self._computed(*item) for item in waiting][-1]
+        if known is not None:
+            known.add(self._key, outputs, ())
+        return outputs
+
+    def _computed(self, call: Call, at: str, where: str) -> list[Any]:
         state = self._states.setdefault("" if self._shared else call.method, {})
         what = f"method {call.method!r} failed in eager PyTorch in {at}"
+        function = self._model.eager[call.method]
         with translated(self._user, VerifyError, what, where=where):
-            return _compute(self._model.eager[call.method], call.inputs, state, where)
+            return _compute(function, call.inputs, state, where)
 
 
 def compute(
@@ -45,18 +65,31 @@ def compute(
     method: str,
     inputs: Tensors,
     *,
-    written: State | None = None,
+    written: set[str] | None = None,
 ) -> list[Any]:
     """Outputs of a method on initial state, flattened in order; state and inputs are left as they were.
 
-    A program answers the inputs that it changes before its outputs, so they come first here too. The buffers that the
-    method writes to go into ``written``. Raises :class:`~etdev.errors.VerifyError` if the model itself fails on these
-    inputs.
+    A program answers the inputs that it changes before its outputs, so they come first here too. The names of the
+    buffers that the method writes to go into ``written``. Raises :class:`~etdev.errors.VerifyError` if the model itself
+    fails on these inputs.
     """
-    state = {} if written is None else written
+    known = model.known
+    key = None if known is None else key_of_call(method, inputs)
+    found = None if known is None else known.find(key)
+    if found is not None:
+        if written is not None:
+            written.update(found.written)
+        return found.outputs
+    state: State = {}
     what = f"method {method!r} failed in eager PyTorch on its own samples"
+    function = model.eager[method]
     with translated(user, VerifyError, what, where=project.where("methods", method, "samples")):
-        return _compute(model.eager[method], inputs, state, project.where("methods", method))
+        outputs = _compute(function, inputs, state, project.where("methods", method))
+    if known is not None:
+        known.add(key, outputs, state)
+    if written is not None:
+        written.update(state)
+    return outputs
 
 
 def _compute(function: Callable[..., Any], inputs: Tensors, state: State, where: str) -> list[Any]:

@@ -10,7 +10,7 @@ from etdev.pipeline.inputs import Call, Signature
 from etdev.pipeline.result import RungResult
 from etdev.pipeline.verify.extremes import EXTREMES, Shapes, check_extremes, shapes_of
 from etdev.pipeline.verify.outputs import Comparison
-from etdev.pipeline.verify.reference import State, compute
+from etdev.pipeline.verify.reference import compute
 from etdev.pipeline.verify.sessions import check_calls_in_a_row, check_sessions
 from etdev.pipeline.verify.subject import Findings, Problem, Runtime, Subject
 from etdev.runtime.stock import ProgramFailureError
@@ -58,7 +58,7 @@ def _check_method(subject: Subject, runtime: Runtime, method: str, signature: Si
         if index == subject.effort.samples:
             findings.cut = True
             break
-        written: State = {}
+        written: set[str] = set()
         expected = compute(subject.project, subject.user, subject.reference, method, inputs, written=written)
         if written:
             findings.stateful.add(method)
