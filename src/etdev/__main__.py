@@ -8,17 +8,30 @@ import sys
 def main() -> None:
     """Run the command line and exit with its code."""
     try:
-        from etdev.cli.app import run
-        from etdev.cli.endings import divert_stdout
-        from etdev.cli.interrupts import ignore_from_now_on
+        from etdev.cli.display import DISPLAY
 
-        code = run(sys.argv[1:])
-        ignore_from_now_on()
-        divert_stdout()
-    except KeyboardInterrupt:  # While this was being imported; everything later is run's to answer.
+        DISPLAY.start_for(sys.argv[1:])  # Before anything that takes long to import.
+        try:
+            code = _run()
+        finally:
+            DISPLAY.close()
+    except KeyboardInterrupt:  # While something was being imported; everything later is run's to answer.
         print("interrupted", file=sys.stderr)
         code = 130
     sys.exit(code)
+
+
+def _run() -> int:
+    from etdev.cli.app import run
+    from etdev.cli.endings import divert_stdout, leave_at_once
+    from etdev.cli.interrupts import ignore_from_now_on
+
+    code = run(sys.argv[1:])
+    ignore_from_now_on()
+    divert_stdout()
+    if "torch" in sys.modules:
+        leave_at_once(code)
+    return code
 
 
 if __name__ == "__main__":

@@ -68,7 +68,9 @@ def test_a_build_shows_stages_and_the_result(run: Run, project: Path) -> None:
     assert code == 0
     assert out.startswith("cpu  build/cpu/tiny.pte  ")
     assert out.endswith("\ntiny: 1 target, 1 good\n")
-    stages = [re.fullmatch(r"cpu: (\w+) \d[\d.]* \w+( \d+ s)?", line) for line in err.splitlines()]
+    first, *lines = err.splitlines()
+    assert first == "building cpu", "before anything slow"
+    stages = [re.fullmatch(r"cpu: (\w+) \d[\d.]* \w+( \d+ s)?", line) for line in lines]
     assert [match and match[1] for match in stages] == ["load", "export", "lower", "emit", "link", "write", "verify"]
     assert "\x1b" not in out + err
     assert (project / "build" / "cpu" / "tiny.pte").exists()

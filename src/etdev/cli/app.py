@@ -11,6 +11,7 @@ from typer.main import get_command
 
 from etdev import __version__
 from etdev.cli import endings
+from etdev.cli.display import DISPLAY
 from etdev.cli.interrupts import INTERRUPTS
 from etdev.cli.lazy import CONTEXT_SETTINGS, Entry, Group, LazyGroup
 from etdev.errors import ExitCode
@@ -88,7 +89,9 @@ def run(arguments: Sequence[str]) -> int:
             sys.stdout.flush()
         except BaseException as error:  # noqa: BLE001 - the single catch point
             ending = KeyboardInterrupt() if INTERRUPTS.seen else error
+            DISPLAY.close()
             code = endings.report(ending, debug=endings.wants_traceback(arguments))
+        DISPLAY.close()
         return endings.close_streams(code)
 
 

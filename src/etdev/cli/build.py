@@ -92,12 +92,15 @@ def build(
 
 def _build(project: Project, options: BuildOptions, outputs: Outputs, *, quiet: bool) -> int:
     from etdev.cli.progress import shown_progress
-    from etdev.cli.render import render_result
-    from etdev.cli.reports.results import write_result
-    from etdev.pipeline.build import build_project
+    from etdev.pipeline.options import choose_targets
 
     try:
-        with shown_progress(quiet=quiet) as options.progress:
+        doing = f"building {', '.join(choose_targets(project, options.targets))}"
+        with shown_progress(doing, quiet=quiet) as options.progress:
+            from etdev.cli.render import render_result
+            from etdev.cli.reports.results import write_result
+            from etdev.pipeline.build import build_project
+
             result = build_project(project, options)
     except EtdevError as error:
         if not isinstance(error, UsageError):  # Which ends a build before any target is looked at.

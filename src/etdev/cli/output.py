@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TextIO
 
 import typer
 
+from etdev.cli.display import DISPLAY
 from etdev.cli.text import escaped
 from etdev.config.limits import PRODUCTS
 from etdev.errors import UsageError
@@ -68,6 +69,7 @@ class Outputs:
 
     def write(self, renderers: Mapping[str, Callable[[], str]]) -> None:
         """Render each wanted format and write it where it belongs; files whole or not at all."""
+        DISPLAY.close()
         for item in self.items:
             content = renderers[item.format]()
             content = content if content.endswith("\n") or not content else content + "\n"

@@ -5,18 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from etdev.cli.display import DISPLAY
 from etdev.cli.interrupts import Interruptible
 from etdev.cli.output import note, terminal_console
 from etdev.pipeline.progress import WAIT, Progress, Silent
 from etdev.units import format_seconds
 
 if TYPE_CHECKING:
-    from rich.console import Console, Group
-    from rich.spinner import Spinner
-
     from etdev.pipeline.run import CallProgress
 
 _FEW_CALLS = 4
@@ -24,20 +21,20 @@ _FEW_CALLS = 4
 
 
 @contextmanager
-def shown_progress(*, quiet: bool) -> Iterator[Progress]:
-    """The right display for where stderr goes."""
+def shown_progress(doing: str | None = None, *, quiet: bool) -> Iterator[Progress]:
+    """The right display for where stderr goes; ``doing`` is shown at once, before anything slow is imported."""
     if quiet:
         yield Interruptible(Silent())
         return
-    console = terminal_console()
-    if console is None:
+    if not DISPLAY.start(doing or "working"):
+        if doing is not None:
+            note(doing)
         yield Interruptible(_Lines())
         return
-    live = _Live(console)
     try:
-        yield Interruptible(live)
+        yield Interruptible(_Live())
     finally:
-        live.close()
+        DISPLAY.close()
 
 
 def shown_calls(*, quiet: bool) -> CallProgress:
@@ -95,67 +92,28 @@ class _Lines:
         """Its last line says so."""
 
 
-@dataclass
-class _Row:
-    """What is shown of one target."""
-
-    spinner: Spinner
-    doing: str = "starting"
-    done: list[str] = field(default_factory=list)
-    since: float = 0.0
-    """When the stage's calls began."""
-
-
 class _Live:
-    """A line for each target that is being built, with the stage that runs; the lines of those that are done stand
-    above."""
+    """Tells the display on the terminal."""
 
-    def __init__(self, console: Console) -> None:
-        from rich.live import Live
-
-        self._console = console
-        self._rows: dict[str, _Row] = {}
-        self._live = Live(console=console, get_renderable=self._render, refresh_per_second=12.5, transient=True)
-        self._live.start()
+    def __init__(self) -> None:
+        self._since: dict[str, float] = {}
+        """When the calls of a target's stage began."""
 
     def started(self, target: str, stage: str) -> None:
-        self._row(target).doing = stage
+        DISPLAY.tell("started", target, stage)
 
     def counted(self, target: str, stage: str, done: int, total: int | None) -> None:
-        row, now = self._row(target), time.monotonic()
+        now = time.monotonic()
         if done <= 1:
-            row.since = now
-        row.doing = f"{stage}: {describe_count(done, total, now - row.since)}"
+            self._since[target] = now
+        text = describe_count(done, total, now - self._since.get(target, now))
+        DISPLAY.tell("counted", target, f"{stage}: {text},")
 
     def finished(self, target: str, stage: str, seconds: float) -> None:
-        self._row(target).done.append(f"{stage} {format_seconds(seconds)},")
+        DISPLAY.tell("finished", target, stage, seconds)
 
     def failed(self, target: str, stage: str) -> None:
-        self._row(target).done.append(f"[red]{stage} failed[/red],")
+        DISPLAY.tell("failed", target, stage)
 
     def ended(self, target: str) -> None:
-        row = self._rows.pop(target, None)
-        if row is not None and row.done:
-            self._console.print(f"[bold]{target}[/bold]  [dim]{' '.join(row.done).rstrip(',')}[/dim]")
-
-    def close(self) -> None:
-        """Leave the last lines behind."""
-        for target in list(self._rows):
-            self.ended(target)
-        self._live.stop()
-
-    def _row(self, target: str) -> _Row:
-        if target not in self._rows:
-            from rich.spinner import Spinner
-
-            self._rows[target] = _Row(Spinner("dots"))
-        return self._rows[target]
-
-    def _render(self) -> Group:
-        """In the thread that draws."""
-        from rich.console import Group
-
-        for target, row in list(self._rows.items()):
-            done = " ".join([*row.done, ""])
-            row.spinner.update(text=f"[bold]{target}[/bold]  [dim]{done}[/dim]{row.doing} …")
-        return Group(*(row.spinner for row in list(self._rows.values())))
+        DISPLAY.tell("ended", target)

@@ -105,11 +105,14 @@ def verify(
 
 def _verify_targets(project: Project, options: BuildOptions, outputs: Outputs, *, quiet: bool) -> int:
     from etdev.cli.progress import shown_progress
-    from etdev.cli.render import render_result
-    from etdev.cli.reports.results import write_result
-    from etdev.pipeline.verify.existing import verify_project
+    from etdev.pipeline.options import choose_targets
 
-    with shown_progress(quiet=quiet) as options.progress:
+    doing = f"verifying {', '.join(choose_targets(project, options.targets))}"
+    with shown_progress(doing, quiet=quiet) as options.progress:
+        from etdev.cli.render import render_result
+        from etdev.cli.reports.results import write_result
+        from etdev.pipeline.verify.existing import verify_project
+
         result = verify_project(project, options)
     write_result(outputs, result, lambda: render_result(result))
     return result.exit_code

@@ -1,0 +1,173 @@
+"""The live display on a terminal: drawn by a process of its own, which goes on while this one is busy.
+
+Imports of torch hold Python's lock for seconds, and with it every thread of this process. So the display is split off
+before anything else is imported. It gets events through a pipe and ends with whoever writes to it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, NoReturn, TextIO
+
+_COMMANDS = frozenset({"build", "verify", "bench", "deploy"})
+"""Those that may take long and end with their results."""
+_SILENT = frozenset({"-q", "--quiet", "-h", "--help"})
+_CLOSE_SECONDS = 2.0
+"""How long the last lines may take."""
+_MOST_BYTES = 4000
+"""Of one event: a pipe takes it as a whole, or not at all."""
+_STDERR = 2
+
+
+class Display:
+    """The one of this process. Nothing is shown until it is started, and after it was closed."""
+
+    def __init__(self) -> None:
+        self._pipe: int | None = None
+        self._process = 0
+        self._stderr: TextIO | None = None
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether there is a display now."""
+        return self._pipe is not None
+
+    def start_for(self, arguments: Sequence[str]) -> None:
+        """Show that a command starts, if it is one that may take long."""
+        if arguments and arguments[0] in _COMMANDS and _SILENT.isdisjoint(arguments):
+            self.start(f"etdev {arguments[0]}: starting")
+
+    def start(self, phase: str) -> bool:
+        """Show a phase and its duration; returns whether there is a terminal to show it on."""
+        if self.is_shown:
+            self.tell("phase", phase)
+            return True
+        if not _is_wanted():
+            return False
+        source, self._pipe = os.pipe()
+        parent = os.getpid()
+        self._process = os.fork()
+        if not self._process:
+            _draw_until_closed(source, self._pipe, parent)
+        os.close(source)
+        os.set_blocking(self._pipe, False)
+        self._stderr, sys.stderr = sys.stderr, _Above(self, sys.stderr)
+        self.tell("phase", phase)
+        return True
+
+    def tell(self, event: str, *arguments: object) -> bool:
+        """Tell the display of an event; returns whether it takes it."""
+        if self._pipe is None:
+            return False
+        content = json.dumps([event, time.monotonic(), *arguments]).encode() + b"\n"
+        try:
+            return len(content) <= _MOST_BYTES and os.write(self._pipe, content) == len(content)
+        except OSError:
+            return False
+
+    def close(self) -> None:
+        """Take the display away; what is done stays on the terminal."""
+        if self._pipe is None:
+            return
+        if self._stderr is not None:
+            sys.stderr.flush()
+            sys.stderr, self._stderr = self._stderr, None
+        os.close(self._pipe)
+        self._pipe = None
+        until = time.monotonic() + _CLOSE_SECONDS
+        with suppress(ChildProcessError):
+            while os.waitpid(self._process, os.WNOHANG) == (0, 0):
+                if time.monotonic() > until:
+                    os.kill(self._process, signal.SIGKILL)
+                    os.waitpid(self._process, 0)
+                    return
+                time.sleep(0.005)
+
+
+class _Above:
+    """Standard error while the display is shown: lines appear above it."""
+
+    def __init__(self, display: Display, stream: TextIO) -> None:
+        self._display, self._stream = display, stream
+        self._begun = ""
+
+    def write(self, text: str) -> int:
+        """Print the lines that are complete."""
+        *lines, self._begun = (self._begun + text).split("\n")
+        for line in lines:
+            if not self._display.tell("line", line):
+                self._stream.write(f"{line}\n")
+        return len(text)
+
+    def writelines(self, lines: Sequence[str]) -> None:
+        """Print them all."""
+        self.write("".join(lines))
+
+    def flush(self) -> None:
+        """Print what has no end yet."""
+        if self._begun:
+            self.write("\n")
+        self._stream.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+DISPLAY = Display()
+"""The one of this process: the terminal is the process's, too."""
+
+
+def _is_wanted() -> bool:
+    """Is there a terminal that moves, and can this process be split?"""
+    if os.environ.get("TERM") in ("dumb", "unknown") or ("threading" in sys.modules and _has_threads()):
+        return False
+    try:
+        return sys.stderr.isatty() and os.isatty(_STDERR)
+    except (AttributeError, ValueError):
+        return False
+
+
+def _has_threads() -> bool:
+    import threading
+
+    return threading.active_count() > 1
+
+
+def _draw_until_closed(source: int, pipe: int, parent: int) -> NoReturn:
+    """Be the process that draws."""
+    code = 1
+    try:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT):  # Whoever writes to the pipe ends on these.
+            signal.signal(number, signal.SIG_IGN)
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+        os.close(pipe)
+        null = os.open(os.devnull, os.O_RDWR)
+        for stream in (0, 1):
+            os.dup2(null, stream)
+        from etdev.cli.drawing import Drawing
+
+        _draw(Drawing(), source, parent)
+        code = 0
+    finally:
+        os._exit(code)
+
+
+def _draw(drawing: Any, source: int, parent: int) -> None:
+    rest = b""
+    while os.getppid() == parent:  # Others that this process has split off may hold the pipe open.
+        if select.select([source], [], [], 0.1)[0]:
+            content = os.read(source, 1 << 16)
+            if not content:
+                break
+            *events, rest = (rest + content).split(b"\n")
+            for event in events:
+                drawing.take(*json.loads(event))
+        drawing.draw()
+    drawing.end()

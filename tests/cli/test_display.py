@@ -1,0 +1,137 @@
+"""The display on a terminal lives whatever the process does, and a command ends with its results."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from etdev.cli.drawing import Drawing
+
+_BUSY = """
+import ctypes, sys
+from etdev.cli.display import DISPLAY
+assert DISPLAY.start("starting")
+DISPLAY.tell("started", "cpu", "emit")
+DISPLAY.tell("finished", "cpu", "emit", 0.5)
+DISPLAY.tell("started", "cpu", "link")
+ctypes.PyDLL(None).usleep(2500000)  # With Python's lock held: no other thread of this process runs.
+print("a warning", file=sys.stderr)
+DISPLAY.tell("finished", "cpu", "link", 2.5)
+DISPLAY.tell("ended", "cpu")
+DISPLAY.close()
+print("the result")
+"""
+
+
+@dataclass
+class Shown:
+    """What came on a terminal, and when."""
+
+    pieces: list[tuple[float, str]]
+    seconds: float
+    code: int
+
+    @property
+    def text(self) -> str:
+        return "".join(text for _, text in self.pieces)
+
+    def since(self, begin: str) -> list[float]:
+        """Times between two pieces, from the one on that has a text."""
+        times = [at for at, text in self.pieces]
+        first = next(index for index, (_, text) in enumerate(self.pieces) if begin in text)
+        return [later - before for before, later in zip(times[first:], times[first + 1 :], strict=False)]
+
+
+def on_terminal(command: list[str], folder: Path) -> Shown:
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm", "NO_COLOR": "1"}
+    began = time.monotonic()
+    process = subprocess.Popen(command, cwd=folder, stdin=theirs, stdout=theirs, stderr=theirs, env=environment)
+    os.close(theirs)
+    pieces = []
+    while True:
+        try:
+            content = os.read(ours, 65536)
+        except OSError:  # Linux ends a terminal that nobody has open so.
+            break
+        if not content:
+            break
+        pieces.append((time.monotonic() - began, content.decode("utf-8", "replace")))
+    os.close(ours)
+    return Shown(pieces, time.monotonic() - began, process.wait(timeout=20))
+
+
+def test_a_busy_process_shows_what_it_does_and_for_how_long(tmp_path: Path) -> None:
+    shown = on_terminal([sys.executable, "-c", _BUSY], tmp_path)
+    assert shown.code == 0
+    assert max(shown.since("link")) < 1.0, "at least every second"
+    for seconds in (0, 1, 2):
+        assert f"cpu  emit 0.5 s, link {seconds} s …" in shown.text
+    assert "emit 0 s …" not in shown.text.partition("link")[2]
+    left = re.sub(r"\r(\x1b\[\d+A)?\x1b\[J", "\n", shown.text).splitlines()
+    lines = [line for line in left if line and "…" not in line]
+    assert lines == ["a warning", "cpu  emit 0.5 s, link 2.5 s", "the result"]
+
+
+def test_the_first_line_comes_before_anything_slow(tmp_path: Path) -> None:
+    shown = on_terminal([sys.executable, "-m", "etdev", "build"], tmp_path)
+    assert "etdev build: starting 0 s …" in shown.pieces[0][1]
+    assert shown.text.rstrip().splitlines()[-1].startswith("hint: "), "there is no config"
+    assert shown.code == 2
+
+
+@pytest.mark.parametrize("arguments", [["build", "-q"], ["build", "--help"], ["validate"]], ids=" ".join)
+def test_other_commands_show_nothing(arguments: list[str], tmp_path: Path) -> None:
+    assert "starting" not in on_terminal([sys.executable, "-m", "etdev", *arguments], tmp_path).text
+
+
+def test_the_display_ends_with_a_process_that_is_killed(tmp_path: Path) -> None:
+    code = "import os, signal; from etdev.cli.display import DISPLAY; DISPLAY.start('x')\n"
+    code += "if os.fork() == 0:\n    import time; time.sleep(3); os._exit(0)\n"  # It has the pipe open, too.
+    code += "import time; time.sleep(0.5); os.kill(os.getpid(), signal.SIGKILL)"
+    shown = on_terminal([sys.executable, "-c", code], tmp_path)
+    assert shown.code == -signal.SIGKILL
+    assert shown.pieces[-1][0] < 2.5
+    assert shown.pieces[-1][1].endswith("\r\x1b[J")
+
+
+_LEAVING = """
+import atexit, sys, threading, time
+from etdev.cli.endings import leave_at_once
+
+class Slow:
+    def __del__(self):
+        time.sleep(60)
+
+sys.modules["slow"] = Slow()
+atexit.register(print, "at exit")
+threading.Thread(target=lambda: (time.sleep(0.2), print("thread"))).start()
+print("result")
+leave_at_once(3)
+"""
+
+
+def test_a_command_that_has_imported_much_leaves_at_once(tmp_path: Path) -> None:
+    """Yet what was begun is finished: threads, functions at the exit, and what is still in a buffer."""
+    done = subprocess.run([sys.executable, "-c", _LEAVING], capture_output=True, text=True, timeout=30)
+    assert (done.returncode, done.stdout.splitlines()) == (3, ["result", "thread", "at exit"])
+
+
+def test_lines_fit_the_terminal(capfd: pytest.CaptureFixture[str]) -> None:
+    """Also where its size is not known: a line that wraps could not be drawn over."""
+    drawing = Drawing()
+    for number in range(40):
+        drawing.take("started", 0.0, f"target{number}", "x" * 200)
+    drawing.draw()
+    lines = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", capfd.readouterr().err).strip("\r\n").split("\r\n")
+    assert len(lines) == 23
+    assert {len(line) for line in lines} == {79}
