@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from etdev.decisions import ElisionKind
 from etdev.linker import Linked, LinkOptions, link, link_foreign
 from etdev.program import model as m
-from etdev.program.check import check_program
+from etdev.program.check import check_structure
 from etdev.program.effects import operator_name
 from linker.oracle import Call, Machine, Trace
 from linker.programs import Method, Object, program
@@ -19,7 +19,7 @@ def linked(method: Method, **options: object) -> Linked:
     done = link(found.program, LinkOptions(**options), found.sidecar)  # type: ignore[arg-type]
     wanted = meaning(found.program, found, placed=False)
     for whole in (done.program, link_foreign(done.program).program):
-        check_program(whole)
+        check_structure(whole)
         assert meaning(whole, found) == wanted
     return done
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from etdev.decisions import ALL_ELISIONS
 from etdev.linker import CallerOwned, LinkOptions, link_foreign
 from etdev.program import model as m
-from etdev.program.check import check_program
+from etdev.program.check import check_structure
 from etdev.program.delegates import delegate_inputs, unsplit_call
 from etdev.program.devices import D2H_COPY, H2D_COPY
 from etdev.program.effects import ET_VIEW, Effects, effects
@@ -31,7 +31,7 @@ def meaning(
     found: Object, made: list[Call], program: m.Program, owned: Mapping[str, CallerOwned], *, shared: bool = False
 ) -> list[Trace]:
     """What a program that was linked computes, for a caller that owns some of its inputs and outputs."""
-    check_program(program)
+    check_structure(program)
     check_ends(program, owned)
     return Machine(program, shared=shared, inputs=found.inputs, lent=lent(owned)).run(*made)
 

@@ -12,7 +12,6 @@ from etdev.errors import LinkError
 from etdev.linker import LinkOptions, link, link_foreign
 from etdev.linker.options import CallerOwned
 from etdev.program import model as m
-from etdev.program.check import check_program
 from linker.checked import linked, meaning
 from linker.programs import Method, program
 from validator.test_proofs import proof
@@ -207,18 +206,6 @@ def test_ends_of_a_chain_are_those_of_the_method() -> None:
     owned = CallerOwned(device_inputs=frozenset({0}), device_outputs=frozenset({0}))
     done = link(whole, LinkOptions(caller={"forward": owned}), found.sidecar).program.execution_plan[0]
     assert (done.chains[0].inputs, done.chains[0].outputs) == (done.inputs, done.outputs)
-
-
-@pytest.mark.parametrize("to_tensor", [True, False])
-def test_a_move_between_a_tensor_and_a_number_in_a_file_from_anywhere(to_tensor: bool) -> None:
-    method = Method()
-    (out,) = method.delegate(method.input(32), device="cuda:0")
-    number, tensor = method.value(m.Int(1)), method.tensor(32)
-    method.move(*((number, tensor) if to_tensor else (tensor, number)))
-    method.outputs = [method.op(out)]
-    whole = program(method).program
-    check_program(whole)
-    check_program(link_foreign(whole).program)
 
 
 def test_a_list_of_tensors_for_a_delegate_on_a_device_is_refused() -> None:

@@ -12,7 +12,7 @@ from etdev.linker import link
 from etdev.linker.edit import renumbered, with_instructions
 from etdev.linker.elide.views import elide_views
 from etdev.program import model as m
-from etdev.program.check import check_program
+from etdev.program.check import check_structure
 from etdev.program.effects import ET_VIEW
 from etdev.program.storage import method_memory
 from linker.oracle import Call, Machine
@@ -59,7 +59,7 @@ def elide(method: Method, *, merged: bool = True) -> Elided:
     plan = method.plan()
     done = Elided(*elide_views(plan, method_memory(plan, method.delegate_inputs, method.state), merged=merged))
     changed = replace(found.program, execution_plan=(done.plan,))
-    check_program(changed)
+    check_structure(changed)
     assert Machine(changed, inputs=found.inputs).run(*CALLS) == Machine(found.program, inputs=found.inputs).run(*CALLS)
     return done
 

@@ -13,7 +13,7 @@ from etdev.linker.options import BufferReport
 from etdev.planner import Problem
 from etdev.program import Program
 from etdev.program import model as m
-from etdev.program.check import check_program
+from etdev.program.check import check_structure
 from linker.oracle import Call, Machine
 from linker.programs import Method, foreign, program
 
@@ -32,7 +32,7 @@ def linked(*methods: Method, **options: object) -> Linked:
     """The program that comes out is whole, and computes what it did."""
     found = program(*methods)
     done = link(found.program, LinkOptions(**options), found.sidecar)
-    check_program(done.program)
+    check_structure(done.program)
     calls = [Call(method.name, seed) for seed in range(2) for method in methods]
     assert Machine(done.program, inputs=found.inputs).run(*calls) == Machine(found.program, inputs=found.inputs).run(
         *calls
@@ -210,7 +210,7 @@ def test_state_goes_behind_temporaries_that_are_in_its_buffer() -> None:
         for plan in found.program.execution_plan
     )
     done = link(replace(found.program, execution_plan=plans), LinkOptions(), found.sidecar)
-    check_program(done.program)
+    check_structure(done.program)
     assert [[(item.index, item.state) for item in method.buffers] for method in done.methods] == [
         [(1, False), (2, False), (3, True)]
     ] * 2

@@ -14,7 +14,7 @@ from etdev.linker.lift import lift
 from etdev.linker.options import MethodReport
 from etdev.program import Program
 from etdev.program import model as m
-from etdev.program.check import check_program
+from etdev.program.check import check_structure
 from etdev.program.footprint import planned_memory
 from etdev.program.storage import method_memory
 from linker.oracle import Call, Machine
@@ -31,7 +31,7 @@ def memory(found: Program) -> int:
 def linked(found: Object, **options: object) -> Linked:
     """An object program linked; it computes what it did."""
     done = link(found.program, LinkOptions(**options), found.sidecar)
-    check_program(done.program)
+    check_structure(done.program)
     calls = [replace(call, method=plan.name) for call in CALLS for plan in found.program.execution_plan]
     wanted = Machine(found.program, inputs=found.inputs).run(*calls)
     assert Machine(done.program, inputs=found.inputs).run(*calls) == wanted
@@ -192,7 +192,7 @@ def planned(*methods: Method) -> Program:
 def relink(whole: Program) -> Linked:
     """As ``etdev relink`` does it; it computes what it did, and takes no more memory."""
     done = link_foreign(whole)
-    check_program(done.program)
+    check_structure(done.program)
     calls = [replace(call, method=plan.name) for call in CALLS for plan in whole.execution_plan]
     assert Machine(done.program).run(*calls) == Machine(whole).run(*calls)
     return done
@@ -249,7 +249,7 @@ def test_plans_that_are_kept_beside_new_ones_lay_nothing_over_state(state_with: 
     whole = program(found, other).program
     plans = [at(found.plan(), offsets), at(other.plan(), others)]
     whole = replace(whole, execution_plan=tuple(plans))
-    check_program(whole)
+    check_structure(whole)
 
     calls = [Call(name, seed, (seed % 2 == 0,)) for seed in range(3) for name in "ab"]
     kept = link_foreign(whole).program

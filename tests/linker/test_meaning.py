@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from etdev.decisions import ALL_ELISIONS
 from etdev.linker import LinkOptions, link, link_foreign
 from etdev.program import model as m
-from etdev.program.check import check_program
+from etdev.program.check import check_structure
 from etdev.program.delegates import delegate_inputs
 from etdev.program.footprint import planned_memory
 from linker.oracle import Call, Machine, Trace
@@ -25,7 +25,7 @@ def meaning(
 ) -> list[Trace]:
     """What an object program computes, or another one that was made from it."""
     if program is not None:
-        check_program(program)
+        check_structure(program)
     state = found.named if named else {}
     placed = program is not None
     whole = program or found.program

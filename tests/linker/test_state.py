@@ -11,7 +11,7 @@ from etdev.linker import Linked, LinkOptions, link
 from etdev.linker.state import State, kept_by_others, state_by_address, state_by_name, state_name
 from etdev.program import Program
 from etdev.program import model as m
-from etdev.program.check import check_program
+from etdev.program.check import check_structure
 from etdev.program.storage import MethodMemory, method_memory
 from linker.oracle import Call, Machine
 from linker.programs import Method, program
@@ -57,7 +57,7 @@ def linked(*methods: Method, share: bool = False) -> Linked:
     found = program(*methods)
     done = link(found.program, LinkOptions(share_state=share), found.sidecar)
     calls = [Call(method.name, seed) for seed in range(3) for method in methods]
-    check_program(done.program)
+    check_structure(done.program)
     wanted = Machine(found.program, named=found.named if share else {}, inputs=found.inputs).run(*calls)
     assert Machine(done.program, shared=True, inputs=found.inputs).run(*calls) == wanted
     if not share:

@@ -99,10 +99,10 @@ def main(arguments: list[str]) -> None:
                 wrong.append(f"{name}: {type(error).__name__}: {error}")
             ends[end] += 1
             slowest = max(slowest, time.process_time() - start)
-    print(json.dumps({"wrong": wrong, "ends": ends, "slowest": slowest, "peak": _peak()}))
+    print(json.dumps({"wrong": wrong, "ends": ends, "slowest": slowest, "peak": peak()}))
 
 
-def _peak() -> int:
+def peak() -> int:
     """Most bytes of memory that this process had. What ``getrusage`` says may be its parent's, from before the exec."""
     status = Path("/proc/self/status")
     if not status.exists():

@@ -16,7 +16,7 @@ _NAMES = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"
 _TEXTS = st.text(max_size=12)
 _I8, _I32 = st.integers(-128, 127), st.integers(-(1 << 31), (1 << 31) - 1)
 _U32, _I64 = st.integers(0, (1 << 32) - 1), st.integers(-(1 << 63), (1 << 63) - 1)
-_DEVICES = st.sampled_from(m.DeviceType)
+_DEVICES = st.just((m.DeviceType.CPU, 0)) | st.tuples(st.just(m.DeviceType.CUDA), st.integers(0, 127))
 _BLOBS = st.binary(max_size=40).map(Blob)
 
 
@@ -96,11 +96,11 @@ def _plans(draw: st.DrawFn, program: m.Program, name: str) -> m.ExecutionPlan:
         values=tuple(values),
         inputs=draw(_indices(count)),
         outputs=draw(_indices(count)),
-        chains=draw(_tuples(_chains(count, len(operators), len(delegates)), smallest=1, most=2)),
+        chains=draw(_tuples(_chains(values, len(operators), len(delegates)), smallest=1, most=2)),
         operators=operators,
         delegates=delegates,
         non_const_buffer_sizes=sizes,
-        non_const_buffer_device=tuple(m.NonConstBufferDevice(i, draw(_DEVICES), draw(_I8)) for i in with_device),
+        non_const_buffer_device=tuple(m.NonConstBufferDevice(i, *draw(_DEVICES)) for i in with_device),
         container_meta_type=draw(st.none() | st.builds(m.ContainerMetadata, _TEXTS, _TEXTS)),
     )
 
@@ -123,6 +123,7 @@ def _values(
     draw: st.DrawFn, program: m.Program, sizes: tuple[int, ...], before: tuple[m.Value, ...], count: int
 ) -> m.Value:
     tensors = [index for index, value in enumerate(before) if isinstance(value, m.Tensor)]
+    integers = [index for index, value in enumerate(before) if isinstance(value, m.Int)]
     optional = [-1, *tensors, *(index for index, value in enumerate(before) if isinstance(value, m.Null))]
     plain = st.one_of(
         st.just(m.Null()),
@@ -130,7 +131,7 @@ def _values(
         st.builds(m.Bool, st.booleans()),
         st.builds(m.Double, st.floats()),
         st.builds(m.String, _TEXTS),
-        st.builds(m.IntList, _indices(count)),
+        st.builds(m.IntList, _tuples(st.sampled_from(integers)) if integers else st.just(())),
         st.builds(m.DoubleList, _tuples(st.floats())),
         st.builds(m.BoolList, _tuples(st.booleans(), most=9)),
         st.builds(m.TensorList, _tuples(st.sampled_from(tensors)) if tensors else st.just(())),
@@ -175,7 +176,7 @@ def _tensors(draw: st.DrawFn, program: m.Program, buffers: tuple[int, ...]) -> m
 def _extras(draw: st.DrawFn) -> m.ExtraTensorInfo:
     location = draw(st.sampled_from(m.TensorDataLocation))
     name = draw(_NAMES if location is m.TensorDataLocation.EXTERNAL else st.none() | st.just("") | _NAMES)
-    return m.ExtraTensorInfo(draw(st.integers(0, 1)), name, location, draw(_DEVICES), draw(_I8))
+    return m.ExtraTensorInfo(draw(st.integers(0, 1)), name, location, *draw(_DEVICES))
 
 
 def _data_indices(program: m.Program, size: int, extra: m.ExtraTensorInfo | None, *, planned: bool) -> list[int]:
@@ -194,14 +195,15 @@ def _data_indices(program: m.Program, size: int, extra: m.ExtraTensorInfo | None
 
 
 @st.composite
-def _chains(draw: st.DrawFn, values: int, operators: int, delegates: int) -> m.Chain:
+def _chains(draw: st.DrawFn, values: list[m.Value], operators: int, delegates: int) -> m.Chain:
     count = draw(st.integers(0, 6)) if values else 0
-    value, args = st.integers(0, max(values - 1, 0)), _indices(values)
-    calls: list[st.SearchStrategy[m.Instruction]] = [
-        st.builds(m.MoveCall, value, value),
-        st.builds(m.JumpFalseCall, value, st.integers(0, count)),
-        st.builds(m.FreeCall, value),
-    ]
+    value, args = st.integers(0, max(len(values) - 1, 0)), _indices(len(values))
+    calls: list[st.SearchStrategy[m.Instruction]] = [st.builds(m.FreeCall, value)]
+    tensors = [index for index, item in enumerate(values) if isinstance(item, m.Tensor)]
+    numbers = [index for index, item in enumerate(values) if isinstance(item, m.Null | m.Int | m.Bool | m.Double)]
+    calls += [st.builds(m.MoveCall, some, some) for some in map(st.sampled_from, filter(None, (tensors, numbers)))]
+    if conditions := [index for index, item in enumerate(values) if _is_condition(item)]:
+        calls.append(st.builds(m.JumpFalseCall, st.sampled_from(conditions), st.integers(0, count)))
     if operators:
         calls.append(st.builds(m.KernelCall, st.integers(0, operators - 1), args))
     if delegates:
@@ -213,3 +215,7 @@ def _chains(draw: st.DrawFn, values: int, operators: int, delegates: int) -> m.C
         outputs=draw(args),
         stacktrace=draw(_tuples(frames, most=2)),
     )
+
+
+def _is_condition(value: m.Value) -> bool:
+    return isinstance(value, m.Bool) or (isinstance(value, m.Tensor) and value.scalar_type is m.ScalarType.BOOL)

@@ -217,6 +217,52 @@ FLAWS: dict[str, tuple[Change, str, str]] = {
         f"{I}.jump_false_call.destination_instruction",
         "instruction -1 of 1",
     ),
+    "a constant without sizes": (
+        field(1, shape_dynamism=UNBOUND),
+        f"{V}[1].tensor.shape_dynamism",
+        "a tensor with data in the file has sizes that are known",
+    ),
+    "a buffer on a device that cannot be": (
+        plan(non_const_buffer_device=(m.NonConstBufferDevice(2, m.DeviceType.CUDA, -1),)),
+        "execution_plan[0].non_const_buffer_device[0].device_index",
+        "-1 is no index of a device of type CUDA: expected 0 to 127",
+    ),
+    "a buffer on another host": (
+        plan(non_const_buffer_device=(m.NonConstBufferDevice(2, m.DeviceType.CPU, 1),)),
+        "execution_plan[0].non_const_buffer_device[0].device_index",
+        "1 is no index of a device of type CPU: expected 0 to 0",
+    ),
+    "a tensor on a device that cannot be": (
+        field(0, extra_tensor_info=m.ExtraTensorInfo(device_type=m.DeviceType.CUDA, device_index=-128)),
+        f"{V}[0].tensor.extra_tensor_info.device_index",
+        "-128 is no index of a device of type CUDA: expected 0 to 127",
+    ),
+    "a tensor on another host": (
+        field(0, extra_tensor_info=m.ExtraTensorInfo(device_index=1)),
+        f"{V}[0].tensor.extra_tensor_info.device_index",
+        "1 is no index of a device of type CPU",
+    ),
+    "a move from a number to a tensor": (
+        call(m.MoveCall(6, 0)),
+        f"{I}.move_call.move_from",
+        "value 0 is a tensor and becomes value 6, which is an integer",
+    ),
+    "a move of a list": (call(m.MoveCall(10, 10)), f"{I}.move_call.move_from", "a list of integers"),
+    "a condition that is a number": (
+        call(m.JumpFalseCall(6, 0)),
+        f"{I}.jump_false_call.cond_value_index",
+        "value 6 is an integer",
+    ),
+    "a condition of floats": (
+        call(m.JumpFalseCall(1, 0)),
+        f"{I}.jump_false_call.cond_value_index",
+        "value 1 is a tensor of FLOAT",
+    ),
+    "a list of integers that has a tensor": (
+        value(10, m.IntList((6, 0))),
+        f"{V}[10].int_list.items[1]",
+        "expected an integer, but value 0 is a tensor",
+    ),
     "free": (call(m.FreeCall(15)), f"{I}.free_call.value_index", "15 is no index"),
 }
 

@@ -105,8 +105,8 @@ def counters(*, buffer: int = 1, second_at: int = 16) -> Program:
 
     def count(name: str, state_at: int, result_at: int) -> m.ExecutionPlan:
         state = tensor(4, at=0 if buffer == 2 else state_at, buffer=buffer)
-        values = [tensor(4, at=32), state, tensor(4, at=result_at), m.Int(1)]
-        calls = [m.KernelCall(0, (1, 0, 3, 2, 2)), m.KernelCall(3, (1, 2, 1))]
+        values = [tensor(4, at=32), state, tensor(4, at=result_at), m.Int(1), m.Bool(False)]
+        calls = [m.KernelCall(0, (1, 0, 3, 2, 2)), m.KernelCall(3, (1, 2, 4, 1))]
         operators = (ADD, SIN, COS, m.Operator("aten::copy_", ""))
         return method(values, calls, outputs=(2,), name=name, operators=operators)
 

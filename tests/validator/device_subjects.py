@@ -15,7 +15,7 @@ from etdev.pipeline.nested import link_nested, nested_program
 from etdev.pipeline.verify.compare import Difference
 from etdev.pipeline.verify.placement import check_placement
 from etdev.program import Program
-from etdev.program.check import FlawError, check_program
+from etdev.program.check import FlawError, check_structure
 from etdev.runtime.device_map import parse_device_map
 from etdev.runtime.replay import ReplayRuntime
 from etdev.runtime.stock import ProgramFailureError
@@ -311,7 +311,7 @@ def _try(
     trial: Trial,
 ) -> None:
     try:
-        check_program(mutant.program)
+        check_structure(mutant.program)
     except FlawError:
         return  # It is no program any more.
     found = subject.reads(mutant.program, mutant.names)

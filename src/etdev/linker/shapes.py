@@ -65,7 +65,7 @@ class Shapes:
         if out not in self._set_once or not self._is_dynamic(out):
             return
         tensors = [value for value in given if isinstance(self._plan.values[value], m.Tensor)]
-        rule = _RULES.get(name)
+        rule = RULES.get(name)
         if rule is None or not tensors or not all(map(self._is_settled, tensors)):
             return
         found = rule(self, [self.of(value) for value in tensors], given)
@@ -189,7 +189,7 @@ _LIKE_FIRST = """
     native_batch_norm.out _native_batch_norm_legit_no_training.out native_group_norm.out native_layer_norm.out
     lift_fresh_copy.out scatter.src_out scatter.value_out scatter_add.out select_scatter.out slice_scatter.out
 """
-_RULES: Mapping[str, _Rule] = {
+RULES: Mapping[str, _Rule] = {
     **{f"aten::{name}": _broadcast for name in _POINT_WISE.split()},
     **{f"aten::{name}": _first for name in _LIKE_FIRST.split()},
     "dim_order_ops::_clone_dim_order.out": _first,

@@ -8,10 +8,13 @@ that it takes on trust and would crash on. Sources of the rules: ``program.fbs``
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
+from etdev.devices import MAX_INDEX, DeviceType
 from etdev.program import model as m
+from etdev.program.check_calls import check_calls, check_signatures
 from etdev.program.flaw import FlawError
+from etdev.program.indices import check_index, check_name, check_value_indices
 from etdev.program.segments import check_order
 
 _MOST_BYTES = (1 << 63) - 1
@@ -20,6 +23,16 @@ _MOST_BYTES = (1 << 63) - 1
 
 def check_program(program: m.Program) -> None:
     """Raise :class:`FlawError` for the first thing that is wrong."""
+    check_structure(program)
+    for index, plan in enumerate(program.execution_plan):
+        try:
+            check_signatures(plan)
+        except FlawError as flaw:
+            raise flaw.within("execution_plan", f"[{index}]") from None
+
+
+def check_structure(program: m.Program) -> None:
+    """Raise :class:`FlawError` for the first thing that is wrong, whatever the operators are."""
     _check_segments(program)
     _check_data(program)
     _unique((plan.name for plan in program.execution_plan), "execution_plan", "name")
@@ -54,14 +67,14 @@ def _check_data(program: m.Program) -> None:
         raise FlawError("two of them are the same segment", "mutable_data_segments")
     _unique((data.key for data in program.named_data), "named_data", "key")
     for index, data in enumerate(program.named_data):
-        _check_index(data.segment_index, program.segments, "segments", "named_data", f"[{index}]", "segment_index")
+        check_index(data.segment_index, program.segments, "segments", "named_data", f"[{index}]", "segment_index")
 
 
 def _check_subsegments(program: m.Program, subsegments: m.SubsegmentOffsets, *path: str) -> None:
     if not subsegments.offsets:
         return
     index = subsegments.segment_index
-    _check_index(index, program.segments, "segments", *path, "segment_index")
+    check_index(index, program.segments, "segments", *path, "segment_index")
     size = len(program.segments[index].data)
     for number, offset in enumerate(subsegments.offsets):
         if offset > size:
@@ -69,53 +82,58 @@ def _check_subsegments(program: m.Program, subsegments: m.SubsegmentOffsets, *pa
 
 
 def _check_plan(program: m.Program, plan: m.ExecutionPlan) -> None:
-    _check_name(plan.name, "name")
+    check_name(plan.name, "name")
     for index, size in enumerate(plan.non_const_buffer_sizes):
         if size < 0:
             raise FlawError(f"a buffer of {size} bytes", "non_const_buffer_sizes", f"[{index}]")
     _check_buffer_devices(plan)
     for index, operator in enumerate(plan.operators):
-        _check_name(operator.name, "operators", f"[{index}]", "name")
-        _check_name(operator.overload, "operators", f"[{index}]", "overload", may_be_empty=True)
+        check_name(operator.name, "operators", f"[{index}]", "name")
+        check_name(operator.overload, "operators", f"[{index}]", "overload", may_be_empty=True)
     for index, delegate in enumerate(plan.delegates):
         try:
             _check_delegate(program, delegate)
         except FlawError as flaw:
             raise flaw.within("delegates", f"[{index}]") from None
     _check_values(program, plan)
-    _check_value_indices(plan.inputs, plan, "inputs")
-    _check_value_indices(plan.outputs, plan, "outputs")
+    check_value_indices(plan.inputs, plan, "inputs")
+    check_value_indices(plan.outputs, plan, "outputs")
     if not plan.chains:
         raise FlawError("a method needs at least one chain", "chains")
-    for index, chain in enumerate(plan.chains):
-        try:
-            _check_chain(plan, chain)
-        except FlawError as flaw:
-            raise flaw.within("chains", f"[{index}]") from None
+    check_calls(plan)
 
 
 def _check_buffer_devices(plan: m.ExecutionPlan) -> None:
     seen: set[int] = set()
     for index, entry in enumerate(plan.non_const_buffer_device):
         path = ("non_const_buffer_device", f"[{index}]", "buffer_idx")
-        _check_index(entry.buffer_idx, plan.non_const_buffer_sizes, "non_const_buffer_sizes", *path)
+        check_index(entry.buffer_idx, plan.non_const_buffer_sizes, "non_const_buffer_sizes", *path)
         if entry.buffer_idx == 0:
             raise FlawError("buffer 0 is reserved", *path)
         if entry.buffer_idx in seen:
             raise FlawError(f"buffer {entry.buffer_idx} has a device already", *path)
         seen.add(entry.buffer_idx)
+        _check_device(entry.device_type, entry.device_index, "non_const_buffer_device", f"[{index}]")
+
+
+def _check_device(kind: DeviceType, index: int, *path: str) -> None:
+    most = 0 if kind is DeviceType.CPU else MAX_INDEX
+    if not 0 <= index <= most:
+        raise FlawError(
+            f"{index} is no index of a device of type {kind.name}: expected 0 to {most}", *path, "device_index"
+        )
 
 
 def _check_delegate(program: m.Program, delegate: m.BackendDelegate) -> None:
-    _check_name(delegate.id, "id")
+    check_name(delegate.id, "id")
     for index, spec in enumerate(delegate.compile_specs):
-        _check_name(spec.key, "compile_specs", f"[{index}]", "key", may_be_empty=True)
+        check_name(spec.key, "compile_specs", f"[{index}]", "key", may_be_empty=True)
     if delegate.processed.location is m.DataLocation.INLINE:
-        _check_index(
+        check_index(
             delegate.processed.index, program.backend_delegate_data, "backend_delegate_data", "processed", "index"
         )
     else:
-        _check_index(delegate.processed.index, program.segments, "segments", "processed", "index")
+        check_index(delegate.processed.index, program.segments, "segments", "processed", "index")
 
 
 # Values
@@ -127,7 +145,7 @@ def _check_values(program: m.Program, plan: m.ExecutionPlan) -> None:
             if isinstance(value, m.Tensor):
                 _check_tensor(program, plan, value)
             elif isinstance(value, m.IntList):
-                _check_value_indices(value.items, plan, "int_list", "items")
+                check_value_indices(value.items, plan, "int_list", "items")
             elif isinstance(value, m.TensorList):
                 _check_tensor_list(plan, index, value.items, "tensor_list")
             elif isinstance(value, m.OptionalTensorList):
@@ -142,7 +160,7 @@ def _check_tensor_list(plan: m.ExecutionPlan, index: int, items: tuple[int, ...]
         optional = kind == "optional_tensor_list"
         if optional and item == -1:
             continue
-        _check_index(item, plan.values, "values", *path)
+        check_index(item, plan.values, "values", *path)
         if item >= index:
             raise FlawError(f"value {item} does not stand before the list, which the runtime relies on", *path)
         found = plan.values[item]
@@ -156,8 +174,10 @@ def _check_tensor(program: m.Program, plan: m.ExecutionPlan, tensor: m.Tensor) -
         extra = tensor.extra_tensor_info
         if tensor.is_external and not (extra and extra.fully_qualified_name):
             raise FlawError("external data needs a name", "extra_tensor_info", "fully_qualified_name")
+        if extra:
+            _check_device(extra.device_type, extra.device_index, "extra_tensor_info")
         if extra and extra.fully_qualified_name:
-            _check_name(extra.fully_qualified_name, "extra_tensor_info", "fully_qualified_name")
+            check_name(extra.fully_qualified_name, "extra_tensor_info", "fully_qualified_name")
         if tensor.allocation_info is not None:
             _check_allocation(plan, tensor, tensor.allocation_info)
         if tensor.data_buffer_idx and not tensor.is_external:
@@ -206,78 +226,26 @@ def _check_allocation(plan: m.ExecutionPlan, tensor: m.Tensor, allocation: m.All
 def _check_tensor_data(program: m.Program, tensor: m.Tensor) -> None:
     """The extent of a constant or of an initial value."""
     path = ("data_buffer_idx",)
+    if tensor.shape_dynamism is m.TensorShapeDynamism.DYNAMIC_UNBOUND:
+        raise FlawError("a tensor with data in the file has sizes that are known", "shape_dynamism")
     if tensor.allocation_info is not None:
         number = tensor.extra_tensor_info.mutable_data_segments_idx if tensor.extra_tensor_info else 0
         parts = program.mutable_data_segments
-        _check_index(number, parts, "mutable_data_segments", "extra_tensor_info", "mutable_data_segments_idx")
+        check_index(number, parts, "mutable_data_segments", "extra_tensor_info", "mutable_data_segments_idx")
         subsegments = parts[number]
     elif program.constant_buffer:
-        _check_index(tensor.data_buffer_idx, program.constant_buffer, "constant_buffer", *path)
+        check_index(tensor.data_buffer_idx, program.constant_buffer, "constant_buffer", *path)
         found = len(program.constant_buffer[tensor.data_buffer_idx])
         if found < tensor.nbytes:
             raise FlawError(f"{tensor.nbytes} bytes, but the buffer has {found}", *path)
         return
     else:
         subsegments = program.constant_segment or m.SubsegmentOffsets(0, ())
-    _check_index(tensor.data_buffer_idx, subsegments.offsets, "offsets", *path)
+    check_index(tensor.data_buffer_idx, subsegments.offsets, "offsets", *path)
     offset = subsegments.offsets[tensor.data_buffer_idx]
     size = len(program.segments[subsegments.segment_index].data)
     if offset + tensor.nbytes > size:
         raise FlawError(f"{tensor.nbytes} bytes at {offset} of a segment of {size}", *path)
-
-
-# Instructions
-
-
-def _check_chain(plan: m.ExecutionPlan, chain: m.Chain) -> None:
-    _check_value_indices(chain.inputs, plan, "inputs")
-    _check_value_indices(chain.outputs, plan, "outputs")
-    for index, call in enumerate(chain.instructions):
-        try:
-            _check_call(plan, chain, call)
-        except FlawError as flaw:
-            raise flaw.within("instructions", f"[{index}]") from None
-
-
-def _check_call(plan: m.ExecutionPlan, chain: m.Chain, call: m.Instruction) -> None:
-    match call:
-        case m.KernelCall():
-            _check_index(call.op_index, plan.operators, "operators", "kernel_call", "op_index")
-            _check_value_indices(call.args, plan, "kernel_call", "args")
-        case m.DelegateCall():
-            _check_index(call.delegate_index, plan.delegates, "delegates", "delegate_call", "delegate_index")
-            _check_value_indices(call.args, plan, "delegate_call", "args")
-        case m.MoveCall():
-            _check_index(call.move_from, plan.values, "values", "move_call", "move_from")
-            _check_index(call.move_to, plan.values, "values", "move_call", "move_to")
-        case m.JumpFalseCall():
-            _check_index(call.cond_value_index, plan.values, "values", "jump_false_call", "cond_value_index")
-            to, end = call.destination_instruction, len(chain.instructions)
-            if not 0 <= to <= end:
-                raise FlawError(f"to instruction {to} of {end}", "jump_false_call", "destination_instruction")
-        case m.FreeCall():
-            _check_index(call.value_index, plan.values, "values", "free_call", "value_index")
-
-
-# Indices and names
-
-
-def _check_value_indices(indices: tuple[int, ...], plan: m.ExecutionPlan, *path: str) -> None:
-    if indices and (min(indices) < 0 or max(indices) >= len(plan.values)):
-        for number, index in enumerate(indices):
-            _check_index(index, plan.values, "values", *path, f"[{number}]")
-
-
-def _check_index(index: int, into: Sequence[object], what: str, *path: str) -> None:
-    if not 0 <= index < len(into):
-        raise FlawError(f"{index} is no index into the {len(into)} {what}", *path)
-
-
-def _check_name(name: str, *path: str, may_be_empty: bool = False) -> None:
-    if not name and not may_be_empty:
-        raise FlawError("a name is empty", *path)
-    if "\0" in name:
-        raise FlawError(f"the name {name!r} has a zero byte inside, where the runtime takes it to end", *path)
 
 
 def _unique(names: Iterable[str], vector: str, field: str) -> None:

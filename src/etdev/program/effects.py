@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from etdev.program import model as m
+from etdev.program import signatures
+
+operator_name = signatures.operator_name
 
 OUT_NAMESPACES = frozenset({"aten", "dim_order_ops", "quantized_decomposed", "et_copy"})
 """Namespaces whose ``out`` variants are pure: all that they write is what they repeat at their end."""
@@ -48,11 +51,6 @@ class Effects:
     """``(from, to)``: the value ``to`` is from now on the same tensor as ``from``."""
 
 
-def operator_name(operator: m.Operator) -> str:
-    """``aten::add.out``, or ``aten::_local_scalar_dense`` for a default overload."""
-    return f"{operator.name}.{operator.overload}" if operator.overload else operator.name
-
-
 def effects(plan: m.ExecutionPlan, call: m.Instruction, delegate_inputs: int | None = None) -> Effects:
     """What an instruction does. ``delegate_inputs`` is how many arguments of a delegate call are inputs, if known."""
     match call:
@@ -66,8 +64,7 @@ def effects(plan: m.ExecutionPlan, call: m.Instruction, delegate_inputs: int | N
                 reads=tensors(plan, call.args[:delegate_inputs]), writes=tensors(plan, call.args[delegate_inputs:])
             )
         case m.MoveCall():
-            moved = _is_tensor(plan, call.move_from) or _is_tensor(plan, call.move_to)
-            return Effects(move=(call.move_from, call.move_to)) if moved else Effects()
+            return Effects(move=(call.move_from, call.move_to)) if _is_tensor(plan, call.move_from) else Effects()
         case m.JumpFalseCall():
             return Effects(reads=tensors(plan, (call.cond_value_index,)))
         case m.FreeCall():

@@ -61,10 +61,8 @@ def sort_items(plan: m.ExecutionPlan, memory: MethodMemory) -> Items:
     of = {value: number for number, values in enumerate(names) for value in values}
     bonds = []
     for one, other in _bonds(memory, targets):
-        # A move may lead from a number to a tensor: nobody knows what that is then.
-        known = [value for value in (one, other) if value in of]
-        if known and (one == other or of.get(one) != of.get(other)):
-            bonds.append((known[0], known[-1]))
+        if one == other or of[one] != of[other]:
+            bonds.append((one, other))
     return _sorted(names, [*bonds, *_overlapping(places, of)])
 
 

@@ -1,0 +1,29 @@
+"""Indices and names of a program: each index refers to something, and no name is empty."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from etdev.program import model as m
+from etdev.program.flaw import FlawError
+
+
+def check_index(index: int, into: Sequence[object], what: str, *path: str) -> None:
+    """Raise :class:`FlawError` for an index that has no item."""
+    if not 0 <= index < len(into):
+        raise FlawError(f"{index} is no index into the {len(into)} {what}", *path)
+
+
+def check_value_indices(indices: tuple[int, ...], plan: m.ExecutionPlan, *path: str) -> None:
+    """Raise :class:`FlawError` for the first index that has no value."""
+    if indices and (min(indices) < 0 or max(indices) >= len(plan.values)):
+        for number, index in enumerate(indices):
+            check_index(index, plan.values, "values", *path, f"[{number}]")
+
+
+def check_name(name: str, *path: str, may_be_empty: bool = False) -> None:
+    """Raise :class:`FlawError` for a name that the runtime cannot look up."""
+    if not name and not may_be_empty:
+        raise FlawError("a name is empty", *path)
+    if "\0" in name:
+        raise FlawError(f"the name {name!r} has a zero byte inside, where the runtime takes it to end", *path)

@@ -1,0 +1,108 @@
+"""Signatures of operators: the kinds of values that a kernel takes and returns.
+
+The runtime's kernels take their arguments by position and abort the process on a value of another kind. The reader
+checks each call against its operator's signature, so that linker, validator and interpreter can rely on it. An operator
+without a signature may take anything, and nothing here is assumed about it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from types import MappingProxyType
+
+from etdev.program import model as m
+from etdev.program.signature_table import SIGNATURES
+
+
+class RunTimeNumber:
+    """Kind of a :class:`~etdev.program.model.Null` that a caller or an instruction replaces by a number."""
+
+
+KINDS = MappingProxyType(
+    {
+        "Tensor": frozenset({m.Tensor}),
+        "Tensor[]": frozenset({m.TensorList}),
+        "Tensor?[]": frozenset({m.OptionalTensorList}),
+        "int": frozenset({m.Int, RunTimeNumber}),
+        "int[]": frozenset({m.IntList}),
+        "bool": frozenset({m.Bool, RunTimeNumber}),
+        "bool[]": frozenset({m.BoolList}),
+        "float": frozenset({m.Double, RunTimeNumber}),
+        "float[]": frozenset({m.DoubleList}),
+        "Scalar": frozenset({m.Int, m.Bool, m.Double, RunTimeNumber}),
+        "str": frozenset({m.String}),
+    }
+)
+"""Type in a signature → kinds of values that it accepts. Source: ``EValue::to`` of executorch's runtime."""
+_NUMBERS = frozenset({"int", "bool", "float", "Scalar"})
+_SELF = "self"
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A value that a call passes."""
+
+    name: str
+    """Empty for an output."""
+    kind: str
+    """Type in the signature."""
+    accepts: frozenset[type]
+    """Kinds of values."""
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """The values of a kernel call, in the order of ``KernelCall.args``."""
+
+    operator: str
+    """``aten::add.out``."""
+    parameters: tuple[Parameter, ...]
+    """Arguments, then outputs, then the number that the call returns if it returns one."""
+    outputs: int
+    """How many of the parameters, at their end, are output tensors or a list of them."""
+    returns: int
+    """Values behind the parameters that repeat outputs, or the first argument: 0 or 1."""
+
+    accepts: tuple[frozenset[type], ...]
+    """Accepted kinds of values, by position in the call."""
+
+
+def operator_name(operator: m.Operator) -> str:
+    """Return ``aten::add.out``, or ``aten::_local_scalar_dense`` for a default overload."""
+    return f"{operator.name}.{operator.overload}" if operator.overload else operator.name
+
+
+@cache
+def find_signature(operator: str) -> Signature | None:
+    """Return the signature of an operator such as ``aten::add.out``; None for one that the table does not have."""
+    line = _lines().get(operator)
+    return None if line is None else _parse(operator, line)
+
+
+@cache
+def _lines() -> dict[str, str]:
+    lines = (line.partition("(") for line in SIGNATURES.strip().splitlines())
+    return {name: rest for name, _, rest in lines}
+
+
+def _parse(operator: str, line: str) -> Signature:
+    given, _, returned = line.partition(") ->")
+    parameters = [_parameter(*item.split(" ")) for item in given.split(", ") if item]
+    results = [item for item in returned.strip().split(", ") if item]
+    count = 0
+    last: tuple[frozenset[type], ...] = ()
+    if results == [_SELF]:
+        last = (parameters[0].accepts,)
+    else:
+        parameters += [_parameter(item) for item in results]
+        if results and results[0] not in _NUMBERS:
+            count = len(results)
+            last = (parameters[-1].accepts if count == 1 else KINDS["Tensor[]"],)
+    accepted = (*(parameter.accepts for parameter in parameters), *last)
+    return Signature(operator, tuple(parameters), count, len(last), accepted)
+
+
+def _parameter(kind: str, name: str = "") -> Parameter:
+    accepted = KINDS[kind.removesuffix("?")]
+    return Parameter(name, kind, accepted | {m.Null} if kind.endswith("?") else accepted)
