@@ -9,14 +9,22 @@ from dataclasses import dataclass, replace
 
 from etdev.backends.reference import DELEGATE_ID
 from etdev.devices import Device
-from etdev.errors import LinkError, ProgramError
+from etdev.errors import LinkError, ProgramError, UsageError
 from etdev.linker import LinkOptions, link_foreign
 from etdev.pipeline.proof import compare_link, wrong_link
 from etdev.program import Blob, Program, parse, serialize
 from etdev.program.constants import with_segment
+from etdev.program.delegates import delegate_inputs
 from etdev.program.devices import delegate_device
+from etdev.program.flow import flow_graph
 from etdev.program.footprint import planned_memory
-from etdev.program.model import BackendDelegate, BackendDelegateDataReference, DataLocation, ExecutionPlan
+from etdev.program.model import (
+    BackendDelegate,
+    BackendDelegateDataReference,
+    DataLocation,
+    DelegateCall,
+    ExecutionPlan,
+)
 from etdev.units import format_size
 from etdev.validator import guess_correspondences, validate_link
 
@@ -74,6 +82,23 @@ def nested_program(program: Program, plan: ExecutionPlan, index: int) -> Program
             where=_place(plan, index),
             hint="build it again from its model",
         ) from error
+
+
+def known_delegate_inputs(program: Program, plan: ExecutionPlan) -> dict[int, int]:
+    """Return how many arguments of each delegate call are inputs, by position.
+
+    A nested program says so itself. Of other delegates, it follows from the instructions before the call.
+    """
+    found = dict(delegate_inputs(plan))
+    nested: dict[int, int] = {}
+    for index, delegate in enumerate(plan.delegates):
+        if delegate.id == DELEGATE_ID:
+            with suppress(LinkError, UsageError):
+                nested[index] = len(nested_program(program, plan, index).method("forward").inputs)
+    for position, call in enumerate(flow_graph(plan).instructions):
+        if isinstance(call, DelegateCall) and call.delegate_index in nested:
+            found[position] = min(nested[call.delegate_index], len(call.args))
+    return found
 
 
 def with_nested_of(before: Program, after: Program) -> Program:

@@ -64,6 +64,9 @@ class ValidationReport:
     never_written: tuple[Violation, ...] = ()
     """Of a single file: reads of bytes that nothing writes and that have no initial value. ExecuTorch 1.4.1 makes some
     of the views of a ``cond``'s result."""
+    overlapping: tuple[Violation, ...] = ()
+    """Of a single file: operators that write over an operand that they still read, as far as is known. What they
+    compute depends on their kernels."""
 
     @property
     def proved(self) -> bool:

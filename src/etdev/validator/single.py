@@ -7,10 +7,11 @@ writes is a view of others, or state.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import cast
 
 from etdev.program import model as m
+from etdev.validator import operators as ops
 from etdev.validator.agree import Agreement
 from etdev.validator.constants import Constants
 from etdev.validator.ends import Ends
@@ -43,6 +44,7 @@ def validate_file(program: m.Program, delegate_inputs: Mapping[str, Mapping[int,
     constants = Constants(symbols, program, program)
     violations: list[Violation] = []
     never: list[Violation] = []
+    overlapping: list[Violation] = []
     skipped: list[NotValidated] = []
     reads = count = 0
     written = [_written_places(program, plan, delegate_inputs.get(plan.name, {})) for plan in program.execution_plan]
@@ -56,9 +58,10 @@ def validate_file(program: m.Program, delegate_inputs: Mapping[str, Mapping[int,
             continue
         violations += method.clobbered
         never += method.never_written
+        overlapping += method.overlapping
         reads += method.reads
         count += len(method.facts.code)
-    return ValidationReport(tuple(violations), tuple(skipped), count, reads, tuple(never))
+    return ValidationReport(tuple(violations), tuple(skipped), count, reads, tuple(never), tuple(overlapping))
 
 
 def _facts(program: m.Program, plan: m.ExecutionPlan, inputs: Mapping[int, int], constants: Constants) -> Facts:
@@ -97,6 +100,7 @@ class _File:
         self._written = written
         self.clobbered: list[Violation] = []
         self.never_written: list[Violation] = []
+        self.overlapping: list[Violation] = []
         self.reads = 0
 
     def run(self) -> str | None:
@@ -125,6 +129,7 @@ class _File:
         self.reads = run.reads
         self.clobbered = [item for item in run.violations if item.kind == "clobbered"]
         self.never_written = [item for item in run.violations if item.kind == "never written"]
+        self.overlapping = [item for item in run.violations if item.kind == "overlap"]
         return None
 
 
@@ -137,8 +142,9 @@ class _FileSteps(Steps):
 
     def __init__(self, run: Run, written: Sequence[tuple[int, int, int]]) -> None:
         super().__init__(run)
-        self._written = written
+        self._written = frozenset(written)
         self._facts = run.facts[0]
+        self._on_devices = {entry.buffer_idx for entry in self._facts.plan.non_const_buffer_device if entry.device_type}
         self.loops: Mapping[int, Loop] = {}
         self._owned = {
             value
@@ -166,6 +172,8 @@ class _FileSteps(Steps):
         parts = machine.operands(0, code.position)
         if code.act is Act.ADD_ROW:
             parts.append(machine.held(0, code.writes[0]))
+        for overlap in self._overlaps.forbidden(code, self._overlaps.find(0, code)) if code.clashes else ():
+            self._run.report(self._run.explain.overlap(machine, None, code, overlap))
         results = Results(machine, 0, code, parts, self._run.in_loop, code.position)
         for number, (value, (dims, _)) in enumerate(zip((*code.writes, *code.updates), results.tensors(), strict=True)):
             if code.act is Act.RESIZE:
@@ -218,18 +226,40 @@ class _FileSteps(Steps):
     def _check(self, code: Code | None, value: int, owners: set[int], place: tuple[int, int, int], symbol: int) -> None:
         explain = self._run.explain
         if self._run.symbols.keys[symbol][0] == INITIAL:
-            if not self._is_written(place) and not any(map(self._begins, owners)):
+            if not self._is_written(place, owners) and not any(map(self._begins, owners)):
                 self._run.report(explain.never_written(code, value, place))
             return
-        if not owners & self._owned:
+        if not owners & self._owned and not self._is_part_on_device(place[0], owners, symbol):
             return
         for position, other in self._writers(symbol):
             if other not in owners:
                 self._run.report(explain.clobbered(code, value, place, position))
                 return
 
-    def _is_written(self, place: tuple[int, int, int]) -> bool:
+    def _extents(self, values: Iterable[int]) -> set[tuple[int, int, int]]:
+        """``(buffer, first byte, byte behind the last)`` of some tensors."""
+        tensors = (self._facts.tensors[value] for value in values)
+        return {(*tensor.place, tensor.end) for tensor in tensors if tensor.place is not None}
+
+    def _is_part_on_device(self, buffer: int, owners: set[int], symbol: int) -> bool:
+        """Does a tensor on a device that nobody writes lie over others, without being a view of all of one?
+
+        Kernels run on the host, so that no device has parts of tensors: a copy to it is missing.
+        """
+        if buffer not in self._on_devices:
+            return False
+        return self._extents(owners).isdisjoint(self._extents(other for _, other in self._writers(symbol)))
+
+    def _is_written(self, place: tuple[int, int, int], owners: set[int]) -> bool:
+        """Does an instruction write there, so that the bytes may be state that a call before has left?
+
+        State that stays on a device is written whole, and never copied to the host: other tensors that lie over it
+        are there at other times.
+        """
         buffer, start, end = place
+        if buffer in self._on_devices:
+            copied = self._extents(code.reads[0] for code in self._facts.code if code.name == ops.TO_HOST)
+            return not self._written.isdisjoint(self._extents(owners) - copied)
         return any(where[0] == buffer and where[1] < end and start < where[2] for where in self._written)
 
     def _begins(self, value: int) -> bool:

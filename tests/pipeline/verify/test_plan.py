@@ -8,15 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from etdev.linker import LinkOptions, link
+from etdev.linker import LinkOptions, link, link_foreign
 from etdev.pipeline.proof import summarize_proof
 from etdev.pipeline.verify.plan import check_alone, check_existing, check_memory_plan
 from etdev.program import Program, read, write
+from etdev.program import model as m
 from etdev.program.model import AllocationDetails
 from etdev.program.sidecar import write_sidecar
 from etdev.validator import ValidationReport
 from linker.programs import Method, Object, program
-from support.files import chain, counters
+from program.hand import tensor
+from support.files import chain, counters, method
+from support.on_devices import D2H, across, delegate, entries, on, two_devices
 from validator.test_single import view_of_condition
 
 
@@ -69,8 +72,8 @@ def _model(*, turned: bool = False) -> Object:
         method = Method(name)
         x, state = method.input(32), method.buffer(32, "cache")
         (inner,) = method.delegate(method.op(*((state, x) if turned else (x, state))))
-        method.outputs = [method.op(method.view(inner))]
-        method.update(state, method.op(inner))
+        method.outputs = [method.op(method.view(inner), name="aten::relu.out")]
+        method.copy(state, method.op(inner, name="aten::relu.out"))
         methods.append(method)
     return program(*methods)
 
@@ -149,3 +152,52 @@ def test_a_file_from_elsewhere() -> None:
         "method 'forward': instruction 6 (aten::neg.out) reads value 6 at bytes 256 to 272 of buffer 1, which nothing "
         "writes and which have no initial value"
     )
+
+
+def without(whole: Program, position: int) -> Program:
+    """The program without one of its instructions."""
+    (plan,) = whole.execution_plan
+    (chain,) = plan.chains
+    left = chain.instructions[:position] + chain.instructions[position + 1 :]
+    return replace(whole, execution_plan=(replace(plan, chains=(replace(chain, instructions=left),)),))
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_program_that_lacks_a_copy_to_a_device_fails(again: bool) -> None:
+    whole = link_foreign(two_devices()).program if again else two_devices()
+    assert check_alone(whole, foreign=True).status == "passed"
+    copies = _copies(whole, "et_copy::_h2d_copy")
+    assert len(copies) == 2
+    for position in copies:
+        rung = check_alone(without(whole, position), foreign=True)
+        assert rung.status == "failed"
+        assert "(EtdevReferenceBackend) reads value" in rung.summary
+        assert "which nothing writes" in rung.summary
+
+
+def test_a_program_that_lacks_a_copy_from_a_device_fails() -> None:
+    for position in _copies(two_devices(), "et_copy::_d2h_copy"):
+        rung = check_alone(without(two_devices(), position), foreign=True)
+        assert rung.status == "failed"
+        assert "which nothing writes" in rung.summary
+
+
+def _copies(whole: Program, name: str) -> list[int]:
+    (plan,) = whole.execution_plan
+    calls = enumerate(plan.chains[0].instructions)
+    return [at for at, call in calls if isinstance(call, m.KernelCall) and plan.operators[call.op_index].name == name]
+
+
+def test_state_that_stays_on_a_device_is_not_a_missing_copy() -> None:
+    """A delegate reads what the call before has left: its input is written only afterwards."""
+    values = [on("cuda:0", 4, at=0), on("cuda:0", 4, at=16), tensor(4, at=0)]
+    calls = [m.DelegateCall(0, (0, 1)), m.DelegateCall(0, (0, 0)), m.KernelCall(0, (1, 2, 2))]
+    settings = {
+        "inputs": (),
+        "operators": (D2H,),
+        "delegates": (delegate(b"cuda:0"),),
+        "non_const_buffer_device": entries("cuda:0"),
+    }
+    assert check_alone(across(method(values, calls, **settings)), foreign=True).status == "passed"  # type: ignore[arg-type]
+    never = across(method(values, [calls[0], calls[2]], **settings))  # type: ignore[arg-type]
+    assert check_alone(never, foreign=True).status == "failed"

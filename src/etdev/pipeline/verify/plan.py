@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from etdev.errors import LinkError, ProgramError
-from etdev.pipeline.nested import with_nested_of
+from etdev.pipeline.nested import known_delegate_inputs, with_nested_of
 from etdev.pipeline.proof import summarize_proof
 from etdev.pipeline.result import RungResult
 from etdev.planner import Buffer, PlanError, Problem, check_plan
 from etdev.program import Program, read
 from etdev.program.delegates import delegate_inputs
+from etdev.program.devices import named_devices
 from etdev.program.model import DelegateCall, ExecutionPlan
 from etdev.program.sidecar import read_sidecar
 from etdev.program.storage import MethodMemory, Storage, method_memory
@@ -100,13 +101,18 @@ def check_existing(program: Program, objects: Path, *, share_state: bool) -> Run
 def check_alone(program: Program, *, foreign: bool = False) -> RungResult:
     """The memory plan of a file of which nothing else is known; ``foreign`` as in :func:`check_memory_plan`.
 
-    Besides, nobody may read a value after another was written over it.
+    Besides, no instruction may read a value after another was written over it. In a program with memory on devices,
+    none may read what no instruction writes, either.
     """
-    rung = check_memory_plan(program, foreign=foreign)
+    inputs = {plan.name: known_delegate_inputs(program, plan) for plan in program.execution_plan}
+    rung = check_memory_plan(program, inputs, foreign=foreign)
     if rung.status != "passed":
         return rung
-    found = validate_file(program, {plan.name: delegate_inputs(plan) for plan in program.execution_plan})
-    problems = tuple(violation.message for violation in found.violations)
+    found = validate_file(program, inputs)
+    wrong = list(found.violations)
+    if named_devices(program):  # Nothing fills memory on devices but copies and delegates: one is missing.
+        wrong += found.never_written
+    problems = tuple(violation.message for violation in wrong)
     if problems:
         return RungResult(rung="plan", status="failed", summary=problems[0], problems=problems)
     notes = [f"method {item.method!r} could not be followed: {item.reason}" for item in found.not_validated]
