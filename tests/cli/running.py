@@ -30,8 +30,8 @@ def scaled(*, bound: bool = False) -> object:
 
 def counter() -> object:
     """Adds its input to state, and answers that."""
-    values = [tensor(4, at=0), tensor(4, at=16), tensor(4, at=32), m.Int(1)]
-    calls = [m.KernelCall(0, (1, 0, 3, 2, 2)), m.KernelCall(1, (1, 2, 1))]
+    values = [tensor(4, at=0), tensor(4, at=16), tensor(4, at=32), m.Int(1), m.Bool(False)]
+    calls = [m.KernelCall(0, (1, 0, 3, 2, 2)), m.KernelCall(1, (1, 2, 4, 1))]
     return program(method(values, calls, outputs=(2,), operators=(ADD, m.Operator("aten::copy_"))))
 
 

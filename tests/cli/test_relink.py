@@ -27,14 +27,14 @@ Run = Callable[..., tuple[int, str, str]]
 
 def views() -> m.Program:
     """A view that goes, one whose input is written again too early, and one that the caller gets of his own input."""
-    sizes = (m.Int(2), m.IntList((5, 5)))
+    sizes = (m.Int(2), m.IntList((5, 5)), m.Bool(False))
     values = [tensor(4, at=0), tensor(2, 2, at=16), tensor(2, 2, at=32), tensor(2, 2, at=48), tensor(2, 2, at=64)]
     operators = (m.Operator("aten::view_copy", "out"), m.Operator("aten::sin", "out"), m.Operator("aten::copy_", ""))
     calls = [
         m.KernelCall(0, (0, 6, 1, 1)),
         m.KernelCall(1, (1, 2, 2)),
         m.KernelCall(0, (2, 6, 3, 3)),
-        m.KernelCall(2, (2, 1, 2)),
+        m.KernelCall(2, (2, 1, 7, 2)),
         m.KernelCall(1, (3, 4, 4)),
     ]
     return program(method([*values, *sizes], calls, outputs=(4, 2), operators=operators))

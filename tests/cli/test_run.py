@@ -254,7 +254,7 @@ def test_nothing_is_unpickled(run: Run, suffix: str) -> None:
 
 def test_a_program_that_fails(run: Run) -> None:
     plan = method(
-        [tensor(4, at=0), tensor(4, at=16)], [m.KernelCall(0, (0, 1, 1))], operators=(m.Operator("aten::mm", "out"),)
+        [tensor(4, at=0), tensor(4, at=16)], [m.KernelCall(0, (0, 0, 1, 1))], operators=(m.Operator("aten::mm", "out"),)
     )
     write(program(plan), "failing.pte")
     code, out, err = run("failing.pte", "--random")

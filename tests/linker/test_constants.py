@@ -129,6 +129,14 @@ def test_a_turned_weight_that_is_an_output() -> None:
     }
 
 
+def test_what_a_move_replaces_is_not_a_constant() -> None:
+    method = Method()
+    data, weight = method.input(64), method.constant(64)
+    method.move(data, weight)
+    method.outputs = [method.op(method.turn(weight), nbytes=16)]
+    assert not decided(linked(method), "constants")
+
+
 def test_a_weight_in_another_file() -> None:
     method = Method()
     info = m.ExtraTensorInfo(fully_qualified_name="weight", location=m.TensorDataLocation.EXTERNAL)

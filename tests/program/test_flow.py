@@ -151,3 +151,9 @@ def test_a_cycle_has_what_may_run_after_each_other(name: str) -> None:
     assert len(numbers) == len(instructions)
     together = {number: {at for at, other in enumerate(numbers) if other == number} for number in numbers}
     assert sorted(together.values(), key=min) == expected
+
+
+def test_what_may_run_again_is_in_a_loop() -> None:
+    found = graph((FREE, FREE, jump(1), FREE, jump(6), FREE, FREE))
+    again = [at for at, number in enumerate(found.cycles()) if number in found.loops()]
+    assert again == [1, 2]

@@ -225,3 +225,16 @@ def test_a_copy_between_host_and_device_changes_nothing(operator: str, field: st
     with pytest.raises(FlawError, match=f"the copy, value 1, has the {field}") as refused:
         check_program(program(operator, TENSOR, OTHER, OTHER, values=(first, other, *VALUES[2:])))
     assert refused.value.path == f"{CALL}[1]"
+
+
+def test_no_kernel_writes_a_constant() -> None:
+    values = (VALUES[TENSOR], hand.tensor(2, extra_tensor_info=_EXTERNAL), *VALUES[2:])
+    with pytest.raises(FlawError, match="writes value 1, which is a constant") as refused:
+        check_program(program("aten::relu.out", TENSOR, OTHER, OTHER, values=values))
+    assert refused.value.path == f"{CALL}[1]"
+    with pytest.raises(FlawError, match="writes value 1, which is a constant"):
+        check_program(program("aten::copy_", OTHER, TENSOR, TRUTH, OTHER, values=values))
+    check_program(program("aten::copy_", TENSOR, OTHER, TRUTH, TENSOR, values=values))
+
+
+_EXTERNAL = m.ExtraTensorInfo(fully_qualified_name="weight", location=m.TensorDataLocation.EXTERNAL)

@@ -341,6 +341,21 @@ def test_what_is_filled_in_does_not_belong_to_what_lay_there_before() -> None:
     assert spans(method)[filled,] == (at, len(method.calls) + 2)
 
 
+@pytest.mark.parametrize("between", [False, True])
+def test_nor_does_what_a_single_row_is_written_over_unless_it_came_between_two_rows(between: bool) -> None:
+    method = Method()
+    data = method.input(16)
+    filled, other = method.tensor(64, dynamic=True), method.tensor(32)
+    put(method, filled, other)
+    rows = [method.value(m.Int(0)), method.value(m.Int(1))]
+    if between:
+        method.kernel("executorch_prim::et_copy_index.tensor", filled, data, rows[0])
+    method.kernel("aten::relu.out", data, other, other)
+    method.kernel("executorch_prim::et_copy_index.tensor", filled, data, rows[between])
+    method.outputs = [filled]
+    assert ((filled, other) in spans(method)) == between
+
+
 def test_not_even_if_an_unknown_operator_changed_it_afterwards() -> None:
     method = Method()
     other, filled, _ = filled_over(method)

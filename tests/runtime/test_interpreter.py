@@ -75,10 +75,10 @@ def test_methods_share_state_only_if_they_share_memory(shared: bool, wanted: lis
 def test_an_initial_value_is_there_again_after_a_reset() -> None:
     data = Blob(torch.full((4,), 7.0).numpy().tobytes())
     state = replace(tensor(4, at=16), data_buffer_idx=1)
-    values = [tensor(4, at=0), state, tensor(4, at=32), m.Int(1)]
+    values = [tensor(4, at=0), state, tensor(4, at=32), m.Int(1), m.Bool(False)]
     copy = m.Operator("aten::copy_", "")
     plan = method(
-        values, [m.KernelCall(0, (1, 0, 3, 2, 2)), m.KernelCall(1, (1, 2, 1))], outputs=(2,), operators=(ADD, copy)
+        values, [m.KernelCall(0, (1, 0, 3, 2, 2)), m.KernelCall(1, (1, 2, 4, 1))], outputs=(2,), operators=(ADD, copy)
     )
     made = program(
         plan,

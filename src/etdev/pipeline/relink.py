@@ -238,7 +238,7 @@ def _prove(program: Program, linked: Linked, source: Path, target: Path) -> Vali
 def _why_unclear(program: Program, inputs: Mapping[str, Mapping[int, int]], method: str) -> str | None:
     """Why nobody can tell what a method of a file computes: what it reads was overwritten, or set by nobody."""
     alone = validate_file(program, inputs)
-    for violation in (*alone.violations, *alone.never_written):
+    for violation in (*alone.violations, *alone.never_written, *alone.overlapping):
         if violation.method == method:
             return violation.message
     for item in alone.not_validated:

@@ -55,6 +55,15 @@ class Kinds:
         kind = self.of[value]
         return kind in accepted or (kind is m.Null and RunTimeNumber in accepted and value in self._set)
 
+    def is_moved(self, value: int) -> bool:
+        """May a move make it another value?"""
+        return value in self._moved
+
+    @cached_property
+    def _moved(self) -> frozenset[int]:
+        calls = (call for chain in self._plan.chains for call in chain.instructions)
+        return frozenset(call.move_to for call in calls if isinstance(call, m.MoveCall))
+
     @cached_property
     def _set(self) -> frozenset[int]:
         """Values that a caller or an instruction may set. Emission writes such a number as absent."""
@@ -175,8 +184,20 @@ def _check_kernel(plan: m.ExecutionPlan, kinds: Kinds, signature: Signature, arg
         what = "its outputs" if signature.outputs else "its first argument"
         message = f"{signature.operator} returns {what}, but value {args[-1]} is another"
         raise FlawError(message, "kernel_call", "args", f"[{len(args) - 1}]")
+    _check_written(plan, kinds, signature, args)
     if signature.operator in _DEVICE_COPIES:
         _check_device_copy(plan, args)
+
+
+def _check_written(plan: m.ExecutionPlan, kinds: Kinds, signature: Signature, args: tuple[int, ...]) -> None:
+    """No kernel writes a constant, which the runtime maps from the file. A move may have replaced one."""
+    end = len(signature.parameters)
+    for number in range(end - signature.outputs, end) if signature.outputs else range(signature.returns):
+        for index in _listed(plan, args[number]):
+            tensor = plan.values[index]
+            if isinstance(tensor, m.Tensor) and tensor.is_constant and not kinds.is_moved(index):
+                message = f"{signature.operator} writes value {index}, which is a constant"
+                raise FlawError(message, "kernel_call", "args", f"[{number}]")
 
 
 def _check_device_copy(plan: m.ExecutionPlan, args: tuple[int, ...]) -> None:
@@ -191,6 +212,12 @@ def _check_device_copy(plan: m.ExecutionPlan, args: tuple[int, ...]) -> None:
                 f"the copy, value {args[1]}, has the {field} {_shown(other)}, but value {args[0]} has {_shown(one)}"
             )
             raise FlawError(message, "kernel_call", "args", "[1]")
+
+
+def _listed(plan: m.ExecutionPlan, value: int) -> tuple[int, ...]:
+    """The tensors that an output is."""
+    found = plan.values[value]
+    return found.items if isinstance(found, m.TensorList) else (value,)
 
 
 def _shown(item: object) -> str:

@@ -76,6 +76,16 @@ class FlowGraph:
             of.get(number, number) for number, block in enumerate(self.blocks) for _ in range(block.start, block.end)
         )
 
+    def loops(self) -> frozenset[int]:
+        """Return those of the numbers in :meth:`cycles` whose instructions may run more than once in a call."""
+        cycles = self.cycles()
+        return frozenset(
+            cycles[block.start]
+            for block in self.blocks
+            for successor in block.successors
+            if successor != self.exit and cycles[self.blocks[successor].start] == cycles[block.start]
+        )
+
 
 def flow_graph(plan: m.ExecutionPlan) -> FlowGraph:
     """The control flow of a method. A jump on a constant goes one way only."""

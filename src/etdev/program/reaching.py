@@ -168,6 +168,9 @@ class _Analysis:
         self._live: References = references(plan, self._flow, self._effects)
         self._set: set[int] = {pair[1] for found in self._effects for pair in (found.move, found.view) if pair}
         self._cycles = self._flow.cycles()
+        self._loops = self._flow.loops()
+        self._first_fill: dict[tuple[int, int], int] = {}
+        """Place and cycle → the first position there that fills it."""
         self._writes: list[Write] = []
         self._numbers: dict[Write, int] = {}
         """Write → its number: 1 + its index in the list."""
@@ -358,12 +361,13 @@ class _Analysis:
         The rest of it is of no interest, whoever wrote there before the first of the fills.
         """
         cycle = self._cycles[position]
+        first = -1 if cycle in self._loops else self._first_fill[place, cycle]
 
         def keeps(number: int) -> bool:
             if number == BEFORE:
                 return False
             write = self._writes[number - 1]
-            return write.place == place or (write.position >= 0 and self._cycles[write.position] == cycle)
+            return write.place == place or (write.position > first and self._cycles[write.position] == cycle)
 
         return keeps
 
@@ -384,4 +388,7 @@ class _Analysis:
         if write not in self._numbers:
             self._writes.append(write)
             self._numbers[write] = len(self._writes)
+            if kind is Kind.FILL:
+                key = place, self._cycles[position]
+                self._first_fill[key] = min(position, self._first_fill.get(key, position))
         return self._numbers[write]

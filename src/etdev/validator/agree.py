@@ -13,7 +13,7 @@ from typing import cast
 
 from etdev.validator.constants import Constants
 from etdev.validator.machine import Part
-from etdev.validator.memory import Content, Memory, Run, aligned, joined
+from etdev.validator.memory import Content, Memory, Run, aligned, joined, size
 from etdev.validator.movement import is_tensor
 from etdev.validator.symbols import CONSTANT, INITIAL, MERGE, OPERATION, OTHER, Symbols
 
@@ -93,6 +93,8 @@ class Agreement:
         return Difference(argument, "kind" if one[0] != other[0] else "number", item=item)
 
     def _contents(self, argument: int, one: Content, other: Content, item: int | None) -> Difference | None:
+        if size(one) != size(other):  # Bounds of dynamic tensors: what was copied has those that it had before.
+            return Difference(argument, "size", item=item)
         at = 0
         for length, (mine, theirs) in aligned((one, self.canonical(other))):
             if mine != theirs and not self._agree(*mine, *theirs, length, 0):
@@ -184,7 +186,7 @@ class Agreement:
         if not is_tensor(one) or one[:2] != other[:2]:
             return False
         contents = cast(Content, one[2]), self.canonical(cast(Content, other[2]))
-        return all(
+        return size(contents[0]) == size(contents[1]) and all(
             mine == theirs or self._agree(*mine, *theirs, length, depth) for length, (mine, theirs) in aligned(contents)
         )
 

@@ -369,4 +369,4 @@ def _number(machine: Machine, state: State, name: Variable) -> Hashable:
         found: Number_ = number_in(machine, state, side, value)
         return found if found[0] == "i" else symbol_of(machine, found)
     sizes: Dims = dims_in(machine, state, side, value)
-    return sizes[dim]
+    return sizes[dim] if dim < len(sizes) else _NONE  # A move may have made it a tensor of fewer dimensions.

@@ -187,8 +187,8 @@ class _Work:
         if value in self._contents:
             return self._contents[value]
         tensor = self.plan.values[value]
-        if not isinstance(tensor, m.Tensor) or not _is_plain(tensor):
-            return None
+        if not isinstance(tensor, m.Tensor) or not _is_plain(tensor) or value in self.memory.reaching.references:
+            return None  # A move or a view may have made it another tensor.
         blob = self.data(tensor)
         if blob is None:
             return None
