@@ -69,6 +69,7 @@ def load(name: str, *, stock: bool) -> tuple[Callable[[], Any], int]:
     from executorch.exir import to_edge_transform_and_lower
     from executorch.extension.pybindings.portable_lib import _load_for_executorch_from_buffer
 
+    from etdev.backends.portable.graph import FormSettings
     from etdev.backends.portable.rewrite import apply_forms
     from etdev.linker import LinkOptions, link_foreign
     from etdev.program import write
@@ -91,7 +92,7 @@ def load(name: str, *, stock: bool) -> tuple[Callable[[], Any], int]:
 
     manager = to_edge_transform_and_lower(torch.export.export(Op(), inputs))
     entries = [*FOR_MEMORY.get(name, []), *([] if stock else [name])]
-    done = apply_forms(manager.exported_program("forward"), entries) if entries else {}
+    done = apply_forms(manager.exported_program("forward"), FormSettings(frozenset(entries))).counts if entries else {}
     if not stock and not done.get(name):
         raise SystemExit(f"{name}: the entry does not apply to its own case")
     buffer = manager.to_executorch().buffer

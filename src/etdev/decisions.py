@@ -31,6 +31,19 @@ class Elision:
 
 
 @dataclass(frozen=True, slots=True)
+class TilingDecision:
+    """Decision about doing ops of a method in pieces, one after the other, which takes less memory and more file."""
+
+    tiled: bool
+    memory_saved: int | None = None
+    """Bytes of planned memory that tiling saves; None if it was not measured."""
+    file_growth: int | None = None
+    """Bytes that the file grows by for it; None if it was not measured."""
+    reason: str = ""
+    """Reason that the figures do not give."""
+
+
+@dataclass(frozen=True, slots=True)
 class InPlace:
     """An output that a link considered writing over an operand."""
 

@@ -242,10 +242,11 @@ def _run(manager: Any, inputs: tuple[Any, ...], folder: Path) -> tuple[list[Any]
 
 
 def _check(case: Case, folder: Path) -> None:
+    from etdev.backends.portable.graph import FormSettings
     from etdev.backends.portable.rewrite import apply_forms
 
     manager = _lowered(case)
-    counts = apply_forms(manager.exported_program("forward"), NAMES)
+    counts = apply_forms(manager.exported_program("forward"), FormSettings(frozenset(NAMES))).counts
     assert counts == (case.replaced or {})
     found, operators = _run(manager, case.inputs, folder)
     for value, reference in zip(found, case.net(*case.inputs), strict=True):
@@ -276,10 +277,11 @@ def test_a_nan_goes_through(tmp_path: Path) -> None:
     image = torch.zeros(1, 4, 12, 12)
     image[0, 0, 5, 5] = float("nan")
     for function in (lambda x: F.max_pool2d(x, 3, 2, 1), lambda x: x.clamp(-1, 1)):
+        from etdev.backends.portable.graph import FormSettings
         from etdev.backends.portable.rewrite import apply_forms
 
         manager = _lowered(Case(function, (image,)))
-        assert apply_forms(manager.exported_program("forward"), NAMES)
+        assert apply_forms(manager.exported_program("forward"), FormSettings(frozenset(NAMES))).counts
         (found, *_), _ = _run(manager, (image,), tmp_path)
         torch.testing.assert_close(found, function(image), equal_nan=True)
 
@@ -297,7 +299,7 @@ def _convolution_graph(x: Any, weight: Any, bias: Any, arguments: tuple[Any, ...
     from executorch.exir.dialects._ops import ops
     from torch._subclasses import FakeTensorMode
 
-    from etdev.backends.portable.graph import Editor
+    from etdev.backends.portable.graph import Editor, FormSettings
 
     graph, mode, values = torch.fx.Graph(), FakeTensorMode(), (x, weight, bias)
     operands = [None if value is None else graph.placeholder(name) for name, value in zip("xwb", values, strict=True)]
@@ -309,7 +311,8 @@ def _convolution_graph(x: Any, weight: Any, bias: Any, arguments: tuple[Any, ...
     graph.output(node)
     signature = SimpleNamespace(inputs_to_parameters={}, inputs_to_lifted_tensor_constants={}, inputs_to_buffers={})
     program = SimpleNamespace(graph_module=None, graph_signature=signature)
-    return Editor(program, torch.fx.GraphModule(torch.nn.Module(), graph)), node  # type: ignore[arg-type]
+    module = torch.fx.GraphModule(torch.nn.Module(), graph)
+    return Editor(program, module, FormSettings(frozenset())), node  # type: ignore[arg-type]
 
 
 @given(

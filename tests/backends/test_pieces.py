@@ -108,11 +108,13 @@ CASES = {
 def _lowered(case: Case, *, pieces: bool) -> tuple[Any, int]:
     from executorch.exir import to_edge_transform_and_lower
 
+    from etdev.backends.portable.graph import FormSettings
     from etdev.backends.portable.rewrite import apply_forms
 
     manager = to_edge_transform_and_lower(torch.export.export(case.net, (case.x,)))
     names = ["linear", "addmm", *(["pieces"] if pieces else [])]
-    return manager, apply_forms(manager.exported_program("forward"), names).get("pieces", 0)
+    applied = apply_forms(manager.exported_program("forward"), FormSettings(frozenset(names)))
+    return manager, applied.counts.get("pieces", 0)
 
 
 def _outputs_and_memory(manager: Any, x: Any, folder: Path) -> tuple[list[Any], int]:
@@ -144,6 +146,7 @@ def test_a_dynamic_expansion_stays_dynamic() -> None:
     from executorch.exir import to_edge_transform_and_lower
 
     from etdev.backends.portable.forms import FORMS
+    from etdev.backends.portable.graph import FormSettings
     from etdev.backends.portable.rewrite import apply_forms
 
     class Expand(torch.nn.Module):
@@ -154,7 +157,7 @@ def test_a_dynamic_expansion_stays_dynamic() -> None:
     shapes = {"x": {0: size}, "y": {1: size}}
     exported = torch.export.export(Expand(), (_random(10, 4), _random(3, 10, 4)), dynamic_shapes=shapes)
     program = to_edge_transform_and_lower(exported).exported_program("forward")
-    apply_forms(program, [form.name for form in FORMS])
+    apply_forms(program, FormSettings(frozenset(form.name for form in FORMS)))
 
     sizes = [node.meta["val"].shape[0] for node in program.graph.nodes if node.name == "x"]
     assert not sizes[0].node.expr.is_number
@@ -193,6 +196,7 @@ def test_what_is_only_named_like_an_op_of_atens_stays_whole(own_ops: Any) -> Non
 
 def test_nothing_is_read_after_an_op_that_changes_it(own_ops: Any) -> None:
     """Pieces are done where the last op of a region is; the op in between writes over what the first one reads."""
+    from etdev.backends.portable.graph import FormSettings
     from etdev.backends.portable.rewrite import apply_forms
 
     def mlp(x: Any, first: Any, second: Any) -> Any:
@@ -202,7 +206,7 @@ def test_nothing_is_read_after_an_op_that_changes_it(own_ops: Any) -> None:
         return F.linear(F.gelu(hidden) * hidden, second), doubled
 
     program = _graph(mlp, _random(64, 32), _random(256, 32), _random(32, 256))
-    assert apply_forms(program, ["linear", "pieces"])["pieces"]
+    assert apply_forms(program, FormSettings(frozenset(["linear", "pieces"]))).counts["pieces"]
     order = {node: place for place, node in enumerate(program.graph.nodes)}
     (change,) = (node for node in order if "auto_functionalized" in str(node.target))
     (doubled,) = change.all_input_nodes

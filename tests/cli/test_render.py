@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from etdev.cli.render import describe_delegation, render_result
-from etdev.decisions import Elision, InPlace
+from etdev.decisions import Elision, InPlace, TilingDecision
 from etdev.pipeline.decisions import count_copies, count_inplace
 from etdev.pipeline.parts import Copies
 from etdev.pipeline.result import (
@@ -306,3 +306,23 @@ def test_the_json_is_plain_json() -> None:
 if __name__ == "__main__":
     GOLDEN.parent.mkdir(exist_ok=True)
     GOLDEN.write_text(render_result(RESULT, io.StringIO()), encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("decision", "line"),
+    [
+        (TilingDecision(True, 12_000, 4_000), "tiled: 12,000 bytes less memory, 4,000 bytes more file"),
+        (
+            TilingDecision(False, 12_000, 40_000),
+            "not tiled: it would take 12,000 bytes less memory, 40,000 bytes more file",
+        ),
+        (TilingDecision(False, -16, 40_000), "not tiled: it would save no memory"),
+        (TilingDecision(False, reason="by estimate"), None),
+    ],
+)
+def test_a_decision_about_tiling_has_both_figures(decision: TilingDecision, line: str | None) -> None:
+    tiled = method("forward", {}, 0, add=2).model_copy(update={"forms": {"pieces": 3}, "tiling": decision})
+    result = RESULT.model_copy(update={"targets": (target("cpu", rungs(), methods=(tiled,)),)})
+    text = render_result(result, io.StringIO())
+    assert ("tiled" in text) == (line is not None)
+    assert line is None or line in text

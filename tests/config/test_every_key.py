@@ -40,7 +40,7 @@ _TARGET = {
         "accuracy": {"fn": "data:accuracy", "min": 0.5, "max": 1.5},
         "sessions": "data:sessions",
     },
-    "memory": {"planner": "greedy", "alignment": 64},
+    "memory": {"planner": "greedy", "alignment": 64, "tiling": "off"},
     "io": {"forward": {"inputs": "caller", "outputs": {"0": "caller"}}},
     "elide": {"views": False, "slices": False, "cat": False, "write_back": False, "constants": False},
     "inplace": {"ops": ["relu"], "add": ["aten::mm.out"], "remove": ["aten.relu.default"]},

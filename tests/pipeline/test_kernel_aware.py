@@ -49,9 +49,81 @@ MODEL = """
             self.total.add_(self.scores(x).flatten())
             return self.total + 0
     """
-FORWARD = {"linear": 1, "convolution": 1, "pooling": 1}
-IN_PIECES = {"linear": 1, "pieces": 3, "pooling": 3, "convolution": 3}
-"""Convolution and pooling do three parts of the channels one after the other."""
+FORWARD = {"linear": 1, "pooling": 1}
+"""The convolution stays: its columns would take more memory than the stock lowering."""
+
+
+MOBILE = """
+    import torch
+    from torch import nn
+
+
+    class Excite(nn.Module):
+        def __init__(self, channels):
+            super().__init__()
+            self.narrow, self.wide = nn.Conv2d(channels, 8, 1), nn.Conv2d(8, channels, 1)
+
+        def forward(self, x):
+            weights = nn.functional.relu(self.narrow(nn.functional.adaptive_avg_pool2d(x, 1)))
+            return x * nn.functional.hardsigmoid(self.wide(weights))
+
+
+    class Mobile(nn.Module):
+        def __init__(self, stem):
+            super().__init__()
+            torch.manual_seed(0)
+            self.stem = nn.Sequential(nn.Conv2d(3, 16, 3, 2, 1), nn.BatchNorm2d(16), getattr(nn, stem)())
+            self.block = nn.Sequential(
+                nn.Conv2d(16, 16, 3, 2, 1, groups=16), nn.ReLU(), Excite(16), nn.Conv2d(16, 24, 1)
+            )
+
+        def forward(self, x):
+            return self.block(self.stem(x)).mean((2, 3))
+
+
+    def relu():
+        return Mobile("ReLU")
+
+
+    def hardswish():
+        return Mobile("Hardswish")
+    """
+
+
+@pytest.fixture
+def mobile(project: Callable[..., Project]) -> Callable[..., TargetResult]:
+    """Build a small MobileNet with squeeze-excite."""
+
+    def build(stem: str, target: str = "") -> TargetResult:
+        config = (
+            f'version = 1\n[model]\nentry = "model:{stem}"\n[methods.forward]\n'
+            f'inputs = [{{ name = "x", dtype = "float32", shape = [1, 3, 96, 96] }}]\n[targets.cpu]\n{target}\n'
+        )
+        return build_project(project(config, model=MOBILE), BuildOptions(verify=False))["cpu"]
+
+    return build
+
+
+@pytest.mark.parametrize("stem", ["relu", "hardswish"])
+@pytest.mark.parametrize("tiling", ["auto", "off", "always"])
+def test_no_form_takes_more_memory_than_the_stock_lowering(
+    mobile: Callable[..., TargetResult], stem: str, tiling: str
+) -> None:
+    stock = mobile(stem, 'lowering = "stock"')
+    found = mobile(stem, f'memory.tiling = "{tiling}"')
+    assert found.memory["cpu"] <= stock.memory["cpu"]
+    assert "convolution" in _method(found).forms
+
+
+def test_a_method_is_tiled_where_that_saves_more_memory_than_it_adds_to_the_file(
+    mobile: Callable[..., TargetResult],
+) -> None:
+    found = {tiling: mobile("hardswish", f'memory.tiling = "{tiling}"') for tiling in ("auto", "off", "always")}
+    decisions = {tiling: _method(target).tiling for tiling, target in found.items()}
+    assert [decision is not None and decision.tiled for decision in decisions.values()][1:] == [False, True]
+    assert found["always"].memory["cpu"] <= found["auto"].memory["cpu"] <= found["off"].memory["cpu"]
+    cost = {tiling: target.memory["cpu"] + target.size for tiling, target in found.items()}
+    assert cost["auto"] <= cost["off"]
 
 
 def _config(target: str = "", method: str = "forward", batch: str = "1", more: str = "") -> str:
@@ -73,11 +145,10 @@ def _method(target: TargetResult) -> MethodResult:
 @pytest.mark.parametrize(
     ("method", "forms"),
     [
-        ("forward", IN_PIECES),
+        ("forward", FORWARD),
         ("rows", {"linear": 1, "pow": 1, "movement": 4}),
-        # The weights are transposed in the branches: without that, there is no room for a convolution's columns.
-        ("branch", {"linear": 2, "pieces": 3, "pooling": 3}),
-        ("count", IN_PIECES),
+        ("branch", {"linear": 2}),
+        ("count", FORWARD),
     ],
 )
 def test_methods_compute_the_same(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TextIO
 from etdev.cli.decisions import decision_lines, kind_name
 from etdev.cli.output import paint
 from etdev.cli.text import count, escaped, printable
+from etdev.decisions import TilingDecision
 from etdev.pipeline.decisions import KINDS
 from etdev.pipeline.never_ran import never_ran
 from etdev.pipeline.result import (
@@ -87,6 +88,8 @@ def _target_lines(result: BuildResult, target: TargetResult, stream: TextIO, *, 
         if method.forms:
             counts = ", ".join(f"{name} {number}" for name, number in method.forms.items())
             yield _line("", f"in other forms: {counts}")
+        if method.tiling is not None and method.tiling.memory_saved is not None:
+            yield _line("", _tiling(method.tiling))
     yield from _memory_lines(target)
     if verbose:
         for method in target.methods:
@@ -103,6 +106,17 @@ def _target_lines(result: BuildResult, target: TargetResult, stream: TextIO, *, 
         total = format_seconds(sum(target.seconds.values()))
         stages = ", ".join(f"{stage} {format_seconds(seconds)}" for stage, seconds in target.seconds.items())
         yield _line("time", f"{total}: {stages}")
+
+
+def _tiling(decision: TilingDecision) -> str:
+    """``tiled: 12,000 bytes less memory, 4,000 bytes more file``."""
+    saved, growth = decision.memory_saved or 0, decision.file_growth or 0
+    if not decision.tiled and saved <= 0:
+        return "not tiled: it would save no memory"
+    which, would = ("tiled", "") if decision.tiled else ("not tiled", "it would take ")
+    memory, file = (f"{abs(size):,} bytes {'more' if size > 0 else 'less'}" for size in (-saved, growth))
+    reason = f" ({decision.reason})" if decision.reason else ""
+    return f"{which}: {would}{memory} memory, {file} file{reason}"
 
 
 def _failed_lines(failed: FailedTarget, stream: TextIO) -> Iterator[str]:

@@ -226,6 +226,12 @@ class Memory(Table):
         "and returns offsets.",
     )
     alignment: Alignment = Field(16, description="Bytes that every planned address is a multiple of.")
+    tiling: Literal["auto", "off", "always"] = Field(
+        "auto",
+        description="Ops in pieces, one after the other, need less memory and more instructions, which make the file "
+        "larger. `auto` tiles where the memory saved is larger than the growth of the file, `always` wherever it saves "
+        "memory, `off` nowhere. Read by lowering, so a change of it builds from the export on.",
+    )
 
 
 class MethodIo(Table):
@@ -354,7 +360,8 @@ class Config(Table):
 
 
 LINK_KEYS: tuple[KeyPath, ...] = (
-    ("targets", "*", "memory"),
+    ("targets", "*", "memory", "planner"),
+    ("targets", "*", "memory", "alignment"),
     ("targets", "*", "io"),
     ("targets", "*", "elide"),
     ("targets", "*", "inplace"),

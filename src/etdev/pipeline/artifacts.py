@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from etdev.config.models import Constants
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     import torch
     from torch.export import ExportedProgram
 
+    from etdev.decisions import TilingDecision
     from etdev.pipeline.inputs import Signature
     from etdev.pipeline.known_outputs import KnownOutputs
 
@@ -101,6 +103,17 @@ class ReplacedOps:
     method: str
     forms: Mapping[str, int]
     """Number of ops by the form that took their place (:data:`etdev.backends.portable.forms.FORMS`)."""
+    tiling: TilingDecision | None = None
+    """None where there was nothing to decide."""
+
+
+@dataclass(frozen=True)
+class EmittedFiles:
+    """An object program that was emitted to be measured, with its sidecar and record."""
+
+    path: Path
+    folder: TemporaryDirectory[str]
+    """Where its files are, and nothing else; it is removed with this object."""
 
 
 @dataclass(frozen=True)
@@ -113,6 +126,8 @@ class LoweredModel:
     stateful: frozenset[str]
     """Methods that change buffers, so that the order of calls matters."""
     replaced: tuple[ReplacedOps, ...] = ()
+    emitted: EmittedFiles | None = None
+    """Set if the object program was emitted already, to be measured."""
 
     @property
     def methods(self) -> tuple[str, ...]:

@@ -222,7 +222,7 @@ def _emitted(
     project = place.project
     _, reference = place.models.prepare(name, clock)
     with clock.stage("lower"):
-        lowered = lower_model(project, reference, name, methods)
+        lowered = lower_model(project, reference, name, methods, path)
     record = Record(
         methods=describe_methods(lowered, reference),
         scheme=reference.scheme,

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from etdev import backends
 from etdev.backends.base import Backend, OptionError
 from etdev.backends.devices import placed_specs
-from etdev.backends.portable.rewrite import apply_forms
 from etdev.errors import MissingRequirementError
 from etdev.pipeline.artifacts import ExportedModel, LoweredModel, ReplacedOps
+from etdev.pipeline.candidates import choose_forms
 from etdev.pipeline.delegation import summarize_delegation
 from etdev.pipeline.forms import usable_forms
 from etdev.pipeline.lower_errors import translated_lowering
 from etdev.pipeline.project import Project
+from etdev.pipeline.ranges import fixed_ranges
 from etdev.pipeline.requirements import import_package, require_packages
 
 if TYPE_CHECKING:
@@ -23,10 +26,15 @@ if TYPE_CHECKING:
 
 
 def lower_model(
-    project: Project, exported: ExportedModel, target: str, methods: Sequence[str] | None = None
+    project: Project,
+    exported: ExportedModel,
+    target: str,
+    methods: Sequence[str] | None = None,
+    place: Path | None = None,
 ) -> LoweredModel:
     """Offer every method, or some, to the target's partitioners, in order, and let fast kernels do what they leave.
 
+    ``place`` is the path that the object program gets: emission moves the one there that was measured.
     Raises :class:`~etdev.errors.LowerError` naming the backend that failed, and
     :class:`~etdev.errors.MissingRequirementError` for one that is not installed.
     """
@@ -36,7 +44,6 @@ def lower_model(
 
     programs = {name: exported.methods[name].program for name in methods or exported.methods}
     names = [backend.name for backend in steps]
-    forms = usable_forms(project, target)
     with translated_lowering(project, target, names, exported), ExitStack() as stack:
         partitioners = {
             name: [part for index in range(len(steps)) if (part := _make(project, target, index, name)) is not None]
@@ -51,12 +58,15 @@ def lower_model(
             constant_methods=dict(exported.constants) or None,
             generate_etrecord=project.config.targets[target].etrecord,
         )
-        replaced = tuple(
-            ReplacedOps(name, apply_forms(manager.exported_program(name), forms) if forms else {}) for name in programs
-        )
     delegations = tuple(summarize_delegation(name, manager.exported_program(name)) for name in programs)
     stateful = frozenset(name for name in programs if manager.exported_program(name).graph_signature.buffers_to_mutate)
-    return LoweredModel(manager, delegations, stateful, replaced)
+    lowered = LoweredModel(manager, delegations, stateful, tuple(ReplacedOps(name, {}) for name in programs))
+    forms = usable_forms(project, target)
+    if not forms:
+        return lowered
+    chosen = choose_forms(project, exported, target, lowered, forms, place)
+    kernels = tuple(summarize_delegation(name, chosen.manager.exported_program(name)) for name in programs)
+    return replace(chosen, delegations=kernels)
 
 
 def require_backends(project: Project, target: str) -> None:
@@ -106,23 +116,3 @@ def _kept_tables(program: ExportedProgram) -> Iterator[None]:
         yield
     finally:
         program._state_dict, program._constants = tables
-
-
-@contextmanager
-def fixed_ranges(program: ExportedProgram) -> Iterator[None]:
-    """Keep lowering and emission from narrowing the ranges of dynamic dimensions.
-
-    Both run the graph, convolutions among it, on fake tensors again; torch's choice of a convolution backend asks
-    whether the batch is below 16, and the answer would become a bound of the dimension (max 32 was emitted as 15), also
-    for every later lowering of the same export. Seen with executorch 1.4.1 and torch 2.13.0.
-    """
-    import torch
-    from torch.utils._pytree import tree_leaves
-
-    values = [leaf for node in program.graph.nodes for leaf in tree_leaves(node.meta.get("val"))]
-    sizes: list[Any] = [size for value in values if isinstance(value, torch.Tensor) for size in value.shape]
-    environments = {id(size.node.shape_env): size.node.shape_env for size in sizes if isinstance(size, torch.SymInt)}
-    with ExitStack() as stack:
-        for environment in environments.values():
-            stack.enter_context(environment.suppress_guards())
-        yield

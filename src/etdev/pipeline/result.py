@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from etdev.config.models import Rung
-from etdev.decisions import Elision, InPlace
+from etdev.decisions import Elision, InPlace, TilingDecision
 from etdev.errors import ExitCode
 from etdev.pipeline.decisions import CopiesOfKind, InPlaceOutputs
 from etdev.pipeline.figures import Figures
@@ -162,6 +162,8 @@ class MethodResult(Part):
     """ExecuTorch's kernel libraries that have them all; custom kernels are in none."""
     forms: dict[str, int] = {}
     """Number of ops that lowering replaced by ones with faster kernels, by the form that it gave them."""
+    tiling: TilingDecision | None = None
+    """Whether ops are done in pieces to save memory, and what was weighed; None where there was nothing to decide."""
     buffers: tuple[BufferResult, ...] = ()
     instructions: int = 0
     transfers: Copies = Copies(0, 0)

@@ -22,7 +22,7 @@ from etdev.program.effects import operator_name
 
 def describe_methods(lowered: LoweredModel, exported: ExportedModel) -> tuple[MethodResult, ...]:
     """What each method takes, and how it was split between delegates and kernels."""
-    forms = {item.method: item.forms for item in lowered.replaced}
+    replaced = {item.method: item for item in lowered.replaced}
     return tuple(
         MethodResult(
             name=part.method,
@@ -35,7 +35,8 @@ def describe_methods(lowered: LoweredModel, exported: ExportedModel) -> tuple[Me
             delegated_ops=part.delegated_ops,
             undelegated=tuple(UndelegatedOps(op=item.op, count=item.count) for item in part.undelegated),
             operators=(),
-            forms=dict(forms[part.method]),
+            forms=dict(replaced[part.method].forms),
+            tiling=replaced[part.method].tiling,
         )
         for part in lowered.delegations
     )

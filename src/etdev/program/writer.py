@@ -42,6 +42,11 @@ def serialize(program: Program) -> bytes:
     return joined_parts(head, base, program.segments)
 
 
+def flatbuffer_size(program: Program) -> int:
+    """Return the bytes of the file before its segments. Raises as :func:`write` does."""
+    return len(_checked_head(program)[0])
+
+
 def _checked_head(program: Program) -> tuple[bytearray, int]:
     try:
         return _head(program)

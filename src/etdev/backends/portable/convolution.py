@@ -9,12 +9,13 @@ put together, in groups of channels. One that would make the method need more th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from math import log
 from typing import TYPE_CHECKING
 
-from etdev.backends.portable.graph import Editor, arguments, is_plain, value
+from etdev.backends.portable.graph import INSTRUCTION_BYTES, Editor, arguments, is_plain, value
 
 if TYPE_CHECKING:
     from torch.fx import Node
@@ -103,30 +104,76 @@ class Pieces:
     """Bytes in use at the fullest moment, beside what the convolution has nothing to do with."""
     time: float
     """Nanoseconds, estimated."""
+    calls: int = 1
+    """Of kernels."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Options:
+    """A convolution that may be done as products, and the ways that fit into the limit."""
+
+    node: Node
+    sizes: Convolution
+    beside: int
+    """Bytes in use meanwhile that it has nothing to do with."""
+    ways: list[Pieces]
 
 
 def multiply_matrices(editor: Editor) -> int:
     """Replace the convolutions that are faster so."""
-    decided = _decide(editor)
+    options, left, floor = _possible(editor)
+    room = _room(editor, options, floor)
+    decided = [(item.node, item.sizes, fastest(item.ways, room - item.beside)) for item in options]
+    whole = [fastest(item.ways, editor.limit - item.beside) for item in options]
+    editor.left += left
+    editor.is_tiled |= any(pieces.calls > other.calls for (_, _, pieces), other in zip(decided, whole, strict=True))
     for node, sizes, pieces in decided:
         with editor.before(node):
             editor.replace(node, _convolved(editor, node, sizes, pieces))
     return len(decided)
 
 
-def _decide(editor: Editor) -> list[tuple[Node, Convolution, Pieces]]:
-    """Which convolutions to replace and how: each as fast as it goes in the memory that the method needs anyway."""
+def price(editor: Editor) -> tuple[int, int]:
+    """Return how many convolutions would stay for want of room, and the bytes of memory and of instructions."""
+    if "convolution" not in editor.settings.names:
+        return 0, editor.occupancy().peak()
+    options, left, floor = _possible(editor)
+    return left, _cost(options, floor, _room(editor, options, floor))
+
+
+def _possible(editor: Editor) -> tuple[list[_Options], int, int]:
+    """Return the convolutions that may be replaced, how many fit in no way, and the peak of all other ops."""
     occupancy = editor.occupancy()
     sizes = {node: found for node in editor.calls("convolution.default") if (found := _sizes(node)) is not None}
-    beside, ways = {}, {}
+    options, left = [], 0
     for node, found in sizes.items():
         freed = [arguments(node)[0]] if occupancy.ends_at(arguments(node)[0], node) else []
-        beside[node] = occupancy.during(node) - sum(value(item).numel() * _BYTES for item in [node, *freed])
+        beside = occupancy.during(node) - sum(value(item).numel() * _BYTES for item in [node, *freed])
         possible = possible_ways(found, input_stays=not freed)
-        ways[node] = [way for way in possible if beside[node] + way.memory <= editor.limit]
-    least = (beside[node] + min(way.memory for way in ways[node]) for node in sizes if ways[node])
-    room = min(max((occupancy.peak(without=set(sizes)), *(size * _SLACK for size in least))), editor.limit)
-    return [(node, sizes[node], fastest(ways[node], room - beside[node])) for node in sizes if ways[node]]
+        ways = [way for way in possible if beside + way.memory <= editor.limit]
+        left += bool(possible) and not ways
+        options += [_Options(node, found, beside, ways)] if ways else []
+    return options, left, occupancy.peak(without={item.node for item in options})
+
+
+def _room(editor: Editor, options: Sequence[_Options], floor: int) -> int:
+    """Return the bytes that the method may take while a convolution runs: each is as fast as it goes in them."""
+    least = [item.beside + min(way.memory for way in item.ways) for item in options]
+    lowest = int(min(max((floor, *(size * _SLACK for size in least))), editor.limit))
+    if editor.settings.tiling == "always" or not options:
+        return lowest
+    if editor.settings.tiling == "off":
+        return editor.limit
+    steps = range(round(log(max(editor.limit, 1) / max(lowest, 1), _SLACK)) + 1)
+    rooms = [min(int(lowest * _SLACK**step), editor.limit) for step in steps]
+    return min((*rooms, editor.limit), key=lambda room: _cost(options, floor, room))
+
+
+def _cost(options: Sequence[_Options], floor: int, room: int) -> int:
+    """Return the bytes of memory and of instructions if every convolution is as fast as it goes in a room."""
+    chosen = [(item.beside, fastest(item.ways, room - item.beside)) for item in options]
+    memory = max((floor, *(beside + way.memory for beside, way in chosen)))
+    return memory + INSTRUCTION_BYTES * sum(way.calls for _, way in chosen)
 
 
 def _sizes(node: Node) -> Convolution | None:
@@ -219,7 +266,8 @@ def _way(sizes: Convolution, parts: int, bands: int, input_stays: bool) -> Piece
         + calls * _CALL
     )
     # The samples are put together at the end.
-    return Pieces(parts, bands, False, int(memory) + (sizes.samples > 1) * output, sizes.samples * time)
+    memory = int(memory) + (sizes.samples > 1) * output
+    return Pieces(parts, bands, False, memory, sizes.samples * time, int(sizes.samples * calls))
 
 
 def _padded_first(sizes: Convolution, parts: int, bands: int, input_stays: bool) -> Pieces:
@@ -227,7 +275,8 @@ def _padded_first(sizes: Convolution, parts: int, bands: int, input_stays: bool)
     padded = sizes.samples * sizes.channels * sizes.padded.height * sizes.padded.width * _BYTES
     way = _way(sizes.padded, parts, bands, input_stays=False)
     memory = max(source + padded, way.memory + (source if input_stays else 0))
-    return replace(way, pads_first=True, memory=memory, time=way.time + padded / _BYTES * _SUM + _CALL)
+    time = way.time + padded / _BYTES * _SUM + _CALL
+    return replace(way, pads_first=True, memory=memory, time=time, calls=way.calls + 1)
 
 
 def _region_bytes(sizes: Convolution, bands: int) -> int:

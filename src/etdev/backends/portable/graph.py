@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import copy
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from etdev.backends.portable.occupancy import Occupancy
 
@@ -16,8 +17,23 @@ if TYPE_CHECKING:
     from torch.fx import Graph, GraphModule, Node
 
 
-_NEAR = 0.98
-"""Of a limit that is known by estimate only."""
+Tiling = Literal["auto", "off", "always"]
+
+INSTRUCTION_BYTES = 320
+"""Bytes of the file that an instruction with its values takes, on average, in linked files."""
+
+
+@dataclass(frozen=True, slots=True)
+class FormSettings:
+    """Settings of one application of the forms to a method."""
+
+    names: frozenset[str]
+    """Forms to apply."""
+    tiling: Tiling = "always"
+    """``auto`` weighs memory against instructions, ``always`` takes the least memory, ``off`` splits only what would
+    exceed the limit as a whole."""
+    limit: int | None = None
+    """Bytes that the method may need at a time; None: as many as the stock lowering by estimate."""
 
 
 class Editor:
@@ -26,15 +42,20 @@ class Editor:
     Ops are named as in the edge dialect, without its namespace: ``linear.default``.
     """
 
-    def __init__(self, program: ExportedProgram, module: GraphModule) -> None:
+    def __init__(self, program: ExportedProgram, module: GraphModule, settings: FormSettings) -> None:
         self._program = program
         self._is_top = module is program.graph_module
         self._renames = partial(_rename_outputs, program, module) if self._is_top else nullcontext
         self._at: Node | None = None
         self.graph: Graph = module.graph
         """What is edited."""
-        self.limit = int(_NEAR * self._occupancy(linked=False).peak())
-        """Bytes that the graph needs at a time as ExecuTorch lowers it. No form may make it need more."""
+        self.settings = settings
+        self.limit: int = self.occupancy().peak() if settings.limit is None else settings.limit
+        """Bytes that the graph may need at a time: what the stock lowering needs once it is linked."""
+        self.is_tiled = False
+        """Whether anything is split that would fit as a whole."""
+        self.left = 0
+        """Convolutions that keep the slow kernel because nothing else fits into the limit."""
 
     def copy(self) -> Editor:
         """An editor of a copy of the graph, to try out what becomes of it."""
@@ -109,14 +130,11 @@ class Editor:
 
     def occupancy(self) -> Occupancy:
         """How much memory is in use while each op runs, as the linker will have it."""
-        return self._occupancy(linked=True)
-
-    def _occupancy(self, *, linked: bool) -> Occupancy:
         signature = self._program.graph_signature
         constants = {*self._constants(), *signature.inputs_to_buffers}
         # What a branch or a loop's body is given, lies in the memory of the graph around it.
         given = (node.name for node in self.graph.nodes if node.op == "placeholder" and not self._is_top)
-        return Occupancy(self.graph, constants.union(given), linked=linked)
+        return Occupancy(self.graph, constants.union(given))
 
     def transpose_constant(self, node: Node) -> bool:
         """Store a constant of two dimensions transposed. Nothing happens, and the answer is no, if others use it."""

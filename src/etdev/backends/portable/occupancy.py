@@ -171,6 +171,8 @@ def kind_of(node: Node) -> str:
 def _kind_in_memory(node: Node) -> str:
     """The kind of an op, which is that of a view if it leaves all elements where they are."""
     kind = kind_of(node)
+    if kind == "_to_dim_order_copy" and node.all_input_nodes[0].meta["val"].dtype == node.meta["val"].dtype:
+        return "view_copy"
     if kind not in _MOVES:
         return kind
     source, shape = node.all_input_nodes[0].meta["val"].shape, node.meta["val"].shape

@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from etdev.backends.portable import convolution
 from etdev.backends.portable.axes import VIEWS, is_whole, needs, piece_arguments, shape_of
-from etdev.backends.portable.graph import Editor, arguments
+from etdev.backends.portable.graph import INSTRUCTION_BYTES, Editor, arguments
 from etdev.backends.portable.occupancy import Occupancy, kind_of, nbytes
 from etdev.backends.portable.regions import Region, grow_region, part_of
 from etdev.backends.portable.window import Window
@@ -43,6 +44,10 @@ _MOST_TRIED = 20_000
 """The same while it is found out how low the fullest moment can be."""
 _STEP = 1.1
 """Times a goal that needs more, the next one."""
+_WIDE_STEP = 1.25
+"""The same where each goal is weighed, which takes longer."""
+_FREE = VIEWS | {"slice_copy", "cat", "getitem"}
+"""Ops that the linker mostly removes."""
 _LEAST_BYTES = 1_024
 """Of the largest output of a piece."""
 
@@ -72,19 +77,41 @@ class Choice:
 
 
 def work_in_pieces(editor: Editor) -> int:
-    """Lower the fullest moment as far as it goes; the number of ops that are done in pieces now."""
+    """Do ops in pieces as the settings say; return how many ops are done so now."""
+    if editor.settings.tiling == "off":
+        return 0
+    goals = _goals(editor)
+    goal = next(goals, None) if editor.settings.tiling == "always" else _cheapest(editor, goals)
+    done = _lower(editor, goal[0], _MOST_ADDED) if goal else 0
+    editor.is_tiled |= done > 0
+    return done
+
+
+def _goals(editor: Editor) -> Iterator[tuple[int, Editor]]:
+    """Yield the peaks that can be reached, ascending, each with a copy of the graph that reaches it."""
     trial = editor.copy()
     if not _lower(trial, 0, _MOST_TRIED):
-        return 0
+        return
     # What is lower than the moment that cannot be lowered needs no more pieces.
     goal = int(_ENOUGH * trial.occupancy().peak())
     while goal < editor.occupancy().peak():
         trial = editor.copy()
         done = _lower(trial, goal, _MOST_ADDED)
         if done and trial.occupancy().peak() <= goal:
-            return _lower(editor, goal, _MOST_ADDED)
-        goal = int(goal * _STEP)
-    return 0
+            yield goal, trial
+        goal = int(goal * (_STEP if editor.settings.tiling == "always" else _WIDE_STEP))
+
+
+def _cheapest(editor: Editor, goals: Iterable[tuple[int, Editor]]) -> tuple[int, Editor] | None:
+    """Return the goal with the fewest slow convolutions, then the fewest bytes of memory and of instructions."""
+    whole = editor.copy()
+    return min((None, *goals), key=lambda goal: _price(goal[1] if goal else whole))
+
+
+def _price(editor: Editor) -> tuple[int, int]:
+    left, size = convolution.price(editor)
+    ops = sum(node.op == "call_function" and kind_of(node) not in _FREE for node in editor.graph.nodes)
+    return left, size + INSTRUCTION_BYTES * ops
 
 
 def _lower(editor: Editor, goal: int, most_added: int) -> int:

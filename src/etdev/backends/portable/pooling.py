@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from etdev.backends.portable.graph import Editor, arguments, is_plain, value
+from etdev.backends.portable.graph import INSTRUCTION_BYTES, Editor, arguments, is_plain, value
 from etdev.backends.portable.occupancy import nbytes
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def pool_by_shifts(editor: Editor) -> int:
     """Replace maximum pooling whose indices nobody uses, and average pooling whose windows all have one size."""
     occupancy = editor.occupancy()
     nodes = editor.calls("max_pool2d_with_indices.default", "avg_pool2d.default")
-    room = occupancy.peak(without=set(nodes))
+    room = editor.limit if editor.settings.tiling == "off" else occupancy.peak(without=set(nodes))
     done = 0
     for node in nodes:
         result = _maximum(node) if isinstance(node.meta["val"], (tuple, list)) else node
@@ -145,10 +145,18 @@ def _pooled(editor: Editor, source: Node, pool: _Pool, room: int, neutral: float
     """The maximum or the sum over windows; ``neutral`` is what changes nothing there, and says which it is."""
     fitting = (parts for parts in range(1, pool.most_parts) if pool.bytes_of(parts) <= room)
     parts = next(fitting, pool.most_parts)
+    if editor.settings.tiling == "auto":
+        parts = min(range(1, parts + 1), key=lambda number: _cost(pool, number, room))
+    editor.is_tiled |= parts > 1
     images = editor.view(source, [pool.images, *pool.area])
     bounds = [pool.images * number // parts for number in range(parts + 1)]
     done = [_part(editor, images, pool, range(start, end), neutral) for start, end in pairwise(bounds)]
     return done[0] if len(done) == 1 else editor.call("cat.default", done)
+
+
+def _cost(pool: _Pool, parts: int, room: int) -> int:
+    """Return the bytes above the room and those of the instructions."""
+    return max(pool.bytes_of(parts) - room, 0) + INSTRUCTION_BYTES * 2 * sum(pool.kernel) * parts
 
 
 def _part(editor: Editor, images: Node, pool: _Pool, chosen: range, neutral: float) -> Node:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from etdev.backends.portable import convolution, matrix, movement, pieces, pointwise, pooling
-from etdev.backends.portable.graph import Editor
+from etdev.backends.portable.graph import Editor, FormSettings
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -27,8 +28,20 @@ PASSES: dict[str, Callable[[Editor], int]] = {
 """By the name of the form; each changes what it can and says how many ops these were."""
 
 
-def apply_forms(program: ExportedProgram, names: Collection[str]) -> dict[str, int]:
-    """Put these forms into a method in the edge dialect, and say how many ops each replaced.
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """Result of applying forms to a method."""
+
+    counts: Mapping[str, int]
+    """Number of ops that each form replaced."""
+    is_tiled: bool = False
+    """Whether anything is split that would fit into the memory of the stock lowering as a whole."""
+    left: int = 0
+    """Convolutions that keep the slow kernel because nothing else fits into that memory."""
+
+
+def apply_forms(program: ExportedProgram, settings: FormSettings) -> Applied:
+    """Put the forms into a method in the edge dialect.
 
     The program's graph and its tables of tensors change; tensors that others hold too stay what they are.
     """
@@ -38,10 +51,12 @@ def apply_forms(program: ExportedProgram, names: Collection[str]) -> dict[str, i
     program._constants = dict(program.constants)
     program._graph_signature = copy.deepcopy(program.graph_signature)
     done: Counter[str] = Counter()
+    is_tiled, left = False, 0
     for module in [part for part in program.graph_module.modules() if isinstance(part, GraphModule)]:
-        editor = Editor(program, module)
+        editor = Editor(program, module, settings)
         for name, change in PASSES.items():
-            if name in names:
+            if name in settings.names:
                 done[name] += change(editor)
         module.recompile()
-    return {name: count for name, count in done.items() if count}
+        is_tiled, left = is_tiled or editor.is_tiled, left + editor.left
+    return Applied({name: count for name, count in done.items() if count}, is_tiled, left)

@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from etdev.errors import EmitError
-from etdev.files import atomic_path
-from etdev.pipeline.artifacts import ExportedModel, LoweredModel
-from etdev.pipeline.lower import fixed_ranges
+from etdev.errors import EmitError, WriteError
+from etdev.files import atomic_path, describe_os_error
+from etdev.pipeline.artifacts import EmittedFiles, ExportedModel, LoweredModel
 from etdev.pipeline.lower_errors import explain_emission
 from etdev.pipeline.objects.data import data_names, put_data_inside
 from etdev.pipeline.objects.devices import hidden_devices, with_devices
@@ -24,6 +23,7 @@ from etdev.pipeline.objects.sources import SourceLines
 from etdev.pipeline.objects.state import find_state, with_names
 from etdev.pipeline.places import record_place, sidecar_place
 from etdev.pipeline.project import Project
+from etdev.pipeline.ranges import fixed_ranges
 from etdev.pipeline.writes import rename_inputs, separate_writes
 from etdev.program import Program, read, write
 from etdev.program.data_files import merge_data_files
@@ -58,6 +58,8 @@ def emit_object(
     of the sizes that the config declares, if it is not what the graphs say, or if there can be no ETRecord of it, and
     :class:`~etdev.errors.WriteError`; whatever stood at ``path`` stands there still, then.
     """
+    if lowered.emitted is not None:
+        return _moved(lowered.emitted, path)
     plannings = {name: VirtualAddresses(find_state(project, lowered, exported, name)) for name in lowered.methods}
     with hidden_devices(lowered):
         manager = _to_executorch(project, lowered, exported, target, plannings)
@@ -80,6 +82,20 @@ def emit_object(
             record_place(path).unlink(missing_ok=True)
     write_sidecar(sidecar, notes_place)
     return ObjectProgram(path, program, sidecar)
+
+
+def _moved(emitted: EmittedFiles, path: Path) -> ObjectProgram:
+    """Move the files of a measured object program to where that of the target belongs, the sidecar last."""
+    sidecar_place(path).unlink(missing_ok=True)
+    record_place(path).unlink(missing_ok=True)
+    notes = sidecar_place(emitted.path)
+    for file in sorted(Path(emitted.folder.name).iterdir(), key=lambda file: file == notes):
+        try:
+            file.replace(path.with_name(file.name))
+        except OSError as error:
+            message, hint = describe_os_error(error)
+            raise WriteError(message, where=str(path), hint=hint) from error
+    return ObjectProgram(path, read(path), read_sidecar(sidecar_place(path)))
 
 
 def merge_objects(parts: Mapping[str, Path], path: Path) -> ObjectProgram:

@@ -1,0 +1,30 @@
+"""Ranges of dynamic dimensions, which stages that run a graph must not narrow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+
+
+@contextmanager
+def fixed_ranges(program: ExportedProgram) -> Iterator[None]:
+    """Keep lowering and emission from narrowing the ranges of dynamic dimensions.
+
+    Both run the graph, convolutions among it, on fake tensors again; torch's choice of a convolution backend asks
+    whether the batch is below 16, and the answer would become a bound of the dimension (max 32 was emitted as 15), also
+    for every later lowering of the same export. Seen with executorch 1.4.1 and torch 2.13.0.
+    """
+    import torch
+    from torch.utils._pytree import tree_leaves
+
+    values = [leaf for node in program.graph.nodes for leaf in tree_leaves(node.meta.get("val"))]
+    sizes: list[Any] = [size for value in values if isinstance(value, torch.Tensor) for size in value.shape]
+    environments = {id(size.node.shape_env): size.node.shape_env for size in sizes if isinstance(size, torch.SymInt)}
+    with ExitStack() as stack:
+        for environment in environments.values():
+            stack.enter_context(environment.suppress_guards())
+        yield
