@@ -98,7 +98,7 @@ def test_exit_codes(run: Run, arguments: tuple[str, ...], code: int, verdict: st
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (("-t", "gpu"), 2, "error: no target matches 'gpu'\nhint: targets: cpu, small\n"),
+        (("-t", "gpu"), 2, "error: no target matches 'gpu'\nhint: did you mean 'cpu'? targets: cpu, small\n"),
         (("--require", "runtme"), 2, "error: there is no rung 'runtme'\nhint: rungs: bytes, plan,"),
         (
             ("--output", "yaml"),
@@ -113,7 +113,11 @@ def test_exit_codes(run: Run, arguments: tuple[str, ...], code: int, verdict: st
         ),
         (("--set", "model.kwargs={ width = 3 }"), 2, "'model:Linear' takes no argument 'width'\n"),
         (("--set", 'model.weights="lost.safetensors"'), 2, "there is no file "),
-        (("--set", "methods.backward={ inputs = [] }"), 2, "the model Linear has no method 'backward'\n"),
+        (
+            ("--set", "methods.backward={ inputs = [] }"),
+            2,
+            "`methods.backward` names a method that no file defines\nhint: methods here: forward; ",
+        ),
         (("--set", 'project.out="model.py"'), 4, "cannot write the file: a part of the path is a file, not a folder\n"),
     ],
 )

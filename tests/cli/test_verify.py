@@ -89,7 +89,7 @@ def test_as_json(run: Run) -> None:
             4,
             "error: target 'other' has no artifact: {folder}/build/other/tiny.pte\nhint: run `etdev build other`",
         ),
-        (("gpu",), 2, "no target matches 'gpu'\nhint: targets: cpu, other\n"),
+        (("gpu",), 2, "no target matches 'gpu'\nhint: did you mean 'cpu'? targets: cpu, other\n"),
         (("cpu", "--require", "x"), 2, "there is no rung 'x'"),
     ],
 )

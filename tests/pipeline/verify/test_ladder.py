@@ -158,8 +158,7 @@ def test_each_budget_that_is_missed_has_its_place_and_its_remedy(linear: Prepare
     rung = linear.judge(
         "targets.cpu.budget={ file = 1, memory = { cpu = 1 } }",
         'targets.cpu.memory.planner="greedy"',
-        'targets.cpu.quantize="q"',
-        'quantize.q.scheme="8da4w"',
+        'targets.cpu.quantize="int8"',
         'methods.forward.inputs=[{ name = "x", dtype = "float32", shape = ["rows", 32] }]',
         "methods.forward.dims.rows={ min = 2, max = 9 }",
     )["budget"]
