@@ -45,8 +45,8 @@ CASES: dict[str, tuple[tuple[tuple[m.Instruction, ...], ...], list[tuple[int, in
         ((jump(3), FREE, jump(4, FALSE), FREE, FREE),),
         [(0, 1, (1, 2)), (1, 3, (3,)), (3, 4, (3,)), (4, 5, (4,))],
     ),
-    "a jump that is never taken": (((jump(2, TRUE), FREE, FREE),), [(0, 1, (1,)), (1, 3, (2,))]),
-    "a jump to the next instruction": (((jump(1), FREE),), [(0, 1, (1,)), (1, 2, (2,))]),
+    "a jump that is never taken": (((jump(2, TRUE), FREE, FREE),), [(0, 3, (1,))]),
+    "a jump to the next instruction": (((jump(1), FREE),), [(0, 2, (1,))]),
     "a jump to the end": (((FREE, jump(3), FREE),), [(0, 2, (1, 2)), (2, 3, (2,))]),
     "a jump as the last instruction": (((FREE, jump(0)),), [(0, 2, (1, 0))]),
     "a jump counts inside its own chain": (((FREE, FREE), (FREE, jump(0))), [(0, 2, (1,)), (2, 4, (2, 1))]),
@@ -60,7 +60,7 @@ CASES: dict[str, tuple[tuple[tuple[m.Instruction, ...], ...], list[tuple[int, in
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_blocks_begin_where_a_jump_leads_and_end_where_one_is(name: str) -> None:
+def test_blocks_begin_where_a_jump_leads_and_end_where_one_leads_elsewhere(name: str) -> None:
     chains, expected = CASES[name]
     assert blocks(*chains) == expected
 

@@ -88,7 +88,7 @@ class FlowGraph:
 
 
 def flow_graph(plan: m.ExecutionPlan) -> FlowGraph:
-    """The control flow of a method. A jump on a constant goes one way only."""
+    """The control flow of a method. A jump on a constant goes one way only; one that only goes on ends no block."""
     instructions = tuple(call for chain in plan.chains for call in chain.instructions)
     fixed = _fixed_bools(plan, instructions)
     targets: dict[int, tuple[int, ...]] = {}
@@ -99,7 +99,8 @@ def flow_graph(plan: m.ExecutionPlan) -> FlowGraph:
                 follow, jump = base + number + 1, base + call.destination_instruction
                 taken = fixed.get(call.cond_value_index)
                 ways = {None: (follow, jump), True: (follow,), False: (jump,)}[taken]
-                targets[base + number] = tuple(dict.fromkeys(ways))
+                if set(ways) != {follow}:
+                    targets[base + number] = tuple(dict.fromkeys(ways))
         base += len(chain.instructions)
     return FlowGraph(instructions, _blocks(len(instructions), targets))
 

@@ -68,21 +68,39 @@ def sort_items(plan: m.ExecutionPlan, memory: MethodMemory) -> Items:
 
 def _sorted(names: Sequence[tuple[int, ...]], bonds: Iterable[tuple[int, int]]) -> Items:
     """Items with these names, where values between which there is a bond change together."""
-    group: dict[int, set[int]] = {}
-    for one, other in bonds:
-        joined = group.get(one, {one}) | group.get(other, {other})
-        for value in joined:
-            group[value] = joined
-    # All names of an item change together.
-    for values in names:
-        bound = [value for value in values if value in group]
-        joined = set(values).union(*(group[value] for value in bound)) if bound else set()
-        for value in joined:
-            group[value] = joined
+    group = _together(names, bonds)
     apart = [each for values in names for each in ([(value,) for value in values] if values[0] in group else [values])]
     of = {value: number for number, values in enumerate(apart) for value in values}
-    fixed = {of[value]: frozenset(of[other] for other in others) for value, others in group.items()}
-    return Items(of, tuple(apart), fixed)
+    changing = {root: frozenset(of[value] for value in values) for root, values in _by_root(group).items()}
+    return Items(of, tuple(apart), {of[value]: changing[root] for value, root in group.items()})
+
+
+def _together(names: Sequence[tuple[int, ...]], bonds: Iterable[tuple[int, int]]) -> dict[int, int]:
+    """Return the values that a bond reaches, each with a value that stands for all that change together."""
+    parent: dict[int, int] = {}
+
+    def root(value: int) -> int:
+        parent.setdefault(value, value)
+        while parent[value] != value:
+            parent[value] = parent[parent[value]]
+            value = parent[value]
+        return value
+
+    for one, other in bonds:
+        parent[root(one)] = root(other)
+    # All names of an item change together.
+    for values in names:
+        if any(value in parent for value in values):
+            for value in values:
+                parent[root(value)] = root(values[0])
+    return {value: root(value) for value in list(parent)}
+
+
+def _by_root(group: Mapping[int, int]) -> dict[int, list[int]]:
+    found: dict[int, list[int]] = defaultdict(list)
+    for value, root in group.items():
+        found[root].append(value)
+    return found
 
 
 def _bonds(memory: MethodMemory, targets: Mapping[int, set[int]]) -> Iterator[tuple[int, int]]:

@@ -112,6 +112,8 @@ def find_homes(methods: Sequence[MethodOnDevices], state: Sequence[State]) -> li
     stays there.
     """
     homes: list[dict[int, Device]] = [{} for _ in methods]
+    if not any(method.devices for method in methods):
+        return homes
     touched = [_touched(method) for method in methods]
     for item in state:
         members = [(index, methods[index].memory.of.get(value)) for index, value, _ in item.members]

@@ -1,0 +1,72 @@
+"""How memory grows with the number of instructions: linking four times as many takes about four times as much."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Callable
+from itertools import pairwise
+
+import pytest
+
+from etdev.linker import LinkOptions, link_foreign
+from etdev.program import model as m
+from linker.programs import Method, program
+from validator.test_proofs import check, proof
+
+
+def moves(count: int) -> Method:
+    """Add a chain in which each value becomes the tensor that the one before it is."""
+    method = Method()
+    values = [method.input(64), *(method.tensor(64) for _ in range(count))]
+    for one, other in pairwise(values):
+        method.move(one, other)
+    method.outputs = values[-1:]
+    return method
+
+
+def kernels(count: int) -> Method:
+    """Add a chain in which each kernel reads what the one before it wrote."""
+    method = Method()
+    value = method.input(64)
+    for _ in range(count):
+        value = method.op(value, nbytes=64, name="aten::relu.out")
+    method.outputs = [value]
+    return method
+
+
+def jumps(count: int) -> Method:
+    """Add kernels with jumps between them that lead to the next instruction."""
+    method = Method()
+    value, always = method.input(64), method.value(m.Bool(True))
+    for _ in range(count):
+        value = method.op(value, nbytes=64, name="aten::relu.out")
+        method.calls.append(m.JumpFalseCall(always, len(method.calls) + 1))
+    method.outputs = [value]
+    return method
+
+
+KINDS = [moves, kernels, jumps]
+
+
+def peak(kind: Callable[[int], Method], count: int) -> int:
+    """Return the most bytes allocated at once while a program of so many instructions is linked and proved."""
+    whole = program(kind(count)).program
+    tracemalloc.start()
+    try:
+        linked = link_foreign(whole, LinkOptions(planner="naive"))
+        check(proof(whole, linked, {"forward": {}}, foreign=True))
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_memory_grows_with_the_instructions_and_not_with_their_square(kind: Callable[[int], Method]) -> None:
+    peak(kind, 10)  # What is imported or made once counts for neither.
+    assert peak(kind, 1_600) < 5 * peak(kind, 400)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_fifty_thousand_instructions_take_less_than_500_mb(kind: Callable[[int], Method]) -> None:
+    assert peak(kind, 50_000) < 500_000_000
