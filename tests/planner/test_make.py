@@ -16,6 +16,7 @@ import pytest
 
 import etdev
 from etdev.planner import Buffer, CollisionError, PlanError, Problem, make_plan
+from etdev.planner.occupancy import Occupancy
 from planner import truth
 from planner.truth import problem
 
@@ -188,3 +189,33 @@ def test_many_buffers_take_seconds(count: int, seconds: float) -> None:
     begin = time.perf_counter()
     make_plan(planned)
     assert time.perf_counter() - begin < seconds
+
+
+def stairs(count: int) -> Problem:
+    """Buffers of which each starts after the one before it and ends after it, so that few ranges ever join."""
+    return problem(*((16 * (1 + index % 1_000), index, index + 500) for index in range(count)), alignment=16)
+
+
+def test_what_is_left_when_the_steps_run_out_is_placed_above_all_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[int] = []
+    used = Occupancy.used
+
+    def counted(self: Occupancy, index: int) -> list[tuple[int, int]]:
+        found = used(self, index)
+        looked.append(len(found))
+        return found
+
+    monkeypatch.setattr(Occupancy, "used", counted)
+    monkeypatch.setattr("etdev.planner.best._PLACING_STEPS", 1_000)
+    monkeypatch.setattr("etdev.planner.best._ALL_STEPS", 10_000)
+    make_plan(stairs(2_000))
+    # Ranges of a node join when the steps run out: then there are at most as many as nodes of a cover and above it.
+    assert max(looked[-500:]) <= 60 < max(looked)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [200_000])
+def test_stairs_end(count: int) -> None:
+    begin = time.process_time()
+    make_plan(stairs(count))
+    assert time.process_time() - begin < 120

@@ -13,7 +13,8 @@ from hypothesis import given, settings
 
 import etdev.planner
 from etdev.planner import Buffer, Problem, check_plan, make_plan
-from etdev.planner.kernel import PLAIN, Runner, compiled_runner
+from etdev.planner.kernel import LARGEST, PLAIN, Runner, compiled_runner
+from etdev.planner.restarts import Restarts
 from etdev.planner.search import FOUND, NONE, STOPPED, Rule, make_state, search
 from etdev.planner.tables import convert, find_sections, make_tables
 from planner import truth
@@ -46,7 +47,7 @@ def run(planned: Problem, capacity: int, rule: Rule, runner: Runner, most: int =
     assert tables is not None
     state = make_state(tables, runner)
     rank = runner.table(range(len(buffers)))
-    result = runner.call(search, convert(tables, runner), state, rank, capacity, *rule, most)
+    result = runner.call(search, convert(tables, runner), state, rank, capacity, *rule, most, LARGEST)
     if result == FOUND:
         check_plan(Problem(tuple(buffers)), [int(low) for low in state.low])
         assert max(int(low) + b.size for low, b in zip(state.low, buffers, strict=True)) <= capacity
@@ -155,3 +156,15 @@ def test_few_buffers_around_a_pinned_one_are_proved(others: tuple[Buffer, ...], 
     plan = make_plan(Problem((*others, Buffer(1, 0, 1, 16, pin))))
 
     assert (plan.size, plan.optimal) == (smallest, True)
+
+
+@pytest.mark.parametrize("most_steps", [0, 1_000, 20_000])
+def test_restarts_end_within_their_steps(most_steps: int) -> None:
+    """One search of many buffers takes more steps than there are, and is stopped in the middle."""
+    planned = blocks(300, height=100_000)
+    tables = make_tables(planned.buffers, 100_000)
+    assert tables is not None
+    restarts = Restarts(tables)
+    most_of_one_answer = 4 * len(planned.buffers) ** 2 // 10
+    assert restarts.fit(99_999, most_steps)[0] != FOUND
+    assert restarts.steps <= most_steps + most_of_one_answer

@@ -11,6 +11,7 @@ generator with a fixed seed.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from etdev.planner.bounds import lower_bound
 from etdev.planner.extent import arena_size
@@ -36,7 +37,9 @@ _MOST_SEARCHED = 4_000
 _MOST_PAIRS = 400_000
 """Pairs of them that are in use together, at most."""
 _SEARCH_STEPS = 200_000_000
-"""Steps of the searches of one part for what nobody asked for: half a minute in Python, half a second compiled."""
+"""Steps of one search of a part for what nobody asked for, at most."""
+_ALL_STEPS = 200_000_000
+"""Steps of all searches of a problem together, without a capacity: a quarter of a minute in Python."""
 _DEMANDED_STEPS = 20_000_000_000
 """The same for a capacity."""
 _STEPS_PER_PAIR = 4_000
@@ -74,10 +77,11 @@ def best(problem: Problem) -> list[int]:
     for part in parts:
         _place_part(part, target - part.base)
     size = bound
+    budget = _Budget(_ALL_STEPS if problem.capacity is None else _DEMANDED_STEPS)
     for part in sorted(parts, key=lambda part: -part.base - part.size):
         goal = max(size, target) - part.base
         if part.size > goal:
-            _Refinement(part, goal, demanded=problem.capacity is not None).run()
+            _Refinement(part, goal, budget, demanded=problem.capacity is not None).run()
         size = max(size, part.base + part.size)
         offsets.lower_bound = max(offsets.lower_bound, part.base + part.bound)
     for part in parts:
@@ -97,12 +101,20 @@ def _least(problem: Problem, offsets: Proven) -> Proven:
     return least
 
 
+@dataclass(slots=True)
+class _Budget:
+    """The steps that are left for all searches of a problem."""
+
+    left: int
+
+
 class _Refinement:
     """Attempts to make the plan of a part smaller."""
 
-    def __init__(self, part: Part, goal: int, *, demanded: bool) -> None:
+    def __init__(self, part: Part, goal: int, budget: _Budget, *, demanded: bool) -> None:
         self._part = part
         self._goal = goal
+        self._budget = budget
         count = len(part.buffers)
         self._steps = min(_SEARCH_STEPS, _STEPS_PER_PAIR * max(count, _LEAST_COUNTED) ** 2)
         self._demanded = demanded
@@ -135,9 +147,12 @@ class _Refinement:
         self._search(self._goal, _DEMANDED_STEPS if self._demanded else self._steps // 2)
 
     def _search(self, capacity: int, most_steps: int) -> None:
-        if self._restarts is None:
+        most_steps = min(most_steps, self._budget.left)
+        if self._restarts is None or most_steps <= 0:
             return
+        before = self._restarts.steps
         result, offsets = self._restarts.fit(capacity, most_steps)
+        self._budget.left -= self._restarts.steps - before
         if result == FOUND:
             self._take(offsets)
         elif result == NONE:
@@ -148,10 +163,11 @@ class _Refinement:
         part = self._part
         offsets = part.offsets
         first: list[int] = []
-        while self._mending > 0:
-            mender = Mender(part.buffers, offsets, self._mending)
+        while min(self._mending, self._budget.left) > 0:
+            mender = Mender(part.buffers, offsets, min(self._mending, self._budget.left))
             failed = mender.fit(capacity)
             self._mending -= mender.steps
+            self._budget.left -= mender.steps
             self._take(mender.offsets)
             if not failed or not self._turns or any(index in first for index in failed):
                 return
@@ -224,7 +240,11 @@ def _size(buffers: Sequence[Buffer], offsets: Sequence[int]) -> int:
 
 
 def _place(buffers: Sequence[Buffer], timeline: Timeline, order: Sequence[int], fit: Fit) -> tuple[list[int], int]:
-    """Offsets, and the steps that were spent."""
+    """Return offsets, and the steps that were spent.
+
+    When the steps run out, the rest is placed above all that is in use in its lifetime.
+    """
+    most_steps = max(_PLACING_STEPS, 2 * _STEPS_PER_BUFFER * len(order))
     # That its size is rounded up to what divides all offsets costs no other buffer a place, and ranges that touch are
     # one for the tree.
     unit = min(buffer.alignment for buffer in buffers)
@@ -233,12 +253,15 @@ def _place(buffers: Sequence[Buffer], timeline: Timeline, order: Sequence[int], 
     for index, buffer in enumerate(buffers):
         if buffer.pin is not None:
             occupancy.use(index, buffer.pin, buffer.pin + buffer.size)
-    steps = 0
+    steps, coarse = 0, False
     for index in order:
+        if steps > most_steps and not coarse:
+            occupancy.coarsen()
+            coarse = True
         buffer = buffers[index]
         used = occupancy.used(index)
         steps += _STEPS_PER_BUFFER + len(used)
         begin = fit(used, buffer.size, buffer.alignment)
         offsets[index] = begin
-        occupancy.use(index, begin, -(-(begin + buffer.size) // unit) * unit)
+        occupancy.use(index, 0 if coarse else begin, -(-(begin + buffer.size) // unit) * unit)
     return offsets, steps

@@ -49,12 +49,14 @@ class Restarts:
             order = self._orders[(turn + turn // len(_RULES)) % len(self._orders)]
             if turn >= len(_RULES) * len(self._orders):
                 order = self._disturb(order)
-            result, offsets = self._search(rule, order, capacity, most_nodes * length)
+            result, offsets = self._search(rule, order, capacity, most_nodes * length, end - self.steps)
             if result != STOPPED or self.steps >= end:
                 return result, offsets
         raise AssertionError  # There is always another turn.
 
-    def _search(self, rule: Rule, order: Sequence[int], capacity: int, most_nodes: int) -> tuple[int, list[int]]:
+    def _search(
+        self, rule: Rule, order: Sequence[int], capacity: int, most_nodes: int, most_steps: int
+    ) -> tuple[int, list[int]]:
         if self._spent + self.steps > _PLAIN_STEPS:
             self._compile()
         rank = [0] * len(order)
@@ -62,7 +64,7 @@ class Restarts:
             rank[index] = place
         state = make_state(self._plain, self._runner)
         table = self._runner.table(rank)
-        result = self._runner.call(search, self._tables, state, table, capacity, *rule, most_nodes)
+        result = self._runner.call(search, self._tables, state, table, capacity, *rule, most_nodes, most_steps)
         self.steps += len(order) + int(state.used[STEPS])
         return int(result), [int(low) for low in state.low] if result == FOUND else []
 

@@ -464,10 +464,12 @@ def search(
     by_crowd: int,
     by_rank: int,
     most_nodes: int,
+    most_steps: int,
 ) -> int:
     """Look for a plan; ``FOUND`` leaves the offsets in ``state.low``. ``rank`` orders the answers to a question.
 
-    It ends after so many answers; then, and if the rule does not prove, ``STOPPED`` takes the place of ``NONE``.
+    It ends after so many answers or steps. Then, and if the rule does not prove, ``STOPPED`` takes the place of
+    ``NONE``.
     """
     if not may_fit(tables, state, capacity):
         return NONE
@@ -478,6 +480,8 @@ def search(
     depth = node = 0
     while ask(tables, state, rank, _FRAME * depth, capacity, by_floor, by_left, by_crowd, by_rank):
         answer, level = find_answer(tables, state, rank, _FRAME * depth, capacity)
+        if state.used[STEPS] > most_steps:
+            return STOPPED
         if answer < 0:
             depth = go_back(tables, state, depth)
             if depth < 0:

@@ -92,6 +92,7 @@ class Mender:
         """The buffers in use at any instant from ``first`` to before ``last``, or too many of them."""
         begin, behind = bisect_left(self._starts, first), bisect_left(self._starts, last)
         if behind - begin > _MOST_NEAR:
+            self.steps += _MOST_NEAR
             return list(range(begin, begin + _MOST_NEAR + 1))
         found: list[int] = []
         for number, end in enumerate(self._ends[: -(-behind // _STRIDE)]):
@@ -108,6 +109,7 @@ class Mender:
         if tables is None:
             self.steps += _MOST_PAIRS
             return False
+        self.steps += len(tables.near)
         restarts = Restarts(tables, self.steps)
         result, offsets = restarts.fit(capacity, _STEPS)
         self.steps += restarts.steps
