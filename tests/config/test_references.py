@@ -208,7 +208,7 @@ def test_validate_shows_both_kinds(
     captured = capsys.readouterr()
     assert captured.err == ""
     assert captured.out == (
-        "etdev.toml: ok (1 target, 1 method, 0 profiles)\n"
+        "etdev.toml: ok, 1 warning (1 target, 1 method, 0 profiles)\n"
         f"etdev.toml:4:11: warning: `model.weights`: there is no file {tmp_path}/w.safetensors\n"
         "  hint: a build needs it: make it, or get it, before\n"
     )
@@ -218,6 +218,23 @@ def test_validate_shows_both_kinds(
     document = json.loads(capsys.readouterr().out)
     assert (document["problems"], [item["key"] for item in document["warnings"]]) == ([], ["model.weights"])
 
+    for quiet in ([], ["-q"]):
+        assert app.run(["validate", "--strict", *quiet]) == 2
+        out = capsys.readouterr().out
+        assert out == captured.out.replace("ok, 1 warning", "1 warning")
+    assert app.run(["validate", "--strict", "--output", "json"]) == 2
+    assert len(json.loads(capsys.readouterr().out)["warnings"]) == 1
+
     (tmp_path / "model.py").write_text("def build(): ...\n")
     assert app.run(["validate"]) == 2
     assert capsys.readouterr().err.startswith("error: etdev.toml:3:9: `model.entry`: ")
+
+
+def test_strict_takes_a_config_without_warnings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "etdev.toml").write_text(MINIMAL)
+    (tmp_path / "model.py").write_text(MODEL)
+    assert app.run(["validate", "--strict"]) == 0
+    assert capsys.readouterr().out == "etdev.toml: ok (1 target, 1 method, 0 profiles)\n"

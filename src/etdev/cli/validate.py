@@ -11,6 +11,7 @@ import typer
 
 from etdev.cli.common import ConfigOption, OutputOption, ProfileOption, QuietOption, SetOption, VerboseOption
 from etdev.cli.output import TEXT, Outputs, parse_outputs
+from etdev.cli.text import count
 from etdev.errors import ConfigError, ExitCode, Problem, UsageError
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ def validate(
     config: ConfigOption = None,
     profile: ProfileOption = None,
     overrides: SetOption = None,
+    strict: Annotated[bool, typer.Option("--strict", help="End with exit code 2 also for a warning.")] = False,
     output: OutputOption = None,
     quiet: QuietOption = False,
     verbose: VerboseOption = False,
@@ -33,7 +35,7 @@ def validate(
     """Check configs, with all of their profiles, without running any code that they name.
 
     A file that is not there (yet) is a warning, as is a required check that cannot run. Exit code 2 when something is
-    wrong. Formats of --output: text, json, github, sarif, md.
+    wrong, with --strict also for a warning. Formats of --output: text, json, github, sarif, md.
     """
     from etdev.backends.opening import open_config
     from etdev.cli.reports import ALL_FORMATS, error_report, refuse_config
@@ -44,6 +46,7 @@ def validate(
         raise UsageError("files and --config say the same", where="--config", hint="name all files as arguments")
     outputs = parse_outputs(output, allowed=ALL_FORMATS)
     opened: list[LoadedConfig] = []
+    summaries: list[str] = []
     problems: dict[Problem, None] = {}  # Configs may share a file, and its problems.
     warnings: dict[Problem, None] = {}
     wanted = files or (config,)
@@ -57,15 +60,17 @@ def validate(
             continue
         found = check_references(opened[-1])
         problems |= dict.fromkeys(found.wrong)
-        warnings |= dict.fromkeys(found.absent)
-        warnings |= dict.fromkeys(unrunnable_checks(opened[-1]))
+        own = dict.fromkeys((*found.absent, *unrunnable_checks(opened[-1])))
+        warnings |= own
+        summaries.append(_summary(opened[-1], len(own), strict=strict))
     if problems:
         wrong = ConfigError(tuple(problems))
         return _report(wrong, error_report(wrong, "validate"), outputs)
-    summaries = list(map(_summary, opened))
+    refused = strict and bool(warnings)
+    silent = quiet and not refused
     report = _good(summaries, warnings, opened[0].name)
-    _write(outputs, report, (), lambda: "" if quiet else _text(summaries, tuple(warnings)), tuple(warnings))
-    return ExitCode.DONE
+    _write(outputs, report, (), lambda: "" if silent else _text(summaries, tuple(warnings)), tuple(warnings))
+    return ExitCode.CONFIG if refused else ExitCode.DONE
 
 
 def _good(summaries: Sequence[str], warnings: Iterable[Problem], about: str) -> Report:
@@ -110,8 +115,10 @@ def _write(
     write_report(outputs, report, {TEXT: text, "json": partial(as_json, problems, warnings)})
 
 
-def _summary(loaded: LoadedConfig) -> str:
+def _summary(loaded: LoadedConfig, warnings: int, *, strict: bool) -> str:
     config = loaded.config
+    verdict = [] if strict and warnings else ["ok"]
+    verdict += [count(warnings, "warning")] if warnings else []
     counts = (("target", config.targets), ("method", config.methods), ("profile", config.profiles))
     listed = ", ".join(f"{len(items)} {name}{'' if len(items) == 1 else 's'}" for name, items in counts)
-    return f"{loaded.name}: ok ({listed})"
+    return f"{loaded.name}: {', '.join(verdict)} ({listed})"
