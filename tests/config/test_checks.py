@@ -52,8 +52,8 @@ VALID = {
 INVALID = {
     "no source": (model("kwargs = {}\n"), "2:1", "expected one of `entry`, `hf` and `pt2`"),
     "two sources": (model('hf = "./a"\nentry = "a:b"\n'), "4:9", "`model.hf` already says where the model comes from"),
-    "pt2 untrusted": (model('pt2 = "m.pt2"\n', ""), "3:7", "`model.pt2` needs `trust = true`"),
-    "pt2 distrusted": (model('pt2 = "m.pt2"\ntrust = false\n', ""), "4:9", "`model.pt2` needs `trust = true`"),
+    "pt2 untrusted": (model('pt2 = "m.pt2"\n', ""), "3:7", "`model.pt2` needs `trust` to be true"),
+    "pt2 distrusted": (model('pt2 = "m.pt2"\ntrust = false\n', ""), "4:9", "`model.pt2` needs `trust` to be true"),
     "trust for nothing": (model('entry = "a:b"\ntrust = true\n'), "4:9", "only a `pt2` model needs it"),
     "hub without revision": (model('hf = "org/name"\n'), "3:6", "which needs `revision`"),
     "revision of a directory": (model(f'hf = "./x"\nrevision = "{HASH}"\n'), "4:12", "only a model from the hub"),
@@ -124,6 +124,16 @@ INVALID = {
         MINIMAL + 'partitioners = [{ backend = "portable" }, { backend = "xnnpack" }]\n',
         "7:29",
         '`targets.cpu.partitioners[0].backend` is "portable", which takes every op',
+    ),
+    "targets of one folder": (
+        MINIMAL + "[targets.CPU]\n",
+        "7:1",
+        "`targets.CPU` and `targets.cpu` are one folder on some file systems",
+    ),
+    "a target with the name of a file in other case": (
+        MINIMAL + '[targets."Results.JSON"]\n',
+        "7:1",
+        '`targets."Results.JSON"` is the name of a file that a build writes',
     ),
     "a target in the place of a file": (
         MINIMAL + '[targets."results.json"]\n',

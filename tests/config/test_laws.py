@@ -87,26 +87,38 @@ def _with_new_targets(data: dict[str, Any]) -> dict[str, Any]:
     return data
 
 
-configs = st.fixed_dictionaries(
-    {
-        "version": st.just(1),
-        "model": st.fixed_dictionaries(
-            {"entry": st.just("model:make")}, optional={"kwargs": documents, "share_state": st.booleans()}
-        ),
-        "methods": st.just({"forward": {"inputs": [{"name": "x", "dtype": "int8", "shape": [1]}]}}),
-        "targets": st.dictionaries(safe_names, targets, min_size=1, max_size=2),
-    },
-    optional={
-        "project": optional(name=safe_names, imports=st.lists(identifiers), out=text.filter(bool)),
-        "constants": st.just("model:constants")
-        | st.dictionaries(
-            identifiers.filter("forward".__ne__), scalars | st.lists(scalars, min_size=1, max_size=2), max_size=2
-        ),
-        "profiles": st.dictionaries(
-            safe_names, optional(targets=st.dictionaries(safe_names, targets, max_size=1)), max_size=1
-        ),
-    },
-).map(_with_new_targets)
+def _has_folders_of_their_own(data: dict[str, Any]) -> bool:
+    for profile in ({}, *data.get("profiles", {}).values()):
+        names = {*data["targets"], *profile.get("targets", {})}
+        if len({name.casefold() for name in names}) < len(names):
+            return False
+    return True
+
+
+configs = (
+    st.fixed_dictionaries(
+        {
+            "version": st.just(1),
+            "model": st.fixed_dictionaries(
+                {"entry": st.just("model:make")}, optional={"kwargs": documents, "share_state": st.booleans()}
+            ),
+            "methods": st.just({"forward": {"inputs": [{"name": "x", "dtype": "int8", "shape": [1]}]}}),
+            "targets": st.dictionaries(safe_names, targets, min_size=1, max_size=2),
+        },
+        optional={
+            "project": optional(name=safe_names, imports=st.lists(identifiers), out=text.filter(bool)),
+            "constants": st.just("model:constants")
+            | st.dictionaries(
+                identifiers.filter("forward".__ne__), scalars | st.lists(scalars, min_size=1, max_size=2), max_size=2
+            ),
+            "profiles": st.dictionaries(
+                safe_names, optional(targets=st.dictionaries(safe_names, targets, max_size=1)), max_size=1
+            ),
+        },
+    )
+    .map(_with_new_targets)
+    .filter(_has_folders_of_their_own)
+)
 
 
 def _load(content: str, name: str, *arguments: str, **options: Any) -> Any:

@@ -5,10 +5,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from config.support import MINIMAL, said
+from config.support import MINIMAL, emit, problems, said
 
 CASES = {
     "misspelled key": (
@@ -116,7 +117,7 @@ CASES = {
             'etdev.toml:7:17: `targets.cpu.budget.memory` is "256KiB"; expected a table from a device '
             '(cpu, cuda:0 to cuda:127) to a size such as "64KiB" (units: B, kB, MB, GB, KiB, MiB, GiB) or a whole number '
             "of bytes\n"
-            '  hint: write a table: { cpu = "256KiB" }\n'
+            '  hint: write a table: memory = { cpu = "256KiB" }\n'
         ),
     ),
     "budget of another device": (
@@ -232,3 +233,30 @@ YAML = {
 def test_text_for_yaml(case: str, tmp_path: Path) -> None:
     text, expected = YAML[case]
     assert said(tmp_path, text, "etdev.yaml") == expected
+
+
+NOTATION = {
+    "a method": (
+        {"version": 1, "model": {"entry": "model:make"}, "targets": {"cpu": {}}},
+        'add one: [methods.forward] with inputs = [{ name = "x", dtype = "float32", shape = [1, 8] }]',
+        'add one: inputs: [{ name: "x", dtype: "float32", shape: [1, 8] }] under methods.forward',
+    ),
+    "trust": (
+        {"version": 1, "model": {"pt2": "m.pt2"}, "targets": {"cpu": {}}},
+        "if you trust where the file comes from, add `trust = true`",
+        "if you trust where the file comes from, add `trust: true`",
+    ),
+    "a table": (
+        {"version": 1, "model": {"pt2": "m.pt2", "trust": True}, "targets": {"cpu": {"budget": {"memory": 7}}}},
+        "write a table: memory = { cpu = 7 }",
+        "write a table: memory: { cpu: 7 }",
+    ),
+}
+
+
+@pytest.mark.parametrize(("data", "toml", "yaml"), NOTATION.values(), ids=NOTATION)
+def test_hints_are_in_the_notation_of_the_file(data: dict[str, Any], toml: str, yaml: str, tmp_path: Path) -> None:
+    """Users of YAML were given TOML to write."""
+    for form, hint in (("toml", toml), ("yaml", yaml)):
+        (found,) = problems(tmp_path, emit(data, form)[0], f"etdev.{form}")
+        assert found.hint == hint

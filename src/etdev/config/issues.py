@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from etdev.config.keys import KeyPath
+from etdev.config.notation import Example
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +17,7 @@ class Issue:
     key: KeyPath
     message: str
     rule: str
-    hint: str | None = None
+    hint: str | Example | None = None
 
 
 Check = Callable[[Mapping[str, Any]], Iterable[Issue]]

@@ -25,7 +25,7 @@ from etdev.config.grammar import (
 from etdev.config.issues import MISSING_KEY, UNKNOWN_KEY, WRONG_NAME, WRONG_TYPE, WRONG_VALUE, Issue
 from etdev.config.keys import KeyPath, format_key, nearest
 from etdev.config.layers import lookup, paths_of
-from etdev.config.notation import kind, literal, short
+from etdev.config.notation import Example, example, kind, literal, short
 
 _MISSING = object()
 _KEY_OF_MAP = "[key]"
@@ -249,7 +249,7 @@ def _null_hint(node: Node, path: KeyPath) -> str:
     return "write a value, or leave the key out"
 
 
-def _value_hint(node: Node, value: object, path: KeyPath) -> str | None:
+def _value_hint(node: Node, value: object, path: KeyPath) -> str | Example | None:
     if value is None:
         return _null_hint(node, path)
     if isinstance(node, ListOf) and kind(value) in _kinds(node.item):
@@ -257,7 +257,7 @@ def _value_hint(node: Node, value: object, path: KeyPath) -> str | None:
             return "write a list of tables: [{ … }]"
         return f"write a list: [{short(value)}]"
     if isinstance(node, MapOf) and node.name.example and kind(value) in _kinds(node.value):
-        return f"write a table: {literal({node.name.example: value})}"
+        return example("write a table: {}", {format_key(path[-1:]): {node.name.example: value}})
     if hint := _choice_hint(node, value):
         return hint
     if not isinstance(node, Leaf) or (node.values and isinstance(value, str)):

@@ -7,12 +7,48 @@ import datetime
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from etdev.config.keys import toml_name
 
 _PASSWORD = re.compile(r"(?P<user>://[^/@:\s]*:)[^@\s]+@")
 """With the user before it, in a URI."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """Keys and values in a hint, which TOML and YAML write in their own ways."""
+
+    values: Mapping[str, Any]
+    table: str = ""
+    """The table that they belong to, if that is not where the problem is."""
+
+    def text(self, *, yaml: bool) -> str:
+        """Return it as a config file of one of both has it."""
+        if yaml:
+            pairs = ", ".join(f"{name}: {flow(value)}" for name, value in self.values.items())
+            return f"{pairs} under {self.table}" if self.table else pairs
+        pairs = ", ".join(f"{toml_name(name)} = {literal(value)}" for name, value in self.values.items())
+        return f"[{self.table}] with {pairs}" if self.table else pairs
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A hint with settings: each ``{}`` in the text stands for one."""
+
+    template: str
+    settings: tuple[Setting, ...]
+
+    def text(self, *, yaml: bool) -> str:
+        """Return the hint for a config file in one of both."""
+        return self.template.format(*(setting.text(yaml=yaml) for setting in self.settings))
+
+
+def example(template: str, *settings: Mapping[str, Any], table: str = "") -> Example:
+    """Return a hint with settings that are written as the config file is."""
+    return Example(template, tuple(Setting(values, table) for values in settings))
+
 
 KIND_WORDS = {
     "boolean": "true or false",
@@ -67,6 +103,17 @@ def literal(value: object) -> str:
         case "nothing":
             return "null"
     return str(value)
+
+
+def flow(value: object) -> str:
+    """Return the value as YAML writes it in one line."""
+    match kind(value):
+        case "list":
+            return f"[{', '.join(flow(item) for item in value)}]"  # type: ignore[attr-defined]
+        case "table":
+            pairs = [f"{toml_name(key)}: {flow(item)}" for key, item in value.items()]  # type: ignore[attr-defined]
+            return f"{{ {', '.join(pairs)} }}" if pairs else "{}"
+    return literal(value)
 
 
 def short(value: object, limit: int = 60) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from etdev.config.issues import AT_KEY, WRONG_TYPE, Issue
 from etdev.config.keys import KeyPath, format_key
 from etdev.config.layers import Mark, mark_of
+from etdev.config.notation import Example
 from etdev.errors import Problem
 
 
@@ -14,7 +15,7 @@ def problem_of(issue: Issue, marks: Mapping[KeyPath, Mark]) -> Problem:
     """The issue at the place of its value, of its key, or of the nearest table around what is missing."""
     mark = mark_of(marks, issue.key)
     if mark is None:
-        return Problem(issue.message, format_key(issue.key), hint=issue.hint, rule=issue.rule)
+        return Problem(issue.message, format_key(issue.key), hint=_hint(issue, ""), rule=issue.rule)
     origin = mark.origin
     line, column = origin.line, origin.column
     if issue.rule in AT_KEY and issue.key in marks and mark.key is not None:
@@ -23,10 +24,17 @@ def problem_of(issue: Issue, marks: Mapping[KeyPath, Mark]) -> Problem:
     message = issue.message
     if written != issue.key:
         message = message.replace(f"`{format_key(issue.key)}`", f"`{format_key(written)}`", 1)
-    hint = issue.hint
+    hint = _hint(issue, origin.source)
     if mark.as_text and issue.rule == WRONG_TYPE:
         hint = "the value is not valid TOML, so it was taken as text"
     return Problem(message, format_key(written), origin.source, line, column, hint, issue.rule)
+
+
+def _hint(issue: Issue, source: str) -> str | None:
+    """Return the hint in the notation of the file that it is about."""
+    if isinstance(issue.hint, Example):
+        return issue.hint.text(yaml=source.endswith((".yaml", ".yml")))
+    return issue.hint
 
 
 def with_nulls(problems: Sequence[Problem], nulls: Iterable[Problem]) -> list[Problem]:

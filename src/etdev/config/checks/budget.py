@@ -9,10 +9,11 @@ from etdev.config.checks.model import meant_source
 from etdev.config.checks.raw import is_settled, table_at, tables_at, there_are
 from etdev.config.issues import CONFLICT, DUPLICATE, MISSING_KEY, REFERENCE, Issue
 from etdev.config.keys import KeyPath, format_key, nearest
-from etdev.config.notation import literal
+from etdev.config.notation import example, literal
 from etdev.config.types import canonical_device
 
 _PERCENTILES = ("p50", "p95", "p99")
+_BASELINE = example("add what to compare with: {}", {"from": "git:main"}, table="baseline")
 
 
 def check_budgets(data: Mapping[str, Any]) -> Iterator[Issue]:
@@ -26,7 +27,7 @@ def check_budgets(data: Mapping[str, Any]) -> Iterator[Issue]:
         if table_at(budget, "growth") and "baseline" not in data and is_settled(data, "baseline"):
             key = (*path, "growth")
             message = f"`{format_key(key)}` has nothing to compare with: there is no `baseline.from`"
-            yield Issue(key, message, CONFLICT, 'add what to compare with, such as [baseline] from = "git:main"')
+            yield Issue(key, message, CONFLICT, _BASELINE)
 
 
 def _check_devices(limits: Mapping[str, Any], path: KeyPath) -> Iterator[Issue]:
@@ -45,7 +46,12 @@ def _check_devices(limits: Mapping[str, Any], path: KeyPath) -> Iterator[Issue]:
 def _check_latency(data: Mapping[str, Any], latency: Mapping[str, Any], path: KeyPath) -> Iterator[Issue]:
     if not any(key in latency or nearest(key, latency) for key in _PERCENTILES):
         message = f"`{format_key(path)}` limits nothing; expected `p50`, `p95`, `p99`, or several of them"
-        yield Issue((*path, "p95"), message, MISSING_KEY, 'add the longest time that passes, such as p95 = "12ms"')
+        yield Issue(
+            (*path, "p95"),
+            message,
+            MISSING_KEY,
+            example("add the longest time that passes, such as {}", {"p95": "12ms"}),
+        )
     methods = dict.fromkeys(table_at(data, "methods")) or ({"forward": None} if meant_source(data) == "pt2" else {})
     if not is_settled(data, "methods") or not methods:
         return

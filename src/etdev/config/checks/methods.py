@@ -9,7 +9,10 @@ from etdev.config.checks.model import meant_source
 from etdev.config.checks.raw import is_settled, list_of_tables, pair, table_at, tables_at
 from etdev.config.issues import CONFLICT, DUPLICATE, MISSING_KEY, REFERENCE, WRONG_VALUE, Issue
 from etdev.config.keys import KeyPath, format_key, nearest
-from etdev.config.notation import literal, short
+from etdev.config.notation import example, literal, short
+
+_INPUTS = [{"name": "x", "dtype": "float32", "shape": [1, 8]}]
+"""One input, for hints."""
 
 
 def check_methods(data: Mapping[str, Any]) -> Iterator[Issue]:
@@ -24,7 +27,7 @@ def check_methods(data: Mapping[str, Any]) -> Iterator[Issue]:
                 yield Issue(("methods", name), message, CONFLICT, "remove this method")
     elif methods == {} and source is not None and nearest("methods", [key for key in data if key != "methods"]) is None:
         message = "`methods` names no method to export"
-        hint = 'add one: [methods.forward] with inputs = [{ name = "x", dtype = "float32", shape = [1, 8] }]'
+        hint = example("add one: {}", {"inputs": _INPUTS}, table="methods.forward")
         yield Issue(("methods",), message, MISSING_KEY, hint)
     for name, method in tables_at(data, "methods"):
         if source is not None and not is_pt2 and "inputs" not in method and nearest("inputs", method) is None:
@@ -32,7 +35,7 @@ def check_methods(data: Mapping[str, Any]) -> Iterator[Issue]:
                 ("methods", name, "inputs"),
                 f"`{format_key(('methods', name, 'inputs'))}` is missing; expected a list of the method's tensors",
                 MISSING_KEY,
-                'for example inputs = [{ name = "x", dtype = "float32", shape = [1, 8] }], or [] for none',
+                example("for example {}, or [] for none", {"inputs": _INPUTS}),
             )
     for name in table_at(data, "constants"):
         if name in table_at(data, "methods"):

@@ -8,7 +8,7 @@ from typing import Any
 from etdev.config.checks.raw import table_at
 from etdev.config.issues import CONFLICT, MISSING_KEY, WRONG_TYPE, WRONG_VALUE, Issue
 from etdev.config.keys import KeyPath, format_key, nearest
-from etdev.config.notation import kind, literal, short
+from etdev.config.notation import example, kind, literal, short
 
 SOURCES = ("entry", "hf", "pt2")
 """The keys of which exactly one says where the model comes from."""
@@ -41,8 +41,10 @@ def check_model_source(data: Mapping[str, Any]) -> Iterator[Issue]:
 def _check_companions(model: Mapping[str, Any], source: str) -> Iterator[Issue]:
     if source == "pt2" and (model.get("trust") is False or nearest("trust", model) is None):
         key: KeyPath = ("model", "trust" if "trust" in model else "pt2")
-        message = "`model.pt2` needs `trust = true`: loading such a file may run code that it contains"
-        yield Issue(key, message, CONFLICT, "if you trust where the file comes from, add `trust = true`")
+        message = "`model.pt2` needs `trust` to be true: loading such a file may run code that it contains"
+        yield Issue(
+            key, message, CONFLICT, example("if you trust where the file comes from, add `{}`", {"trust": True})
+        )
     if source != "pt2" and model.get("trust") is True:
         yield _conflict("trust", "only a `pt2` model needs it", "remove it")
     if source != "entry" and "weights" in model:

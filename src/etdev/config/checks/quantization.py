@@ -8,7 +8,7 @@ from typing import Any
 from etdev.config.checks.raw import is_settled, table_at, tables_at, there_are
 from etdev.config.issues import CONFLICT, MISSING_KEY, REFERENCE, Issue
 from etdev.config.keys import KeyPath, format_key, nearest
-from etdev.config.notation import literal, short
+from etdev.config.notation import example, literal, short
 
 
 def check_quantization(data: Mapping[str, Any]) -> Iterator[Issue]:
@@ -21,7 +21,7 @@ def check_quantization(data: Mapping[str, Any]) -> Iterator[Issue]:
             message = f"`{format_key(key)}` is {short(wanted)}, but there is no `{format_key(('quantize', wanted))}`"
             near = nearest(wanted, schemes)
             hint = (
-                f"did you mean {literal(near)}?" if near else there_are("schemes", schemes, "add a [quantize.X] table")
+                f"did you mean {literal(near)}?" if near else there_are("schemes", schemes, "add a table `quantize.X`")
             )
             yield Issue(key, message, REFERENCE, hint)
     for name, scheme in tables_at(data, "quantize"):
@@ -53,16 +53,19 @@ def _check_calibration(data: Mapping[str, Any], path: KeyPath, scheme: Mapping[s
     if "calibration" not in scheme:
         if scheme.get("dynamic", False) is False and nearest("calibration", scheme) is None:
             message = f"`{name}` is missing; static quantization needs inputs to calibrate on"
-            yield Issue(key, message, MISSING_KEY, 'add calibration = "module:callable", or dynamic = true')
+            hint = example("add {}, or {}", {"calibration": "module:callable"}, {"dynamic": True})
+            yield Issue(key, message, MISSING_KEY, hint)
     elif isinstance(calibration, str) and len(needy) > 1:
-        table = ", ".join(f"{method} = {literal(calibration)}" for method in needy)
         message = f"`{name}` is one callable, but there are {len(needy)} methods"
-        yield Issue(key, message, CONFLICT, f"name one for each: {{ {table} }}")
+        yield Issue(
+            key, message, CONFLICT, example("name one for each: {}", {"calibration": dict.fromkeys(needy, calibration)})
+        )
     elif isinstance(calibration, Mapping) and methods:
         lacking = [method for method in needy if method not in calibration]
         if lacking and all(method in methods for method in calibration) and scheme.get("dynamic", False) is False:
             message = f"`{format_key((*key, lacking[0]))}` is missing; each method has to be calibrated"
-            yield Issue((*key, lacking[0]), message, MISSING_KEY, f'add {lacking[0]} = "module:callable"')
+            hint = example("add {}", {lacking[0]: "module:callable"})
+            yield Issue((*key, lacking[0]), message, MISSING_KEY, hint)
         for method in calibration:
             if method not in methods:
                 near = nearest(method, methods)

@@ -11,14 +11,19 @@ from etdev.config.issues import CONFLICT, MISSING_KEY, NOT_IN_PROFILE, REFERENCE
 from etdev.config.keys import KeyPath, format_key, nearest
 from etdev.config.layers import NOT_IN_PROFILES
 from etdev.config.limits import RESULTS
-from etdev.config.notation import literal
+from etdev.config.notation import example, literal
 
 
 def check_targets(data: Mapping[str, Any]) -> Iterator[Issue]:
-    """Keys of one target that do not go together."""
+    """Keys of one target that do not go together, and targets whose folders are one."""
+    first_of: dict[str, str] = {}
     for name, target in tables_at(data, "targets"):
         path: KeyPath = ("targets", name)
-        if name == RESULTS:
+        if first := first_of.get(name.casefold()):
+            message = f"`{format_key(path)}` and `{format_key(('targets', first))}` are one folder on some file systems"
+            yield Issue(path, message, CONFLICT, "give one of them a name that differs in more than case")
+        first_of.setdefault(name.casefold(), name)
+        if name.casefold() == RESULTS:
             message = f"`{format_key(path)}` is the name of a file that a build writes beside the targets' folders"
             yield Issue(path, message, CONFLICT, "give the target another name")
         steps = list_of_tables(target, "partitioners")
@@ -43,7 +48,12 @@ def _check_accuracy(verify: Mapping[str, Any], path: KeyPath) -> Iterator[Issue]
         return
     if "min" not in accuracy and "max" not in accuracy and not any(nearest(key, ("min", "max")) for key in accuracy):
         message = f"`{format_key(path)}` gates nothing; expected `min`, `max`, or both"
-        yield Issue((*path, "min"), message, MISSING_KEY, "add the smallest value that passes, such as min = 0.95")
+        yield Issue(
+            (*path, "min"),
+            message,
+            MISSING_KEY,
+            example("add the smallest value that passes, such as {}", {"min": 0.95}),
+        )
     least, most = pair(accuracy, "min", "max")
     if isinstance(least, int | float) and isinstance(most, int | float) and least > most:
         message = f"`{format_key((*path, 'min'))}` is {literal(least)}, more than `max`, which is {literal(most)}"
