@@ -262,6 +262,17 @@ LOWERING = {
             UNSUPPORTED,
         ),
     ),
+    "several ops of another set": (
+        _config(),
+        _model("return torch.linalg.inv(x @ x.T), torch.linalg.det(x @ x.T)"),
+        Failure(
+            LowerError,
+            TARGET,
+            "ExecuTorch cannot lower these ops, and nothing decomposes them: "
+            f"aten.linalg_inv_ex.default ({AT}), aten._linalg_det.default ({AT})",
+            "express them by other ops in the model",
+        ),
+    ),
     "inputs of another dtype than the weights": (
         _config(dtype="float64"),
         _model("return self.linear(x)"),

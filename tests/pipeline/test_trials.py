@@ -60,6 +60,10 @@ MODEL = """
             self.calls = self.calls + 1
             return x.reshape(-1, 3, 5) * self.calls
 
+    class Four(nn.Module):
+        def forward(self, x):
+            return x.view(4, 30).relu()
+
     class Stubborn(nn.Module):
         def forward(self, x):
             raise ValueError("no")
@@ -123,6 +127,15 @@ def test_a_remedy_is_one(project: Callable[..., Project]) -> None:
             value = hint.partition(" = ")[2]
             written = (value.strip('"'), shape) if key == DTYPE else (dtype, value)
             assert dry_run(_made(project, net, *written), BuildOptions()).methods
+
+
+def test_a_size_that_the_model_fixes_inside_the_range(project: Callable[..., Project]) -> None:
+    """The remedy repeated the declaration: only the ends of the range and sizes half way were tried."""
+    config = CONFIG.format(net="Four", dtype="float32", shape='["n", 30]').replace("max = 8", "max = 32")
+    for stage in (export, lambda made: dry_run(made, BuildOptions())):
+        error = _error(lambda stage=stage: stage(project(config, model=MODEL)))
+        assert error.hint == "it runs with n = 4: narrow the range, or write 4 instead of 'n' in the shapes"
+        assert str(error.where).endswith("(methods.forward.dims.n)")
 
 
 def test_dimensions_that_have_to_be_equal_are_told_by_a_dry_run(project: Callable[..., Project]) -> None:

@@ -27,6 +27,7 @@ _BROADCAST = re.compile(r"The size of tensor a \(s\d+\) must match the size of t
 _UNKNOWN_OUTPUT = re.compile(r"Found <class '(?P<kind>.+?)'> in output, which is not a known type")
 _ASSIGNED = re.compile(r"Node copy__default\w* of type call_function is missing nn_module_stack")
 _RANGE_FIX = re.compile(r"^\s*(?P<dim>\w+) = Dim\('\w+'(?:, min=(?P<min>\d+))?(?:, max=(?P<max>\d+))?\)", re.MULTILINE)
+_NUMBER = re.compile(r"\b\d{1,9}\b")
 _FIXED = re.compile(r"^\s*(?P<dim>\w+) = (?P<size>\d+)\s*$", re.MULTILINE)
 _MULTIPLE = re.compile(r"^\s*(?P<dim>\w+) = (?P<factor>\d+)\*_\w+\s*$", re.MULTILINE)
 
@@ -45,7 +46,10 @@ def explain_export_error(
         "PendingUnbackedSymbolNotFound": _data_dependent,
     }
     explained = kinds.get(type(error).__name__, _model_error)(error, project, user, signature)
-    remedy = find_remedy(signature, on_fakes(module), tensor_sizes(module)) if explained.hint is None else None
+    remedy = None
+    if explained.hint is None:
+        sizes = tensor_sizes(module) | set(map(int, _NUMBER.findall(_first_line(error, signature))))
+        remedy = find_remedy(signature, on_fakes(module), sizes)
     if remedy is not None:
         return unfit_input(error, project, user, signature, remedy)
     explained.hint = explained.hint or f"the config declares {signature.describe()}"

@@ -53,12 +53,7 @@ def _explain_lowering(
     where = project.where("targets", target)
     unsupported = _NOT_CORE.search(text)
     if unsupported:
-        line = line_of(project, decomposed(programs), unsupported["op"])
-        return LowerError(
-            f"the op {unsupported['op']}{line} is not one that ExecuTorch can lower, and nothing decomposes it",
-            where=where,
-            hint="express it by other ops in the model",
-        )
+        return _unsupported_ops(project, programs, unsupported["op"], where)
     if _MIXED_DTYPES.search(text):
         op = re.search(r"(?P<op>[\w.]+\.\w+)\b", text.partition("mismatched dtypes")[2])
         line = line_of(project, decomposed(programs), op["op"]) if op else ""
@@ -99,6 +94,35 @@ def _explain_lowering(
         where=project.where("targets", target, "partitioners") if names else where,
         hint=hint,
     )
+
+
+def _unsupported_ops(project: Project, programs: Iterable[ExportedProgram], met: str, where: str) -> LowerError:
+    """The error that names every op which is not in Core ATen; ExecuTorch names the one that it ``met`` first."""
+    edge = tuple(decomposed(programs))
+    ops = dict.fromkeys((met, *_outside_core(edge)))
+    found = [f"{op}{line_of(project, edge, op)}" for op in ops]
+    if len(found) == 1:
+        message = f"the op {found[0]} is not one that ExecuTorch can lower, and nothing decomposes it"
+        return LowerError(message, where=where, hint="express it by other ops in the model")
+    message = f"ExecuTorch cannot lower these ops, and nothing decomposes them: {', '.join(found)}"
+    return LowerError(message, where=where, hint="express them by other ops in the model")
+
+
+def _outside_core(programs: Iterable[ExportedProgram]) -> Iterator[str]:
+    """Yield the ops that the check of ExecuTorch refuses, each by its name there."""
+    from executorch.exir.verification.verifier import EXIRATenDialectVerifier
+
+    verifier = EXIRATenDialectVerifier()
+    for program in programs:
+        graphs = [module.graph for module in program.graph_module.modules() if hasattr(module, "graph")]
+        targets = [node.target for graph in graphs for node in graph.nodes if node.op == "call_function"]
+        for target in dict.fromkeys(targets):
+            try:
+                verifier.check_valid_op(target)
+            except Exception as error:  # noqa: BLE001 - what it raises for other reasons is not about this
+                refused = _NOT_CORE.search(str(error))
+                if refused:
+                    yield refused["op"]
 
 
 def _mixed_dtypes(project: Project, exported: ExportedModel, where: str, what: str) -> LowerError:

@@ -30,6 +30,8 @@ _MOST_SECONDS = 10.0
 """How long remedies are looked for: a large model takes a while for each call."""
 _MOST_SIZES = 10
 """Of one axis, the nearest first."""
+_MOST_INSIDE = 64
+"""Of the sizes inside a range, from its smallest on."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +146,28 @@ def find_remedy(signature: Signature, call: Call, sizes: Iterable[int] = ()) -> 
         return None
     if good:
         return _of_dims(signature, good, bad[0])
-    return _first_that_runs(signature, call, [*_dtypes(signature), *_shapes(signature, sorted(set(sizes)))])
+    remedy = _first_that_runs(signature, call, _dtypes(signature))
+    if remedy is not None:
+        return remedy
+    inside = _sizes_inside(signature, call, sizes)
+    if inside:
+        return _of_dims(signature, inside, bad[0])
+    return _first_that_runs(signature, call, _shapes(signature, sorted(set(sizes))))
+
+
+def _sizes_inside(signature: Signature, call: Call, sizes: Iterable[int]) -> list[dict[str, int]]:
+    """Return the first choice that runs with one dimension at a size inside its range: a model may fix that size."""
+    end = time.monotonic() + _MOST_SECONDS
+    known = sorted(set(sizes))
+    for name, dim in signature.dims.items():
+        start = [size for size in known if dim.min <= size <= dim.max]
+        for size in dict.fromkeys((*start, *range(dim.min, min(dim.max, dim.min + _MOST_INSIDE) + 1))):
+            choice = {**signature.smallest(), name: size}
+            if time.monotonic() > end:
+                return []
+            if _runs(call, signature, choice):
+                return [choice]
+    return []
 
 
 def find_dtype(signature: Signature, call: Call) -> Remedy | None:
