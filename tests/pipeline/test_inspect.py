@@ -132,6 +132,19 @@ def test_state(buffer: int, expected: list[tuple[object, ...]], tmp_path: Path) 
     assert [(i.name, i.size, i.buffer, i.offset, i.shared, i.initialized) for i in state] == expected
 
 
+def test_state_has_one_name_in_all_methods(tmp_path: Path) -> None:
+    """Also where only one of them has it in the file: in the others it was called "value 1"."""
+    for named in (0, 1):
+        found = counters(buffer=2)
+        plan = found.execution_plan[named]
+        info = m.ExtraTensorInfo(fully_qualified_name="memory")
+        values = [*plan.values[:1], replace(plan.values[1], extra_tensor_info=info), *plan.values[2:]]
+        plans = list(found.execution_plan)
+        plans[named] = replace(plan, values=tuple(values))
+        described = inspected(replace(found, execution_plan=tuple(plans)), tmp_path)
+        assert [[state.name for state in one.state] for one in described.methods] == [["memory"], ["memory"]]
+
+
 def test_named_and_initialized_state(tmp_path: Path) -> None:
     kept = tensor(2, at=0, data=1, extra_tensor_info=m.ExtraTensorInfo(fully_qualified_name="layers.0.cache"))
     plan = method([kept, tensor(2, at=16)], [m.KernelCall(1, (0, 1, 1))], inputs=())

@@ -412,7 +412,7 @@ def test_a_pt2_file_that_is_none(project: Callable[..., Project], tmp_path: Path
 
 
 def test_a_pt2_file_needs_trust(project: Callable[..., Project]) -> None:
-    with pytest.raises(ConfigError, match="needs `trust = true`"):
+    with pytest.raises(ConfigError, match="needs `trust` to be true"):
         project(PT2.replace("trust = true", "").format(methods=""))
 
 

@@ -87,8 +87,8 @@ def state_by_address(plans: Sequence[m.ExecutionPlan], memories: Sequence[Method
             end = max(end, storage.offset + storage.size)
     named = []
     for number, members in enumerate(groups):
-        method, storage = members[0]
-        name = state_name(plans[method], storage.values) or f"state {number}"
+        names = (state_name(plans[method], storage.values) for method, storage in members)
+        name = next(filter(None, names), f"state {number}")
         named.append(_state(memories, members, name, by_address=True))
     return tuple(named)
 

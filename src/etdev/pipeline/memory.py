@@ -150,16 +150,23 @@ def _state(program: Program, known: Mapping[int, MethodMemory]) -> dict[int, lis
     found: dict[int, list[StateUse]] = defaultdict(list)
     for state in state_by_address(plans, memories):
         for position in dict.fromkeys(member[0] for member in state.members):
-            found[numbers[position]].append(_state_use(plans[position], memories[position], state, position))
+            found[numbers[position]].append(_state_use(plans, memories[position], state, position))
     return {index: sorted(uses, key=lambda use: (use.buffer, use.offset)) for index, uses in found.items()}
 
 
-def _state_use(plan: m.ExecutionPlan, memory: MethodMemory, state: State, position: int) -> StateUse:
+def _name_elsewhere(plans: Sequence[m.ExecutionPlan], state: State) -> str | None:
+    """Return the name that another method has for the state; a method that only writes it may have none."""
+    names = (state_name(plans[position], (value,)) for position, value, _ in state.members)
+    return next(filter(None, names), None)
+
+
+def _state_use(plans: Sequence[m.ExecutionPlan], memory: MethodMemory, state: State, position: int) -> StateUse:
+    plan = plans[position]
     values = [value for index, value, _ in state.members if index == position]
     places = [memory.reaching.places[value] for value in values]
     tensors = [plan.values[value] for value in values]
     return StateUse(
-        name=state_name(plan, values) or f"value {values[0]}",
+        name=state_name(plan, values) or _name_elsewhere(plans, state) or f"value {values[0]}",
         size=max(place.end for place in places) - min(place.start for place in places),
         buffer=places[0].buffer,
         offset=min(place.start for place in places),

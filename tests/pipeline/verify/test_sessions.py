@@ -145,7 +145,7 @@ def test_calls_of_a_session_share_their_state_and_sessions_do_not(account: Prepa
     rung = account.judge()["runtime"]
 
     assert rung.status == "passed", rung.problems
-    assert rung.summary == "5 samples and 2 sessions of 7 calls, then 9 calls in a row, max abs error 0; equal"
+    assert rung.summary == "5 samples and 2 sessions with 7 calls in all, then 9 calls in a row, max abs error 0; equal"
     assert [(output.method, output.output) for output in rung.outputs] == [
         ("put", 0),
         ("take", 0),
@@ -158,7 +158,7 @@ def test_without_shared_state_each_method_has_its_own(apart: Prepared) -> None:
     rung = apart.judge()["runtime"]
 
     assert rung.status == "passed", rung.problems
-    assert rung.summary == "5 samples and 2 sessions of 7 calls, then 9 calls in a row, max abs error 0; equal"
+    assert rung.summary == "5 samples and 2 sessions with 7 calls in all, then 9 calls in a row, max abs error 0; equal"
 
 
 def test_a_program_that_shares_its_state_unasked_is_broken(account: Prepared) -> None:

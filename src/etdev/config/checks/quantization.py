@@ -53,8 +53,8 @@ def _check_calibration(data: Mapping[str, Any], path: KeyPath, scheme: Mapping[s
     if "calibration" not in scheme:
         if scheme.get("dynamic", False) is False and nearest("calibration", scheme) is None:
             message = f"`{name}` is missing; static quantization needs inputs to calibrate on"
-            hint = example("add {}, or {}", {"calibration": "module:callable"}, {"dynamic": True})
-            yield Issue(key, message, MISSING_KEY, hint)
+            remedy = example("add {}, or {}", {"calibration": "module:callable"}, {"dynamic": True})
+            yield Issue(key, message, MISSING_KEY, remedy)
     elif isinstance(calibration, str) and len(needy) > 1:
         message = f"`{name}` is one callable, but there are {len(needy)} methods"
         yield Issue(
@@ -64,8 +64,8 @@ def _check_calibration(data: Mapping[str, Any], path: KeyPath, scheme: Mapping[s
         lacking = [method for method in needy if method not in calibration]
         if lacking and all(method in methods for method in calibration) and scheme.get("dynamic", False) is False:
             message = f"`{format_key((*key, lacking[0]))}` is missing; each method has to be calibrated"
-            hint = example("add {}", {lacking[0]: "module:callable"})
-            yield Issue((*key, lacking[0]), message, MISSING_KEY, hint)
+            remedy = example("add {}", {lacking[0]: "module:callable"})
+            yield Issue((*key, lacking[0]), message, MISSING_KEY, remedy)
         for method in calibration:
             if method not in methods:
                 near = nearest(method, methods)

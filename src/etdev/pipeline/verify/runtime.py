@@ -94,7 +94,9 @@ def _summary(subject: Subject, findings: Findings) -> str:
     if ends:
         ran += f" and the {ends} sizes"
     if findings.sessions:
-        ran += f" and {_count(findings.sessions, 'session')} of {_count(findings.session_calls, 'call')}"
+        calls = _count(findings.session_calls, "call")
+        together = f"with {calls} in all" if findings.sessions > 1 else f"of {calls}"
+        ran += f" and {_count(findings.sessions, 'session')} {together}"
     if findings.cut:
         ran = f"the first {ran}"
     if findings.in_a_row:
