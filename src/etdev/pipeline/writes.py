@@ -9,7 +9,7 @@ linker removes the clones that are not needed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -51,13 +51,14 @@ def separate_writes(program: ExportedProgram, clone: Clone) -> None:
     output = program.graph.output_node()
     values: list[Any] = list(output.args[0])
     specs = program.graph_signature.output_specs
-    written = set(_written(program))
+    targets = write_targets(program)
     taken: set[Any] = set()
     with program.graph.inserting_before(output):
-        for position, (value, spec) in enumerate(zip(values, specs, strict=True)):
-            is_write = _is_write(spec)
-            shared = value in taken or value.op == "placeholder" if is_write else value in written
-            if is_write:
+        for position, (value, spec, target) in enumerate(zip(values, specs, targets, strict=True)):
+            if target is None:
+                shared = value is not None and value in targets
+            else:
+                shared = value in taken or value.op == "placeholder"
                 taken.add(value)
             if shared:
                 values[position] = _cloned(value, value.meta, clone)
@@ -87,19 +88,23 @@ def rename_inputs(program: ExportedProgram) -> None:
     program.graph_module.recompile()
 
 
-def _written(program: ExportedProgram) -> Iterator[Node]:
-    """Placeholders of the buffers and inputs that a functional graph writes to."""
+def write_targets(program: ExportedProgram) -> list[Node | None]:
+    """For each output of a functional graph the placeholder that it is written to; None for what is returned."""
     signature = program.graph_signature
-    targets = {spec.target for spec in signature.output_specs if _is_write(spec)}
     nodes = {node.name: node for node in program.graph.find_nodes(op="placeholder")}
-    for spec in signature.input_specs:
-        name = getattr(spec.arg, "name", None)
-        if (name if spec.target is None else spec.target) in targets:
-            yield nodes[name]
+    names = {spec.target: spec.arg.name for spec in signature.input_specs if spec.target is not None}
+    return [
+        None if not _is_write(spec) else nodes[names[spec.target] if _is_buffer(spec) else str(spec.target)]
+        for spec in signature.output_specs
+    ]
 
 
 def _is_write(spec: Any) -> bool:
     return spec.kind.name in ("BUFFER_MUTATION", "USER_INPUT_MUTATION")
+
+
+def _is_buffer(spec: Any) -> bool:
+    return bool(spec.kind.name == "BUFFER_MUTATION")
 
 
 def _is_assignment(copy: Node) -> bool:

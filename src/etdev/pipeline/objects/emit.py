@@ -15,7 +15,7 @@ from etdev.pipeline.lower_errors import explain_emission
 from etdev.pipeline.objects.data import data_names, put_data_inside
 from etdev.pipeline.objects.devices import hidden_devices, with_devices
 from etdev.pipeline.objects.instructions import MismatchError
-from etdev.pipeline.objects.layouts import edge_clone, set_plain_views
+from etdev.pipeline.objects.layouts import edge_clone, set_plain_orders, set_written_orders
 from etdev.pipeline.objects.notes import describe_method
 from etdev.pipeline.objects.planning import VirtualAddresses
 from etdev.pipeline.objects.record import save_record
@@ -139,7 +139,8 @@ def _to_executorch(
                 program = lowered.manager.exported_program(name)
                 rename_inputs(program)
                 separate_writes(program, edge_clone)
-                set_plain_views(program.graph_module)
+                set_plain_orders(program.graph_module)
+                set_written_orders(program)
             manager: ExecutorchProgramManager = lowered.manager.to_executorch(config)
     except Exception as error:
         programs = [lowered.manager.exported_program(name) for name in lowered.methods]

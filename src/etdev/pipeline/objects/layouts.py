@@ -1,55 +1,136 @@
-"""Dimension orders that a copy has to change before a view may ignore them.
+"""Dimension orders that a copy has to change before a kernel may see them.
 
-Kernels of views give the output the bytes of the input as they lie in memory, whatever order the dimensions have there.
-PyTorch means the order of the sizes. ExecuTorch 1.4 does not see the difference: the model computes something else, or
-fails. Seen with a view, an ``unsqueeze`` and a ``squeeze`` of a tensor in channels-last order.
+PyTorch computes the same for every order of dimensions in memory. Most kernels of ExecuTorch 1.4 do not. Some fail
+(0x12) on tensors in channels-last order: they want one order, and an operand of another rank or shape, even a single
+number, is in the order of the sizes. Others take the bytes as they are and compute something else: views, ``cat``,
+``pad``, ``flip``, ``gather`` and ``layer_norm``. Only kernels that were tried with such an order keep it.
 """
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING, Any
 
 from etdev.pipeline.objects.graphs import graph_modules
+from etdev.pipeline.writes import write_targets
 
 if TYPE_CHECKING:
+    from torch.export import ExportedProgram
     from torch.fx import GraphModule, Node
 
+_ANY_ORDER = frozenset(
+    f"aten::{name}"
+    for name in (
+        "avg_pool2d",
+        "convolution",
+        "expand_copy",
+        "max_pool2d_with_indices",
+        "mean",
+        "sum",
+        "upsample_bilinear2d",
+        "upsample_nearest2d",
+        "var",
+    )
+)
+"""Ops whose kernels were right with tensors in channels-last order."""
 
-def set_plain_views(graph_module: GraphModule) -> None:
-    """Put a copy into the order of the sizes before every view of what lies otherwise, branches and loops included."""
-    from executorch.exir.dialects._ops import ops
 
-    aten = ops.edge.aten
-    squeezes = [aten.squeeze_copy.default, aten.squeeze_copy.dim, aten.squeeze_copy.dims]
+def set_plain_orders(graph_module: GraphModule) -> None:
+    """Compute in the order of the sizes where a kernel needs that, branches and loops included.
+
+    The results get the order that they had, for kernels that take it from there.
+    """
     for module in graph_modules(graph_module):
-        for view in (aten.view_copy.default, aten.unsqueeze_copy.default, *squeezes):
-            for node in module.graph.find_nodes(op="call_function", target=view):
-                if not _is_plain(node.all_input_nodes[0].meta["val"]) and _is_plain(node.meta["val"]):
-                    _set_plain_input(node)
+        plain: dict[Node, Node] = {}
+        for node in list(module.graph.nodes):
+            if _needs_plain(node):
+                _set_plain_inputs(node, plain)
+                _set_plain_results(node, plain)
+        for restored in plain:
+            if not restored.users:
+                module.graph.erase_node(restored)
         module.recompile()
+
+
+def set_written_orders(program: ExportedProgram) -> None:
+    """Give each value that is written to a buffer or an input the order of dimensions that this has."""
+    output = program.graph.output_node()
+    values: list[Any] = list(output.args[0])
+    for position, target in enumerate(write_targets(program)):
+        value = values[position]
+        if target is not None and _order(target.meta["val"]) != _order(value.meta["val"]):
+            with program.graph.inserting_before(output):
+                values[position] = edge_clone(value, _order(target.meta["val"]))
+            values[position].meta = {**value.meta, "val": target.meta["val"]}
+            program.graph_signature.output_specs[position].arg.name = values[position].name
+    output.args = (type(output.args[0])(values),)
+    program.graph_module.recompile()
 
 
 def edge_clone(value: Node, order: list[int] | None = None) -> Node:
     """A clone with the dimensions in this order, or as the value has them, where the graph inserts."""
     from executorch.exir.dialects._ops import ops
-    from executorch.exir.tensor import dim_order_from_stride
 
-    if order is None:
-        order = list(dim_order_from_stride(value.meta["val"].stride()))
     op = ops.edge.dim_order_ops._clone_dim_order.default
+    order = _order(value.meta["val"]) if order is None else order
     return value.graph.call_function(op, (value,), {"dim_order": order})
 
 
+def _needs_plain(node: Node) -> bool:
+    """Does the op have a tensor in another order, and a kernel that does not take it?"""
+    import torch
+
+    op: Any = getattr(node.target, "_op", None)
+    if node.op != "call_function" or getattr(op, "namespace", None) != "aten" or op._schema.name in _ANY_ORDER:
+        return False
+    values = [*_tensors(node), *(value for source in node.all_input_nodes for value in _tensors(source))]
+    if all(map(_is_plain, values)):
+        return False
+    return torch.Tag.pointwise not in op.tags or len({tuple(_order(value)) for value in values}) > 1
+
+
+def _set_plain_inputs(node: Node, plain: dict[Node, Node]) -> None:
+    for source in node.all_input_nodes:
+        if source in plain:
+            node.replace_input_with(source, plain[source])
+        elif any(not _is_plain(value) for value in _tensors(source)):
+            value = source.meta["val"]
+            with node.graph.inserting_before(node):
+                copy = edge_clone(source, list(range(value.dim())))
+            copy.meta = {**node.meta, "val": value.contiguous()}
+            node.replace_input_with(source, copy)
+
+
+def _set_plain_results(node: Node, plain: dict[Node, Node]) -> None:
+    """``plain`` has, for each result that was given its order back, the one in the order of the sizes."""
+    value = node.meta["val"]
+    if isinstance(value, tuple | list):
+        node.meta["val"] = type(value)(item.contiguous() if hasattr(item, "contiguous") else item for item in value)
+        for user in [user for user in node.users if user.target is operator.getitem]:
+            _set_plain_results(user, plain)
+    elif any(not _is_plain(item) for item in _tensors(node)):
+        node.meta["val"] = value.contiguous()
+        with node.graph.inserting_after(node):
+            restored = edge_clone(node, _order(value))
+        restored.meta = {**node.meta, "val": value}
+        node.replace_all_uses_with(restored, delete_user_cb=lambda user: user is not restored)
+        plain[restored] = node
+
+
+def _tensors(node: Node) -> list[Any]:
+    """The values of a node that are tensors."""
+    import torch
+
+    value = node.meta.get("val")
+    values = value if isinstance(value, tuple | list) else [value]
+    return [item for item in values if isinstance(item, torch.Tensor)]
+
+
 def _is_plain(value: Any) -> bool:
+    return _order(value) == list(range(value.dim()))
+
+
+def _order(value: Any) -> list[int]:
     from executorch.exir.tensor import dim_order_from_stride
 
-    return list(dim_order_from_stride(value.stride())) == list(range(value.dim()))
-
-
-def _set_plain_input(view: Node) -> None:
-    source = view.all_input_nodes[0]
-    value = source.meta["val"]
-    with view.graph.inserting_before(view):
-        copy = edge_clone(source, list(range(value.dim())))
-    copy.meta = {**view.meta, "val": value.contiguous()}
-    view.replace_input_with(source, copy)
+    return list(dim_order_from_stride(value.stride()))
