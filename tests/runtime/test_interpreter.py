@@ -14,6 +14,7 @@ from etdev.program import Blob, Program
 from etdev.program import model as m
 from etdev.runtime.errors import RunError
 from etdev.runtime.interpreter.machine import Bounds
+from etdev.runtime.interpreter.tensors import Memory, RunTensor
 from etdev.runtime.method import Method, load_method, load_program
 from program.hand import loop, tensor
 from support.files import ADD, SIN, branches, chain, copies, cos, counters, delegated, method, program, sin
@@ -39,6 +40,19 @@ def shifted(made: Program, value: int, offset: int) -> Program:
     assert isinstance(moved, m.Tensor)
     values[value] = replace(moved, allocation_info=m.AllocationDetails(1, offset))
     return with_plan(made, values=tuple(values))
+
+
+@pytest.mark.parametrize(("start", "offset"), [(2, 0), (0, 2), (2, 2), (1, 3)])
+def test_elements_at_any_byte_are_read_and_written(start: int, offset: int) -> None:
+    """Also in memory that begins in the middle of an allocation, which torch refuses on CUDA devices."""
+    allocation = torch.zeros(64, dtype=torch.uint8)
+    part = allocation[start:]
+    memory = Memory(HOST, part.data_ptr(), part.numel(), tensor=part)
+    made = RunTensor(0, tensor(4), HOST)
+    made.place(memory, offset)
+    made.write(HOST, X)
+    torch.testing.assert_close(made.view(HOST), X)
+    assert allocation[start + offset :][:16].numpy().tobytes() == X.numpy().tobytes()
 
 
 def test_a_loop_jumps_back_until_its_condition_is_true() -> None:
