@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 pytest.importorskip("torch", reason="needs the extra `build`")
@@ -9,7 +11,12 @@ pytest.importorskip("torch", reason="needs the extra `build`")
 import torch
 
 from etdev.pipeline import known_outputs
+from etdev.pipeline.artifacts import ExportedModel
+from etdev.pipeline.inputs import Call
 from etdev.pipeline.known_outputs import KnownOutputs, MadeOnDemand, key_of_call
+from etdev.pipeline.usercode import UserCode
+from etdev.pipeline.verify.reference import Session, compute
+from support.projects import LINEAR_CONFIG, make_project
 
 
 def test_what_was_computed_is_known_in_a_later_run() -> None:
@@ -74,3 +81,36 @@ def test_a_table_is_made_when_it_is_asked() -> None:
     assert table["a"] == 1
     assert "b" not in table
     assert made == [1, 1]
+
+
+class _Counter(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("count", torch.zeros(1))
+        self.calls = 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        self.get_buffer("count").add_(1)
+        return x + self.get_buffer("count")
+
+
+def test_calls_that_are_known_are_not_made(tmp_path: Path) -> None:
+    """Outputs and written buffers are the same, and an unknown call finds the state that known ones before it left."""
+    project = make_project(tmp_path, LINEAR_CONFIG + "\n[targets.cpu]\n")
+    one, other = (torch.ones(2),), (torch.zeros(2),)
+    module = _Counter()
+    model = ExportedModel({}, {"forward": module}, {}, {}, known=KnownOutputs())
+    with UserCode() as user:
+        for _ in range(2):
+            written: set[str] = set()
+            assert compute(project, user, model, "forward", one, written=written)[0].tolist() == [2, 2]
+            assert (written, module.calls) == ({"count"}, 1)
+        for inputs, results, calls in (
+            ((one, one, one), [2, 3, 4], 4),
+            ((one, one, one), [2, 3, 4], 4),
+            ((one, one, other), [2, 3, 3], 7),
+        ):
+            session = Session(project, user, model)
+            found = [session.compute(Call("forward", given), "here", "there")[0][0].item() for given in inputs]
+            assert (found, module.calls) == (results, calls)
