@@ -17,6 +17,7 @@ from etdev.pipeline.inspect import Argument, MethodInfo, ProgramInfo
 from etdev.pipeline.peaks import Peak, peaks
 from etdev.program import Blob, Program, write
 from etdev.program import model as m
+from etdev.program.signatures import find_signature
 from etdev.program.storage import method_memory
 from program.hand import everything, loop, tensor, unbounded
 from program.strategies import programs
@@ -216,8 +217,8 @@ def test_delegates(tmp_path: Path) -> None:
 def test_the_peak(tmp_path: Path) -> None:
     """The first moment at which most is in use, and what wrote it."""
     values = [tensor(4, at=0), tensor(8, at=16), tensor(2, at=48), tensor(8, at=64), tensor(1, at=96)]
-    calls = [sin(0, 1), sin(0, 2), m.KernelCall(0, (1, 2, 3, 3)), sin(3, 4), sin(2, 4)]
-    (peak,) = only_method(program(method(values, calls)), tmp_path).peaks
+    calls = [sin(0, 1), sin(0, 2), m.KernelCall(0, (1, 2, 5, 3, 3)), sin(3, 4), sin(2, 4)]
+    (peak,) = only_method(program(method([*values, m.Int(1)], calls, outputs=(4,))), tmp_path).peaks
 
     assert (peak.buffer, peak.device, peak.nbytes) == (1, "cpu", 72)
     assert (peak.instruction, peak.during) == (2, "aten::add.out")
@@ -325,6 +326,7 @@ def test_copies_that_are_left(tmp_path: Path) -> None:
 
 CLONE, TO_COPY = "dim_order_ops::_clone_dim_order", "dim_order_ops::_to_dim_order_copy"
 LAST = replace(tensor(1, 2, 2, 2, at=64), dim_order=(0, 2, 3, 1))
+MORE = {"bool": m.Bool(False), "int": m.Int(0), "int?": m.Null(), "int[]?": m.Null(), "int[]": m.IntList(())}
 
 
 @pytest.mark.parametrize(
@@ -337,13 +339,16 @@ LAST = replace(tensor(1, 2, 2, 2, at=64), dim_order=(0, 2, 3, 1))
         ("aten::permute_copy", tensor(4, at=0), tensor(4, at=64), "order"),
         ("aten::sin", tensor(4, at=0), tensor(4, at=64), None),
         ("my::view_copy", tensor(4, at=0), tensor(4, at=64), None),
-        ("aten::view_copy", m.Int(3), tensor(4, at=64), None),
         ("aten::cat", m.TensorList(()), tensor(4, at=64), None),
     ],
 )
 def test_what_a_copy_is(operator: str, source: m.Value, out: m.Tensor, kind: str | None, tmp_path: Path) -> None:
     """One that changes the element type computes something."""
-    plan = method([source, out], [m.KernelCall(0, (0, 1, 1))], inputs=(), operators=(m.Operator(operator, "out"),))
+    signature = find_signature(f"{operator}.out")
+    more = [MORE[parameter.kind] for parameter in signature.parameters[1:-1]] if signature else []
+    args = (0, *range(2, 2 + len(more)), 1, 1)
+    values = [source, out, *more]
+    plan = method(values, [m.KernelCall(0, args)], inputs=(), operators=(m.Operator(operator, "out"),))
 
     found = only_method(program(plan), tmp_path).copying
     assert [(item.kind, item.calls, item.nbytes) for item in found] == ([(kind, 1, out.nbytes)] if kind else [])
