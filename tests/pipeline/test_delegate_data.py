@@ -217,6 +217,8 @@ def test_the_page_has_every_file(built: Path) -> None:
     (page,) = file_document(built / "build/both/tiny.pte").programs
     assert [file.name for file in page.files] == ["tiny.pte", "aoti_cuda_blob.ptd", "table.ptd", "w.ptd"]
     assert page.without is None
+    sections = {file.name: [(part.name, part.items) for part in file.sections[:1]] for file in page.files}
+    assert sections["table.ptd"] == [("named data", (("table", 32 * 32 * 4, "looked up by delegates"),))]
 
 
 # What cannot be

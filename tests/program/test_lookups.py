@@ -53,6 +53,7 @@ def lookups(found: Program) -> tuple[str, ...] | None:
         ("CudaBackend", b"\xff_so_blob\n_weights_blob", None),
         ("CudaBackend", "\n".join(AOTI).encode() + bytes(1 << 17), None),
         ("AnotherBackend", "\n".join(AOTI).encode(), None),
+        ("EtdevReferenceBackend", b"", ()),
     ],
 )
 def test_what_a_blob_tells(backend: str, blob: bytes, names: tuple[str, ...] | None) -> None:

@@ -102,8 +102,13 @@ def _aoti(blob: Blob) -> tuple[str, ...] | None:
     return names if fits else None
 
 
+def _nothing(_: Blob) -> tuple[str, ...]:
+    return ()
+
+
 _READERS: Mapping[str, Callable[[Blob], tuple[str, ...] | None]] = {
     "XnnpackBackend": _xnnpack,
     "CudaBackend": _aoti,
     "MetalBackend": _aoti,
+    "EtdevReferenceBackend": _nothing,
 }

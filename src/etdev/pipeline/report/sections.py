@@ -1,4 +1,4 @@
-"""What the bytes of a file, and of its external weights, are spent on, and the largest things among them."""
+"""The sections of a program and of its data files, and the largest things in each."""
 
 from __future__ import annotations
 
@@ -54,14 +54,15 @@ def sections(program: Program, info: ProgramInfo, known: Provenance) -> tuple[Se
 
 
 def data_page(program: Program, file: Path, known: Provenance) -> FilePage:
-    """What the bytes of a program's external weights are spent on. Raises :class:`~etdev.errors.ProgramError`."""
+    """Return the sections of one of a program's data files. Raises :class:`~etdev.errors.ProgramError`."""
     data, users = flat_tensor.read(file), _external_weights(program, known)
+    looked_up = {name for notes in known.notes.values() for name in notes.data_names} - users.keys()
     found: dict[int, list[flat_tensor.NamedData]] = {}
     for item in data.named_data:
         found.setdefault(item.segment_index, []).append(item)
     items: dict[str, list[tuple[str, int, str]]] = {"constants": [], "named data": []}
     for index, (first, *others) in found.items():
-        kind = "named data" if first.tensor_layout is None else "constants"
+        kind = "named data" if first.tensor_layout is None or first.key in looked_up else "constants"
         what = users.get(first.key, "looked up by delegates" if kind == "named data" else "of no tensor of the program")
         also = f", the same bytes as {', '.join(other.key for other in others)}" if others else ""
         items[kind].append((first.key, len(data.segments[index].data), f"{what}{also}"))

@@ -11,7 +11,7 @@ from etdev.pipeline.result import RungResult
 from etdev.program import Program, flat_tensor
 from etdev.program.devices import named_devices
 from etdev.program.joined import read_joined
-from etdev.program.lookups import missing_data
+from etdev.program.lookups import delegate_lookups, missing_data
 
 _LISTED = 20
 """Most missing names that are listed."""
@@ -56,10 +56,18 @@ def check_bytes(
     summary = f"{_count(len(found.execution_plan), 'method')}, {_count(_instructions(found), 'instruction')} read back"
     if data:
         summary += ", with its external data"
+    if unknown := _unknown_lookups(found, lookups or {}):
+        summary += f"; the data that delegates of {', '.join(unknown)} look up is not known"
     if found.unknown_fields:
         summary += f"; fields that this version does not know: {', '.join(found.unknown_fields)}"
     devices = tuple(map(str, named_devices(found)))
     return RungResult(rung="bytes", status="passed", summary=summary, devices=devices), found
+
+
+def _unknown_lookups(found: Program, lookups: Mapping[str, Collection[str]]) -> list[str]:
+    """Return the ids of delegates of which neither their blobs nor ``lookups`` tell what they look up."""
+    plans = [plan for plan in found.execution_plan if plan.name not in lookups]
+    return sorted({one.id for plan in plans for one in plan.delegates if delegate_lookups(found, one) is None})
 
 
 def requirements(found: Program) -> Requirements:
