@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -18,17 +19,17 @@ from support.files import chain
 
 
 class Joiner:
-    """Joins nothing: gives a program of as many instructions as the data has bytes, and counts."""
+    """Return a program of as many instructions as the data files have bytes, and count the calls."""
 
     def __init__(self) -> None:
         self.calls = 0
 
-    def __call__(self, file: Path, data: Path) -> Program:
+    def __call__(self, file: Path, data: Sequence[Path]) -> Program:
         self.calls += 1
         try:
-            return chain(len(data.read_bytes()))
+            return chain(sum(len(path.read_bytes()) for path in data))
         except OSError as error:
-            raise ProgramError("there is no such file", where=str(data)) from error
+            raise ProgramError("there is no such file", where=str(error.filename)) from error
 
 
 @pytest.fixture
@@ -44,27 +45,38 @@ def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
 def test_written_once_for_each_content(pair: tuple[Path, Path]) -> None:
     file, data = pair
     joined, join = JoinedFile(), Joiner()
-    path = joined.path(file, data, join)
+    path = joined.path(file, [data], join)
     assert read(path) == chain(1)
     data.write_bytes(b"x")
-    assert (joined.path(file, data, join), join.calls) == (path, 1)
+    assert (joined.path(file, [data], join), join.calls) == (path, 1)
     data.write_bytes(b"xyz")
     with path.open("rb") as before:
-        assert read(joined.path(file, data, join)) == chain(3)
+        assert read(joined.path(file, [data], join)) == chain(3)
         assert before.read(), "who has opened the file of before still reads it"
     file.write_bytes(b"y")
-    joined.path(file, data, join)
+    joined.path(file, [data], join)
     assert join.calls == 3
     joined.close()
     assert not path.exists()
-    assert read(joined.path(file, data, join)) == chain(3)
+    assert read(joined.path(file, [data], join)) == chain(3)
     joined.close()
     assert not list(Path(tempfile.gettempdir()).iterdir())
 
 
+def test_a_change_of_any_data_file_counts(pair: tuple[Path, Path]) -> None:
+    file, data = pair
+    other = data.with_name("b.ptd")
+    other.write_bytes(b"xy")
+    joined, join = JoinedFile(), Joiner()
+    assert read(joined.path(file, [data, other], join)) == chain(3)
+    other.write_bytes(b"xyz")
+    assert read(joined.path(file, [data, other], join)) == chain(4)
+    joined.close()
+
+
 def test_another_process_reads_it(pair: tuple[Path, Path]) -> None:
     joined = JoinedFile()
-    path = joined.path(*pair, Joiner())
+    path = joined.path(pair[0], pair[1:], Joiner())
     copied = subprocess.run(["cat", str(path)], capture_output=True, check=True).stdout
     assert copied == path.read_bytes()
     joined.close()
@@ -73,10 +85,10 @@ def test_another_process_reads_it(pair: tuple[Path, Path]) -> None:
 def test_data_that_cannot_be_read_are_the_joiners_to_name(pair: tuple[Path, Path]) -> None:
     file, data = pair
     joined, join = JoinedFile(), Joiner()
-    joined.path(file, data, join)
+    joined.path(file, [data], join)
     data.unlink()
     with pytest.raises(ProgramError, match="there is no such file"):
-        joined.path(file, data, join)
+        joined.path(file, [data], join)
     joined.close()
 
 
@@ -89,7 +101,7 @@ from etdev.program import read
 from etdev.runtime.stock.joined import JoinedFile
 file, data = map(Path, {tuple(map(str, pair))!r})
 joined = JoinedFile()
-print(joined.path(file, data, lambda *_: read({str(tmp_path / "m.pte")!r})).stat().st_size, flush=True)
+print(joined.path(file, [data], lambda *_: read({str(tmp_path / "m.pte")!r})).stat().st_size, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
     write(chain(2), tmp_path / "m.pte")
