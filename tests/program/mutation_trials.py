@@ -34,7 +34,7 @@ from program.mutations import mutated
 
 SECONDS = 5.0
 BYTES = 3 << 30
-_REPLAYED = 8
+_REPLAYED = 24
 """One program in so many is replayed: that takes most of the time."""
 
 
