@@ -259,9 +259,13 @@ import os, sys, time
 from pathlib import Path
 from etdev.files import locked
 with locked(Path(sys.argv[1]), lambda holder: print("waits for", holder, flush=True)):
-    if sys.argv[2] == "fork" and os.fork() == 0:
-        time.sleep(60)
-        os._exit(0)
+    if sys.argv[2] == "fork":
+        source, sink = os.pipe()
+        if os.fork() == 0:
+            os.write(sink, b"-")  # It runs Python's hooks for new processes before this.
+            time.sleep(60)
+            os._exit(0)
+        os.read(source, 1)
     print("has it", flush=True)
     sys.stdin.read()
 """
@@ -324,4 +328,32 @@ def test_threads_exclude_each_other_too(tmp_path: Path) -> None:
         assert waiting.wait(10)
         assert not has_it.is_set()
     thread.join(10)
+    assert has_it.is_set()
+
+
+def test_a_lock_outlives_its_folder(tmp_path: Path) -> None:
+    """The holder removes the folder, which is empty then, before the next one looks for the lock again."""
+    place = tmp_path / "out" / "lock"
+    waiting, removed, has_it = threading.Event(), threading.Event(), threading.Event()
+    stat = os.stat
+
+    def hold() -> None:
+        with locked(place, lambda holder: waiting.set()):
+            has_it.set()
+
+    def look(path: Path, **options: bool) -> os.stat_result:
+        """Look whether the lock is still there, as late as can be."""
+        if path == place and threading.current_thread() is thread:
+            assert removed.wait(10)
+        return stat(path, **options)
+
+    thread = threading.Thread(target=hold)
+    with pytest.MonkeyPatch.context() as patch:
+        with locked(place, lambda holder: None):
+            patch.setattr(os, "stat", look)
+            thread.start()
+            assert waiting.wait(10)
+        place.parent.rmdir()
+        removed.set()
+        thread.join(10)
     assert has_it.is_set()

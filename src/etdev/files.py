@@ -156,8 +156,8 @@ def locked(place: Path, wait: Callable[[int | None], None]) -> Iterator[None]:
     """Hold a lock that one process, and one thread of it, can hold at a time. The file ``place`` is there meanwhile.
 
     The system frees the lock when its holder ends, however it ends. If it is taken, ``wait`` is called once with the
-    process that holds it (None if that is not known). A file system without locks locks nothing. The folder has to
-    be there. Raises OSError.
+    process that holds it (None if that is not known). A file system without locks locks nothing. Missing folders are
+    made: the last holder may have removed an empty one. Raises OSError.
     """
     descriptor = _locked_descriptor(place, wait)
     _LOCKS.add(descriptor)
@@ -173,7 +173,13 @@ def locked(place: Path, wait: Callable[[int | None], None]) -> Iterator[None]:
 def _locked_descriptor(place: Path, wait: Callable[[int | None], None]) -> int:
     told = False
     while True:
-        descriptor = os.open(place, os.O_RDWR | os.O_CREAT, 0o666)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            descriptor = os.open(place, os.O_RDWR | os.O_CREAT, 0o666)
+        except FileNotFoundError:
+            if place.parent.is_dir():
+                raise
+            continue
         try:
             if _is_taken(descriptor):
                 if not told:

@@ -47,7 +47,6 @@ def _exclusive(out: Path, name: str, progress: Progress) -> Iterator[None]:
 
     with ExitStack() as stack:
         with write_errors_named(out / name):
-            out.mkdir(parents=True, exist_ok=True)
             stack.enter_context(locked(out / f".{name}.building", wait))
         if began:
             progress.finished(name, WAIT, time.perf_counter() - began[0])
