@@ -104,6 +104,70 @@ def test_the_display_ends_with_a_process_that_is_killed(tmp_path: Path) -> None:
     assert shown.pieces[-1][1].endswith("\r\x1b[J")
 
 
+_SPLIT = """
+import os, time
+from etdev.cli.display import DISPLAY
+DISPLAY.start("working")
+if os.fork() == 0:
+    os.closerange(0, 3)
+    time.sleep(4)
+    os._exit(0)
+time.sleep(0.3)
+began = time.monotonic()
+DISPLAY.close()
+print("closed", time.monotonic() - began < 1)
+"""
+
+
+def test_the_display_is_taken_away_although_another_process_has_its_pipe(tmp_path: Path) -> None:
+    """It was killed after 2 s, and its last line stayed."""
+    shown = on_terminal([sys.executable, "-c", _SPLIT], tmp_path)
+    assert shown.text.endswith("\r\x1b[Jclosed True\r\n")
+
+
+_LONG = """
+import sys, time
+from etdev.cli.display import DISPLAY
+DISPLAY.start("working")
+for target in ("one", "two", "three"):
+    DISPLAY.tell("started", target, "emit")
+time.sleep(0.3)
+print("a long " + "\N{SNOWMAN}" * 5000 + " warning", file=sys.stderr)
+time.sleep(0.3)
+DISPLAY.close()
+"""
+
+
+def test_a_long_line_above_several_targets_is_kept(tmp_path: Path) -> None:
+    """It was written past the display, which then drew over its end."""
+    shown = on_terminal([sys.executable, "-c", _LONG], tmp_path)
+    assert "\x1b[Ja long " + "\N{SNOWMAN}" * 5000 + " warning\r\r\n" in shown.text
+
+
+_INTERRUPTED = """
+import os, signal, time
+from etdev.cli.display import DISPLAY
+from etdev.cli.interrupts import _ECHO, INTERRUPTS
+DISPLAY.start("working")
+with INTERRUPTS:
+    time.sleep(0.3)
+    try:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(10)
+    except KeyboardInterrupt:
+        time.sleep(_ECHO + 0.1)
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(10)
+"""
+
+
+def test_the_display_is_gone_when_a_second_ctrl_c_ends_the_process(tmp_path: Path) -> None:
+    """It went after the process, and took the prompt of the shell along."""
+    shown = on_terminal([sys.executable, "-c", _INTERRUPTED], tmp_path)
+    assert shown.code == 130
+    assert shown.text.endswith("\r\x1b[J\x1b[?25hinterrupted\r\n")
+
+
 _LEAVING = """
 import atexit, sys, threading, time
 from etdev.cli.endings import leave_at_once
@@ -128,7 +192,7 @@ def test_a_command_that_has_imported_much_leaves_at_once(tmp_path: Path) -> None
 
 def test_lines_fit_the_terminal(capfd: pytest.CaptureFixture[str]) -> None:
     """Also where its size is not known: a line that wraps could not be drawn over."""
-    drawing = Drawing()
+    drawing = Drawing("starting")
     for number in range(40):
         drawing.take("started", 0.0, f"target{number}", "x" * 200)
     drawing.draw()

@@ -49,9 +49,25 @@ def busy() -> int:
     hashlib.pbkdf2_hmac("sha256", b"", b"", 2**31 - 1)  # Minutes, without the interpreter's lock.
     return 0
 
+def split() -> int:
+    # Leave a process of user code behind; another one gets a signal.
+    import os, signal
+    if os.fork() == 0:
+        time.sleep(20)
+        os._exit(0)
+    killed = os.fork()
+    if killed == 0:
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+        finally:
+            os._exit(0)
+    os.waitpid(killed, 0)
+    return slow() if len(sys.argv) > 2 else 0
+
 sys.modules["waiting"] = sys.modules["__main__"]
 app.Commands.entries["wait"] = Entry("Wait.", "waiting:wait")
 app.Commands.entries["slow"] = Entry("Wait, and take as many seconds to leave.", "waiting:slow")
+app.Commands.entries["split"] = Entry("Fork.", "waiting:split")
 app.Commands.entries["busy"] = Entry("Compute.", "waiting:busy")
 sys.exit(app.run([sys.argv[1]]))
 """
@@ -133,6 +149,22 @@ def test_a_second_ctrl_c_ends_a_call_of_a_library(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=5)
     assert (process.returncode, err) == (130, "interrupted\n")
+
+
+def test_a_process_that_outlives_the_command_does_not_hold_it_up(tmp_path: Path) -> None:
+    """Such as a worker of a data loader. The command waited until that process ended."""
+    began = time.monotonic()
+    assert subprocess.run([sys.executable, "-c", _WAITING, "split"], cwd=tmp_path, timeout=30).returncode == 0
+    assert time.monotonic() - began < 10
+
+
+def test_a_signal_of_another_process_is_not_the_first_one(tmp_path: Path) -> None:
+    """A pool that ends its workers sends them SIGTERM. The next Ctrl-C ended the command without its clean-up."""
+    process = _waiting(tmp_path, "split", "0.1")
+    time.sleep(_ECHO + 0.1)
+    _leave(process)
+    assert process.wait(timeout=20) == 130
+    assert [path.name for path in tmp_path.iterdir()] == ["left"]
 
 
 def test_nohup_is_respected(tmp_path: Path) -> None:

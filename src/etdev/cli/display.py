@@ -23,6 +23,8 @@ _CLOSE_SECONDS = 2.0
 """How long the last lines may take."""
 _MOST_BYTES = 4000
 """Of one event: a pipe takes it as a whole, or not at all."""
+_MOST_CHARACTERS = 300
+"""Of one event: each takes up to twelve bytes."""
 _STDERR = 2
 
 
@@ -55,11 +57,10 @@ class Display:
         parent = os.getpid()
         self._process = os.fork()
         if not self._process:
-            _draw_until_closed(source, self._pipe, parent)
+            _draw_until_closed(phase, source, self._pipe, parent)
         os.close(source)
         os.set_blocking(self._pipe, False)
         self._stderr, sys.stderr = sys.stderr, _Above(self, sys.stderr)
-        self.tell("phase", phase)
         return True
 
     def tell(self, event: str, *arguments: object) -> bool:
@@ -74,13 +75,18 @@ class Display:
 
     def close(self) -> None:
         """Take the display away; what is done stays on the terminal."""
-        if self._pipe is None:
-            return
         if self._stderr is not None:
             sys.stderr.flush()
             sys.stderr, self._stderr = self._stderr, None
-        os.close(self._pipe)
-        self._pipe = None
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Take the display away in any thread, with lines that standard error has not flushed."""
+        if self._pipe is None:
+            return
+        self.tell("closed")  # A process that was split off may hold the pipe open.
+        pipe, self._pipe = self._pipe, None
+        os.close(pipe)
         until = time.monotonic() + _CLOSE_SECONDS
         with suppress(ChildProcessError):
             while os.waitpid(self._process, os.WNOHANG) == (0, 0):
@@ -102,9 +108,13 @@ class _Above:
         """Print the lines that are complete."""
         *lines, self._begun = (self._begun + text).split("\n")
         for line in lines:
-            if not self._display.tell("line", line):
+            if not self._is_told(line):
                 self._stream.write(f"{line}\n")
         return len(text)
+
+    def _is_told(self, line: str) -> bool:
+        parts = [line[begin : begin + _MOST_CHARACTERS] for begin in range(0, len(line), _MOST_CHARACTERS)]
+        return all(self._display.tell("part", part) for part in parts) and self._display.tell("line")
 
     def writelines(self, lines: Sequence[str]) -> None:
         """Print them all."""
@@ -140,7 +150,7 @@ def _has_threads() -> bool:
     return threading.active_count() > 1
 
 
-def _draw_until_closed(source: int, pipe: int, parent: int) -> NoReturn:
+def _draw_until_closed(phase: str, source: int, pipe: int, parent: int) -> NoReturn:
     """Be the process that draws."""
     code = 1
     try:
@@ -153,7 +163,7 @@ def _draw_until_closed(source: int, pipe: int, parent: int) -> NoReturn:
             os.dup2(null, stream)
         from etdev.cli.drawing import Drawing
 
-        _draw(Drawing(), source, parent)
+        _draw(Drawing(phase), source, parent)
         code = 0
     finally:
         os._exit(code)
@@ -161,7 +171,7 @@ def _draw_until_closed(source: int, pipe: int, parent: int) -> NoReturn:
 
 def _draw(drawing: Any, source: int, parent: int) -> None:
     rest = b""
-    while os.getppid() == parent:  # Others that this process has split off may hold the pipe open.
+    while not drawing.is_closed and os.getppid() == parent:  # Others may hold the pipe open.
         if select.select([source], [], [], 0.1)[0]:
             content = os.read(source, 1 << 16)
             if not content:

@@ -32,15 +32,19 @@ class _Row:
 class Drawing:
     """Draws on standard error, over what it has drawn before."""
 
-    def __init__(self) -> None:
+    def __init__(self, phase: str) -> None:
         self._rows: dict[str, _Row] = {}
-        self._phase, self._since = "", time.monotonic()
+        self._phase, self._since = phase, time.monotonic()
         self._drawn = 0
         """Lines that are on the terminal now."""
         self._styles = {"bold": "\x1b[1m", "dim": "\x1b[2m", "red": "\x1b[31m"}
         if os.environ.get("NO_COLOR"):
             self._styles = {}
         self._above: list[str] = []
+        self._begun = ""
+        """Parts of the next line above."""
+        self.is_closed = False
+        """No event follows."""
 
     def take(self, event: str, at: float, *arguments: str) -> None:
         """Take an event and when it happened."""
@@ -49,8 +53,12 @@ class Drawing:
     def _take_phase(self, at: float, text: str) -> None:
         self._phase, self._since = text, at
 
-    def _take_line(self, at: float, text: str) -> None:
-        self._above.append(text)
+    def _take_part(self, at: float, text: str) -> None:
+        self._begun += text
+
+    def _take_line(self, at: float) -> None:
+        self._above.append(self._begun)
+        self._begun = ""
 
     def _take_started(self, at: float, target: str, stage: str) -> None:
         row = self._rows.setdefault(target, _Row(stage, at))
@@ -77,6 +85,9 @@ class Drawing:
             self._above.append(self._styled([("bold", target), ("", "  "), *_joined(row.done)], None))
         self._phase, self._since = _BETWEEN, at
 
+    def _take_closed(self, at: float) -> None:
+        self.is_closed = True
+
     def draw(self) -> None:
         """Draw everything as it is now."""
         now = time.monotonic()
@@ -84,7 +95,7 @@ class Drawing:
             columns, height = os.get_terminal_size(_STDERR)
         except OSError:
             columns, height = 80, 24
-        columns = columns or 80
+        columns, height = columns or 80, height or 24  # A terminal may not know its size.
         spin = _SPINNER[int(now * 10) % len(_SPINNER)]
         shown = [[("bold", target), ("", "  "), *row.pieces(now)] for target, row in self._rows.items()]
         shown = shown or [_Row(self._phase, self._since).pieces(now)]

@@ -11,6 +11,7 @@ from contextlib import suppress
 from types import FrameType
 from typing import TYPE_CHECKING, Self
 
+from etdev.cli.display import DISPLAY
 from etdev.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -62,6 +63,18 @@ class Interrupts:
             os.close(self._pipe[0])
             self._pipe = None
 
+    def forget(self) -> None:
+        """Let go of the pipe, in a process that was split off.
+
+        Its signals are not those of this process, and the watch ends only when no process can write to the pipe.
+        """
+        if self._pipe is not None:
+            with suppress(ValueError):
+                signal.set_wakeup_fd(-1)
+            for descriptor in self._pipe:
+                os.close(descriptor)
+            self._pipe = None
+
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
         if not self.seen:
             self.seen = True
@@ -75,6 +88,7 @@ def _end_at_the_second(pipe: int) -> None:
         now = time.monotonic()
         if first is not None and signal.SIGINT in numbers and now - first > _ECHO:
             with suppress(OSError):  # The terminal may be what went away.
+                DISPLAY.abandon()
                 shown = "\x1b[?25h" if os.isatty(_STDERR) else ""  # A progress display hides the cursor.
                 os.write(_STDERR, f"{shown}interrupted\n".encode())
             os._exit(ExitCode.INTERRUPTED)
@@ -89,6 +103,8 @@ def _is_wanted(number: signal.Signals) -> bool:
 
 INTERRUPTS = Interrupts()
 """The one of this process: signals are process-wide, too."""
+
+os.register_at_fork(after_in_child=INTERRUPTS.forget)
 
 
 class Interruptible:
