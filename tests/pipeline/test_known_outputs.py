@@ -114,3 +114,15 @@ def test_calls_that_are_known_are_not_made(tmp_path: Path) -> None:
             session = Session(project, user, model)
             found = [session.compute(Call("forward", given), "here", "there")[0][0].item() for given in inputs]
             assert (found, module.calls) == (results, calls)
+
+
+def test_a_call_of_a_session_tells_what_it_writes(tmp_path: Path) -> None:
+    """The first call of a session is on fresh state, as the call of a sample is: one may be known from the other."""
+    project = make_project(tmp_path, LINEAR_CONFIG + "\n[targets.cpu]\n")
+    inputs = (torch.ones(2),)
+    model = ExportedModel({}, {"forward": _Counter()}, {}, {}, known=KnownOutputs())
+    with UserCode() as user:
+        Session(project, user, model).compute(Call("forward", inputs), "here", "there")
+        written: set[str] = set()
+        compute(project, user, model, "forward", inputs, written=written)
+    assert written == {"count"}

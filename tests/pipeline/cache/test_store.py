@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import tempfile
 import time
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from etdev.pipeline.cache import Cache
 from etdev.pipeline.cache.digests import Digests
 from etdev.pipeline.cache.entries import Entry, Facts, Output, Reads, differences, flattened
 from etdev.pipeline.cache.store import Store
+from support.projects import LINEAR_CONFIG, make_project
 
 FACTS = Facts(settings={"a": 1}, versions={"etdev": "1"})
 
@@ -210,3 +212,17 @@ def test_a_difference_names_key_and_values() -> None:
         'targets.cpu.memory.planner is "naive", and was "best"',
         'torch is "2.13", and was "2.12"',
     ]
+
+
+def test_outputs_that_cannot_be_kept_fail_no_build(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as on a machine whose folder for temporary files is full or missing."""
+    project = make_project(tmp_path, LINEAR_CONFIG + "\n[targets.cpu]\n")
+    with Cache(store) as cache:
+        cache.keep_reference(project, "cpu", FACTS, Reads(), b"outputs")
+        assert (cache.reference(project, "cpu", FACTS, Reads()), cache.obstacle) == (b"outputs", None)
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+        cache.keep_reference(project, "cpu", FACTS, Reads(), b"others")
+        assert "No such file" in str(cache.obstacle)
+        assert cache.reference(project, "cpu", FACTS, Reads()) == b"outputs"

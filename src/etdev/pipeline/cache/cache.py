@@ -154,9 +154,12 @@ class Cache:
     def keep_reference(self, project: Project, target: str, facts: Facts, reads: Reads, content: bytes) -> None:
         """Keep the outputs of a target's quantized model. What keeps it from that fails no build."""
         output = Output(size=len(content), sha256=hashlib.sha256(content).hexdigest())
-        with TemporaryDirectory(prefix="etdev-") as folder:
-            Path(folder, _REFERENCE).write_bytes(content)
-            self.keep(project, target, "reference", facts, reads, Path(folder), {_REFERENCE: output})
+        try:
+            with TemporaryDirectory(prefix="etdev-") as folder:
+                Path(folder, _REFERENCE).write_bytes(content)
+                self.keep(project, target, "reference", facts, reads, Path(folder), {_REFERENCE: output})
+        except OSError as error:  # Of the folder for temporary files.
+            self.obstacle = f"nothing is kept in the cache {self.store.folder}: {error}"
 
     def outputs(self, paths: Sequence[Path]) -> dict[str, Output]:
         """Files that were just written, by their names. Raises OSError."""

@@ -47,15 +47,18 @@ class Session:
         waiting, self._waiting = self._waiting, []
         outputs = [self._computed(*item) for item in waiting][-1]
         if known is not None:
-            known.add(self._key, outputs, ())
+            # A call on fresh state has the key that `compute` has for it, which asks for the buffers.
+            known.add(self._key, outputs, self._state(call.method))
         return outputs
 
+    def _state(self, method: str) -> State:
+        return self._states.setdefault("" if self._shared else method, {})
+
     def _computed(self, call: Call, at: str, where: str) -> list[Any]:
-        state = self._states.setdefault("" if self._shared else call.method, {})
         what = f"method {call.method!r} failed in eager PyTorch in {at}"
         function = self._model.eager[call.method]
         with translated(self._user, VerifyError, what, where=where):
-            return _compute(function, call.inputs, state, where)
+            return _compute(function, call.inputs, self._state(call.method), where)
 
 
 def compute(
