@@ -27,6 +27,8 @@ _LAYERS = 100
 """Of the file with many instructions; each layer has ten."""
 _SAMPLE = 0.002
 """Seconds between two looks at a process's memory."""
+_KINDS = {"anonymous": "RssAnon", "resident": "VmHWM"}
+"""Kinds of memory, and their names in a process's status."""
 _READ_WRITE = """
 import sys
 from pathlib import Path
@@ -128,18 +130,22 @@ def medians(ways: list[Way], source: Path, pairs: int) -> list[float]:
     return [statistics.median(found) for found in times]
 
 
-def peak_anonymous(command: list[str]) -> int:
-    """Most anonymous memory of a process, in bytes: what it allocates, without the files that it maps."""
+def peak_memory(command: list[str]) -> dict[str, int]:
+    """Return the most memory that a process takes, by kind, in bytes.
+
+    Anonymous memory is allocated. Resident memory also counts pages of files that the process maps.
+    """
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    peak = 0
+    peaks = dict.fromkeys(_KINDS, 0)
     while process.poll() is None:
         status = Path(f"/proc/{process.pid}/status").read_text()
-        if found := re.search(r"RssAnon:\s+(\d+) kB", status):
-            peak = max(peak, int(found[1]) << 10)
+        for kind, field in _KINDS.items():
+            if found := re.search(rf"{field}:\s+(\d+) kB", status):
+                peaks[kind] = max(peaks[kind], int(found[1]) << 10)
         time.sleep(_SAMPLE)
     if process.returncode:
         raise subprocess.CalledProcessError(process.returncode, command)
-    return peak
+    return peaks
 
 
 def measure_large(folder: Path, mebibytes: int, pairs: int) -> list[Finding]:
@@ -158,10 +164,11 @@ def measure_large(folder: Path, mebibytes: int, pairs: int) -> list[Finding]:
         ("read and write", lambda source: [sys.executable, "-c", _READ_WRITE, str(source), str(target)]),
         ("`etdev relink`", lambda source: _relink_command(source, target)),
     ):
-        with_small, with_large = (peak_anonymous(command(source)) for source in (small, large))
-        growth = with_large - with_small
-        text = f"{with_small / 2**20:.1f} MiB for 1 MiB, {with_large / 2**20:.1f} MiB for {mebibytes} MiB"
-        findings.append(Finding(f"{name}: anonymous memory", text, "8 MiB more", holds=growth <= 8 << 20))
+        with_small, with_large = (peak_memory(command(source)) for source in (small, large))
+        for kind in _KINDS:
+            few, many = with_small[kind], with_large[kind]
+            text = f"{few / 2**20:.1f} MiB for 1 MiB, {many / 2**20:.1f} MiB for {mebibytes} MiB"
+            findings.append(Finding(f"{name}: {kind} memory", text, "8 MiB more", holds=many - few <= 8 << 20))
     return findings
 
 

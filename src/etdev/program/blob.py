@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import mmap
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
-from typing import final
+from typing import cast, final
 
-_CHUNK = 1 << 20
+CHUNK = 1 << 20
+"""Bytes that are compared, hashed or written at a time."""
 _HASHED = 64
 """Bytes at each of some places that a hash is made of."""
-"""Bytes that are compared at a time."""
+
+_CAN_RETURN = hasattr(mmap, "MADV_DONTNEED")
+"""Windows cannot, and trims memory by itself."""
+
+_Slice = tuple[memoryview, int | None]
+"""Bytes, and where they begin in the mapping of a file; None for bytes that are not in a file."""
 
 
 @final
@@ -20,54 +26,85 @@ class Blob:
 
     A slice keeps its mapping alive; the mapping goes with the last slice. Bytes of a file that somebody overwrites in
     place meanwhile change with it; etdev itself replaces files by renaming.
+
+    The kernel counts each page of a mapped file that a process has read as memory of that process. To go through all
+    bytes of a blob, use :meth:`pieces`: it returns pages after use, so that a large file takes little memory.
     """
 
-    __slots__ = ("_ends", "_views")
+    __slots__ = ("_ends", "_places", "_views")
 
-    def __init__(self, content: bytes | memoryview | mmap.mmap = b"") -> None:
-        self._views: tuple[memoryview, ...] = (memoryview(content).toreadonly().cast("B"),)
-        self._ends: tuple[int, ...] = (self._views[0].nbytes,)
+    def __init__(self, content: bytes | memoryview = b"") -> None:
+        self._set([(memoryview(content).toreadonly().cast("B"), None)])
+
+    @classmethod
+    def mapped(cls, mapping: mmap.mmap) -> Blob:
+        """Return all bytes of a file that is mapped to be read only."""
+        return cls._of([(memoryview(mapping).toreadonly().cast("B"), 0)])
 
     @classmethod
     def joined(cls, parts: Iterable[Blob]) -> Blob:
         """One behind the other, without a copy."""
+        return cls._of(
+            [slice_ for part in parts for slice_ in zip(part._views, part._places, strict=True) if slice_[0].nbytes]
+        )
+
+    @classmethod
+    def _of(cls, slices: Sequence[_Slice]) -> Blob:
         found = cls()
-        found._views = tuple(view for part in parts for view in part._views if view.nbytes) or found._views
-        found._ends = tuple(accumulate(view.nbytes for view in found._views))
+        if slices:
+            found._set(slices)
         return found
+
+    def _set(self, slices: Sequence[_Slice]) -> None:
+        self._views = tuple(view for view, _ in slices)
+        self._places = tuple(place for _, place in slices)
+        self._ends = tuple(accumulate(view.nbytes for view in self._views))
 
     @property
     def view(self) -> memoryview:
         """All bytes. Of several pieces, a copy."""
         return self._views[0] if len(self._views) == 1 else memoryview(bytes(self))
 
-    @property
-    def views(self) -> tuple[memoryview, ...]:
-        """All bytes in the pieces that they are in, without a copy."""
-        return self._views
-
     def cut(self, start: int, size: int) -> Blob:
         """``size`` bytes from ``start`` on, without a copy. Raises :class:`ValueError` if they are not all inside."""
         if start < 0 or size < 0 or start + size > len(self):
             raise ValueError(f"bytes {start} to {start + size} of a blob of {len(self)}")
-        return Blob.joined(Blob(view) for view in self._between(start, start + size))
+        return Blob._of(list(self._between(start, start + size)))
 
-    def _between(self, start: int, end: int) -> Iterator[memoryview]:
+    def _between(self, start: int, end: int) -> Iterator[_Slice]:
         index = bisect_right(self._ends, start)
         while index < len(self._views) and start < end:
-            begin = self._ends[index] - self._views[index].nbytes
-            yield self._views[index][start - begin : end - begin]
+            view, place = self._views[index], self._places[index]
+            begin = self._ends[index] - view.nbytes
+            yield view[start - begin : end - begin], None if place is None else place + start - begin
             start = self._ends[index]
             index += 1
 
+    def pieces(self, at: int = 0) -> Iterator[memoryview]:
+        """Yield all bytes in pieces. Use each before the next one: its pages leave memory then.
+
+        Pieces end at multiples of a chunk, where the blob begins at byte ``at``.
+        """
+        start = 0
+        while start < len(self):
+            end = min(len(self), start + CHUNK - (at + start) % CHUNK)
+            for view, place in self._between(start, end):
+                yield view
+                _return_pages(view, place)
+            start = end
+
     def is_zero(self) -> bool:
         """Are there only zero bytes?"""
-        return not any(piece.strip(b"\0") for piece in self._pieces())
+        return not any(piece.strip(b"\0") for piece in self._copies())
 
-    def _pieces(self) -> Iterator[bytes]:
+    def _copies(self) -> Iterator[bytes]:
         # Comparing memoryviews goes element by element, comparing bytes is a memcmp.
-        for start in range(0, len(self), _CHUNK):
-            yield b"".join(self._between(start, min(start + _CHUNK, len(self))))
+        for start in range(0, len(self), CHUNK):
+            slices = list(self._between(start, min(start + CHUNK, len(self))))
+            copied = b"".join(view for view, _ in slices)
+            for view, place in slices:
+                _return_pages(view, place)
+            yield copied
 
     def __len__(self) -> int:
         return self._ends[-1]
@@ -80,12 +117,21 @@ class Blob:
             return NotImplemented
         if len(self) != len(other):
             return False
-        return all(mine == theirs for mine, theirs in zip(self._pieces(), other._pieces(), strict=True))
+        return all(mine == theirs for mine, theirs in zip(self._copies(), other._copies(), strict=True))
 
     def __hash__(self) -> int:
         size = len(self)
         starts = (0, size // 3, size // 2, max(0, size - _HASHED))  # Rows of zeros at the front are common.
-        return hash((size, *(b"".join(self._between(at, min(at + _HASHED, size))) for at in starts)))
+        return hash((size, *(bytes(self.cut(at, min(_HASHED, size - at))) for at in starts)))
 
     def __repr__(self) -> str:
         return f"Blob({len(self)} bytes)"
+
+
+def _return_pages(view: memoryview, place: int | None) -> None:
+    """Return the pages of a mapped file up to the one that the slice ends in. The next read maps them again."""
+    if place is None or not _CAN_RETURN:
+        return
+    begin, end = (at // mmap.PAGESIZE * mmap.PAGESIZE for at in (place, place + view.nbytes))
+    if begin < end:
+        cast(mmap.mmap, view.obj).madvise(mmap.MADV_DONTNEED, begin, end - begin)

@@ -201,8 +201,8 @@ def _keys(program: m.Program, contents: Mapping[_Place, _Content], reserved: Col
 
 def _digest(layout: TensorLayout, blob: Blob) -> str:
     found = hashlib.sha256(f"{layout.scalar_type.name} {layout.sizes} {layout.dim_order} ".encode())
-    for view in blob.views:
-        found.update(view)
+    for piece in blob.pieces():
+        found.update(piece)
     return found.hexdigest()
 
 

@@ -19,7 +19,7 @@ def map_file(path: Path, what: str = "program") -> Blob:
     try:
         with open_file(path) as file:
             empty = os.fstat(file.fileno()).st_size == 0
-            return Blob(b"" if empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+            return Blob() if empty else Blob.mapped(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
     except OSError as error:
         cause, remedy = describe_os_error(error)
         if isinstance(error, FileNotFoundError):

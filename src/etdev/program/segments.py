@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from io import BytesIO, FileIO
 from pathlib import Path
 
-from etdev.program.blob import Blob
+from etdev.program.blob import CHUNK, Blob
 from etdev.program.flaw import FlawError
 from etdev.program.model import Segment
 
@@ -15,9 +15,6 @@ SEGMENT_ALIGNMENT = 128
 """Bytes: what ExecuTorch aligns segments to, in both kinds of files."""
 CONSTANT_ALIGNMENT = 16
 """Bytes: what ExecuTorch aligns constants to in their segment, and data inside the flatbuffer."""
-
-_CHUNK = 1 << 20
-"""Bytes of a write. Larger ones miss the cache and take twice as long."""
 
 
 def cut_segments(
@@ -77,7 +74,7 @@ def joined_parts(head: bytearray, base: int, segments: Sequence[Segment]) -> byt
 
 
 def _write_parts(head: bytearray, base: int, segments: Sequence[Segment], file: FileIO | BytesIO) -> None:
-    _write_all(memoryview(head), 0, file)
+    _write_all(Blob(memoryview(head)), 0, file)
     _write_segments(segments, base, len(head), file)
 
 
@@ -89,20 +86,19 @@ def _write_segments(segments: Iterable[Segment], base: int, at: int, file: FileI
     for segment in segments:
         place = base + segment.offset
         while at < place:
-            zeros = bytes(min(place - at, _CHUNK))
-            _write_all(memoryview(zeros), at, file)
+            zeros = Blob(bytes(min(place - at, CHUNK)))
+            _write_all(zeros, at, file)
             at += len(zeros)
-        for view in segment.data.views:
-            _write_all(view, at, file)
-            at += view.nbytes
+        _write_all(segment.data, at, file)
+        at += len(segment.data)
 
 
-def _write_all(content: memoryview, at: int, file: FileIO | BytesIO) -> None:
+def _write_all(content: Blob, at: int, file: FileIO | BytesIO) -> None:
     """Write at byte ``at`` of the file, in pieces that end at multiples of a chunk: that is twice as fast."""
-    start = 0
-    while start < len(content):
-        # A file without a buffer may take less than it is given.
-        start += file.write(content[start : start + _CHUNK - (at + start) % _CHUNK])
+    for piece in content.pieces(at):
+        start = 0
+        while start < len(piece):
+            start += file.write(piece[start:])  # A file without a buffer may take less than it is given.
 
 
 def _open_empty(path: str, flags: int) -> int:

@@ -27,7 +27,7 @@ class Constants:
     def __init__(self, symbols: Symbols, before: m.Program, after: m.Program) -> None:
         self._symbols = symbols
         self._blobs: dict[int, Blob] = {}
-        self._folded: dict[int, bytes | None] = {}
+        self._folded: dict[int, Blob | None] = {}
         self._segments: tuple[dict[int, int], dict[int, int]] = ({}, {})
         self._inline: tuple[dict[int, int], dict[int, int]] = ({}, {})
         self._programs = (before, after)
@@ -79,26 +79,26 @@ class Constants:
         """Do both hold the same bytes, all of which are known?"""
         mine = self.bytes_of(one)
         theirs = self.bytes_of(other)
-        return mine is not None and theirs is not None and Blob(mine) == Blob(theirs)
+        return mine is not None and theirs is not None and mine == theirs
 
-    def bytes_of(self, content: Content) -> bytes | memoryview | None:
+    def bytes_of(self, content: Content) -> Blob | None:
         """The bytes of a content that is made of constants, rearranged or not; None of another one."""
-        pieces: list[bytes | memoryview] = []
+        pieces: list[Blob] = []
         for symbol, offset, length in content:
             found = self._bytes(symbol)
             if found is None or offset < 0 or offset + length > len(found):
                 return None
-            pieces.append(found[offset : offset + length])
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+            pieces.append(found.cut(offset, length))
+        return Blob.joined(pieces)
 
-    def _bytes(self, symbol: int) -> bytes | memoryview | None:
+    def _bytes(self, symbol: int) -> Blob | None:
         if symbol in self._blobs:
-            return self._blobs[symbol].view
+            return self._blobs[symbol]
         if symbol not in self._folded:
             self._folded[symbol] = self._fold(self._symbols.keys[symbol])
         return self._folded[symbol]
 
-    def _fold(self, key: tuple[object, ...]) -> bytes | None:
+    def _fold(self, key: tuple[object, ...]) -> Blob | None:
         if key[0] != OPERATION or key[1] not in _ORDERS:
             return None
         _, name, _, kinds, *parts, _ = key
@@ -112,7 +112,8 @@ class Constants:
         except (IndexError, TypeError, ValueError):
             return None
         itemsize = cast(m.ScalarType, out_kind[0]).itemsize
-        return gathered(data, itemsize, base, strides, sizes) if len(strides) == len(sizes) else None
+        found = gathered(data.view, itemsize, base, strides, sizes) if len(strides) == len(sizes) else None
+        return None if found is None else Blob(found)
 
 
 def gathered(
