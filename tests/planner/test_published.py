@@ -42,6 +42,13 @@ def test_the_harder_ones_of_minimalloc_fit(shared: Path, letter: str) -> None:
     assert plan.size <= CAPACITY
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("letter", "size"), [("D", 1_085_440), ("J", 1_054_720)])
+def test_the_steps_of_all_searches_are_enough_without_a_capacity(shared: Path, letter: str, size: int) -> None:
+    planned = load(shared, f"minimalloc-{letter}.1048576")
+    assert make_plan(planned).size <= size
+
+
 def test_a_trace_of_xla_meets_its_bound(shared: Path) -> None:
     planned = load(shared, "xla-G_1")
     plan = make_plan(planned)
