@@ -30,7 +30,7 @@ SAID = "this is a pipe, a device or a socket"
 
 @pytest.fixture(autouse=True)
 def _no_waiting() -> Iterator[None]:
-    """End what waits: nobody ever writes into these pipes."""
+    """End a process that waits: no process ever writes into these pipes."""
 
     def give_up(number: int, frame: FrameType | None) -> None:
         raise AssertionError("it waits for a pipe")

@@ -74,7 +74,7 @@ def _open_at_once(path: str, flags: int) -> int:
 
 
 def _is_special(status: os.stat_result) -> bool:
-    """Whether this is neither a file nor a folder: opening a folder fails by itself."""
+    """Return whether this is neither a file nor a folder: opening a folder fails by itself."""
     return not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode))
 
 

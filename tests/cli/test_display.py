@@ -34,7 +34,7 @@ print("the result")
 
 @dataclass
 class Shown:
-    """What came on a terminal, and when."""
+    """Texts that came on a terminal, with their times."""
 
     pieces: list[tuple[float, str]]
     seconds: float
@@ -61,7 +61,7 @@ def on_terminal(command: list[str], folder: Path) -> Shown:
     while True:
         try:
             content = os.read(ours, 65536)
-        except OSError:  # Linux ends a terminal that nobody has open so.
+        except OSError:  # Linux reports a terminal that is closed everywhere like this.
             break
         if not content:
             break

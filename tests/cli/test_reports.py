@@ -268,7 +268,7 @@ def test_a_limit_that_is_not_judged_is_pointed_out(rung: str, level: str) -> Non
 
 
 def test_findings_of_all_targets() -> None:
-    """What failed, what was required and did not run, and programs that nothing ran; nothing that nobody asked for."""
+    """What failed, what was required and did not run, and programs that nothing ran; no check that is not required."""
     found = found_in.of_result(RESULT)
     failed = sum(len(r.problems) for t in RESULT.targets for r in t.rungs if r.status == "failed")
     unmet = sum(len(target.unmet) for target in RESULT.targets)

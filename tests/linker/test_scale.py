@@ -1,4 +1,4 @@
-"""How memory grows with the number of instructions: linking four times as many takes about four times as much."""
+"""Memory is proportional to the number of instructions: linking four times as many takes about four times as much."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def sneak_by_torch(array: Any, how: str) -> None:
 
 
 def read_by_torch(array: Any) -> float:
-    """What code reads, in many ways, of an argument that it does not write."""
+    """Read an argument in many ways, and do not write to it."""
     import copy
 
     import torch

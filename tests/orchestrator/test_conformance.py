@@ -203,7 +203,7 @@ def test_an_argument_is_not_used_after_its_task(make: Make, how: str) -> None:
 
 
 def test_bytes_that_a_task_does_not_see_are_not_its_to_write(make: Make, tmp_path: Path) -> None:
-    """They keep the error of the task that was to write them, and nobody waits for this one because of them."""
+    """They keep the error of the task that was to write them, and no task waits for this one because of them."""
     o = make()
     data = upload(o, 0, FLOATS)
     o.submit(jobs.fill, data.resident("write"), "no number").exception(LIMIT)

@@ -119,7 +119,7 @@ def test_an_object_for_which_there_is_no_room_is_not_in_the_books(make: Make) ->
 
 
 def test_a_group_with_a_member_for_any_worker_does_not_hang(make: Make) -> None:
-    """It was a ``KeyError: None``, after which nobody could close the orchestrator."""
+    """It was a ``KeyError: None``, after which the orchestrator could not be closed."""
     orchestrator = make(2)
     assert at_once(lambda: orchestrator.submit_group(abs, [[-1], [-2]], workers=[0, None]).result(SECONDS)) == [1, 2]
     at_once(orchestrator.close)

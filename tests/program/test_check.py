@@ -65,7 +65,7 @@ FLAWS: dict[str, tuple[Change, str, str]] = {
     "constant segment": (
         program(constant_segment=m.SubsegmentOffsets(3, (0,))),
         "constant_segment.segment_index",
-        "3 is no index into the 3 segments",
+        "3 is not an index into the 3 segments",
     ),
     "constant offset": (
         program(constant_segment=m.SubsegmentOffsets(0, (0, 25))),
@@ -76,7 +76,7 @@ FLAWS: dict[str, tuple[Change, str, str]] = {
     "state segment": (
         program(mutable_data_segments=(m.SubsegmentOffsets(9, (0,)),)),
         "mutable_data_segments[0].segment_index",
-        "9 is no index",
+        "9 is not an index",
     ),
     "state offset": (
         program(mutable_data_segments=(m.SubsegmentOffsets(1, (0, 99)),)),
@@ -88,7 +88,7 @@ FLAWS: dict[str, tuple[Change, str, str]] = {
         "mutable_data_segments",
         "the same segment",
     ),
-    "named data": (program(named_data=(m.NamedData("a", 3),)), "named_data[0].segment_index", "3 is no index"),
+    "named data": (program(named_data=(m.NamedData("a", 3),)), "named_data[0].segment_index", "3 is not an index"),
     "named data twice": (program(named_data=(m.NamedData("a", 2),) * 2), "named_data", "2 of them have the key 'a'"),
     "method twice": (
         lambda whole: replace(whole, execution_plan=whole.execution_plan * 2),
@@ -105,7 +105,7 @@ FLAWS: dict[str, tuple[Change, str, str]] = {
     "buffer's device": (
         plan(non_const_buffer_device=(m.NonConstBufferDevice(3),)),
         "execution_plan[0].non_const_buffer_device[0].buffer_idx",
-        "3 is no index into the 3 non_const_buffer_sizes",
+        "3 is not an index into the 3 non_const_buffer_sizes",
     ),
     "reserved buffer's device": (
         plan(non_const_buffer_device=(m.NonConstBufferDevice(0),)),
@@ -125,20 +125,20 @@ FLAWS: dict[str, tuple[Change, str, str]] = {
     "delegate's inline data": (
         lambda whole: replace(whole, backend_delegate_data=whole.backend_delegate_data[:1]),
         "execution_plan[0].delegates[0].processed.index",
-        "1 is no index into the 1 backend_delegate_data",
+        "1 is not an index into the 1 backend_delegate_data",
     ),
     "delegate's segment": (
         lambda whole: replace(whole, segments=whole.segments[:2], named_data=()),
         "execution_plan[0].delegates[1].processed.index",
-        "2 is no index into the 2 segments",
+        "2 is not an index into the 2 segments",
     ),
-    "inputs": (plan(inputs=(0, 15)), "execution_plan[0].inputs[1]", "15 is no index into the 15 values"),
-    "outputs": (plan(outputs=(-1,)), "execution_plan[0].outputs[0]", "-1 is no index into the 15 values"),
+    "inputs": (plan(inputs=(0, 15)), "execution_plan[0].inputs[1]", "15 is not an index into the 15 values"),
+    "outputs": (plan(outputs=(-1,)), "execution_plan[0].outputs[0]", "-1 is not an index into the 15 values"),
     "no chain": (plan(chains=()), "execution_plan[0].chains", "at least one"),
     "chain's inputs": (
         plan(chains=(m.Chain((), inputs=(99,)),)),
         "execution_plan[0].chains[0].inputs[0]",
-        "99 is no index",
+        "99 is not an index",
     ),
     "dim order too short": (field(4, dim_order=(0, 1)), f"{V}[4].tensor.dim_order", "an order of 3 dimensions"),
     "dim order twice": (field(4, dim_order=(0, 1, 1)), f"{V}[4].tensor.dim_order", "found (0, 1, 1)"),
@@ -170,25 +170,25 @@ FLAWS: dict[str, tuple[Change, str, str]] = {
         f"{V}[0].tensor.allocation_info",
         "0 bytes at 65",
     ),
-    "constant's index": (field(1, data_buffer_idx=2), f"{V}[1].tensor.data_buffer_idx", "2 is no index into the 2"),
+    "constant's index": (field(1, data_buffer_idx=2), f"{V}[1].tensor.data_buffer_idx", "2 is not an index into the 2"),
     "constant's extent": (
         field(1, sizes=(3,)),
         f"{V}[1].tensor.data_buffer_idx",
         "12 bytes at 16 of a segment of 24",
     ),
-    "initial value's index": (field(2, data_buffer_idx=2), f"{V}[2].tensor.data_buffer_idx", "2 is no index"),
+    "initial value's index": (field(2, data_buffer_idx=2), f"{V}[2].tensor.data_buffer_idx", "2 is not an index"),
     "initial value's segment": (
         field(2, extra_tensor_info=m.ExtraTensorInfo(1)),
         f"{V}[2].tensor.extra_tensor_info.mutable_data_segments_idx",
-        "1 is no index into the 1 mutable_data_segments",
+        "1 is not an index into the 1 mutable_data_segments",
     ),
     "external without name": (
         field(3, extra_tensor_info=m.ExtraTensorInfo(location=EXTERNAL)),
         f"{V}[3].tensor.extra_tensor_info.fully_qualified_name",
         "needs a name",
     ),
-    "integer list": (value(10, m.IntList((15,))), f"{V}[10].int_list.items[0]", "15 is no index"),
-    "tensor list": (value(13, m.TensorList((0, -1))), f"{V}[13].tensor_list.items[1]", "-1 is no index"),
+    "integer list": (value(10, m.IntList((15,))), f"{V}[10].int_list.items[0]", "15 is not an index"),
+    "tensor list": (value(13, m.TensorList((0, -1))), f"{V}[13].tensor_list.items[1]", "-1 is not an index"),
     "tensor list of another": (
         value(13, m.TensorList((6,))),
         f"{V}[13].tensor_list.items[0]",
@@ -202,15 +202,15 @@ FLAWS: dict[str, tuple[Change, str, str]] = {
     "optional list": (
         value(14, m.OptionalTensorList((-2,))),
         f"{V}[14].optional_tensor_list.items[0]",
-        "-2 is no index",
+        "-2 is not an index",
     ),
-    "kernel": (call(m.KernelCall(2, ())), f"{I}.kernel_call.op_index", "2 is no index into the 2 operators"),
-    "kernel's arguments": (call(m.KernelCall(0, (0, 15))), f"{I}.kernel_call.args[1]", "15 is no index"),
-    "delegate": (call(m.DelegateCall(-1, ())), f"{I}.delegate_call.delegate_index", "-1 is no index"),
-    "delegate's arguments": (call(m.DelegateCall(0, (-1,))), f"{I}.delegate_call.args[0]", "-1 is no index"),
-    "move from": (call(m.MoveCall(15, 0)), f"{I}.move_call.move_from", "15 is no index"),
-    "move to": (call(m.MoveCall(0, -1)), f"{I}.move_call.move_to", "-1 is no index"),
-    "condition": (call(m.JumpFalseCall(15, 0)), f"{I}.jump_false_call.cond_value_index", "15 is no index"),
+    "kernel": (call(m.KernelCall(2, ())), f"{I}.kernel_call.op_index", "2 is not an index into the 2 operators"),
+    "kernel's arguments": (call(m.KernelCall(0, (0, 15))), f"{I}.kernel_call.args[1]", "15 is not an index"),
+    "delegate": (call(m.DelegateCall(-1, ())), f"{I}.delegate_call.delegate_index", "-1 is not an index"),
+    "delegate's arguments": (call(m.DelegateCall(0, (-1,))), f"{I}.delegate_call.args[0]", "-1 is not an index"),
+    "move from": (call(m.MoveCall(15, 0)), f"{I}.move_call.move_from", "15 is not an index"),
+    "move to": (call(m.MoveCall(0, -1)), f"{I}.move_call.move_to", "-1 is not an index"),
+    "condition": (call(m.JumpFalseCall(15, 0)), f"{I}.jump_false_call.cond_value_index", "15 is not an index"),
     "jump": (call(m.JumpFalseCall(7, 2)), f"{I}.jump_false_call.destination_instruction", "instruction 2 of 1"),
     "jump before": (
         call(m.JumpFalseCall(7, -1)),
@@ -225,22 +225,22 @@ FLAWS: dict[str, tuple[Change, str, str]] = {
     "a buffer on a device that cannot be": (
         plan(non_const_buffer_device=(m.NonConstBufferDevice(2, m.DeviceType.CUDA, -1),)),
         "execution_plan[0].non_const_buffer_device[0].device_index",
-        "-1 is no index of a device of type CUDA: expected 0 to 127",
+        "-1 is not an index of a device of type CUDA: expected 0 to 127",
     ),
     "a buffer on another host": (
         plan(non_const_buffer_device=(m.NonConstBufferDevice(2, m.DeviceType.CPU, 1),)),
         "execution_plan[0].non_const_buffer_device[0].device_index",
-        "1 is no index of a device of type CPU: expected 0 to 0",
+        "1 is not an index of a device of type CPU: expected 0 to 0",
     ),
     "a tensor on a device that cannot be": (
         field(0, extra_tensor_info=m.ExtraTensorInfo(device_type=m.DeviceType.CUDA, device_index=-128)),
         f"{V}[0].tensor.extra_tensor_info.device_index",
-        "-128 is no index of a device of type CUDA: expected 0 to 127",
+        "-128 is not an index of a device of type CUDA: expected 0 to 127",
     ),
     "a tensor on another host": (
         field(0, extra_tensor_info=m.ExtraTensorInfo(device_index=1)),
         f"{V}[0].tensor.extra_tensor_info.device_index",
-        "1 is no index of a device of type CPU",
+        "1 is not an index of a device of type CPU",
     ),
     "a move from a number to a tensor": (
         call(m.MoveCall(6, 0)),
@@ -263,7 +263,7 @@ FLAWS: dict[str, tuple[Change, str, str]] = {
         f"{V}[10].int_list.items[1]",
         "expected an integer, but value 0 is a tensor",
     ),
-    "free": (call(m.FreeCall(15)), f"{I}.free_call.value_index", "15 is no index"),
+    "free": (call(m.FreeCall(15)), f"{I}.free_call.value_index", "15 is not an index"),
 }
 
 

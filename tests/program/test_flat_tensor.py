@@ -157,7 +157,10 @@ _EIGHT = (Segment(0, Blob(bytes(8))),)
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (FlatTensor(_EIGHT, (NamedData("a", 1),)), "named_data[0].segment_index: 1 is no index into the 1 segments"),
+        (
+            FlatTensor(_EIGHT, (NamedData("a", 1),)),
+            "named_data[0].segment_index: 1 is not an index into the 1 segments",
+        ),
         (FlatTensor(_EIGHT, (NamedData("a", 0), NamedData("a", 0))), "named_data: 2 of them have the key 'a'"),
         (FlatTensor(_EIGHT, (NamedData("", 0),)), "named_data[0].key: a name is empty"),
         (FlatTensor(_EIGHT, (NamedData("a\0b", 0),)), "named_data[0].key: the name 'a\\x00b' has a zero byte"),

@@ -193,7 +193,7 @@ COPIES: dict[str, Callable[[object], object]] = {
 
 
 def owners() -> dict[str, Callable[[Registry], object]]:
-    """What owns memory, or gives it."""
+    """Objects that own memory, or provide it."""
     one = Device(DeviceType.CUDA, 0)
     return {
         "buffer": lambda registry: DeviceMemoryBuffer.create(32, DeviceType.CUDA, registry=registry),
@@ -220,7 +220,7 @@ def test_what_owns_memory_is_neither_copied_nor_pickled(owner: str, how: str) ->
 
 
 def test_a_buffer_is_handed_on() -> None:
-    """Who has the object owns the memory, however often it is handed on."""
+    """The object owns the memory, however often it is handed on."""
     device = SimulatedDevice()
     first = DeviceMemoryBuffer.create(32, DeviceType.CUDA, registry=Registry(device))
     second = first

@@ -1,6 +1,6 @@
 """A backend whose delegates keep data in files of their own, as AOTInductor's do. Nothing here runs them.
 
-What it looks up stands in the blob, line by line. Compile specs say the files: ``blob_tag`` of the weights, and
+The blob lists the names that it looks up, one per line. Compile specs say the files: ``blob_tag`` of the weights, and
 ``table_tag`` of a table, a tensor with a layout. ``forget`` leaves out of the store what the blob looks up.
 """
 

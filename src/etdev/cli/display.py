@@ -20,7 +20,7 @@ _COMMANDS = frozenset({"build", "verify", "bench", "deploy"})
 """Those that may take long and end with their results."""
 _SILENT = frozenset({"-q", "--quiet", "-h", "--help"})
 _CLOSE_SECONDS = 2.0
-"""How long the last lines may take."""
+"""The limit for drawing the last lines."""
 _MOST_BYTES = 4000
 """Of one event: a pipe takes it as a whole, or not at all."""
 _MOST_CHARACTERS = 300
@@ -38,7 +38,7 @@ class Display:
 
     @property
     def is_shown(self) -> bool:
-        """Whether there is a display now."""
+        """Return whether there is a display now."""
         return self._pipe is not None
 
     def start_for(self, arguments: Sequence[str]) -> None:

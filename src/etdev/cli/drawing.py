@@ -1,4 +1,4 @@
-"""What the live display looks like: a line for each target, with its stages that are done and the one that runs."""
+"""The look of the live display: a line for each target, with its stages that are done and the one that runs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class _Row:
     done: list[Piece] = field(default_factory=list)
 
     def pieces(self, now: float) -> list[Piece]:
-        """What is done, and what runs for how long."""
+        """Return the stages that are done, and the one that runs with its duration."""
         comma: list[Piece] = [("dim", ", ")] if self.done else []
         return [*_joined(self.done), *comma, ("", f"{self.doing} {int(now - self.since)} s …")]
 

@@ -115,7 +115,7 @@ def _file_lines(result: RelinkResult, stream: TextIO) -> Iterator[str]:
 
 
 def _moved_to_file(result: RelinkResult) -> str:
-    """Name the constants that the file stores instead of memory, and the sum of both: the end of the memory line."""
+    """Name the constants that the file stores instead of memory, and the total: the end of the memory line."""
     more = result.constants_after - result.constants_before
     if more <= 0:
         return ""

@@ -23,8 +23,8 @@ def report(
 ) -> int:
     """Write a page about a .pte: memory map, bytes in use and their peak, file size, devices, verification.
 
-    One HTML file that needs no network, NAME.html beside the program unless --output says where. What the build left
-    beside the program is in it, its data files too. Needs neither torch nor executorch, and runs nothing of the
+    One HTML file that needs no network, NAME.html beside the program unless --output says where. Files that the build
+    left next to the program are in it, its data files too. Needs neither torch nor executorch, and runs nothing of the
     file. Formats of --output: html.
     """
     outputs = parse_outputs(output, allowed=("html",))

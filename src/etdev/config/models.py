@@ -311,7 +311,7 @@ class Target(Table):
     inplace: InPlace = Field(default_factory=InPlace, description="Which operators may write an output over an input.")
     external_weights: DataFileName | None = Field(
         None,
-        description="Name of a file beside the program, such as `weights.ptd`, that its weights are written to: the "
+        description="Name of a file next to the program, such as `weights.ptd`, that its weights are written to: the "
         "constants, and what delegates look up by name. Default: they are inside the program. A backend may have files "
         "of its own as well.",
     )

@@ -25,7 +25,7 @@ class Setting:
     """The table that they belong to, if that is not where the problem is."""
 
     def text(self, *, yaml: bool) -> str:
-        """Return it as a config file of one of both has it."""
+        """Return it as a config file in YAML or TOML has it."""
         if yaml:
             pairs = ", ".join(f"{name}: {flow(value)}" for name, value in self.values.items())
             return f"{pairs} under {self.table}" if self.table else pairs
@@ -41,7 +41,7 @@ class Example:
     settings: tuple[Setting, ...]
 
     def text(self, *, yaml: bool) -> str:
-        """Return the hint for a config file in one of both."""
+        """Return the hint for a config file in YAML or TOML."""
         return self.template.format(*(setting.text(yaml=yaml) for setting in self.settings))
 
 

@@ -114,7 +114,7 @@ def in_profile(problem: Problem, profile: str) -> Problem:
 
 
 def identity(problem: Problem) -> tuple[object, ...]:
-    """What tells a problem from those that other variants have, too."""
+    """Return a key that is equal for the same problem in several variants."""
     return problem.key, problem.rule, problem.source, problem.line, problem.column
 
 

@@ -195,7 +195,7 @@ def _reused(
     if entry is None:
         return None
     path = object_place(project, name)
-    if not cache.stands(entry, path.parent):
+    if not cache.is_in_place(entry, path.parent):
         path = staged
         if not cache.restore(entry, path.parent):
             return None

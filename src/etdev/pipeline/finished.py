@@ -31,7 +31,7 @@ UNCHANGED = "unchanged: taken from the cache"
 LINKED_AGAIN = "linked again: nothing before the link has changed since it was exported"
 """What is said of a target whose object program an earlier build has made."""
 QUANTIZED_AGAIN = "quantized again for verification: the cache lacks the quantized model's outputs on some of its calls"
-"""What is said of such a target whose quantized model is needed all the same."""
+"""The note on such a target if its quantized model is needed all the same."""
 
 
 class Finished(BaseModel):

@@ -22,7 +22,7 @@ _Kept = tuple[list[Any], list[str]]
 
 
 class Known(NamedTuple):
-    """What is known of a call."""
+    """The known facts about a call."""
 
     outputs: list[Any]
     written: Sequence[str]
@@ -38,7 +38,7 @@ class KnownOutputs:
         self._used: dict[str, _Kept] = {}
         self._size = 0
         self.has_new = False
-        """Whether there are outputs that no earlier run knew."""
+        """Return whether there are outputs that no earlier run knew."""
 
     def __bool__(self) -> bool:
         return bool(self._found)

@@ -13,7 +13,7 @@ _RUNNING = ("runtime", "replay", "device")
 
 @dataclass(frozen=True, slots=True)
 class NeverRan:
-    """What is said of such a target."""
+    """The warning about such a target."""
 
     message: str
     hint: str

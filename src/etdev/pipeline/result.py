@@ -163,7 +163,7 @@ class MethodResult(Part):
     forms: dict[str, int] = {}
     """Number of ops that lowering replaced by ones with faster kernels, by the form that it gave them."""
     tiling: TilingDecision | None = None
-    """Whether ops are done in pieces to save memory, and what was weighed; None where there was nothing to decide."""
+    """The decision to do ops in pieces to save memory, with its figures; None where there was nothing to decide."""
     buffers: tuple[BufferResult, ...] = ()
     instructions: int = 0
     transfers: Copies = Copies(0, 0)

@@ -1,4 +1,4 @@
-"""Files of a target that stand beside their places until all of them are accepted or rejected."""
+"""Files of a target that are next to their places until all of them are accepted or rejected."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ class StagedFile:
             self.target.unlink(missing_ok=True)
             self.rejected.unlink(missing_ok=True)
 
-    def stands(self) -> bool:
-        """Are the bytes of this file at the place already?"""
+    def is_in_place(self) -> bool:
+        """Return whether the bytes of this file are at the place already."""
         with write_errors_named(self.target):
             same_size = self.target.is_file() and self.target.stat().st_size == self.path.stat().st_size
             return same_size and file_sha256(self.target) == file_sha256(self.path)
@@ -125,8 +125,8 @@ class StagedObjects:
 
 
 class StagedTarget:
-    """The files of a target, where ``data`` are names of its data files: at no time is one at its place beside the
-    program, or the report, of another build.
+    """The files of a target, where ``data`` are names of its data files: at no time is one at its place next to
+    the program, or the report, of another build.
 
     A context manager, as :class:`StagedFile` is.
     """
@@ -161,8 +161,8 @@ class StagedTarget:
     def settle(self, *, rejected: bool) -> Path:
         """Put all files at their places and return the program's.
 
-        What needs or describes a file goes before that file changes, and comes after it. A rejected program and its
-        data files get ``.rejected`` added to their names.
+        A file that needs or describes another goes before the other changes, and comes after it. A rejected program
+        and its data files get ``.rejected`` added to their names.
         """
         self._withdraw_others()
         self._report.withdraw()
@@ -174,7 +174,7 @@ class StagedTarget:
     def _accept(self) -> Path:
         """Data files come before the program that needs them, and the program of the last build goes before one of them
         changes."""
-        changed = [file for file in self.data.values() if not file.stands()]
+        changed = [file for file in self.data.values() if not file.is_in_place()]
         if changed:
             self.program.withdraw()
         for file in changed:

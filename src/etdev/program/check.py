@@ -120,7 +120,7 @@ def _check_device(kind: DeviceType, index: int, *path: str) -> None:
     most = 0 if kind is DeviceType.CPU else MAX_INDEX
     if not 0 <= index <= most:
         raise FlawError(
-            f"{index} is no index of a device of type {kind.name}: expected 0 to {most}", *path, "device_index"
+            f"{index} is not an index of a device of type {kind.name}: expected 0 to {most}", *path, "device_index"
         )
 
 

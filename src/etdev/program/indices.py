@@ -11,7 +11,7 @@ from etdev.program.flaw import FlawError
 def check_index(index: int, into: Sequence[object], what: str, *path: str) -> None:
     """Raise :class:`FlawError` for an index that has no item."""
     if not 0 <= index < len(into):
-        raise FlawError(f"{index} is no index into the {len(into)} {what}", *path)
+        raise FlawError(f"{index} is not an index into the {len(into)} {what}", *path)
 
 
 def check_value_indices(indices: tuple[int, ...], plan: m.ExecutionPlan, *path: str) -> None:

@@ -32,7 +32,7 @@ class MissingData:
 
     name: str
     user: str
-    """What needs it: ``the delegate XnnpackBackend of method 'forward'``."""
+    """The part that needs it: ``the delegate XnnpackBackend of method 'forward'``."""
 
     def __str__(self) -> str:
         return f"{self.name!r}, which {self.user} needs, is in no file"

@@ -1,6 +1,6 @@
 """What the ``.pte`` of an object program cannot say, in a JSON file beside it. No torch, no executorch.
 
-The file is ``NAME.object.json`` beside ``NAME.object.pte``: one object with ``format`` (2), ``methods`` and
+The file is ``NAME.object.json`` next to ``NAME.object.pte``: one object with ``format`` (2), ``methods`` and
 ``data_files``.
 An index of an instruction counts in the first chain of the method, the only one that programs of today have.
 """

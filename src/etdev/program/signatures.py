@@ -60,7 +60,7 @@ class Signature:
     parameters: tuple[Parameter, ...]
     """Arguments, then outputs, then the number that the call returns if it returns one."""
     outputs: int
-    """How many of the parameters, at their end, are output tensors or a list of them."""
+    """Number of the last parameters that are output tensors or a list of them."""
     returns: int
     """Values behind the parameters that repeat outputs, or the first argument: 0 or 1."""
 

@@ -242,7 +242,7 @@ class _FileSteps(Steps):
         return {(*tensor.place, tensor.end) for tensor in tensors if tensor.place is not None}
 
     def _is_part_on_device(self, buffer: int, owners: set[int], symbol: int) -> bool:
-        """Does a tensor on a device that nobody writes lie over others, without being a view of all of one?
+        """Does a tensor on a device that no instruction writes overlap others, without being a view of all of one?
 
         Kernels run on the host, so that no device has parts of tensors: a copy to it is missing.
         """
@@ -253,7 +253,7 @@ class _FileSteps(Steps):
     def _is_written(self, place: tuple[int, int, int], owners: set[int]) -> bool:
         """Does an instruction write there, so that the bytes may be state that a call before has left?
 
-        State that stays on a device is written whole, and never copied to the host: other tensors that lie over it
+        State that stays on a device is written whole, and never copied to the host: other tensors that overlap it
         are there at other times.
         """
         buffer, start, end = place

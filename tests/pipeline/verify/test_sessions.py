@@ -228,7 +228,7 @@ ONE_PUT = 'targets.cpu.verify.sessions="data:one_put"'
 
 
 def test_calls_in_a_row_end_where_eager_pytorch_refuses_one(account: Prepared) -> None:
-    """The order is etdev's own: nobody says that the model takes it."""
+    """The order is etdev's own: the model may refuse it."""
 
     def look(self: Any, x: torch.Tensor) -> Any:
         self.visits.add_(1)

@@ -53,7 +53,7 @@ class Editor:
         self.limit: int = self.occupancy().peak() if settings.limit is None else settings.limit
         """Bytes that the graph may need at a time: what the stock lowering needs once it is linked."""
         self.is_tiled = False
-        """Whether anything is split that would fit as a whole."""
+        """True if an op is split that would fit as a whole."""
         self.left = 0
         """Convolutions that keep the slow kernel because nothing else fits into the limit."""
 

@@ -35,7 +35,7 @@ class Applied:
     counts: Mapping[str, int]
     """Number of ops that each form replaced."""
     is_tiled: bool = False
-    """Whether anything is split that would fit into the memory of the stock lowering as a whole."""
+    """True if an op is split that would fit as a whole into the memory of the stock lowering."""
     left: int = 0
     """Convolutions that keep the slow kernel because nothing else fits into that memory."""
 

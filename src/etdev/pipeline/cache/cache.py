@@ -95,7 +95,7 @@ class Cache:
         self.store.use(entry)
         return True
 
-    def stands(self, entry: Entry, folder: Path) -> bool:
+    def is_in_place(self, entry: Entry, folder: Path) -> bool:
         """Return whether all files of an entry are in a folder already, and note that it was of use if so."""
         if self._wrong(entry, folder):
             return False
@@ -152,7 +152,7 @@ class Cache:
         return None
 
     def keep_reference(self, project: Project, target: str, facts: Facts, reads: Reads, content: bytes) -> None:
-        """Keep the outputs of a target's quantized model. What keeps it from that fails no build."""
+        """Keep the outputs of a target's quantized model. If that is not possible, the build goes on."""
         output = Output(size=len(content), sha256=hashlib.sha256(content).hexdigest())
         try:
             with TemporaryDirectory(prefix="etdev-") as folder:

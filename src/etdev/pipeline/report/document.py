@@ -33,8 +33,8 @@ def report(
 ) -> Path:
     """Write the page of a ``.pte`` from any toolchain, and return where it is: beside the file by default.
 
-    What the build of the file left beside it is read where it is of this very file; ``data`` are its data files,
-    which such a build says by itself. Raises
+    Files that the build left next to it are read if they belong to this very file. ``data`` are its data files,
+    which the report of such a build names. Raises
     :class:`~etdev.errors.ProgramError` if a file cannot be read or is malformed, or if the weights are others',
     :class:`~etdev.errors.UsageError` if the page would take the place of a file that is read, or of a program, and
     :class:`~etdev.errors.WriteError` if the page cannot be written.

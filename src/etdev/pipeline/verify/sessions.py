@@ -65,7 +65,7 @@ def _calls_in_a_row(subject: Subject) -> list[Call]:
 def _run_row(
     subject: Subject, runtime: Runtime, calls: Sequence[Call], findings: Findings, *, shared: bool, note: str
 ) -> int:
-    """How many of the calls were made."""
+    """Number of calls that were made."""
     subject.load(runtime, shared=shared)
     judged = replace(subject, effort=replace(subject.effort, limits=False))
     comparison = Comparison(judged, runtime, Findings(broken=findings.broken))

@@ -23,7 +23,7 @@ def check_flat_tensor(data: FlatTensor) -> None:
         try:
             _check_key(item.key)
             if item.segment_index >= len(data.segments):
-                message = f"{item.segment_index} is no index into the {len(data.segments)} segments"
+                message = f"{item.segment_index} is not an index into the {len(data.segments)} segments"
                 raise FlawError(message, "segment_index")
             if item.tensor_layout is not None:
                 _check_layout(item.tensor_layout, len(data.segments[item.segment_index].data))

@@ -53,7 +53,7 @@ def _et_view(machine: Machine, args: tuple[int, ...]) -> None:
 def _copy_index(machine: Machine, args: tuple[int, ...]) -> None:
     target, row, number = machine.tensor(args[0]), machine.tensor(args[1]), machine.number(args[2])
     if not isinstance(number, int) or number < 0:
-        raise RunError(f"{number!r} is no index of a row")
+        raise RunError(f"{number!r} is not an index of a row")
     check_overlaps("et_copy_index", [[row]], [target], set())
     content = machine.read(row)
     if tuple(row.sizes) != tuple(target.sizes[1:]):

@@ -163,7 +163,7 @@ def _stays(argument: Resident | ResidentObject, where: str) -> MemoryArgument | 
 
 
 def _use(argument: Resident | ResidentObject, sent: Any) -> Use:
-    """What the task may do: with the bytes that it sees, not with all that the handle is for."""
+    """Return the access of the task: to the bytes that it sees, not to all bytes of the handle."""
     if isinstance(argument, ResidentObject):
         return argument.handle.use(argument.access)
     return argument.handle.view(0, sent.size).use(argument.access)

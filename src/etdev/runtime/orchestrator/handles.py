@@ -91,7 +91,7 @@ class Handle:
         return Resident(self, wanted, dtype, shape)
 
     def use(self, access: Access) -> Use:
-        """What a task that is given all of it does with it."""
+        """Return the use by a task that is given all of it."""
         return Use(self.key, self.offset, self.offset + self.size, access)
 
     def describe(self) -> str:
