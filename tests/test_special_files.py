@@ -11,6 +11,7 @@ from types import FrameType
 import pytest
 
 from config.support import MINIMAL, load, problems
+from etdev.cli import app
 from etdev.config.document import MAX_BYTES
 from etdev.config.module_files import defined_names
 from etdev.config.references import check_references
@@ -22,8 +23,10 @@ from etdev.pipeline.inspect import inspect_memory
 from etdev.pipeline.report.provenance import provenance
 from etdev.pipeline.run_arrays import read_arrays
 from etdev.pipeline.verify.foreign import verify_files
+from etdev.program import write
 from etdev.program.mapped import map_file
 from etdev.program.sidecar import read_sidecar
+from support.files import chain
 
 SAID = "this is a pipe, a device or a socket"
 
@@ -126,3 +129,34 @@ def test_weights_that_are_a_pipe(tmp_path: Path) -> None:
 
     with pytest.raises(EtdevError, match=SAID):
         load_weights(torch.nn.Linear(1, 1), _pipe(tmp_path, "w.safetensors"), "etdev.toml:4:11")
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        ("inspect loop.pte", 2),
+        ("relink loop.pte -o x.pte", 2),
+        ("relink ok.pte -o loop/x.pte", 4),
+        ("relink ok.pte --data loop.pte -o x.pte", 2),
+        ("diff ok.pte loop.pte", 2),
+        ("report loop.pte", 2),
+        ("inspect ok.pte --output json=loop", 0),
+        ("validate loop.pte", 2),
+        ("validate loop.pte/x.toml", 2),
+        ("build -c loop.pte", 2),
+        ("init loop.pte --yes", 4),
+        ("init loop.pte/x --yes", 4),
+    ],
+)
+def test_a_link_to_itself_is_an_error_with_its_name(
+    command: str, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each ended with 70: to follow such a link raises an error of its own kind. A file may replace it."""
+    for name in ("loop.pte", "loop"):
+        (tmp_path / name).symlink_to(name)
+    write(chain(2), tmp_path / "ok.pte")
+    monkeypatch.chdir(tmp_path)
+    assert app.run(command.split()) == code
+    said = capsys.readouterr().err
+    assert ("loop" in said) == (code != 0)
+    assert "bug in etdev" not in said

@@ -243,6 +243,11 @@ def atomic_write_text(path: Path, content: str) -> None:
     atomic_write_bytes(path, content.encode("utf-8"))
 
 
+def real_path(path: str | Path) -> Path:
+    """Return the absolute path without symbolic links. A link that leads to itself stays: opening it says so."""
+    return Path(os.path.realpath(path))
+
+
 def file_sha256(path: Path) -> str:
     """Digest of a file's content, in hexadecimal. Raises OSError."""
     with open_file(path) as file:

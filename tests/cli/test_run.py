@@ -80,6 +80,14 @@ def test_outputs_are_written_and_told_apart(run: Run) -> None:
     assert first["digest"] != other["digest"]
 
 
+def test_outputs_are_not_written_below_a_file(run: Run) -> None:
+    """It ended with 70."""
+    Path("out").write_text("")
+    code, _, err = run("scaled.pte", *X, *Y, *N, "--save", "out")
+    assert code == 4
+    assert "out/output-0.npy: cannot write the file: a part of the path is a file, not a folder" in err
+
+
 def test_an_input_that_is_given_again_begins_the_next_call_on_the_same_state(run: Run) -> None:
     code, out, _ = run("counter.pte", *X, "--input", "0=y.npy", *X, "--output", "json", "--save", "out")
 

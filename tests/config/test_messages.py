@@ -162,7 +162,7 @@ CASES = {
         MINIMAL.replace("[1, 8]", '["batch", 8]'),
         (
             'etdev.toml:5:53: `methods.forward.inputs[0].shape[0]` is "batch", which `methods.forward.dims` does not declare\n'
-            "  hint: declare it: methods.forward.dims.batch = { max = 32 }\n"
+            "  hint: declare it: [methods.forward.dims] with batch = { max = 32 }\n"
         ),
     ),
     "no model": (

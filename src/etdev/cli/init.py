@@ -13,6 +13,7 @@ from etdev.cli.common import QuietOption, VerboseOption
 from etdev.cli.output import note
 from etdev.cli.text import count
 from etdev.errors import ExitCode, UsageError
+from etdev.files import real_path
 from etdev.templates import TEMPLATES, is_project_name, project_name_from, render, render_addition, shared_files
 from etdev.templates.create import Plan, create_project, plan_project, refuse_existing
 
@@ -105,7 +106,7 @@ def _contents(template: str, folder: Path, name: str | None, *, asks: bool) -> t
                 )
             project = read_project(folder)
             return render_addition(template, project), project.build
-    default = project_name_from(folder.resolve().name)
+    default = project_name_from(real_path(folder).name)
     if name is None:
         name = ask("Name of the project", default, _checked_name) if asks else default
     return render(template, name), chosen.build

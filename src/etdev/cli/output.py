@@ -15,7 +15,7 @@ from etdev.cli.display import DISPLAY
 from etdev.cli.text import escaped
 from etdev.config.limits import PRODUCTS
 from etdev.errors import UsageError
-from etdev.files import atomic_write_text
+from etdev.files import atomic_write_text, real_path
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -47,9 +47,9 @@ class Outputs:
     def refuse(self, *files: str | Path | None) -> None:
         """Raise :class:`~etdev.errors.UsageError` if a report would take the place of a file of the command's own, or
         would have the name of what a build makes."""
-        own = {Path(file).resolve() for file in files if file is not None}
+        own = {real_path(file) for file in files if file is not None}
         for item in self.items:
-            if item.path is not None and item.path.resolve() in own:
+            if item.path is not None and real_path(item.path) in own:
                 raise UsageError(
                     f"{str(item.path)!r} is a file that the command itself reads or writes",
                     where="--output",

@@ -15,7 +15,7 @@ from etdev.config.limits import PRODUCTS
 from etdev.config.types import MAX_ALIGNMENT
 from etdev.decisions import ALL_ELISIONS, Elision, ElisionKind, InPlace
 from etdev.errors import LinkError, ProgramError, UnlinkableError, UsageError, WriteError
-from etdev.files import atomic_path
+from etdev.files import atomic_path, real_path
 from etdev.linker import Linked, LinkOptions, link, link_foreign
 from etdev.linker.options import MethodReport
 from etdev.pipeline.decisions import KINDS, CopiesOfKind, InPlaceOutputs, count_copies, count_inplace
@@ -295,7 +295,7 @@ def _refuse_place(target: Path, data: Sequence[Path]) -> None:
             where="-o",
             hint="let it end in .pte",
         )
-    if target.resolve() in {path.resolve() for path in data}:
+    if real_path(target) in set(map(real_path, data)):
         raise UsageError(f"{str(target)!r} is what `--data` names", where="-o", hint="write to another file")
 
 

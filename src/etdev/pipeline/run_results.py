@@ -122,11 +122,9 @@ def saved_outputs(
     if cut is not None:
         places = [folder / f"output-{item.position}.npy" for item in results[0].outputs]
         arrays = [_together([outputs[position] for outputs in calls], cut) for position in range(len(places))]
-        folder.mkdir(parents=True, exist_ok=True)
         for place, array in zip(places, arrays, strict=True):
             atomic_write_bytes(place, _npy(array))
         return tuple(_with_places(result, places) for result in results)
-    folder.mkdir(parents=True, exist_ok=True)
     done = []
     for number, (result, outputs) in enumerate(zip(results, calls, strict=True)):
         prefix = f"call-{number}." if len(calls) > 1 else ""

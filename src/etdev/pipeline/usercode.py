@@ -29,6 +29,7 @@ from typing import Any, Self
 
 from etdev.config.module_files import MODULE_ENDS
 from etdev.errors import EtdevError, LoadError, MismatchError
+from etdev.files import real_path
 
 LIBRARIES = (*map(sysconfig.get_path, ("purelib", "platlib", "stdlib")), site.getusersitepackages())
 
@@ -143,7 +144,7 @@ class UserCode:
         if any(path.is_relative_to(library) for library in LIBRARIES):
             return None
         for base in self._bases:
-            for folder in (base, base.resolve()):
+            for folder in (base, real_path(base)):
                 if path.is_relative_to(folder):
                     return str(path.relative_to(folder))
         return None
@@ -232,7 +233,7 @@ class UserCode:
         if not local or loaded is None:
             return
         path = _file_of(loaded)
-        if path is not None and path.is_relative_to(base.resolve()):
+        if path is not None and path.is_relative_to(real_path(base)):
             return
         if path is not None and self._is_local(loaded):
             raise LoadError(
@@ -264,7 +265,7 @@ class UserCode:
             return
         found = _file_of(loaded) if loaded is not None else None
         other = found or self._meant.setdefault(name, file)
-        if other.resolve() != file.resolve():
+        if real_path(other) != real_path(file):
             raise LoadError(
                 f"the code of two config files imports a module {name!r}: {other} and {file}",
                 hint="rename one of the two modules",
@@ -281,7 +282,7 @@ class UserCode:
         """
         if self.shorten(str(path)) is None:
             return False
-        bases = [base.resolve() for base in self._bases]
+        bases = [real_path(base) for base in self._bases]
         return not any(
             path.is_relative_to(folder) and folder not in bases and any(folder.is_relative_to(base) for base in bases)
             for folder in map(Path, filter(None, self._path_before))
@@ -351,7 +352,7 @@ def _file_of(module: ModuleType) -> Path | None:
     if file is None:
         paths = list(getattr(module, "__path__", []))
         file = paths[0] if paths else None
-    return Path(file).resolve() if file else None
+    return real_path(file) if file else None
 
 
 def _local_module(dotted: str, base: Path) -> tuple[str, Path | None]:

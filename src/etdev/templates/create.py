@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from etdev.errors import UsageError, WriteError
-from etdev.files import describe_os_error, read_file, temporary_folder_beside
+from etdev.files import describe_os_error, read_file, real_path, temporary_folder_beside
 
 BACKUP_SUFFIX = ".bak"
 """Ends the name of what a replaced file becomes; a number follows if there is one already."""
@@ -94,7 +94,7 @@ def create_project(plan: Plan, *, replace: bool = False) -> dict[str, str]:
         refuse_existing(plan)
     _refuse(plan.folder, [path for path in plan.new if os.path.lexists(plan.folder / path)])  # Somebody was asked.
     contents = {**plan.new, **plan.different}
-    target = plan.folder.resolve()
+    target = real_path(plan.folder)
     is_new = not target.exists()
     try:
         with temporary_folder_beside(target if is_new else target / target.name) as staging:

@@ -13,7 +13,7 @@ from etdev.config.files import find_config
 from etdev.config.loader import LoadedConfig, load_config
 from etdev.config.models import Config
 from etdev.errors import UsageError
-from etdev.files import read_file
+from etdev.files import read_file, real_path
 from etdev.templates import Project
 
 _PROFILE = "ci"
@@ -24,7 +24,7 @@ def read_project(folder: Path) -> Project:
 
     Raises :class:`~etdev.errors.ConfigError`, and :class:`UsageError` for a folder that no file of CI can name.
     """
-    folder = folder.resolve()
+    folder = real_path(folder)
     path = find_config(folder)
     loaded = load_config(path, environ={}, cwd=folder)
     profile = _PROFILE if _PROFILE in loaded.config.profiles else None

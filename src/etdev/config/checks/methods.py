@@ -84,8 +84,8 @@ def _check_shape(shape: object, dims: Mapping[str, Any], path: KeyPath) -> Itera
             declared = format_key((*path[:2], "dims"))
             message = f"`{format_key(key)}` is {literal(size)}, which `{declared}` does not declare"
             near = nearest(size, dims)
-            hint = f"did you mean {literal(near)}?" if near else f"declare it: {declared}.{size} = {{ max = 32 }}"
-            yield Issue(key, message, REFERENCE, hint)
+            declare = example("declare it: {}", {size: {"max": 32}}, table=declared)
+            yield Issue(key, message, REFERENCE, f"did you mean {literal(near)}?" if near else declare)
 
 
 def _check_input_name(tensor: Mapping[str, Any], names: dict[str, int], path: KeyPath, index: int) -> Iterator[Issue]:

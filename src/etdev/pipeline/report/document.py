@@ -11,7 +11,7 @@ import etdev
 from etdev import program as pte
 from etdev.config.limits import PRODUCTS
 from etdev.errors import ProgramError, UsageError
-from etdev.files import atomic_write_text, describe_os_error, file_sha256
+from etdev.files import atomic_write_text, describe_os_error, file_sha256, real_path
 from etdev.page import Document, render
 from etdev.page.model import FilePage, ProgramPage, RungRow, Texts
 from etdev.pipeline.inspect import ProgramInfo, describe
@@ -41,7 +41,7 @@ def report(
     """
     path, weights = Path(file), data_paths(data)
     target = page_place(path) if place is None else Path(place)
-    if target.resolve() in {read.resolve() for read in files_read(path, weights)}:
+    if real_path(target) in {real_path(read) for read in files_read(path, weights)}:
         raise UsageError(f"{str(target)!r} is a file that the page is made from", hint="give the page another name")
     if target.suffix in PRODUCTS:
         raise UsageError(f"{str(target)!r} is the name of no page", hint="let it end in .html")
