@@ -87,7 +87,8 @@ def test_stages_are_timed_and_told() -> None:
         raise KeyboardInterrupt
 
     assert told.events == [
-        "cpu load", "cpu export", "done export", "done load", "cpu load", "done load", "cpu lower", "failed lower",
+        "cpu load", "cpu export", "done export", "cpu load", "done load", "cpu load", "done load", "cpu lower",
+        "failed lower",
     ]  # fmt: skip
     assert list(clock.seconds) == ["export", "load"]
 

@@ -15,7 +15,7 @@ PACKAGES = ("torch", "executorch", "torchao", "transformers", "openvino", "numpy
 def versions(packages: Iterable[str] = PACKAGES) -> dict[str, str]:
     """Return the versions of etdev, of Python and of those of these packages that are installed."""
     found = {name: version for name in packages if (version := package_version(name)) is not None}
-    return {**found, "etdev": etdev.__version__, "python": platform.python_version()}
+    return {"etdev": etdev.__version__, "python": platform.python_version(), **found}
 
 
 @functools.cache
