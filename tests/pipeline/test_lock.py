@@ -12,12 +12,14 @@ pytest.importorskip("executorch", reason="needs the extra `build`")
 
 import etdev
 from etdev.errors import UsageError
+from etdev.pipeline import build as build_module
 from etdev.pipeline.api import open_project
 from etdev.pipeline.cache import locked_facts
 from etdev.pipeline.cache.digests import Digests
 from etdev.pipeline.lock import Lock, LockStaleError, check_inputs, read_lock
+from etdev.pipeline.options import BuildOptions
 from etdev.pipeline.versions import package_version
-from support.projects import LINEAR, LINEAR_CONFIG, write_project
+from support.projects import LINEAR, LINEAR_CONFIG, make_project, write_project
 
 TARGETS = """
     [targets.cpu]
@@ -225,3 +227,11 @@ def test_a_target_that_is_gone_goes_from_the_lock(config: Path) -> None:
     config.write_text(config.read_text().replace('[targets.naive.memory]\nplanner = "plans:naive"\n', ""))
     etdev.build(config, verify=False)
     assert list(lock_of(config).targets) == ["cpu"]
+
+
+def test_a_lock_that_stays_as_it_is_needs_no_place_to_write(tmp_path: Path) -> None:
+    project = make_project(tmp_path, LINEAR_CONFIG + "\n[targets.cpu]\n")
+    (tmp_path / ".etdev.lock.held").mkdir()
+    assert "was not written" in "".join(build_module._lock(project, BuildOptions(), None, {}))
+    project.lock.write_text("version = 1\n")
+    assert list(build_module._lock(project, BuildOptions(), None, {})) == []

@@ -10,7 +10,15 @@ from etdev.pipeline.baseline_source import check_baseline
 from etdev.pipeline.cache import Cache, locked_facts, open_store
 from etdev.pipeline.exclusive import exclusive_lock_file, exclusive_outputs
 from etdev.pipeline.finished import Finished, find_finished
-from etdev.pipeline.lock import Lock, check_inputs, check_outputs, find_lock, is_of_the_files_alone, write_lock
+from etdev.pipeline.lock import (
+    Lock,
+    check_inputs,
+    check_outputs,
+    find_lock,
+    is_entered,
+    is_of_the_files_alone,
+    write_lock,
+)
 from etdev.pipeline.options import BuildOptions, choose_targets
 from etdev.pipeline.outcome import Outcome
 from etdev.pipeline.project import Project
@@ -94,6 +102,8 @@ def _lock(project: Project, options: BuildOptions, lock: Lock | None, found: Map
         check_outputs(project, lock, {name: finished.locked for name, finished in found.items()})
     elif is_of_the_files_alone(project):
         good = {name: finished.locked for name, finished in found.items() if finished.good}
+        if is_entered(project, find_lock(project), good):
+            return  # The folder may be read-only.
         try:
             with exclusive_lock_file(project):
                 write_lock(project, find_lock(project), good)  # Builds of other targets write it, too.

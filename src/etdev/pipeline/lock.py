@@ -95,12 +95,21 @@ def write_lock(project: Project, lock: Lock | None, built: Mapping[str, LockedTa
 
     Raises :class:`~etdev.errors.WriteError`.
     """
-    known = {} if lock is None else lock.targets
-    targets = {name: item for name in project.config.targets if (item := built.get(name) or known.get(name))}
-    if lock is not None and targets == known:
+    if is_entered(project, lock, built):
         return
+    targets = _entered(project, lock, built)
     content = Lock(targets=dict(sorted(targets.items()))).model_dump(mode="json", exclude_none=True)
     atomic_write_text(project.lock, _HEAD + tomli_w.dumps(content))
+
+
+def is_entered(project: Project, lock: Lock | None, built: Mapping[str, LockedTarget]) -> bool:
+    """Return whether the lock has these targets already, as they were built, and none that the config lacks."""
+    return lock is not None and _entered(project, lock, built) == lock.targets
+
+
+def _entered(project: Project, lock: Lock | None, built: Mapping[str, LockedTarget]) -> dict[str, LockedTarget]:
+    known = {} if lock is None else lock.targets
+    return {name: item for name in project.config.targets if (item := built.get(name) or known.get(name))}
 
 
 def is_of_the_files_alone(project: Project) -> bool:
