@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import pty
 import re
@@ -58,6 +59,7 @@ def on_terminal(command: list[str], folder: Path) -> Shown:
     process = subprocess.Popen(command, cwd=folder, stdin=theirs, stdout=theirs, stderr=theirs, env=environment)
     os.close(theirs)
     pieces = []
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")  # A character may come in two pieces.
     while True:
         try:
             content = os.read(ours, 65536)
@@ -65,7 +67,7 @@ def on_terminal(command: list[str], folder: Path) -> Shown:
             break
         if not content:
             break
-        pieces.append((time.monotonic() - began, content.decode("utf-8", "replace")))
+        pieces.append((time.monotonic() - began, decoder.decode(content)))
     os.close(ours)
     return Shown(pieces, time.monotonic() - began, process.wait(timeout=20))
 

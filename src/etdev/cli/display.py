@@ -20,7 +20,7 @@ _COMMANDS = frozenset({"build", "verify", "bench", "deploy"})
 """Those that may take long and end with their results."""
 _SILENT = frozenset({"-q", "--quiet", "-h", "--help"})
 _CLOSE_SECONDS = 2.0
-"""The limit for drawing the last lines."""
+"""The limit for drawing what is still to be drawn."""
 _MOST_BYTES = 4000
 """Of one event: a pipe takes it as a whole, or not at all."""
 _MOST_CHARACTERS = 300
@@ -63,12 +63,14 @@ class Display:
         self._stderr, sys.stderr = sys.stderr, _Above(self, sys.stderr)
         return True
 
-    def tell(self, event: str, *arguments: object) -> bool:
-        """Tell the display of an event; returns whether it takes it."""
+    def tell(self, event: str, *arguments: object, patience: float = 0.0) -> bool:
+        """Tell the display of an event; returns whether it takes it within so many seconds."""
         if self._pipe is None:
             return False
         content = json.dumps([event, time.monotonic(), *arguments]).encode() + b"\n"
         try:
+            if patience:
+                select.select([], [self._pipe], [], patience)
             return len(content) <= _MOST_BYTES and os.write(self._pipe, content) == len(content)
         except OSError:
             return False
@@ -114,7 +116,11 @@ class _Above:
 
     def _is_told(self, line: str) -> bool:
         parts = [line[begin : begin + _MOST_CHARACTERS] for begin in range(0, len(line), _MOST_CHARACTERS)]
-        return all(self._display.tell("part", part) for part in parts) and self._display.tell("line")
+        events = [*(("part", part) for part in parts), ("line",)]
+        if all(self._display.tell(*event, patience=_CLOSE_SECONDS) for event in events):
+            return True
+        self._display.abandon()  # It would draw over the line that is printed below.
+        return False
 
     def writelines(self, lines: Sequence[str]) -> None:
         """Print them all."""
