@@ -213,7 +213,7 @@ CASES = {
         "10:39",
         f"{KEY}.compile_specs.shim_library_path",
         "cuda's compile spec 'shim_library_path' is for Windows only",
-        'leave it out, or add platform = "windows"',
+        'leave it out, or set "platform" to "windows"',
         "compile-spec",
     ),
     "part that is no range": (
@@ -229,7 +229,7 @@ CASES = {
         "10:28",
         f"{KEY}.compile_specs.target",
         "the backend 'reference' reads no compile specs but the device's, so 'target' would have no effect",
-        'name the device: device = "cuda:0"',
+        'name the device with the key `device`, such as "cuda:0"',
         "compile-spec",
     ),
     "wrongly typed option of vulkan": (

@@ -143,7 +143,7 @@ INVALID = {
     "a cluster without Ray": (
         MINIMAL + '[run]\nray_address = "head:6379"\n',
         "8:15",
-        "`run.ray_address` has no effect without",
+        "`run.ray_address` has no effect unless",
     ),
     "kernels and operators": (
         MINIMAL + 'runtime = { operators = "x.yaml", kernels = ["portable"] }\n',

@@ -187,7 +187,7 @@ def test_a_dtype_that_only_a_computation_refuses(project: Callable[..., Project]
     made = project(config, model=_model("return self.linear(x)"), data=data)
     where = "etdev.toml:5:33 (methods.forward.inputs[0].dtype)"
     message = "method 'forward' does not take input 'x' as float64 [n, 4]: RuntimeError: mat1 and mat2 must have…"
-    hint = 'it runs with dtype = "float32"'
+    hint = 'it runs if `dtype` is "float32"'
     check_failure(lambda: dry_run(made, BuildOptions()), Failure(ExportError, where, message, hint))
 
 

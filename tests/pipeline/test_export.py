@@ -63,7 +63,7 @@ DIMENSIONS = {
     "a range": (
         "return x if x.shape[0] <= 4 else x + 1",
         "the model does not treat all sizes 1..8 of 'n' alike: it asks whether 5 <= n and n <= 8",
-        "this range works: { min = 5, max = 8 }; or write the branch with torch.cond",
+        "this range works: min 5, max 8; or write the branch with torch.cond",
     ),
     "all but one": (
         "return x if x.shape[0] == 4 else x + 1",
@@ -74,8 +74,8 @@ DIMENSIONS = {
         "return x.view(-1, 16)",
         "the model does not treat all sizes 1..8 of 'n' alike: it asks whether ((4*n) % 16) == 0",
         (
-            "only multiples of 4 work: declare the dimension that is multiplied (size = 4 * n) and reshape in the "
-            "model, or fix the size"
+            "only multiples of 4 work: declare the dimension that is multiplied (the size is 4 times that) and "
+            "reshape in the model, or fix the size"
         ),
     ),
 }

@@ -194,7 +194,7 @@ READ_FAILURES = {
         ),
         (
             f"the config declares {DECLARED}; if the samples are right, "
-            'write shape = ["n", 1, "side", "side"] for \'image\''
+            'set `shape` of \'image\' to ["n", 1, "side", "side"]'
         ),
     ),
     "no batch axis": (
@@ -211,7 +211,7 @@ READ_FAILURES = {
             "'data:f' gives inputs that method 'forward' does not take: sample 0: "
             "input 'image' is float64, declared float32"
         ),
-        f"the config declares {DECLARED}; if the samples are right, write dtype = \"float64\" for 'image'",
+        f"the config declares {DECLARED}; if the samples are right, set `dtype` of 'image' to \"float64\"",
     ),
 }
 

@@ -283,7 +283,7 @@ LOWERING = {
                 "method 'forward' does not take input 'x' as float64 [2, 4]: an op takes tensors of different dtypes: "
                 f"aten.addmm.default ({AT})"
             ),
-            'it runs with dtype = "float32"; or convert in the model',
+            'it runs if `dtype` is "float32"; or convert in the model',
         ),
     ),
     "an op that the partitioner keeps, in a branch": (

@@ -188,7 +188,7 @@ BAD_DATA = {
             "'data:calibration' gives inputs that method 'forward' does not take: sample 0: "
             "input 'x' has the shape [4, 31], declared [n, 32]: axis 1 is 31, not 32"
         ),
-        ("the config declares x: float32 [n, 32]; if the samples are right, write shape = [\"n\", 31] for 'x'"),
+        ("the config declares x: float32 [n, 32]; if the samples are right, set `shape` of 'x' to [\"n\", 31]"),
     ),
     "raising": (
         "raise OSError('no such file')",

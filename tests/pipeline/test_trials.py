@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -71,22 +72,46 @@ MODEL = """
 SHAPE, DTYPE = "methods.forward.inputs[0].shape", "methods.forward.inputs[0].dtype"
 
 REMEDIES = {
-    "a wrong width": ("Dense", "float32", "[2, 5]", SHAPE, "it runs with shape = [2, 4]"),
-    "a wrong width beside a dynamic axis": ("Dense", "float32", '["n", 5]', SHAPE, 'it runs with shape = ["n", 4]'),
-    "a wrong image size": ("Picture", "float32", '["n", 3, 9, 8]', SHAPE, 'it runs with shape = ["n", 3, 8, 8]'),
-    "a wrong number of channels": ("Picture", "float32", "[2, 1, 8, 8]", SHAPE, "it runs with shape = [2, 3, 8, 8]"),
-    "no batch axis": ("Picture", "float32", "[3, 8, 8]", SHAPE, "add a batch axis: shape = [1, 3, 8, 8]"),
+    "a wrong width": ("Dense", "float32", "[2, 5]", SHAPE, "this size works: set `shape` to [2, 4]"),
+    "a wrong width beside a dynamic axis": (
+        "Dense",
+        "float32",
+        '["n", 5]',
+        SHAPE,
+        'this size works: set `shape` to ["n", 4]',
+    ),
+    "a wrong image size": (
+        "Picture",
+        "float32",
+        '["n", 3, 9, 8]',
+        SHAPE,
+        'this size works: set `shape` to ["n", 3, 8, 8]',
+    ),
+    "a wrong number of channels": (
+        "Picture",
+        "float32",
+        "[2, 1, 8, 8]",
+        SHAPE,
+        "this size works: set `shape` to [2, 3, 8, 8]",
+    ),
+    "no batch axis": ("Picture", "float32", "[3, 8, 8]", SHAPE, "add a batch axis: set `shape` to [1, 3, 8, 8]"),
     "no axis for a channel": (
         "Grey",
         "float32",
         '["n", 8, 8]',
         SHAPE,
-        'add an axis of one channel: shape = ["n", 1, 8, 8]',
+        'add an axis of one channel: set `shape` to ["n", 1, 8, 8]',
     ),
-    "state that is assigned": ("Counter", "float32", "[2, 5]", SHAPE, "it runs with shape = [3, 5]"),
-    "channels last": ("Picture", "float32", '["n", 8, 8, 3]', SHAPE, 'it takes channels first: shape = ["n", 3, 8, 8]'),
-    "numbers for words": ("Words", "float32", '["n"]', DTYPE, 'it runs with dtype = "int64"'),
-    "integers for an image": ("Picture", "uint8", '["n", 3, 8, 8]', DTYPE, 'it runs with dtype = "float32"'),
+    "state that is assigned": ("Counter", "float32", "[2, 5]", SHAPE, "this size works: set `shape` to [3, 5]"),
+    "channels last": (
+        "Picture",
+        "float32",
+        '["n", 8, 8, 3]',
+        SHAPE,
+        'it takes channels first: set `shape` to ["n", 3, 8, 8]',
+    ),
+    "numbers for words": ("Words", "float32", '["n"]', DTYPE, 'it runs if `dtype` is "int64"'),
+    "integers for an image": ("Picture", "uint8", '["n", 3, 8, 8]', DTYPE, 'it runs if `dtype` is "float32"'),
     "two mistakes": ("Picture", "float32", "[8, 8]", "methods.forward", None),
     "whatever it is given": ("Stubborn", "float32", "[2, 4]", "methods.forward", None),
 }
@@ -124,7 +149,7 @@ def test_a_remedy_is_one(project: Callable[..., Project]) -> None:
     """What the hint says to write passes."""
     for net, dtype, shape, key, hint in REMEDIES.values():
         if hint is not None:
-            value = hint.partition(" = ")[2]
+            value = re.split("` to |` is ", hint)[1]
             written = (value.strip('"'), shape) if key == DTYPE else (dtype, value)
             assert dry_run(_made(project, net, *written), BuildOptions()).methods
 

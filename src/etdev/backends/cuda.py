@@ -94,7 +94,7 @@ def _check_path(value: CompileSpecValue, platform: CompileSpecValue | None) -> I
         yield SpecIssue(_PATH, f"cuda's compile spec {_PATH!r} is the path of a folder")
     elif platform != "windows":
         message = f"cuda's compile spec {_PATH!r} is for Windows only"
-        yield SpecIssue(_PATH, message, 'leave it out, or add platform = "windows"')
+        yield SpecIssue(_PATH, message, 'leave it out, or set "platform" to "windows"')
 
 
 backend = Cuda()

@@ -30,7 +30,7 @@ NameArgument = Annotated[
     str | None,
     typer.Argument(
         metavar="NAME",
-        help="A deployment of the config, `[deploy.NAME]`.",
+        help="A deployment of the config: NAME of `deploy.NAME`.",
         autocompletion=complete_deployment,
         show_default=False,
     ),
@@ -104,7 +104,7 @@ def _deployment(project: Project, name: str | None, target: str | None) -> str:
     if name is not None:
         return name
     if target is None:
-        raise UsageError("Missing argument 'NAME'.", hint="name a deployment of the config, `[deploy.NAME]`")
+        raise UsageError("Missing argument 'NAME'.", hint="name a deployment of the config: NAME of `deploy.NAME`")
     found = [deployment for deployment, table in project.config.deploy.items() if table.target == target]
     if len(found) != 1:
         message = f"the target {target!r} has {count(len(found), 'deployment')}"

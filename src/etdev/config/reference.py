@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -74,4 +74,6 @@ def _default(key: Key) -> str:
 
 
 if __name__ == "__main__":
-    atomic_write_text(Path(sys.argv[1] if len(sys.argv) > 1 else "docs/config.md"), reference())
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("file", nargs="?", type=Path, default=Path("docs/config.md"))
+    atomic_write_text(parser.parse_args().file, reference())

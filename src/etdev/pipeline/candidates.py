@@ -101,7 +101,7 @@ def _decided(candidate: _Candidate, decisions: Mapping[str, TilingDecision]) -> 
         settings, applied = candidate.settings[item.method], candidate.applied[item.method]
         decision = decisions.get(item.method)
         if decision is None:
-            decision = TilingDecision(applied.is_tiled, reason=f'memory.tiling = "{settings.tiling}"')
+            decision = TilingDecision(applied.is_tiled, reason=f'memory.tiling is "{settings.tiling}"')
         replaced.append(replace(item, tiling=decision if applied.counts.keys() - _NEUTRAL else None))
     return replace(candidate.lowered, replaced=tuple(replaced))
 

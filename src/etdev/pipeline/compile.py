@@ -328,7 +328,7 @@ def _split_state(project: Project, lowered: LoweredModel, exported: ExportedMode
     for name, methods in find_common(lowered, exported).items():
         yield (
             f"{', '.join(methods)} each have a {name} of their own, which is one buffer in the model: what one method "
-            "does to it, the others do not see; `model.share_state = true` lets them, `false` says that it is meant so"
+            "does to it, the others do not see; set `model.share_state`: true shares it, false keeps it so"
         )
 
 

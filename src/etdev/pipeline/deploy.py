@@ -133,7 +133,7 @@ def _settings(project: Project, name: str) -> Deploy:
     known = project.config.deploy
     if name not in known:
         near = nearest(name, known)
-        there = f"deployments: {', '.join(known)}" if known else "add [deploy.NAME] with `target` and `uri`"
+        there = f"deployments: {', '.join(known)}" if known else "add `deploy.NAME` with `target` and `uri`"
         hint = f"did you mean {near!r}?" if near else there
         raise UsageError(f"the config has no deployment {name!r}", where=project.loaded.name, hint=hint)
     return known[name]

@@ -117,12 +117,12 @@ def _guard_remedy(text: str, dim: str) -> str:
         if match["dim"] == dim:
             return (
                 f"only multiples of {match['factor']} work: declare the dimension that is multiplied "
-                f"(size = {match['factor']} * n) and reshape in the model, or fix the size"
+                f"(the size is {match['factor']} times that) and reshape in the model, or fix the size"
             )
     for match in _RANGE_FIX.finditer(text):
         if match["dim"] == dim and (match["min"] or match["max"]):
-            bounds = [f"{key} = {match[key]}" for key in ("min", "max") if match[key]]
-            return f"this range works: {{ {', '.join(bounds)} }}; or write the branch with torch.cond"
+            bounds = [f"{key} {match[key]}" for key in ("min", "max") if match[key]]
+            return f"this range works: {', '.join(bounds)}; or write the branch with torch.cond"
     return "fix the size, or write the branch with torch.cond"
 
 

@@ -222,7 +222,7 @@ def _sample_remedy(sample: object, signature: Signature) -> str | None:
             return None
         dtype, shape = str(value.dtype).removeprefix("torch."), tuple(value.shape)
         if dtype != item.dtype:
-            return f"if the samples are right, write dtype = {literal(dtype)} for {item.name!r}"
+            return f"if the samples are right, set `dtype` of {item.name!r} to {literal(dtype)}"
         if len(shape) + 1 == len(item.shape) and _check_shape(item, (1, *shape), signature.dims, {}) is None:
             return f"add a batch axis to {item.name!r} in the samples: tensor.unsqueeze(0)"
         if len(shape) != len(item.shape):
@@ -239,7 +239,7 @@ def _size_remedy(item: Input, shape: tuple[int, ...], dims: Mapping[str, Dim]) -
     right = [size if isinstance(expected, int) else expected for size, expected in zip(shape, item.shape, strict=True)]
     if right == list(item.shape):
         return None
-    return f"if the samples are right, write shape = {literal(right)} for {item.name!r}"
+    return f"if the samples are right, set `shape` of {item.name!r} to {literal(right)}"
 
 
 def _check_shape(item: Input, shape: tuple[int, ...], dims: Mapping[str, Dim], bound: dict[str, int]) -> str | None:

@@ -240,14 +240,14 @@ def _dtypes(signature: Signature) -> Iterator[_Change]:
         for dtype in _DTYPES:
             if dtype != item.dtype:
                 changed = item.model_copy(update={"dtype": dtype})
-                yield _Change(index, "dtype", changed, f"it runs with dtype = {literal(dtype)}")
+                yield _Change(index, "dtype", changed, f"it runs if `dtype` is {literal(dtype)}")
 
 
 def _shapes(signature: Signature, sizes: list[int]) -> Iterator[_Change]:
     for index, item in enumerate(signature.inputs):
         for shape, what in _other_shapes(item.shape, signature, sizes):
             changed = item.model_copy(update={"shape": shape})
-            yield _Change(index, "shape", changed, f"{what} shape = {literal(list(shape))}")
+            yield _Change(index, "shape", changed, f"{what}: set `shape` to {literal(list(shape))}")
 
 
 _Shape = tuple[int | str, ...]
@@ -255,21 +255,21 @@ _Shape = tuple[int | str, ...]
 
 def _other_shapes(shape: _Shape, signature: Signature, sizes: list[int]) -> Iterator[tuple[_Shape, str]]:
     if not shape or isinstance(shape[0], int):  # A dynamic first axis is the batch.
-        yield (1, *shape), "add a batch axis:"
+        yield (1, *shape), "add a batch axis"
     if len(shape) == 3:
-        yield (shape[0], 1, *shape[1:]), "add an axis of one channel:"
-        yield (*shape, 1), "add an axis of one channel:"
+        yield (shape[0], 1, *shape[1:]), "add an axis of one channel"
+        yield (*shape, 1), "add an axis of one channel"
     if len(shape) == 4:
         batch, one, two, three = shape
-        yield (batch, three, one, two), "it takes channels first:"
-        yield (batch, two, three, one), "it takes channels last:"
+        yield (batch, three, one, two), "it takes channels first"
+        yield (batch, two, three, one), "it takes channels last"
     for axis, declared in enumerate(shape):
         size = declared if isinstance(declared, int) else signature.dims[declared].max
         near = {other for step in (1, 2) for other in (size - step, size + step) if other > 0}
         for other in sorted({*sizes, *near} - {declared}, key=lambda other: (abs(other - size), other))[:_MOST_SIZES]:
-            yield (*shape[:axis], other, *shape[axis + 1 :]), "it runs with"
+            yield (*shape[:axis], other, *shape[axis + 1 :]), "this size works"
     if shape and isinstance(shape[0], int):
-        yield shape[1:], "leave the first axis out:"
+        yield shape[1:], "leave the first axis out"
 
 
 def tensor_sizes(module: torch.nn.Module) -> set[int]:

@@ -174,7 +174,7 @@ def test_a_delegate_may_not_keep_a_copy_of_shared_state(tmp_path: Path) -> None:
                 f"{tmp_path / 'etdev.toml'}:5:15 (model.share_state)",
                 "in method 'apply' a delegate has a copy of its own of the state 'weight', which others change",
                 "keep the ops that use it out of the partitioners, or give each method its own state "
-                "(share_state = false)",
+                "(set `model.share_state` to false)",
             ),
         )
 

@@ -169,7 +169,7 @@ def test_each_budget_that_is_missed_has_its_place_and_its_remedy(linear: Prepare
         "(targets.cpu.budget.memory.cpu)",
     ]
     assert rung.hint == (
-        'raise budget.file; use memory.planner = "best", make the largest inputs smaller (the max of dims), '
+        'raise budget.file; set `memory.planner` to "best", make the largest inputs smaller (the max of dims), '
         "or raise budget.memory"
     )
 

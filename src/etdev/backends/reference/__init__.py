@@ -83,7 +83,7 @@ class Reference:
             message = (
                 f"the backend {self.name!r} reads no compile specs but the device's, so {key!r} would have no effect"
             )
-            yield SpecIssue(key, message, 'name the device: device = "cuda:0"')
+            yield SpecIssue(key, message, 'name the device with the key `device`, such as "cuda:0"')
 
     def check_options(self, options: ReferenceOptions) -> Iterable[OptionIssue]:
         from etdev.backends.reference.names import unknown_names

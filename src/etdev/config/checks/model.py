@@ -30,7 +30,7 @@ def check_model_source(data: Mapping[str, Any]) -> Iterator[Issue]:
             ("model", "entry"),
             "`model` does not say where the model comes from; expected one of `entry`, `hf` and `pt2`",
             MISSING_KEY,
-            'for a function that makes the module: entry = "module:callable"',
+            'for a function that makes the module: set `model.entry` to "module:callable"',
         )
     for key in present[1:]:
         yield _conflict(key, f"`model.{present[0]}` already says where the model comes from", "keep one of the two")

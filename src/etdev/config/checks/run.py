@@ -14,5 +14,5 @@ def check_run(data: Mapping[str, Any]) -> Iterator[Issue]:
     run = table_at(data, "run")
     local = run["executor"] == "local" if "executor" in run else is_settled(run, "executor")
     if local and run.get("ray_address"):
-        message = '`run.ray_address` has no effect without `executor = "ray"`'
+        message = '`run.ray_address` has no effect unless `run.executor` is "ray"'
         yield Issue(("run", "ray_address"), message, CONFLICT, "remove it, or add the executor")

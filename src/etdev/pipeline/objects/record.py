@@ -51,7 +51,7 @@ def save_record(
         raise EmitError(
             f"executorch cannot serialize the model's graphs for an ETRecord: {_cause(error)}",
             where=project.where("targets", target, "etrecord"),
-            hint="build without it (`etrecord = false`)",
+            hint="build without it: set `etrecord` to false",
         ) from error
 
 

@@ -50,7 +50,7 @@ def find_state(project: Project, lowered: LoweredModel, exported: ExportedModel,
             f"in method {method!r} a delegate has a copy of its own of the state {name!r}, which others change",
             where=project.where("model", "share_state") if name in shared else project.where("methods", method),
             hint="keep the ops that use it out of the partitioners"
-            + (", or give each method its own state (share_state = false)" if name in shared else ""),
+            + (", or give each method its own state (set `model.share_state` to false)" if name in shared else ""),
         )
     return {placeholder: State(name, _has_content(_initial(program, name))) for name, placeholder in state.items()}
 

@@ -34,7 +34,7 @@ def _advice(project: Project, target: str, program: Program | None, figure: str,
             return "measure it at length (`etdev bench`), let delegates take more ops (partitioners)"
         case "delegated":
             return "offer the ops to another backend (partitioners)"
-    planner = "" if settings.memory.planner == "best" else 'use memory.planner = "best", '
+    planner = "" if settings.memory.planner == "best" else 'set `memory.planner` to "best", '
     inputs = "the max of dims" if _has_dynamic_dims(project) else "their shapes"
     moved = "" if parse_device(device).is_host else "move a part of the model to another device, "
     return f"{planner}{moved}make the largest inputs smaller ({inputs})"

@@ -142,7 +142,7 @@ def _check_kernels(required: Requirements, runtime: StockRuntime) -> RungResult:
         return not_run("kernels", error.message)
     rung = check_kernels(contents, required)
     if rung.status == "failed":
-        hint = "if it is for another runtime, say in a config what that has: [targets.X.runtime]"
+        hint = "if it is for another runtime, say in a config what that has: `targets.NAME.runtime`"
         return rung.model_copy(update={"hint": hint})
     if rung.status == "not run":
         unknown = {name for names in required.delegates.values() for name in names} - runtime.backends
