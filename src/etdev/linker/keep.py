@@ -9,6 +9,7 @@ from etdev.program.delegates import delegate_devices, delegate_inputs
 from etdev.program.flow import flow_graph
 from etdev.program.footprint import planned_memory
 from etdev.program.storage import method_memory
+from etdev.program.writer import flatbuffer_size
 
 
 def kept_report(plan: m.ExecutionPlan, reason: str | None) -> MethodReport:
@@ -30,7 +31,8 @@ def methods_with_smaller_plans(program: Program, linked: Linked) -> dict[str, st
     state of another. Then it is all of them or none, and none if some of the state lay among temporaries: its new
     place, where no method writes over it, is worth what it takes. A program with memory on devices keeps its plans
     if the new ones need no less memory and more instructions: what had been copied had to be copied again then. One
-    whose delegates are given memory of another device than theirs keeps none: it lacks copies.
+    whose delegates are given memory of another device than theirs keeps none: it lacks copies. New plans that save
+    nothing and make the file larger are not taken.
     """
     if not all(map(_is_placed, program.execution_plan)):
         return {}
@@ -39,8 +41,8 @@ def methods_with_smaller_plans(program: Program, linked: Linked) -> dict[str, st
     if any(buffer.state for report in linked.methods for buffer in report.buffers):
         more = _total(linked.program) - _total(program)
         if more > 0 and all(map(_state_is_apart, program.execution_plan)):
-            return {report.name: _reason(more) for report in linked.methods if report.kept is None}
-        return {}
+            return _all(linked, _reason(more))
+        return _saving_nothing(program, linked)
     found = {}
     for before, after, report in zip(
         program.execution_plan, linked.program.execution_plan, linked.methods, strict=True
@@ -48,14 +50,30 @@ def methods_with_smaller_plans(program: Program, linked: Linked) -> dict[str, st
         more = sum(after.non_const_buffer_sizes) - sum(before.non_const_buffer_sizes)
         if more > 0 and report.kept is None:
             found[report.name] = _reason(more)
-    return found
+    return found or _saving_nothing(program, linked)
 
 
 def _on_devices(program: Program, linked: Linked) -> dict[str, str]:
     more = _instructions(linked.program) - _instructions(program)
     if more <= 0 or _total(linked.program) < _total(program):
+        return _saving_nothing(program, linked)
+    return _all(linked, f"a new plan would need {more:,} instructions more, and no less memory")
+
+
+def _saving_nothing(program: Program, linked: Linked) -> dict[str, str]:
+    """Keep all methods if the new plans need as much memory and as many instructions, in a larger file."""
+    if list(map(_needs, program.execution_plan)) != list(map(_needs, linked.program.execution_plan)):
         return {}
-    reason = f"a new plan would need {more:,} instructions more, and no less memory"
+    more = flatbuffer_size(linked.program) - flatbuffer_size(program)
+    return _all(linked, f"a new plan would save nothing, in a file {more:,} bytes larger") if more > 0 else {}
+
+
+def _needs(plan: m.ExecutionPlan) -> tuple[object, ...]:
+    count = sum(len(chain.instructions) for chain in plan.chains)
+    return plan.non_const_buffer_sizes, plan.non_const_buffer_device, count
+
+
+def _all(linked: Linked, reason: str) -> dict[str, str]:
     return {report.name: reason for report in linked.methods if report.kept is None}
 
 

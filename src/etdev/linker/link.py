@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from etdev.decisions import Elision
-from etdev.linker.devices import device_ends, place_on_devices, with_host_memory, without_devices
+from etdev.linker.devices import device_copies, device_ends, place_on_devices, with_host_memory, without_devices
 from etdev.linker.edit import aliases_first, without_unused
 from etdev.linker.elide.constants import fold_constants
 from etdev.linker.elide.parts import elide_parts
@@ -61,7 +61,11 @@ def link(program: Program, options: LinkOptions | None = None, sidecar: Sidecar 
     _, _, linked, finished, laid_out = min(candidates)
     reports = [kept_report(plan, kept.get(plan.name)) for plan in program.execution_plan]
     for index, work, (plan, buffers) in zip(numbers, finished, laid_out, strict=True):
-        reports[index] = MethodReport(plan.name, buffers, work.elisions, work.inplace, work.moved)
+        # The linker derives the copies between host and devices again: none of them is one that it decided about.
+        copies = device_copies(program.execution_plan[index])
+        elisions = tuple(item for item in work.elisions if item.instruction not in copies)
+        inplace = tuple(item for item in work.inplace if item.instruction not in copies)
+        reports[index] = MethodReport(plan.name, buffers, elisions, inplace, work.moved)
     return Linked(
         linked,
         tuple(reports),
@@ -194,6 +198,7 @@ def _remove_views(
     work: Work, program: Program, options: LinkOptions, *, foreign: bool, merged: bool, grow: bool
 ) -> Work:
     """The passes that leave a method an object program on the host."""
+    copies = device_copies(work.plan) if foreign else frozenset()
     plan = without_devices(lift(work.plan, work.memory)) if foreign else work.plan
     owned = options.caller.get(plan.name, CallerOwned())
     plan, ends = with_host_memory(leave_to_caller(plan, work.memory, owned), owned, work.ends)
@@ -210,7 +215,8 @@ def _remove_views(
         work = replace(work.after(folded.plan, folded.moved, folded.elisions), added=folded.added, grown=folded.grown)
     if "views" not in options.elide:
         return work
-    return work.after(*elide_views(work.plan, work.memory, merged=merged, apart=ends))
+    now = {work.moved[position] for position in copies if position in work.moved}
+    return work.after(*elide_views(work.plan, work.memory, merged=merged, apart=ends, device_copies=now))
 
 
 def _share_bytes(work: Work, options: LinkOptions) -> Work:

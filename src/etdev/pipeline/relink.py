@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -172,7 +173,7 @@ def relink(
     # Who asks for a certain plan gets it, others the smaller one.
     linked = _linked(program, options, source, keep=planner == "best" and alignment is None)
     proof = _prove(program, linked, source, target)
-    rung, size_after = _write(program, linked, target)
+    rung, size_after = _write(program, linked, target, None if files else source)
     return RelinkResult(
         format=FORMAT,
         input=str(source),
@@ -313,11 +314,18 @@ def _place(source: Path, error: LinkError) -> str:
     return f"{source}, {error.where}" if error.where else str(source)
 
 
-def _write(program: Program, linked: Linked, target: Path) -> tuple[RungResult, int | None]:
-    """Write the program, check what was written and only then put it in its place; also gives its size in bytes."""
+def _write(program: Program, linked: Linked, target: Path, source: Path | None) -> tuple[RungResult, int | None]:
+    """Write the program, check what was written and only then put it in its place; also gives its size in bytes.
+
+    ``source`` is the file that has all of ``program``: if the link changed nothing, its bytes are written.
+    """
     with atomic_path(target) as place:
         try:
-            pte.write(linked.program, place)
+            if source is not None and linked.program == program:
+                with source.open("rb") as file, place.open("wb") as copy:
+                    shutil.copyfileobj(file, copy)
+            else:
+                pte.write(linked.program, place)
         except WriteError as error:
             raise WriteError(error.message, where=str(target), hint=error.hint) from error
         if place == target:  # It cannot be replaced, like a pipe, and not be read again.

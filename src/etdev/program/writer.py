@@ -43,12 +43,16 @@ def serialize(program: Program) -> bytes:
 
 
 def flatbuffer_size(program: Program) -> int:
-    """Return the bytes of the file before its segments. Raises as :func:`write` does."""
-    return len(_checked_head(program)[0])
+    """Return the bytes of the file before its segments. Only :func:`write` checks that the program is valid."""
+    return len(_head(program)[0])
 
 
 def _checked_head(program: Program) -> tuple[bytearray, int]:
     try:
+        if program.unknown_fields:
+            lost = ", ".join(program.unknown_fields)
+            raise FlawError(f"the program has what this version of etdev does not know and would lose: {lost}")
+        check_program(program)
         return _head(program)
     except FlawError as flaw:
         raise flaw.as_error(None) from None
@@ -56,10 +60,6 @@ def _checked_head(program: Program) -> tuple[bytearray, int]:
 
 def _head(program: Program) -> tuple[bytearray, int]:
     """All that comes before the segments, without padding, and where in the file the first segment begins."""
-    if program.unknown_fields:
-        lost = ", ".join(program.unknown_fields)
-        raise FlawError(f"the program has what this version of etdev does not know and would lose: {lost}")
-    check_program(program)
     fields = {field.name: getattr(program, field.name) for field in PROGRAM.fields}
     fields["segments"] = tuple((segment.offset, len(segment.data)) for segment in program.segments)
     content, alignment = encode(PROGRAM, fields, identifier=IDENTIFIER, inline_alignment=program.inline_alignment)

@@ -8,6 +8,7 @@ from etdev.devices import Device, DeviceType
 from etdev.linker.edit import with_operator
 from etdev.program import model as m
 from etdev.program.devices import D2H_COPY, H2D_COPY
+from etdev.program.flow import flow_graph
 
 _GAP = 64
 """Bytes between what lies in different buffers before."""
@@ -22,6 +23,17 @@ def device_ends(plan: m.ExecutionPlan) -> tuple[dict[int, Device], dict[int, Dev
             if isinstance(tensor, m.Tensor) and not tensor.device.is_host:
                 ends[position] = tensor.device
     return found
+
+
+def device_copies(plan: m.ExecutionPlan) -> frozenset[int]:
+    """Return the positions of the copies between the host and devices."""
+    operators = _between_devices(plan)
+    calls = enumerate(flow_graph(plan).instructions)
+    return frozenset(at for at, call in calls if isinstance(call, m.KernelCall) and call.op_index in operators)
+
+
+def _between_devices(plan: m.ExecutionPlan) -> set[int]:
+    return {index for index, operator in enumerate(plan.operators) if operator.name in (H2D_COPY, D2H_COPY)}
 
 
 def without_devices(plan: m.ExecutionPlan) -> m.ExecutionPlan:
@@ -60,7 +72,7 @@ def _on_host(value: m.Value, base: dict[int, int]) -> m.Value:
 
 def _with_plain_copies(plan: m.ExecutionPlan) -> m.ExecutionPlan:
     """The method with an operator of the host in the place of those between devices."""
-    old = {index for index, operator in enumerate(plan.operators) if operator.name in (H2D_COPY, D2H_COPY)}
+    old = _between_devices(plan)
     if not old:
         return plan
     plan, plain = with_operator(plan, "aten::alias_copy", "out")

@@ -34,15 +34,21 @@ _KEEPS_SHAPE = _SAME_SHAPE | CLONES.keys()
 
 
 def elide_views(
-    plan: m.ExecutionPlan, memory: MethodMemory, *, merged: bool = True, apart: Collection[int] = ()
+    plan: m.ExecutionPlan,
+    memory: MethodMemory,
+    *,
+    merged: bool = True,
+    apart: Collection[int] = (),
+    device_copies: Collection[int] = (),
 ) -> tuple[m.ExecutionPlan, dict[int, int], tuple[Elision, ...]]:
     """Remove the views of a method, with the positions of the instructions that are left and what was decided.
 
     The method has to be an object program's, where only aliases share bytes. ``merged``: also of what is one of several
     tensors after a branch, all of which are then in use for longer. ``apart``: tensors that the caller leaves on
-    devices, in whose bytes there cannot be a tensor of another shape.
+    devices, in whose bytes there cannot be a tensor of another shape. ``device_copies``: positions of copies that were
+    between host and device. One value stands for both ends where it can, since later passes place it on each side.
     """
-    work = _Work(plan, memory, merged, frozenset(apart))
+    work = _Work(plan, memory, merged, frozenset(apart), frozenset(device_copies))
     numbers = Numbers(plan)
     for position, call in enumerate(memory.reaching.flow.instructions):
         if isinstance(call, m.KernelCall):
@@ -94,6 +100,7 @@ class _Work:
     memory: MethodMemory
     merged: bool
     apart: frozenset[int]
+    device_copies: frozenset[int]
     decisions: list[Elision] = field(default_factory=list)
     _groups: list[_Group] = field(init=False)
     _group: dict[int, list[int]] = field(init=False)
@@ -247,6 +254,8 @@ class _Work:
         if fixed and source.is_constant and not source.is_external:
             return self._as_constant(position, out, source)
         if fixed and source.allocation_info is not None and out in self.memory.of and out not in self._roving:
+            if position in self.device_copies and self._may_stand_for(position, of, out):
+                self._instead[out] = of
             return self._as_alias(position, of, out)
         # A static output of a dynamic input fixes the sizes, which its readers rely on.
         if name in _KEEPS_SHAPE and (from_static or not to_static) and self._may_stand_for(position, of, out):
