@@ -201,3 +201,24 @@ def test_lines_fit_the_terminal(capfd: pytest.CaptureFixture[str]) -> None:
     lines = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", capfd.readouterr().err).strip("\r\n").split("\r\n")
     assert len(lines) == 23
     assert {len(line) for line in lines} == {79}
+
+
+_CALLED = """
+import time
+from etdev.cli.display import DISPLAY
+from etdev.cli.progress import shown_calls
+DISPLAY.start("etdev run: starting")
+with shown_calls(2000) as advance:
+    for _ in range(2000):
+        time.sleep(0.0005)
+        advance()
+DISPLAY.close()
+print("the result")
+"""
+
+
+def test_calls_of_a_run_are_counted(tmp_path: Path) -> None:
+    shown = on_terminal([sys.executable, "-c", _CALLED], tmp_path)
+    counts = re.findall(r"run  calls: ([\d,]+) of 2,000 calls, [\d.,]+ a second", shown.text)
+    assert 3 <= len(counts) <= 100, "often enough to see, seldom enough to read"
+    assert shown.text.endswith("\r\x1b[Jthe result\r\n")

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, NoReturn, TextIO
 
-_COMMANDS = frozenset({"build", "verify", "bench", "deploy"})
+_COMMANDS = frozenset({"build", "verify", "run", "bench", "deploy"})
 """Those that may take long and end with their results."""
 _SILENT = frozenset({"-q", "--quiet", "-h", "--help"})
 _CLOSE_SECONDS = 2.0

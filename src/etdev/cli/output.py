@@ -18,7 +18,7 @@ from etdev.errors import UsageError
 from etdev.files import atomic_write_text, real_path
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    pass
 
 TEXT = "text"
 """The format for people. Everything else is for machines."""
@@ -135,12 +135,3 @@ def paint(text: str, colour: str, *, stream: TextIO | None = None) -> str:
 def colour_wanted(stream: TextIO) -> bool:
     """Colour goes to terminals only, and to none when ``NO_COLOR`` is set (https://no-color.org)."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-
-
-def terminal_console() -> Console | None:
-    """A rich console on stderr if that is a terminal; None elsewhere, and nobody pays for importing rich."""
-    if not sys.stderr.isatty():
-        return None
-    from rich.console import Console
-
-    return Console(file=sys.stderr, highlight=False)  # Not what sys.stderr is redirected to while it draws.

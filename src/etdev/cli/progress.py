@@ -5,19 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from etdev.cli.display import DISPLAY
 from etdev.cli.interrupts import Interruptible
-from etdev.cli.output import note, terminal_console
+from etdev.cli.output import note
 from etdev.pipeline.progress import WAIT, Progress, Silent
 from etdev.units import format_seconds
 
-if TYPE_CHECKING:
-    from etdev.pipeline.run import CallProgress
-
 _FEW_CALLS = 4
-"""That are over before anybody looks."""
+"""Calls that end before a user can read their count."""
+_BETWEEN_COUNTS = 0.1
+"""Seconds: a display that shows more of them than that cannot be read, and takes time from the calls."""
+_CALLS, _CALLED = "run", "calls"
+"""The display's line for calls, and its stage."""
 
 
 @contextmanager
@@ -37,28 +37,20 @@ def shown_progress(doing: str | None = None, *, quiet: bool) -> Iterator[Progres
         DISPLAY.close()
 
 
-def shown_calls(*, quiet: bool) -> CallProgress:
-    """A bar with rate and remaining time for many calls, where stderr is a terminal; else nothing."""
+@contextmanager
+def shown_calls(total: int) -> Iterator[Callable[[], None]]:
+    """Count calls of a method on the display, with their rate and the remaining time."""
+    live, done = _Live(), 0
+    if total >= _FEW_CALLS:
+        live.started(_CALLS, _CALLED)
 
-    @contextmanager
-    def shown(total: int) -> Iterator[Callable[[], None]]:
-        console = None if quiet or total < _FEW_CALLS else terminal_console()
-        if console is None:
-            yield lambda: None
-            return
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    def advance() -> None:
+        nonlocal done
+        done += 1
+        if total >= _FEW_CALLS:
+            live.counted(_CALLS, _CALLED, done, total)
 
-        columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"), TimeRemainingColumn())
-        with Progress(*columns, console=console, transient=True) as bar:
-            task = bar.add_task("calls", total=total, rate="")
-
-            def advance() -> None:
-                speed = bar.tasks[task].speed
-                bar.update(task, advance=1, rate=f"{speed:,.1f} calls a second" if speed else "")
-
-            yield advance
-
-    return shown
+    yield advance
 
 
 def describe_count(done: int, total: int | None, seconds: float) -> str:
@@ -98,6 +90,8 @@ class _Live:
     def __init__(self) -> None:
         self._since: dict[str, float] = {}
         """When the calls of a target's stage began."""
+        self._told: dict[str, float] = {}
+        """When the display was last told of a target's calls."""
 
     def started(self, target: str, stage: str) -> None:
         DISPLAY.tell("started", target, stage)
@@ -106,6 +100,9 @@ class _Live:
         now = time.monotonic()
         if done <= 1:
             self._since[target] = now
+        elif done != total and now - self._told.get(target, 0.0) < _BETWEEN_COUNTS:
+            return
+        self._told[target] = now
         text = describe_count(done, total, now - self._since.get(target, now))
         DISPLAY.tell("counted", target, f"{stage}: {text},")
 

@@ -90,7 +90,7 @@ def run(
     outputs.refuse(found.file, *found.data)
     from etdev.cli.progress import shown_calls
     from etdev.pipeline.options import check_device_map
-    from etdev.pipeline.run import RunOptions, run_file
+    from etdev.pipeline.run import RunOptions, no_progress, run_file
 
     options = RunOptions(
         method=method,
@@ -105,7 +105,7 @@ def run(
         save=save,
         fresh=fresh,
         workers=_workers(workers, transport, ray_address),
-        progress=shown_calls(quiet=quiet),
+        progress=no_progress if quiet else shown_calls,
     )
     result = run_file(found.file, options)
     outputs.write({TEXT: lambda: render(result), "json": lambda: result.model_dump_json(indent=2)})
