@@ -2,11 +2,11 @@
 
 A *fact* says that one thing holds in one place what it holds at that point of the method; facts are bits of integers
 here. An instruction may need facts, end facts (it writes the thing somewhere else) and make facts (it writes it there).
-Copies are put in so that every need is met, no path has two between one end of a fact and the next, and none stands
-where no path leads on to a need of it. Source: J. Knoop, O. Rüthing, B. Steffen, "Lazy Code Motion", 1992; with two
-additions. What a loop needs and nothing in it ends is copied before the loop, even if the loop may come to need it on
-some paths only: inside, it would be copied again in each round. And where the ways that meet would have to copy from
-different places, they copy before they meet.
+Copies are put in so that every need is met, and no fact is copied where it holds on all paths that lead there.
+Source: J. Knoop, O. Rüthing, B. Steffen, "Lazy Code Motion", 1992; with two additions. What a loop needs and nothing
+in it ends is copied before the loop, even if the loop may come to need it on some paths only: inside, it would be
+copied again in each round. And where the ways that meet would have to copy from different places, they copy before
+they meet.
 """
 
 from __future__ import annotations
@@ -248,7 +248,7 @@ class _Motion:
     def _without_needless(self, spots: Mapping[Spot, int]) -> dict[Spot, int]:
         """Without copies of what holds there already, since another one is made earlier than it had to be."""
         found = dict(spots)
-        for spot in sorted(spots.keys() - self._early, key=lambda item: (item.position, item.after)):
+        for spot in sorted(spots, key=lambda item: (item.position, item.after)):
             others = {other: facts for other, facts in found.items() if other != spot}
             behind = self._settle_forward(others, [0] * (self._exit + 1))
             if spot.after:
