@@ -12,6 +12,7 @@ from etdev.validator.report import Kind, Violation
 from etdev.validator.state import At
 from etdev.validator.symbols import CONSTANT as CONSTANT_DATA
 from etdev.validator.symbols import INITIAL, INPUT, LOOP, MERGE, OTHER, Symbols
+from etdev.validator.unwritten import Missing
 
 
 class Explainer:
@@ -259,6 +260,20 @@ class Explainer:
         where = f"bytes {place[1]} to {place[2]} of buffer {place[0]}"
         message = f"{reader} reads value {value} at {where}, which nothing writes and which have no initial value"
         return self._violation("never written", message, other=code, value=value, place=place)
+
+    def unwritten(self, missing: Missing) -> Violation:
+        """A value is read that no instruction writes, from bytes that others have written."""
+        facts, value = self._facts[0], missing.value
+        place = _place(facts.tensors[value])
+        reader = self._instruction(missing.reader) if missing.reader else "the caller, reading the outputs,"
+        where = f" at bytes {place[1]} to {place[2]} of buffer {place[0]}" if place else ""
+        position, other = missing.write
+        writer = self._instruction(facts.code[position]) if position >= 0 else "the caller, filling the inputs,"
+        trace = " of another element type there" if missing.another_type else ", which no instruction reads"
+        message = (
+            f"{reader} reads value {value}{where}, which no instruction writes: {writer} wrote value {other}{trace}"
+        )
+        return self._violation("unwritten", message, other=missing.reader, value=value, place=place, found=writer)
 
     # What calls leave for the next one
 

@@ -7,12 +7,13 @@ from typing import Literal, TypeAlias
 
 Kind: TypeAlias = Literal[
     "content", "size", "kind", "number", "overlap", "extent", "state", "instruction", "control flow", "caller's memory",
-    "clobbered", "never written",
+    "clobbered", "never written", "unwritten",
 ]  # fmt: skip
 """What is wrong: an operand, output or state holds something else; it has another size, or type; a number is another
 one; an operand lies over an output; a tensor reaches out of its buffer; state is not kept; an instruction is missing,
 new or another one; the programs go different ways; an output is not where the caller looks for it. Of a single file:
-a value is read after another was written over it; bytes are read that nothing writes."""
+a value is read after another was written over it; bytes are read that nothing writes; a value is read that only others
+have left there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,9 @@ class ValidationReport:
     overlapping: tuple[Violation, ...] = ()
     """Of a single file: operators that write over an operand that they still read, as far as is known. What they
     compute depends on their kernels."""
+
+    unwritten: tuple[Violation, ...] = ()
+    """Of a single file: values that are probably read without having been written. A valid file may look like this."""
 
     @property
     def proved(self) -> bool:

@@ -30,6 +30,7 @@ from etdev.validator.run import Run
 from etdev.validator.state import At, leaves
 from etdev.validator.steps import Steps
 from etdev.validator.symbols import INITIAL, INPUT, LOOP, MERGE, OTHER, Symbols
+from etdev.validator.unwritten import Unwritten, Write
 from etdev.validator.walk import Apart, Step, walk
 
 _WRITTEN, _CHANGED = "written", "changed"
@@ -45,6 +46,7 @@ def validate_file(program: m.Program, delegate_inputs: Mapping[str, Mapping[int,
     violations: list[Violation] = []
     never: list[Violation] = []
     overlapping: list[Violation] = []
+    methods: list[_File] = []
     skipped: list[NotValidated] = []
     reads = count = 0
     written = [_written_places(program, plan, delegate_inputs.get(plan.name, {})) for plan in program.execution_plan]
@@ -61,7 +63,26 @@ def validate_file(program: m.Program, delegate_inputs: Mapping[str, Mapping[int,
         overlapping += method.overlapping
         reads += method.reads
         count += len(method.facts.code)
-    return ValidationReport(tuple(violations), tuple(skipped), count, reads, tuple(never), tuple(overlapping))
+        methods.append(method)
+    stale = _stale_reads(methods) if not skipped else []
+    violations += [violation for violation, certain in stale if certain]
+    return ValidationReport(
+        tuple(violations),
+        tuple(skipped),
+        count,
+        reads,
+        tuple(never),
+        tuple(overlapping),
+        tuple(violation for violation, certain in stale if not certain),
+    )
+
+
+def _stale_reads(methods: Sequence[_File]) -> list[tuple[Violation, bool]]:
+    """Reads of values whose write is missing, and whether that is certain. Methods keep state for each other."""
+    for method in methods:
+        for other in methods if len(methods) > 1 else ():
+            method.unwritten.state.update(place for place in other.unwritten.state if place[0] > 1)
+    return [found for method in methods for found in method.stale_reads()]
 
 
 def _facts(program: m.Program, plan: m.ExecutionPlan, inputs: Mapping[int, int], constants: Constants) -> Facts:
@@ -101,6 +122,7 @@ class _File:
         self.clobbered: list[Violation] = []
         self.never_written: list[Violation] = []
         self.overlapping: list[Violation] = []
+        self.unwritten: Unwritten
         self.reads = 0
 
     def run(self) -> str | None:
@@ -118,6 +140,7 @@ class _File:
         machine = Machine(self._symbols, pair, merges, layout.ways, lambda content: content)
         run = Run(self._symbols, pair, machine, self._agreement, Explainer(self._symbols, pair, {}))
         steps = _FileSteps(run, self._written)
+        self._explain, self.unwritten = run.explain, steps.unwritten
         paths = Paths(run, layout, steps, _FileEnds(run, steps))
         steps.loops = paths.loops
         try:
@@ -132,6 +155,11 @@ class _File:
         self.overlapping = [item for item in run.violations if item.kind == "overlap"]
         return None
 
+    def stale_reads(self) -> Iterator[tuple[Violation, bool]]:
+        """Reads of values whose write is missing, and whether that is certain."""
+        for item in self.unwritten.find():
+            yield self._explain.unwritten(item), item.certain
+
 
 _NO_BYTES = (Act.VIEW, Act.SIZE)
 """What looks at no content."""
@@ -145,6 +173,7 @@ class _FileSteps(Steps):
         self._written = frozenset(written)
         self._facts = run.facts[0]
         self._on_devices = {entry.buffer_idx for entry in self._facts.plan.non_const_buffer_device if entry.device_type}
+        self.unwritten = Unwritten(self._facts, self._on_devices)
         self.loops: Mapping[int, Loop] = {}
         self._owned = {
             value
@@ -153,6 +182,7 @@ class _FileSteps(Steps):
             if code.act not in (Act.ADD_ROW, Act.RESIZE, Act.VIEW)
         }.union(self._facts.plan.inputs)
         """Values all of which somebody writes."""
+        self._by_delegates = {value for code in self._facts.code if code.act is Act.DELEGATE for value in code.writes}
 
     def run(self, step: Step) -> None:
         """Execute an instruction."""
@@ -225,13 +255,18 @@ class _FileSteps(Steps):
 
     def _check(self, code: Code | None, value: int, owners: set[int], place: tuple[int, int, int], symbol: int) -> None:
         explain = self._run.explain
-        if self._run.symbols.keys[symbol][0] == INITIAL:
-            if not self._is_written(place, owners) and not any(map(self._begins, owners)):
+        leaves = self._leaves(symbol)
+        writers = list(self._writers(leaves))
+        self.unwritten.note_read(code, value, owners, writers)
+        if any(key[0] == INITIAL for key in leaves):
+            self.unwritten.note_state(place)
+            counts = place[0] in self._on_devices or self._run.symbols.keys[symbol][0] == INITIAL
+            if counts and not self._is_written(place, owners) and not any(map(self._begins, owners)):
                 self._run.report(explain.never_written(code, value, place))
+                return
+        if not owners & self._owned and not self._is_part_on_device(place[0], owners, writers):
             return
-        if not owners & self._owned and not self._is_part_on_device(place[0], owners, symbol):
-            return
-        for position, other in self._writers(symbol):
+        for position, other in writers:
             if other not in owners:
                 self._run.report(explain.clobbered(code, value, place, position))
                 return
@@ -241,25 +276,25 @@ class _FileSteps(Steps):
         tensors = (self._facts.tensors[value] for value in values)
         return {(*tensor.place, tensor.end) for tensor in tensors if tensor.place is not None}
 
-    def _is_part_on_device(self, buffer: int, owners: set[int], symbol: int) -> bool:
+    def _is_part_on_device(self, buffer: int, owners: set[int], writers: Iterable[Write]) -> bool:
         """Does a tensor on a device that no instruction writes overlap others, without being a view of all of one?
 
         Kernels run on the host, so that no device has parts of tensors: a copy to it is missing.
         """
-        if buffer not in self._on_devices:
-            return False
-        return self._extents(owners).isdisjoint(self._extents(other for _, other in self._writers(symbol)))
+        found = self._extents(other for _, other in writers)
+        return buffer in self._on_devices and bool(found) and self._extents(owners).isdisjoint(found)
 
     def _is_written(self, place: tuple[int, int, int], owners: set[int]) -> bool:
         """Does an instruction write there, so that the bytes may be state that a call before has left?
 
-        State that stays on a device is written whole, and never copied to the host: other tensors that overlap it
-        are there at other times.
+        State that stays on a device is written whole, by delegates. Another value may be written in its place, if that
+        is not copied from or to the host: others that are copied are there at other times.
         """
         buffer, start, end = place
         if buffer in self._on_devices:
-            copied = self._extents(code.reads[0] for code in self._facts.code if code.name == ops.TO_HOST)
-            return not self._written.isdisjoint(self._extents(owners) - copied)
+            copies = [code for code in self._facts.code if code.name in (ops.TO_HOST, ops.TO_DEVICE)]
+            copied = self._extents(code.reads[0] if code.name == ops.TO_HOST else code.writes[0] for code in copies)
+            return bool(owners & self._by_delegates) or not self._written.isdisjoint(self._extents(owners) - copied)
         return any(where[0] == buffer and where[1] < end and start < where[2] for where in self._written)
 
     def _begins(self, value: int) -> bool:
@@ -268,22 +303,29 @@ class _FileSteps(Steps):
         info = tensor.extra_tensor_info
         return tensor.has_initial_value or (info is not None and info.fully_qualified_name is not None)
 
-    def _writers(self, symbol: int) -> Iterator[tuple[int, int]]:
-        """``(position, value)`` of the writes of all of a value that some bytes may come from; -1 is the caller."""
+    def _leaves(self, symbol: int) -> list[tuple[object, ...]]:
+        """What some bytes may come from: keys of symbols that are not made of others."""
+        found = []
         seen = {symbol}
         waiting = [symbol]
         while waiting:
             item = waiting.pop()
             key = self._run.symbols.keys[item]
+            parts = set(self._parts(item, key))
+            if not parts:
+                found.append(key)
+            waiting += sorted(parts - seen)
+            seen |= parts
+        return found
+
+    def _writers(self, leaves: Iterable[tuple[object, ...]]) -> Iterator[Write]:
+        """The writes of all of a value that some bytes may come from."""
+        for key in leaves:
             if key[0] == INPUT:
                 assert isinstance(key[1], int)
                 yield -1, self._facts.plan.inputs[key[1]]
             elif key[:2] == (OTHER, _WRITTEN):
-                yield cast("tuple[int, int]", key[2:4])
-            else:
-                new = set(self._parts(item, key)) - seen
-                seen |= new
-                waiting += sorted(new)
+                yield cast("Write", key[2:4])
 
     def _parts(self, symbol: int, key: tuple[object, ...]) -> Collection[int]:
         """The symbols of what some bytes may be."""

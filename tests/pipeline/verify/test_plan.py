@@ -19,8 +19,10 @@ from etdev.validator import ValidationReport
 from linker.programs import Method, Object, program
 from program.hand import tensor
 from support.files import chain, counters, method
-from support.on_devices import D2H, across, delegate, entries, on, two_devices
+from support.on_devices import D2H, H2D, across, delegate, entries, on, two_devices
+from validator.pairs import program as program_of_host
 from validator.test_single import view_of_condition
+from validator.test_unwritten import stale
 
 
 @pytest.mark.parametrize("second_at", [0, 16], ids=["state over state", "temporaries over state"])
@@ -175,11 +177,65 @@ def test_a_program_that_lacks_a_copy_to_a_device_fails(again: bool) -> None:
         assert "which nothing writes" in rung.summary
 
 
-def test_a_program_that_lacks_a_copy_from_a_device_fails() -> None:
-    for position in _copies(two_devices(), "et_copy::_d2h_copy"):
-        rung = check_alone(without(two_devices(), position), foreign=True)
+@pytest.mark.parametrize(("again", "reason"), [(False, "which nothing writes"), (True, "which no instruction reads")])
+def test_a_program_that_lacks_a_copy_from_a_device_fails(again: bool, reason: str) -> None:
+    """Planned tightly, what should have been copied has the bytes of another value."""
+    whole = link_foreign(two_devices()).program if again else two_devices()
+    copies = _copies(whole, "et_copy::_d2h_copy")
+    assert len(copies) == 2
+    for position in copies:
+        rung = check_alone(without(whole, position), foreign=True)
         assert rung.status == "failed"
-        assert "which nothing writes" in rung.summary
+        assert reason in rung.summary
+
+
+def _one_device(values: list[m.Tensor], calls: list[m.Instruction], **settings: object) -> Program:
+    """A method whose delegates all run on ``cuda:0``, next to operators 0 ``_h2d_copy`` and 1 ``_d2h_copy``."""
+    settings = {"operators": (H2D, D2H), "delegates": (delegate(b"cuda:0"),), **settings}
+    return across(method(values, calls, non_const_buffer_device=entries("cuda:0"), **settings))  # type: ignore[arg-type]
+
+
+def test_a_program_that_lacks_one_of_two_copies_to_the_same_bytes_fails() -> None:
+    values = [tensor(4, at=0), *(on("cuda:0", 4, at=at) for at in (0, 16, 0, 16)), tensor(4, at=0), tensor(4, at=16)]
+    calls = [
+        m.KernelCall(0, (0, 1, 1)),
+        m.DelegateCall(0, (1, 2)),
+        m.KernelCall(1, (2, 6, 6)),
+        m.KernelCall(0, (6, 3, 3)),
+        m.DelegateCall(0, (3, 4)),
+        m.KernelCall(1, (4, 5, 5)),
+    ]
+    whole = _one_device(values, calls, outputs=(5,))
+    assert check_alone(whole, foreign=True).status == "passed"
+    for position in range(len(calls)):
+        assert check_alone(without(whole, position), foreign=True).status == "failed", position
+
+
+def test_a_copy_that_one_of_two_paths_lacks_fails() -> None:
+    flag = m.Tensor(m.ScalarType.BOOL, (), (), allocation_info=m.AllocationDetails(1, 32))
+    values = [flag, tensor(4, at=0), on("cuda:0", 4, at=0), on("cuda:0", 4, at=16), tensor(4, at=16), m.Bool(False)]
+    copy, rest = m.KernelCall(0, (1, 2, 2)), [m.DelegateCall(0, (2, 3)), m.KernelCall(1, (3, 4, 4))]
+    jumps = [m.JumpFalseCall(0, 3), copy, m.JumpFalseCall(5, 4)]
+    ends = {"inputs": (0, 1), "outputs": (4,)}
+    whole = _one_device(values, [*jumps, copy, *rest], **ends)  # type: ignore[list-item]
+    assert check_alone(whole, foreign=True).status == "passed"
+    one = _one_device(values, [*jumps[:2], m.JumpFalseCall(5, 3), *rest], **ends)  # type: ignore[list-item]
+    rung = check_alone(one, foreign=True)
+    assert rung.status == "failed"
+    assert "which nothing writes" in rung.summary
+
+
+def test_state_of_a_device_may_be_copied_to_the_host() -> None:
+    """A delegate reads what the call before has left, and writes it again by the same value."""
+    values = [on("cuda:0", 4, at=0), on("cuda:0", 4, at=16), tensor(4, at=0)]
+    calls = [m.DelegateCall(0, (0, 1)), m.DelegateCall(0, (1, 0)), m.KernelCall(1, (0, 2, 2))]
+    assert check_alone(_one_device(values, calls, inputs=()), foreign=True).status == "passed"
+
+
+def test_a_value_on_the_host_that_may_lack_its_write_is_pointed_out() -> None:
+    rung = check_alone(program_of_host(stale()), foreign=True)
+    assert rung.status == "passed"
+    assert "reads value 4 at bytes 16 to 32 of buffer 1, which no instruction writes" in rung.summary
 
 
 def _copies(whole: Program, name: str) -> list[int]:

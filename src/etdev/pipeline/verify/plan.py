@@ -116,10 +116,10 @@ def check_alone(program: Program, *, foreign: bool = False) -> RungResult:
     if problems:
         return RungResult(rung="plan", status="failed", summary=problems[0], problems=problems)
     notes = [f"method {item.method!r} could not be followed: {item.reason}" for item in found.not_validated]
-    if found.never_written:
-        more = len(found.never_written) - 1
+    for doubtful in filter(None, (found.never_written, found.unwritten)):
+        more = len(doubtful) - 1
         also = f" (and {more:,} more)" if more else ""
-        notes.append(f"{found.never_written[0].message}{also}")
+        notes.append(f"{doubtful[0].message}{also}")
     return rung.model_copy(update={"summary": "; ".join([rung.summary, *notes])})
 
 

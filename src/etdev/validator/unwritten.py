@@ -1,0 +1,159 @@
+"""Values of a single file that no instruction writes, although others write the bytes that are read.
+
+Most are views, slices and the like, which share bytes on purpose. Some miss their write: an instruction is missing, and
+the bytes hold a value that was there before. Two traces of that are looked for. The bytes hold another element type. Or
+another value, which the missing instruction would have read, was computed for nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from etdev.program import model as m
+from etdev.validator.facts import CONSTANT, Code, Facts
+from etdev.validator.operators import Act
+
+Write: TypeAlias = tuple[int, int]
+"""Position of an instruction and the value that it writes; position -1 is the caller, who fills the inputs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """A value whose write is missing."""
+
+    reader: Code | None
+    """The first instruction that reads it; None is the caller."""
+    value: int
+    write: Write
+    """The trace: a write that its bytes come from, or one that no instruction reads."""
+    another_type: bool
+    """Do the bytes come from that write?"""
+    certain: bool
+    """False if a valid file may look like this."""
+
+
+@dataclass(slots=True)
+class Unwritten:
+    """The reads of a method, from which values without a write are found."""
+
+    facts: Facts
+    devices: Collection[int]
+    """Buffers on devices."""
+    _reads: dict[Write, set[Write]] = field(default_factory=dict)
+    """Write → positions and values of the reads of it."""
+    _suspects: dict[int, set[Write]] = field(default_factory=dict)
+    """Value that no instruction writes → the writes that its bytes come from."""
+    state: set[tuple[int, int, int]] = field(default_factory=set)
+    """Places that are read before they are written: buffer, first byte, byte behind the last."""
+    _named: Counter[int] = field(init=False)
+    """Value → how many instructions name it."""
+    _touched: frozenset[int] = field(init=False)
+    """Values that instructions write, change or point elsewhere, and those that the caller fills."""
+
+    def __post_init__(self) -> None:
+        code = self.facts.code
+        written = {value for item in code for value in (*item.writes, *item.updates)}
+        self._named = Counter(value for item in code for value in self._names(item))
+        self._touched = frozenset({*written, *self.facts.roving, *self.facts.plan.inputs})
+
+    def _names(self, code: Code) -> set[int]:
+        moved = (code.call.move_from, code.call.move_to) if isinstance(code.call, m.MoveCall) else ()
+        return {*self.facts.list_tensors((*code.reads, *moved)), *code.writes, *code.updates}
+
+    def note_state(self, place: tuple[int, int, int]) -> None:
+        """Note a read of bytes that the method has not written."""
+        self.state.add(place)
+
+    def note_read(self, code: Code | None, value: int, owners: Collection[int], writes: Collection[Write]) -> None:
+        """Note a read, the values that may be written to make it what it is, and the writes that it comes from."""
+        position = len(self.facts.code) if code is None else code.position
+        for write in writes:
+            self._reads.setdefault(write, set()).add((position, value))
+        if writes and self._touched.isdisjoint((*owners, value)):
+            self._suspects.setdefault(value, set()).update(writes)
+
+    def find(self) -> Iterator[Missing]:
+        """Find the values whose write is missing, as far as their traces tell."""
+        unread = list(self._unread())
+        for value, writes in sorted(self._suspects.items()):
+            first = min(at for write in writes for at, read in self._reads[write] if read == value)
+            reader = self.facts.code[first] if first < len(self.facts.code) else None
+            holds = min((write for write in writes if not self._has_type_of(value, write)), default=None)
+            if holds is not None:
+                yield Missing(reader, value, holds, another_type=True, certain=True)
+                continue
+            if self._is_state(value):
+                continue
+            before = [(write, alone) for write, alone in unread if write[0] < first and self._are_alike(value, write)]
+            over = self._is_over(value, writes, first)
+            for write, alone in before:
+                sides = {self._is_on_device(value), self._is_on_device(write[1])}
+                if (alone or over) if len(sides) > 1 else (alone and over):
+                    # Kernels of the host may compute what no instruction reads; copies and delegates do not.
+                    yield Missing(reader, value, write, another_type=False, certain=True in sides)
+                    break
+        yield from self._without_copy(unread)
+
+    def _without_copy(self, unread: list[tuple[Write, bool]]) -> Iterator[Missing]:
+        """Values on devices that only a delegate names, each like a value of the host that no instruction reads.
+
+        The file does not say which arguments of a delegate are outputs: such a value is an input without its copy.
+        """
+        for (position, value), _ in unread:
+            code = self.facts.code[position] if position >= 0 else None
+            if code is None or code.act is not Act.DELEGATE or not self._is_on_device(value):
+                continue
+            for write, _ in unread:
+                there = self._is_on_device(write[1])
+                if write[0] < position and not there and self._are_alike(value, write):
+                    yield Missing(code, value, write, another_type=False, certain=True)
+                    break
+
+    def _has_type_of(self, value: int, write: Write) -> bool:
+        tensors = self.facts.tensors
+        return write[1] in self.facts.roving or tensors[value].kind[0] == tensors[write[1]].kind[0]
+
+    def _are_alike(self, value: int, write: Write) -> bool:
+        one, other = self.facts.tensors[value], self.facts.tensors[write[1]]
+        return (one.kind, one.sizes) == (other.kind, other.sizes)
+
+    def _is_on_device(self, value: int) -> bool:
+        place = self.facts.tensors[value].place
+        return place is not None and place[0] in self.devices
+
+    def _is_over(self, value: int, writes: Collection[Write], first: int) -> bool:
+        """Are the bytes those of values that are all read before the first read of this one, and not afterwards?"""
+        others = [[at for at, read in self._reads[write] if read != value] for write in writes]
+        return all(found and max(found) < first for found in others)
+
+    def _unread(self) -> Iterator[tuple[Write, bool]]:
+        """Writes that no instruction reads, and whether all writes of the same instruction are such.
+
+        A method may have inputs that it does not read: of these, nothing more is said.
+        """
+        for value in self.facts.plan.inputs:
+            if value in self.facts.tensors and not self._named[value] and self._is_unread(-1, value):
+                yield (-1, value), False
+        for code in self.facts.code:
+            if code.act in (Act.COMPUTE, Act.DELEGATE) and not code.updates:
+                found = [
+                    item for item in code.writes if self._named[item] == 1 and self._is_unread(code.position, item)
+                ]
+                for value in found:
+                    yield (code.position, value), len(found) == len(code.writes)
+
+    def _is_unread(self, position: int, value: int) -> bool:
+        place = self.facts.tensors[value].place
+        if (position, value) in self._reads or value in self.facts.roving or place is None or place[0] <= CONSTANT:
+            return False
+        return not self._is_state(value)
+
+    def _is_state(self, value: int) -> bool:
+        tensor = self.facts.tensors[value]
+        if tensor.place is None:
+            return False
+        buffer, start = tensor.place
+        return any(place[0] == buffer and place[1] < tensor.end and start < place[2] for place in self.state)
