@@ -111,7 +111,14 @@ class Facts:
     starts: tuple[int, ...] = field(init=False)
     """Position of the first instruction of each chain, and behind the last chain."""
 
+    _ends: dict[int, int] = field(init=False)
+    """Value index of each input and output → the space of what the caller has there."""
+
     def __post_init__(self) -> None:
+        self._ends = {}
+        for kind, indices in enumerate((self.plan.inputs, self.plan.outputs)):
+            for number, index in enumerate(indices):
+                self._ends.setdefault(index, -1 - 3 * number - kind)
         self.tensors = {index: self._tensor(index, tensor) for index, tensor in self.plan.tensors()}
         calls = [call for chain in self.plan.chains for call in chain.instructions]
         code = [self._decode(position, call) for position, call in enumerate(calls)]
@@ -152,9 +159,8 @@ class Facts:
             return CONSTANT, index
         if tensor.allocation_info is not None and not unbounded:
             return tensor.allocation_info.memory_id, tensor.allocation_info.memory_offset
-        for kind, indices in enumerate((self.plan.inputs, self.plan.outputs)):
-            if index in indices:
-                return -1 - 3 * indices.index(index) - kind, 0
+        if index in self._ends:
+            return self._ends[index], 0
         return (-3 - 3 * index, 0) if unbounded else None
 
     def list_tensors(self, values: Iterable[int]) -> Iterator[int]:

@@ -344,12 +344,7 @@ def _held(machine: Machine, states: Sequence[State], side: int, value: int) -> l
 
 
 def _varying(memory: Memory) -> list[tuple[int, int, Cell]]:
-    ends = [*memory.starts[1:], memory.starts[-1]]
-    return [
-        (first, last, cell)
-        for first, last, cell in zip(memory.starts, ends, memory.cells, strict=True)
-        if cell[0] != _NONE
-    ]
+    return [piece for piece in memory.pieces(0, memory.starts[-1]) if piece[2][0] != _NONE]
 
 
 def _piece(first: int, cells: Sequence[Cell]) -> tuple[int, Key] | None:

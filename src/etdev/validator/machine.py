@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias, cast
@@ -200,12 +199,9 @@ class Machine:
 
     def _read_fixed(self, side: int, item: _Fixed) -> Content:
         memory = self.memory(side, item.space)
-        starts = memory.starts
-        index = bisect_right(starts, item.start) - 1
-        symbol, shift, valid = memory.cells[index]
-        alone = index + 1 == len(starts) or starts[index + 1] >= item.end
         length = item.end - item.start
-        if alone and valid is None and symbol not in self.merges.partly:
+        _, end, (symbol, shift, valid) = next(memory.pieces(item.start, item.end))
+        if end == item.end and valid is None and symbol not in self.merges.partly:
             return ((symbol, item.start - shift, length),)
         return self.stored(side, (item.space, item.start), length, length)
 

@@ -22,13 +22,18 @@ Content: TypeAlias = tuple[Run, ...]
 
 
 class Memory:
-    """Runs of bytes with the cell of each. There is always one for every byte; the last goes on without end."""
+    """Runs of bytes with the cell of each. There is always one for every byte; the last goes on without end.
 
-    __slots__ = ("cells", "starts")
+    A copy takes no time proportional to the runs: both go on from one memory that does not change any more.
+    """
 
-    def __init__(self, starts: list[int], cells: list[Cell]) -> None:
+    __slots__ = ("_below", "cells", "starts")
+
+    def __init__(self, starts: list[int], cells: list[Cell | None], below: Memory | None = None) -> None:
         self.starts = starts
         self.cells = cells
+        """None: as it is below."""
+        self._below = below
 
     @classmethod
     def filled(cls, symbol: int) -> Memory:
@@ -37,7 +42,30 @@ class Memory:
 
     def copy(self) -> Memory:
         """Another one with the same content."""
-        return Memory(self.starts.copy(), self.cells.copy())
+        if len(self.starts) > 1 or self._below is None:
+            self._below = Memory(self.starts, self.cells, self._below)
+            # Each memory has at least twice the runs of the one above it: there are few, one on top of the other.
+            while self._below._below and 2 * len(self._below.starts) > len(self._below._below.starts):
+                self._below = self._below._flattened()
+            self.starts, self.cells = [0], [None]
+        return Memory([0], [None], self._below)
+
+    def _flattened(self) -> Memory:
+        """The same with one memory less below."""
+        assert self._below is not None
+        starts: list[int] = []
+        cells: list[Cell | None] = []
+        below = self._below
+        for start, end, cell in zip(self.starts, [*self.starts[1:], None], self.cells, strict=True):
+            if cell is not None:
+                starts.append(start)
+                cells.append(cell)
+                continue
+            first = bisect_right(below.starts, start) - 1
+            last = len(below.starts) if end is None else bisect_left(below.starts, end)
+            starts += [start, *below.starts[first + 1 : last]]
+            cells += below.cells[first:last]
+        return Memory(starts, cells, below._below)
 
     def write(self, start: int, end: int, cell: Cell) -> None:
         """Put a cell into some bytes."""
@@ -65,7 +93,12 @@ class Memory:
         while start < end:
             last = starts[index + 1] if index + 1 < len(starts) else end
             last = min(last, end)
-            yield start, last, cells[index]
+            cell = cells[index]
+            if cell is not None:
+                yield start, last, cell
+            else:
+                assert self._below is not None
+                yield from self._below.pieces(start, last)
             start, index = last, index + 1
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, ItemsView, Iterable
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Generic, TypeAlias, TypeVar
 
 from etdev.validator.counts import Counts
 from etdev.validator.facts import Place
@@ -76,6 +76,45 @@ class Log:
         self.entries: list[Entry] = []
 
 
+_Item = TypeVar("_Item")
+
+
+class Table(Generic[_Item]):
+    """Facts about values. A copy takes no time proportional to them: both share a base that does not change."""
+
+    __slots__ = ("_below", "_own")
+
+    def __init__(self, own: dict[int, _Item] | None = None, below: Table[_Item] | None = None) -> None:
+        self._own: dict[int, _Item] = own or {}
+        self._below = below
+
+    def get(self, value: int, default: _Item | None = None) -> _Item | None:
+        """What is known of a value."""
+        table: Table[_Item] | None = self
+        while table is not None:
+            if value in table._own:
+                return table._own[value]
+            table = table._below
+        return default
+
+    def __setitem__(self, value: int, item: _Item) -> None:
+        self._own[value] = item
+
+    def items(self) -> ItemsView[int, _Item]:
+        """All values with what is known of them, as of now."""
+        return {**dict(self._below.items() if self._below else ()), **self._own}.items()
+
+    def copy(self) -> Table[_Item]:
+        """Another one that knows as much."""
+        if self._own:
+            below = Table(self._own, self._below)
+            # Each table has at least twice the values of the one above it: there are few, one on top of the other.
+            while below._below and 2 * len(below._own) > len(below._below._own):
+                below = Table({**below._below._own, **below._own}, below._below._below)
+            self._own, self._below = {}, below
+        return Table(None, self._below)
+
+
 class State:
     """Both programs at one point; of each pair the first is the program before the link."""
 
@@ -83,13 +122,13 @@ class State:
 
     def __init__(self) -> None:
         self.memory: tuple[dict[int, Memory], dict[int, Memory]] = ({}, {})
-        self.numbers: tuple[dict[int, Number_], dict[int, Number_]] = ({}, {})
+        self.numbers: tuple[Table[Number_], Table[Number_]] = (Table(), Table())
         """Of those that were set."""
-        self.dims: tuple[dict[int, Dims], dict[int, Dims]] = ({}, {})
+        self.dims: tuple[Table[Dims], Table[Dims]] = (Table(), Table())
         """Of the dynamic tensors that were given sizes."""
-        self.references: tuple[dict[int, Tree], dict[int, Tree]] = ({}, {})
+        self.references: tuple[Table[Tree], Table[Tree]] = (Table(), Table())
         """Which value's tensor each value is that a move has set."""
-        self.places: tuple[dict[int, Tree], dict[int, Tree]] = ({}, {})
+        self.places: tuple[Table[Tree], Table[Tree]] = (Table(), Table())
         """Where each tensor lies that a view has pointed elsewhere."""
         self.shadows: tuple[dict[int, Shadow], dict[int, Shadow]] = ({}, {})
         """What values hold that are another tensor in each round of a loop."""
@@ -107,7 +146,7 @@ class State:
         self.log = Log(self.log)
         return found
 
-    def table(self, kind: int, side: int) -> dict[int, object]:
+    def table(self, kind: int, side: int) -> Table[object]:
         """What a kind of entries is about, on one side."""
         return (self.numbers, self.dims, self.references, self.places)[kind - 1][side]  # type: ignore[return-value]
 

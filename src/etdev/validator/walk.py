@@ -6,6 +6,7 @@ in both at once. Both take the same way at a jump, so that every run of the one 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -180,7 +181,7 @@ class _Points:
         call = facts.code[position].call
         if not isinstance(call, m.JumpFalseCall):
             return (position + 1,)
-        base = max(start for start in facts.starts[:-1] if start <= position)
+        base = facts.starts[bisect_right(facts.starts, position, hi=len(facts.starts) - 1) - 1]
         follow, jump = position + 1, base + call.destination_instruction
         taken = self._taken(side, position)
         return {None: (follow, jump), True: (follow,), False: (jump,)}[taken]
