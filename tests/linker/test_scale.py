@@ -1,7 +1,8 @@
-"""Memory is proportional to the number of instructions: linking four times as many takes about four times as much."""
+"""Memory and time are proportional to the number of instructions: four times as many take about four times as much."""
 
 from __future__ import annotations
 
+import time
 import tracemalloc
 from collections.abc import Callable
 from itertools import pairwise
@@ -45,7 +46,27 @@ def jumps(count: int) -> Method:
     return method
 
 
-KINDS = [moves, kernels, jumps]
+def conds(count: int) -> Method:
+    """Add branches, each of which reads what the one before it returns; one takes six instructions."""
+    method = Method()
+    value, condition = method.input(64), method.input(1)
+
+    def side() -> list[int]:
+        return [method.op(value, nbytes=64, name="aten::relu.out")]
+
+    for _ in range(count // 6):
+        (value,) = method.cond(condition, side, side)
+    method.outputs = [value]
+    return method
+
+
+KINDS = [moves, kernels, jumps, conds]
+
+
+def link_and_prove(whole: m.Program) -> None:
+    """Link a program, and prove the link."""
+    linked = link_foreign(whole, LinkOptions(planner="naive"))
+    check(proof(whole, linked, {"forward": {}}, foreign=True))
 
 
 def peak(kind: Callable[[int], Method], count: int) -> int:
@@ -53,11 +74,18 @@ def peak(kind: Callable[[int], Method], count: int) -> int:
     whole = program(kind(count)).program
     tracemalloc.start()
     try:
-        linked = link_foreign(whole, LinkOptions(planner="naive"))
-        check(proof(whole, linked, {"forward": {}}, foreign=True))
+        link_and_prove(whole)
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
+
+
+def seconds(kind: Callable[[int], Method], count: int) -> float:
+    """Return the processor time in which a program of so many instructions is linked and proved."""
+    whole = program(kind(count)).program
+    start = time.process_time()
+    link_and_prove(whole)
+    return time.process_time() - start
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
@@ -66,7 +94,19 @@ def test_memory_grows_with_the_instructions_and_not_with_their_square(kind: Call
     assert peak(kind, 1_600) < 5 * peak(kind, 400)
 
 
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_ten_thousand_instructions_take_less_than_20_s(kind: Callable[[int], Method]) -> None:
+    """They take a quarter of that."""
+    assert seconds(kind, 10_000) < 20
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_fifty_thousand_instructions_take_less_than_500_mb(kind: Callable[[int], Method]) -> None:
     assert peak(kind, 50_000) < 500_000_000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_fifty_thousand_instructions_take_less_than_30_s(kind: Callable[[int], Method]) -> None:
+    assert seconds(kind, 50_000) < 30

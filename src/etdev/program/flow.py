@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from etdev.program import model as m
 from etdev.program.effects import OUT_NAMESPACES
@@ -20,7 +21,7 @@ class Block:
     """Indices of blocks. One behind the last block means the end of the method."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class FlowGraph:
     """The instructions of all chains of a method in the order of the file, and the blocks that they form.
 
@@ -37,6 +38,10 @@ class FlowGraph:
 
     def order(self) -> list[int]:
         """The blocks that some path reaches, each after its predecessors as far as there are no loops."""
+        return list(self._order)
+
+    @cached_property
+    def _order(self) -> tuple[int, ...]:
         seen: set[int] = set()
         order: list[int] = []
         stack = [(0, iter(self.blocks[0].successors))] if self.blocks else []
@@ -50,7 +55,17 @@ class FlowGraph:
             else:
                 seen.add(following)
                 stack.append((following, iter(self.blocks[following].successors)))
-        return order[::-1]
+        return tuple(reversed(order))
+
+    def heads(self) -> frozenset[int]:
+        """Return the blocks that :meth:`order` has no later than one that leads to them: all loops go through these."""
+        rank = {block: number for number, block in enumerate(self.order())}
+        return frozenset(
+            successor
+            for block, number in rank.items()
+            for successor in self.blocks[block].successors
+            if successor != self.exit and rank[successor] <= number
+        )
 
     def cycles(self) -> tuple[int, ...]:
         """By position: a number that those instructions share of which each may run after the other.

@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
 
 from etdev.program.contents import BEFORE
 from etdev.program.flow import FlowGraph
+from etdev.program.persistent import Node, differences, room, united, value_at, with_members
 from etdev.program.reaching import Kind, Reaching
 
 
 @dataclass(slots=True)
 class _Accesses:
-    """What one block does to storages. Sets of storages are bits of an integer."""
+    """What one block does to storages."""
 
-    first: dict[int, int]
+    first: dict[int, int] = field(default_factory=dict)
     """Storage → position of its first access."""
-    last: dict[int, int]
-    exposed: int = 0
+    last: dict[int, int] = field(default_factory=dict)
+    exposed: set[int] = field(default_factory=set)
     """Storages that are read before all of them is written."""
-    replaced: int = 0
+    replaced: set[int] = field(default_factory=set)
     """Storages all of which is written before any is read."""
-    written: int = 0
+    written: set[int] = field(default_factory=set)
     """Storages of which something is written."""
 
 
@@ -34,11 +36,11 @@ def lifetimes(found: Reaching, of: Mapping[int, int], covers: Callable[[int], bo
     need it: no two storages whose lifetimes are disjoint are ever in use at once. ``of`` maps a value to its storage,
     ``covers`` says if the value's place is all of it.
     """
-    blocks = [*found.flow.blocks]
     accesses = _accesses(found, of, covers)
     reached = found.flow.order()
-    live_in, live_out = _backward(found.flow, reached, accesses)
-    made_in, made_out = _forward(found, of, reached, accesses)
+    size = room(max(of.values(), default=-1) + 1)
+    live_in, live_out = _backward(found.flow, reached, accesses, size)
+    made_in, made_out = _forward(found, of, reached, accesses, size)
     spans: dict[int, tuple[int, int]] = {}
 
     def extend(storage: int, start: int, end: int) -> None:
@@ -50,13 +52,28 @@ def lifetimes(found: Reaching, of: Mapping[int, int], covers: Callable[[int], bo
         access = accesses[number]
         for storage, position in access.first.items():
             extend(storage, position + 1, access.last[storage] + 2)
-        if number in (_ENTRY, found.flow.exit):
-            continue
-        for storage in _bits(live_in[number] & made_in[number]):
-            extend(storage, blocks[number].start + 1, blocks[number].start + 2)
-        for storage in _bits(live_out[number] & made_out[number]):
-            extend(storage, blocks[number].end, blocks[number].end + 1)
+    points: list[tuple[int, Node, Node]] = []
+    for number in sorted(reached):
+        block = found.flow.blocks[number]
+        points += [(block.start + 1, live_in[number], made_in[number]), (block.end, live_out[number], made_out[number])]
+    for storage, first, last in _stretches(points, size):
+        extend(storage, first, last + 1)
     return spans
+
+
+def _stretches(points: Iterable[tuple[int, Node, Node]], size: int) -> Iterator[tuple[int, int, int]]:
+    """Yield each storage with the first and the last of neighboring instants at which it is in both of two sets."""
+    since: dict[int, int] = {}
+    before: tuple[int, Node, Node] = (0, False, False)
+    for point in chain(points, [(0, False, False)]):
+        instant, live, made = point
+        for storage in {*differences(before[1], live, size), *differences(before[2], made, size)}:
+            in_use = value_at(live, size, storage) and value_at(made, size, storage)
+            if in_use and storage not in since:
+                since[storage] = instant
+            elif not in_use and storage in since:
+                yield storage, since.pop(storage), before[0]
+        before = point
 
 
 _ENTRY = -1
@@ -80,71 +97,65 @@ def _accesses(found: Reaching, of: Mapping[int, int], covers: Callable[[int], bo
     spans |= {_ENTRY: (-1, 0), found.flow.exit: (count, count + 1)}
     result = {}
     for number, (start, end) in spans.items():
-        access = _Accesses({}, {})
+        access = _Accesses()
         for position in range(start, end):
             for storage, replaces in events.get(position, ()):
-                bit = 1 << storage
                 access.first.setdefault(storage, position)
                 access.last[storage] = position
-                if replaces:
-                    access.replaced |= bit & ~access.exposed
-                elif (position, storage) in reads:
-                    access.exposed |= bit & ~access.replaced
+                if replaces and storage not in access.exposed:
+                    access.replaced.add(storage)
+                elif not replaces and (position, storage) in reads and storage not in access.replaced:
+                    access.exposed.add(storage)
                 if (position, storage) in written:
-                    access.written |= bit
+                    access.written.add(storage)
         result[number] = access
     return result
 
 
 def _backward(
-    flow: FlowGraph, reached: list[int], accesses: Mapping[int, _Accesses]
-) -> tuple[dict[int, int], dict[int, int]]:
+    flow: FlowGraph, reached: Sequence[int], accesses: Mapping[int, _Accesses], size: int
+) -> tuple[dict[int, Node], dict[int, Node]]:
     """Storages whose content may still be read: before and after each block."""
-    live_in = dict.fromkeys(reached, 0) | {flow.exit: accesses[flow.exit].exposed}
-    live_out = dict.fromkeys(reached, 0)
+    live_in: dict[int, Node] = dict.fromkeys(reached, False)
+    live_in[flow.exit] = with_members(False, size, accesses[flow.exit].exposed, True)
+    live_out: dict[int, Node] = dict.fromkeys(reached, False)
+    heads = flow.heads()
     changed = True
     while changed:
         changed = False
         for number in reversed(reached):
-            out = 0
+            out: Node = False
             for successor in flow.blocks[number].successors:
-                out |= live_in[successor]
-            into = accesses[number].exposed | (out & ~accesses[number].replaced)
-            if into != live_in[number] or out != live_out[number]:
-                live_in[number], live_out[number] = into, out
-                changed = True
+                out = united(out, live_in[successor])
+            access = accesses[number]
+            into = with_members(with_members(out, size, access.replaced, False), size, access.exposed, True)
+            live_out[number] = out
+            if into != live_in[number]:
+                live_in[number] = into
+                changed = changed or number in heads
     return live_in, live_out
 
 
 def _forward(
-    found: Reaching, of: Mapping[int, int], reached: list[int], accesses: Mapping[int, _Accesses]
-) -> tuple[dict[int, int], dict[int, int]]:
+    found: Reaching, of: Mapping[int, int], reached: Sequence[int], accesses: Mapping[int, _Accesses], size: int
+) -> tuple[dict[int, Node], dict[int, Node]]:
     """Storages that may have a content: before and after each block."""
-    start = accesses[_ENTRY].written
-    for use in found.uses:
-        if BEFORE in use.writes:
-            start |= 1 << of[use.place]
-    made_in = dict.fromkeys(reached, 0)
+    start = accesses[_ENTRY].written | {of[use.place] for use in found.uses if BEFORE in use.writes}
+    made_in: dict[int, Node] = dict.fromkeys(reached, False)
     if reached:
-        made_in[reached[0]] = start
-    made_out = dict.fromkeys(reached, 0)
+        made_in[reached[0]] = with_members(False, size, start, True)
+    made_out: dict[int, Node] = dict.fromkeys(reached, False)
+    heads = found.flow.heads()
     changed = True
     while changed:
         changed = False
         for number in reached:
-            out = made_in[number] | accesses[number].written
+            out = with_members(made_in[number], size, accesses[number].written, True)
             if out != made_out[number]:
                 made_out[number] = out
-                changed = True
             for successor in found.flow.blocks[number].successors:
-                if successor != found.flow.exit and out & ~made_in[successor]:
-                    made_in[successor] |= out
-                    changed = True
+                if successor != found.flow.exit:
+                    into = united(made_in[successor], made_out[number])
+                    changed = changed or (successor in heads and into != made_in[successor])
+                    made_in[successor] = into
     return made_in, made_out
-
-
-def _bits(number: int) -> Iterator[int]:
-    while number:
-        low = number & -number
-        yield low.bit_length() - 1
-        number ^= low

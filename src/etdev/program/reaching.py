@@ -7,21 +7,26 @@ taken; what its bytes come from is therefore kept for each of them apart, as of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import partial
+from heapq import heappop, heappush
 from typing import TypeAlias
 
 from etdev.errors import LinkError
 from etdev.program import model as m
-from etdev.program.contents import BEFORE, Contents, Writes
+from etdev.program.contents import BEFORE, UNWRITTEN, Memory, Pieces, Writes
 from etdev.program.effects import DelegateInputs, Effects, effects, tensors
 from etdev.program.flow import FlowGraph, flow_graph
+from etdev.program.persistent import Node, joined
 from etdev.program.references import References, references
 from etdev.program.used import used_values
 
 _MOST_STEPS = 30_000_000
-"""Pieces of memory looked at, over all blocks, before a method is taken to be made to waste time."""
+"""Places and writes looked at, over all blocks, before a method is taken to be made to waste time."""
+_TREE = 10
+"""What a change of a persistent map counts."""
 _ELSEWHERE = -1
 """Stands among places for memory that is not planned: a constant's, the caller's."""
 
@@ -87,14 +92,14 @@ class Reaching:
     uses: tuple[Use, ...]
     elsewhere: frozenset[tuple[int, int]]
     """Position and tensor of each read of what is in no planned memory, on some path at least."""
-    at_exit: Mapping[int, Contents]
-    """By ``memory_id``, where the method ends."""
+    at_exit: Callable[[int], Writes]
+    """Writes that the bytes of a value's place may come from where the method ends."""
     references: frozenset[int]
     """Tensors that a move or a view sets, also through another value: their place is not the one in the file,
     or not always."""
 
 
-_Targets: TypeAlias = dict[int, Contents]
+_Targets: TypeAlias = dict[int, Node]
 """Values in whose places a tensor may lie, or :data:`_ELSEWHERE` → what is there on the paths on which it does."""
 
 
@@ -110,27 +115,20 @@ class _Left:
 class _State:
     """What holds at one point of a method."""
 
-    memory: dict[int, Contents]
+    memory: Node
+    """The writes that each piece comes from."""
     targets: dict[int, _Targets] = field(default_factory=dict)
-    """Of the tensors that a move or a view has set; all others lie in their own place."""
+    """Of the tensors that a move or a view has set; all others lie in their own place. Copies share the items."""
     tensors: dict[int, frozenset[int]] = field(default_factory=dict)
     """Which values' tensors a value may be, of the values that a move has set; all others are themselves."""
 
     def copy(self) -> _State:
-        return _State(
-            {buffer: contents.copy() for buffer, contents in self.memory.items()},
-            {value: {t: c.copy() for t, c in targets.items()} for value, targets in self.targets.items()},
-            dict(self.tensors),
-        )
+        return _State(self.memory, dict(self.targets), dict(self.tensors))
 
-    def keep(self, live: int) -> None:
-        """Forget what nobody looks at before it is set again. ``live`` has a bit for each value that somebody does."""
-        self.targets = {value: targets for value, targets in self.targets.items() if live >> value & 1}
-        self.tensors = {value: tensors for value, tensors in self.tensors.items() if live >> value & 1}
-
-    def steps(self) -> int:
-        kept = sum(len(contents) for targets in self.targets.values() for contents in targets.values())
-        return 1 + kept + sum(len(contents) for contents in self.memory.values())
+    def keep(self, live: Callable[[int], bool]) -> None:
+        """Forget what nobody looks at before it is set again. ``live`` says whether somebody does."""
+        self.targets = {value: targets for value, targets in self.targets.items() if live(value)}
+        self.tensors = {value: tensors for value, tensors in self.tensors.items() if live(value)}
 
 
 def reaching(plan: m.ExecutionPlan, delegate_inputs: DelegateInputs, persistent: Iterable[int] = ()) -> Reaching:
@@ -165,6 +163,7 @@ class _Analysis:
             effects(plan, call, delegate_inputs.get(position)) for position, call in enumerate(self._flow.instructions)
         )
         self._places = _places(plan, persistent)
+        self._memory = Memory({value: (item.buffer, item.start, item.end) for value, item in self._places.items()})
         self._live: References = references(plan, self._flow, self._effects)
         self._set: set[int] = {pair[1] for found in self._effects for pair in (found.move, found.view) if pair}
         self._cycles = self._flow.cycles()
@@ -200,19 +199,16 @@ class _Analysis:
             writes=tuple(self._writes),
             uses=tuple(self._uses),
             elsewhere=frozenset(self._elsewhere),
-            at_exit=end.memory,
+            at_exit=partial(self._memory.of, end.memory),
             references=frozenset(self._set),
         )
 
     def _entry(self, left: _Left) -> _State:
         """Before the first instruction of this or of a later call, when the caller has filled the inputs."""
-        state = _State({place.buffer: Contents() for place in self._places.values()})
-        for place in self._places.values():
-            state.memory[place.buffer].cut(place.start, place.end)
+        state = _State(UNWRITTEN)
         for value, targets in left.targets.items():
-            state.targets[value] = {target: self._content(state, target) for target in targets} | self._own(
-                state, value
-            )
+            state.targets[value] = {target: self._content(state, target) for target in targets}
+            state.targets[value] |= self._own(state, value)
         for value, others in left.tensors.items():
             state.tensors[value] = others | {value}
         for value in tensors(self._plan, self._plan.inputs):
@@ -222,26 +218,31 @@ class _Analysis:
     def _left_over(self, end: _State | None) -> _Left:
         if end is None:
             return _Left()
-        return _Left({value: frozenset(targets) for value, targets in end.targets.items()}, dict(end.tensors))
+        kept = end.copy()
+        kept.keep(self._live.at_start)
+        return _Left({value: frozenset(targets) for value, targets in kept.targets.items()}, kept.tensors)
 
-    def _settle(self, order: list[int], entry: _State) -> dict[int, _State]:
+    def _settle(self, order: Sequence[int], entry: _State) -> dict[int, _State]:
         """The state before each block, and at the exit."""
         first = order[0] if order else self._flow.exit
         entries = {first: entry}
         rank = {block: number for number, block in enumerate(order)}
-        waiting = set(order[:1])
+        waiting = [0] if order else []
+        waits = set(waiting)
         while waiting:
-            block = min(waiting, key=rank.__getitem__)
-            waiting.remove(block)
+            number = heappop(waiting)
+            waits.remove(number)
+            block = order[number]
             state = self._run_block(block, entries[block])
             for successor in self._flow.blocks[block].successors:
-                self._count(state.steps())
+                self._count(1 + len(state.targets))
                 known = entries.get(successor)
-                joined = state.copy() if known is None else self._join(known, state)
-                if joined != known:
-                    entries[successor] = joined
-                    if successor != self._flow.exit:
-                        waiting.add(successor)
+                both = state.copy() if known is None else self._join(known, state)
+                if both != known:
+                    entries[successor] = both
+                    if successor != self._flow.exit and rank[successor] not in waits:
+                        waits.add(rank[successor])
+                        heappush(waiting, rank[successor])
         return entries
 
     def _count(self, steps: int) -> None:
@@ -254,17 +255,25 @@ class _Analysis:
             )
 
     def _join(self, one: _State, other: _State) -> _State:
-        memory = {buffer: contents.join(other.memory[buffer]) for buffer, contents in one.memory.items()}
+        memory = joined(one.memory, other.memory, self._either)
         targets = {}
         for value in one.targets.keys() | other.targets.keys():
             mine, theirs = (self._targets(state, value) for state in (one, other))
-            common = {target: mine[target].join(theirs[target]) for target in mine.keys() & theirs.keys()}
-            targets[value] = mine | theirs | common
+            common = {target: joined(mine[target], theirs[target], self._either) for target in mine.keys() & theirs}
+            targets[value] = {**mine, **theirs, **common}
         same = {
             value: one.tensors.get(value, frozenset({value})) | other.tensors.get(value, frozenset({value}))
             for value in one.tensors.keys() | other.tensors.keys()
         }
         return _State(memory, targets, same)
+
+    def _either(self, one: Writes, other: Writes) -> Writes:
+        """Return the writes of both, the same object as one of them where that has all of them."""
+        self._count(_TREE + len(one))
+        if one >= other:
+            return one
+        both = one | other
+        return both if len(both) > len(other) else other
 
     # One instruction
 
@@ -273,7 +282,7 @@ class _Analysis:
         block = self._flow.blocks[number]
         for position in range(block.start, block.end):
             self._run(state, position, self._effects[position])
-        state.keep(self._live.after[number])
+        state.keep(partial(self._live.after, number))
         return state
 
     def _run(self, state: _State, position: int, found: Effects) -> None:
@@ -299,24 +308,19 @@ class _Analysis:
         for value in same:
             certain = len(owners) == 1 and state.tensors.get(value, frozenset({value})) == owners
             kept = {} if certain else self._targets(state, value)
-            state.targets[value] = kept | {target: contents.copy() for target, contents in seen.items()}
+            state.targets[value] = {**kept, **seen}
 
     def _targets(self, state: _State, value: int) -> _Targets:
-        """A copy of where a tensor may lie."""
-        if value in state.targets:
-            return {target: contents.copy() for target, contents in state.targets[value].items()}
-        return self._own(state, value)
+        """Where a tensor may lie."""
+        return state.targets[value] if value in state.targets else self._own(state, value)
 
     def _own(self, state: _State, value: int) -> _Targets:
         """Where a tensor lies that no move and no view has set."""
         target = value if value in self._places else _ELSEWHERE
         return {target: self._content(state, target)}
 
-    def _content(self, state: _State, target: int) -> Contents:
-        if target == _ELSEWHERE:
-            return Contents()
-        place = self._places[target]
-        return state.memory[place.buffer].part(place.start, place.end)
+    def _content(self, state: _State, target: int) -> Node:
+        return UNWRITTEN if target == _ELSEWHERE else self._memory.part(state.memory, target)
 
     def _read(self, state: _State, position: int, value: int) -> None:
         if self._uses is None:
@@ -328,32 +332,42 @@ class _Analysis:
                 else:
                     self._use(position, value, target, contents)
         elif value in self._places:
-            self._use(position, value, value, state.memory[self._places[value].buffer])
+            self._use(position, value, value, state.memory)
         else:
             self._elsewhere.add((position, value))
 
-    def _use(self, position: int, value: int, target: int, contents: Contents) -> None:
+    def _use(self, position: int, value: int, target: int, contents: Node) -> None:
         assert self._uses is not None
-        place = self._places[target]
-        self._uses.append(Use(position, value, target, contents.of(place.start, place.end)))
+        self._uses.append(Use(position, value, target, self._memory.of(contents, target)))
         self._count(len(self._uses[-1].writes))
 
     def _write(self, state: _State, position: int, value: int, kind: Kind) -> None:
         targets = tuple(state.targets[value]) if value in state.targets else (value,)
+        sure = kind if len(targets) == 1 else Kind.SOME
         for target in targets:
             if target not in self._places:  # Elsewhere, or it takes no bytes.
                 continue
-            self._count(1 + len(state.targets))
+            self._count(_TREE + len(state.targets))
             number = self._number(position, target, kind, len(targets) == 1)
-            sure = kind if len(targets) == 1 else Kind.SOME
-            place = self._places[target]
-            for contents, start, end in self._overlapping(state, place):
-                if sure is Kind.ALL:
-                    contents.write(start, end, number)
-                else:
-                    contents.update(
-                        start, end, number, self._filled_with(position, target) if sure is Kind.FILL else None
-                    )
+            keeps = self._filled_with(position, target) if sure is Kind.FILL else None
+            if sure is Kind.ALL:
+                self._write_everywhere(state, target, partial(self._memory.written, number))
+            else:
+                self._write_everywhere(state, target, partial(self._memory.added, number, keeps))
+
+    def _write_everywhere(self, state: _State, place: int, write: Callable[[Node, Pieces], Node]) -> None:
+        """Change every record of what the bytes of a place hold."""
+        start, end = self._memory.pieces[place]
+        state.memory = write(state.memory, (start, end))
+        for value, targets in state.targets.items():
+            changed = {}
+            for target, contents in targets.items():
+                if target != _ELSEWHERE:
+                    first, last = self._memory.pieces[target]
+                    if first < end and start < last:
+                        changed[target] = write(contents, (max(start, first), min(end, last)))
+            if changed:
+                state.targets[value] = {**targets, **changed}
 
     def _filled_with(self, position: int, place: int) -> Callable[[int], bool]:
         """What a place holds besides what is filled in: what was filled in before, or written to it in between.
@@ -370,18 +384,6 @@ class _Analysis:
             return write.place == place or (write.position > first and self._cycles[write.position] == cycle)
 
         return keeps
-
-    def _overlapping(self, state: _State, place: Place) -> Iterator[tuple[Contents, int, int]]:
-        """Every record of what these bytes hold, and which of the bytes it has."""
-        yield state.memory[place.buffer], place.start, place.end
-        for targets in state.targets.values():
-            for target, contents in targets.items():
-                if target == _ELSEWHERE:
-                    continue
-                other = self._places[target]
-                start, end = max(place.start, other.start), min(place.end, other.end)
-                if other.buffer == place.buffer and start < end:
-                    yield contents, start, end
 
     def _number(self, position: int, place: int, kind: Kind, certain: bool) -> int:
         write = Write(position, place, kind, certain)

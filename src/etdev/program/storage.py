@@ -130,8 +130,7 @@ def _unite_persisted(found: Reaching, groups: _Groups, kept: Iterable[int]) -> N
     _unite_overlapping(found, groups, waiting)
     while waiting:
         value = waiting.pop()
-        place = found.places[value]
-        for number in found.at_exit[place.buffer].of(place.start, place.end) - {BEFORE}:
+        for number in found.at_exit(value) - {BEFORE}:
             other = found.writes[number - 1].place
             if groups.root(other) != groups.root(value):
                 groups.unite(value, other)
