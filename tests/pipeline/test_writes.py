@@ -8,9 +8,10 @@ import pytest
 import torch
 
 from etdev.config.models import Rung
+from etdev.errors import ExportError
 from etdev.pipeline.result import RungResult
 from etdev.pipeline.writes import aten_clone, separate_copies, separate_writes
-from pipeline.objects.emitting import Case, emit
+from pipeline.objects.emitting import FIRST_LINE, Case, emit
 from support.verification import prepare
 
 EVERY_KIND = Case(
@@ -75,6 +76,63 @@ def test_values_that_pass_through_branches_and_loops(tmp_path: Path) -> None:
 
     made.check_addresses()
     made.check_answers(rounds=3)
+
+
+ONE_NAME = Case(
+    """
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("x", torch.full((4,), 5.0))
+
+    def forward(self, x):
+        self.x.add_(1)
+        x.mul_(2)
+        return self.x + x
+    """,
+    {"forward": {"x": "float32 [4]"}},
+)
+"""A buffer and an input of the same name, both of which are written."""
+
+
+def test_a_written_input_with_the_name_of_a_buffer_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ExportError, match="writes to its input 'x'") as caught:
+        emit(tmp_path, ONE_NAME)
+
+    line = FIRST_LINE + ONE_NAME.text.strip("\n").split("\n").index("        x.mul_(2)")
+    assert f"'x' (model.py:{line}, in forward), which has the name of a buffer" in caught.value.message
+
+
+TIED = """
+    def __init__(self):
+        super().__init__()
+        both = torch.full((4,), 5.0)
+        self.register_buffer("one", both)
+        self.register_buffer("other", {other})
+
+    def forward(self, x):
+        self.one.add_(x)
+        {more}
+        return self.one + 1, self.other * 1
+"""
+
+
+@pytest.mark.parametrize("more", ["pass", "self.other.mul_(2)", "self.other.copy_(self.one + 1)"])
+def test_a_tensor_with_two_names_is_one_state(more: str, tmp_path: Path) -> None:
+    made = emit(tmp_path, Case(TIED.format(other="both", more=more), {"forward": {"x": "float32 [4]"}}))
+
+    made.check_answers(rounds=3)
+
+
+def test_buffers_that_are_parts_of_each_other_are_refused(tmp_path: Path) -> None:
+    text = TIED.format(other="both[:2]", more="pass")
+    with pytest.raises(
+        ExportError, match="the buffers 'one' and 'other' share memory, and the method writes"
+    ) as caught:
+        emit(tmp_path, Case(text, {"forward": {"x": "float32 [4]"}}))
+
+    line = FIRST_LINE + text.strip("\n").split("\n").index("        self.one.add_(x)")
+    assert f"'one' (model.py:{line}, in forward)" in caught.value.message
+    assert caught.value.hint == "register one of them, and take 'other' in the method as a part of the other one"
 
 
 class Exchange(torch.nn.Module):

@@ -8,14 +8,15 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from etdev.errors import MismatchError
+from etdev.errors import ExportError, MismatchError
 from etdev.pipeline.artifacts import ExportedMethod, ExportedModel, LoadedModel, Tensors
 from etdev.pipeline.export_errors import explain_export_error
 from etdev.pipeline.inputs import Signature, make_inputs
+from etdev.pipeline.lower_errors import line_of_node
 from etdev.pipeline.noise import held_back
 from etdev.pipeline.project import Project
 from etdev.pipeline.usercode import UserCode
-from etdev.pipeline.writes import separate_copies
+from etdev.pipeline.writes import find_clash, separate_copies, untie_buffers
 
 if TYPE_CHECKING:
     import torch
@@ -84,8 +85,28 @@ def export_module(
             program = torch.export.export(module, example, dynamic_shapes=shapes, strict=False)
     except Exception as error:
         raise explain_export_error(error, project, user, signature, module) from error
+    _refuse_unclear_writes(project, program)
     separate_copies(program)
     return program
+
+
+def _refuse_unclear_writes(project: Project, program: ExportedProgram) -> None:
+    """Refuse writes that would reach another tensor than in the model."""
+    if (clash := find_clash(program)) is not None:
+        name, node = clash
+        raise ExportError(
+            f"the method writes to its input {name!r}{line_of_node(project, node)}, which has the name of a buffer",
+            where=project.where("model"),
+            hint="give the buffer or the input another name: ExecuTorch 1.4.1 would write to the buffer",
+        )
+    if (tied := untie_buffers(program)) is not None:
+        written, other, node = tied
+        raise ExportError(
+            f"the buffers {written!r} and {other!r} share memory, and the method writes to {written!r}"
+            f"{line_of_node(project, node)}",
+            where=project.where("model"),
+            hint=f"register one of them, and take {other!r} in the method as a part of the other one",
+        )
 
 
 def dynamic_shapes(signature: Signature) -> DynamicShapes:

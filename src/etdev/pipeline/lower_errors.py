@@ -18,6 +18,7 @@ from etdev.pipeline.trials import find_dtype, on_numbers
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
+    from torch.fx import Node
 
 _NOT_CORE = re.compile(r"Operator (?:torch\._ops\.)?(?P<op>\S+) is not in Core ATen")
 _MIXED_DTYPES = re.compile(r"mismatched dtypes")
@@ -211,14 +212,20 @@ def _lines_of(project: Project, programs: Iterable[ExportedProgram], ops: list[s
 
 def line_of(project: Project, programs: Iterable[ExportedProgram], op: str) -> str:
     """`` (model.py:12, in forward)`` for the first node of this op that a line beside the config made, else nothing."""
-    root = project.loaded.root
     for program in programs:
         graphs = [module.graph for module in program.graph_module.modules() if hasattr(module, "graph")]
         for node in (node for graph in graphs for node in graph.nodes):
-            if node.op == "call_function" and op in str(node.target):
-                for frame in reversed(list(_FRAME.finditer(node.meta.get("stack_trace") or ""))):
-                    if (path := Path(frame["file"])).is_relative_to(root):
-                        return f" ({path.relative_to(root)}:{frame['line']}, in {frame['name']})"
+            if node.op == "call_function" and op in str(node.target) and (line := line_of_node(project, node)):
+                return line
+    return ""
+
+
+def line_of_node(project: Project, node: Node) -> str:
+    """`` (model.py:12, in forward)`` if a line beside the config made this node, else nothing."""
+    root = project.loaded.root
+    for frame in reversed(list(_FRAME.finditer(node.meta.get("stack_trace") or ""))):
+        if (path := Path(frame["file"])).is_relative_to(root):
+            return f" ({path.relative_to(root)}:{frame['line']}, in {frame['name']})"
     return ""
 
 

@@ -43,6 +43,68 @@ def separate_copies(program: ExportedProgram) -> None:
     program.graph_module.recompile()
 
 
+def untie_buffers(program: ExportedProgram) -> tuple[str, str, Node] | None:
+    """Give each buffer that shares memory with a written one, and that the graph does not use, memory of its own.
+
+    The same tensor under two names is used by one of them: ``torch.export`` takes one for both. Buffers that are parts
+    of each other are both used, and a write to one does not reach the other. Returns the names of such a pair, and
+    the node that writes.
+    """
+    signature, writes = program.graph_signature, _write_nodes(program)
+    nodes = {node.name: node for node in program.graph.find_nodes(op="placeholder")}
+    buffers = [(spec.target, nodes[spec.arg.name]) for spec in signature.input_specs if spec.kind.name == "BUFFER"]
+    for written, node in buffers:
+        for name, other in buffers if node in writes else ():
+            if name == written or not _share_memory(_content(program, name)[name], _content(program, written)[written]):
+                continue
+            if other.users:
+                return written, name, writes[node]
+            contents = _content(program, name)
+            contents[name] = contents[name].clone()
+    return None
+
+
+def find_clash(program: ExportedProgram) -> tuple[str, Node] | None:
+    """Return an input that is written and has the name of a buffer, with the node that writes it.
+
+    Lowering in ExecuTorch 1.4 takes such a write for one to the buffer.
+    """
+    signature, writes = program.graph_signature, _write_nodes(program)
+    buffers = {spec.target for spec in signature.input_specs if spec.kind.name == "BUFFER"}
+    inputs = {spec.arg.name for spec in signature.input_specs if spec.kind.name == "USER_INPUT"}
+    found = [(node.name, by) for node, by in writes.items() if node.name in buffers & inputs]
+    return found[0] if found else None
+
+
+def _write_nodes(program: ExportedProgram) -> dict[Node, Node]:
+    """Placeholder → the first node that writes to its memory; where the graph is functional, its new content."""
+    found: dict[Node, Node] = {}
+    for node in program.graph.nodes:
+        schema = getattr(node.target, "_schema", None)
+        for argument, value in zip(schema.arguments if schema is not None else (), node.args, strict=False):
+            if argument.alias_info is not None and argument.alias_info.is_write:
+                found.setdefault(_base(value), node)
+    for target, value in zip(write_targets(program), program.graph.output_node().args[0], strict=True):
+        if target is not None:
+            found.setdefault(target, value)
+    return found
+
+
+def _content(program: ExportedProgram, buffer: str) -> dict[str, Any]:
+    """The tensors among which that of a buffer is; those that are not saved with a model are constants."""
+    contents: dict[str, Any] = program.state_dict
+    return contents if buffer in contents else program.constants
+
+
+def _share_memory(one: Any, other: Any) -> bool:
+    if not one.numel() or not other.numel() or one.untyped_storage().data_ptr() != other.untyped_storage().data_ptr():
+        return False
+    starts = [item.storage_offset() * item.itemsize for item in (one, other)]
+    reach = [sum((n - 1) * step for n, step in zip(item.shape, item.stride(), strict=True)) for item in (one, other)]
+    ends = [at + (last + 1) * item.itemsize for at, last, item in zip(starts, reach, (one, other), strict=True)]
+    return bool(starts[0] < ends[1] and starts[1] < ends[0])
+
+
 def separate_writes(program: ExportedProgram, clone: Clone) -> None:
     """Clone the written values of a functional graph that are placeholders, or written twice.
 
