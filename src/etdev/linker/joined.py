@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
@@ -31,10 +32,15 @@ class Joined:
     end: int
     """First instant at which all of it is free again."""
     persistent: bool
-    writes: set[int]
-    """The instants at which any of it is written."""
+    writes: list[int]
+    """The instants at which any of it is written, in order."""
     members: dict[int, int]
     """Storage → bytes from the start."""
+
+    def is_written(self, after: int, before: int) -> bool:
+        """Return whether any of it is written between two instants."""
+        index = bisect_right(self.writes, after)
+        return index < len(self.writes) and self.writes[index] < before
 
 
 class Storages:
@@ -51,7 +57,7 @@ class Storages:
         self._slots: dict[int, tuple[int, int]] = {}
         """Tensor that is added → the one that it is a part of, and how many bytes from its start."""
         self._joined = [
-            Joined(index, item.size, item.start, item.end, item.persistent, set(item.writes), {index: 0})
+            Joined(index, item.size, item.start, item.end, item.persistent, list(item.writes), {index: 0})
             for index, item in enumerate(memory.storages)
         ]
         self._read: dict[tuple[int, int], set[int]] = defaultdict(set)
@@ -106,7 +112,12 @@ class Storages:
     def lay(self, inner: Joined, outer: Joined, at: int = 0) -> None:
         """Lay one into another, ``at`` bytes from its start."""
         outer.start, outer.end = min(outer.start, inner.start), max(outer.end, inner.end)
-        outer.writes |= inner.writes
+        few, many = sorted((inner.writes, outer.writes), key=len)
+        for write in few:
+            index = bisect_left(many, write)
+            if many[index : index + 1] != [write]:
+                many.insert(index, write)
+        outer.writes = many
         for number, offset in inner.members.items():
             outer.members[number] = at + offset
             self._joined[number] = outer

@@ -16,10 +16,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
+from itertools import accumulate, islice
 from math import prod
 
 from etdev.decisions import Elision, ElisionKind
+from etdev.linker.elide.peaks import Peaks
 from etdev.linker.elide.runs import PARTS, Numbers, runs
 from etdev.linker.joined import Joined, Refused, Storages
 from etdev.program import model as m
@@ -66,7 +67,7 @@ class _Work:
         self._plan, self._memory = storages.plan, storages.memory
         self._numbers = Numbers(storages.plan)
         self._in_use = _bytes_in_use(storages)
-        """By buffer and instant: bytes."""
+        """By buffer."""
 
     def consider(self, position: int, call: m.KernelCall, name: str) -> None:
         """Decide about one copy."""
@@ -121,9 +122,9 @@ class _Work:
         if part is whole or self._storages.memory_id(part) != self._storages.memory_id(whole):
             raise Refused("it is in another buffer" if part is not whole else "it lies there already")
         after = position + 1
-        if any(after < write < part.end for write in whole.writes):
+        if whole.is_written(after, part.end):
             raise Refused("the whole is written again while a part of it is in use")
-        if any(after < write < whole.end for write in part.writes):
+        if part.is_written(after, whole.end):
             raise Refused("a part is written again while the whole is in use")
 
     # What is put together
@@ -152,9 +153,10 @@ class _Work:
         if not placed:
             reasons = dict.fromkeys(slot.reason or "more memory would be in use" for slot in slots)
             raise Refused("; ".join(reasons))
-        others = [slot for slot in slots if slot not in placed]
+        offsets = {slot.offset for slot in placed}
+        others = [slot for slot in slots if slot.offset not in offsets]
         if not others:
-            whole.writes.discard(position + 1)
+            whole.writes = [write for write in whole.writes if write != position + 1]
         self._carry_out(whole, [(slot.joined, slot.offset) for slot in placed if slot.joined])
         self._storages.changed[position] = tuple(self._copy_into(call, out, slot) for slot in others)
         copied = sum(self._tensor(part).nbytes for slot in others for part in slot.parts)
@@ -189,18 +191,18 @@ class _Work:
         offsets = list(accumulate((self._tensor(item).nbytes for item in items), initial=0))
         index = 0
         while index < len(items):
-            count, joined, reason = self._together(position, items[index:])
+            count, joined, reason = self._together(position, items, index)
             found.append(_Slot(tuple(items[index : index + count]), offsets[index], joined, reason))
             index += count
         return found
 
-    def _together(self, position: int, items: Sequence[int]) -> tuple[int, Joined | None, str]:
-        """How many of the inputs at the front are all of what they lie in, one behind the other."""
-        if self._tensor(items[0]).is_constant:
+    def _together(self, position: int, items: Sequence[int], start: int) -> tuple[int, Joined | None, str]:
+        """How many of the inputs from ``start`` on are all of what they lie in, one behind the other."""
+        if self._tensor(items[start]).is_constant:
             return 1, None, "an input is a constant"
         end = 0
         first: Joined | None = None
-        for count, item in enumerate(items, start=1):
+        for count, item in enumerate(islice(items, start, None), start=1):
             try:
                 place = self._storages.place_read(position, item)
             except Refused as reason:
@@ -222,7 +224,7 @@ class _Work:
             if slot.joined.persistent:
                 raise Refused("an input is state")
             self._require_unchanged(position, slot.joined, whole)
-            if any(write > position for write in slot.joined.writes):
+            if slot.joined.writes and slot.joined.writes[-1] > position:
                 raise Refused("an input is written again afterwards")
         except Refused as reason:
             return replace(slot, joined=None, reason=str(reason))
@@ -249,12 +251,15 @@ class _Work:
         """No more bytes are in use at the fullest moment if all of it is in use for as long as any of it."""
         now = [whole, *parts]
         start, end = min(item.start for item in now), max(item.end for item in now)
-        before = self._in_use[self._storages.memory_id(whole)][start:end]
-        after = [size + whole.size for size in before]
-        for item in now:
-            for instant in range(item.start - start, item.end - start):
-                after[instant] -= item.size
-        if max(after) > max(before):
+        in_use = self._in_use[self._storages.memory_id(whole)]
+        changes = [(start, end, whole.size), *((item.start, item.end, -item.size) for item in now)]
+        before = in_use.peak(start, end)
+        for first, last, size in changes:
+            in_use.add(first, last, size)
+        after = in_use.peak(start, end)
+        for first, last, size in changes:
+            in_use.add(first, last, -size)
+        if after > before:
             raise Refused("more memory would be in use")
 
     def _carry_out(self, whole: Joined, parts: Iterable[tuple[Joined, int]]) -> None:
@@ -262,8 +267,7 @@ class _Work:
         parts = list(parts)
         for sign, those in ((-1, [whole, *(part for part, _ in parts)]), (1, [whole])):
             for item in those:
-                for instant in range(item.start, item.end):
-                    in_use[instant] += sign * item.size
+                in_use.add(item.start, item.end, sign * item.size)
             if sign < 0:
                 for part, offset in parts:
                     self._storages.lay(part, whole, offset)
@@ -274,14 +278,14 @@ class _Work:
         return tensor
 
 
-def _bytes_in_use(storages: Storages) -> dict[int, list[int]]:
+def _bytes_in_use(storages: Storages) -> dict[int, Peaks]:
     """Of each buffer, at each instant."""
     found: dict[int, list[int]] = {}
     for joined in storages.all():
         changes = found.setdefault(storages.memory_id(joined), [0] * (storages.memory.instants + 1))
         changes[joined.start] += joined.size
         changes[joined.end] -= joined.size
-    return {buffer: list(accumulate(changes)) for buffer, changes in found.items()}
+    return {buffer: Peaks(list(accumulate(changes))) for buffer, changes in found.items()}
 
 
 def _twice(found: Iterable[Joined | None]) -> list[int]:

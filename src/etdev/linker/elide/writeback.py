@@ -74,7 +74,7 @@ class _Work:
             raise Refused("which state it is depends on the branch taken")
         place = self._require_whole(position, state, source)
         kept, temporary = self.storages.at(state), self.storages.at(place)
-        if kept.writes != {position + 1}:
+        if kept.writes != [position + 1]:
             raise Refused("the state is written more than once")
         first = temporary.start - 1
         self._require_together(position, first, temporary)
@@ -111,7 +111,7 @@ class _Work:
             raise Refused("what it copies is an input")
         if any(self._block[write - 1] != self._block[position] for write in temporary.writes):
             raise Refused("what it copies is computed in another branch")
-        if max(temporary.writes) > position:
+        if temporary.writes[-1] > position:
             raise Refused("what it copies is written again afterwards")
 
     def _require_unused(self, position: int, first: int, kept: Joined, temporary: Joined) -> None:

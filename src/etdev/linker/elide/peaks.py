@@ -1,0 +1,58 @@
+"""Bytes in use by instant, of which ranges change and ranges are asked for their peak."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class Peaks:
+    """Bytes in use at each instant, as a tree over them: a change and a question take O(log n)."""
+
+    def __init__(self, in_use: Sequence[int]) -> None:
+        self._size = 1 << max(len(in_use) - 1, 1).bit_length()
+        self._added = [0] * (2 * self._size)
+        """By node, what was added to all instants below it."""
+        self._peak = [0] * self._size + [*in_use] + [0] * (self._size - len(in_use))
+        """By node, the peak of the instants below it, without what was added to nodes above it."""
+        for node in range(self._size - 1, 0, -1):
+            self._peak[node] = max(self._peak[2 * node], self._peak[2 * node + 1])
+
+    def add(self, start: int, end: int, size: int) -> None:
+        """Add to the bytes in use from ``start`` to before ``end``."""
+        if start >= end:
+            return
+        low, high = start + self._size, end + self._size
+        while low < high:
+            if low & 1:
+                self._add_to(low, size)
+                low += 1
+            if high & 1:
+                high -= 1
+                self._add_to(high, size)
+            low, high = low >> 1, high >> 1
+        for leaf in (start + self._size, end - 1 + self._size):
+            node = leaf
+            while node > 1:
+                node >>= 1
+                self._peak[node] = max(self._peak[2 * node], self._peak[2 * node + 1]) + self._added[node]
+
+    def _add_to(self, node: int, size: int) -> None:
+        self._peak[node] += size
+        self._added[node] += size
+
+    def peak(self, start: int, end: int) -> int:
+        """Return the most bytes in use at any instant from ``start`` to before ``end``."""
+        low, high = start + self._size, end - 1 + self._size
+        left, right = self._peak[low], self._peak[high]
+        while low >> 1 != high >> 1 and low != high:
+            if not low & 1:
+                left = max(left, self._peak[low + 1])
+            if high & 1:
+                right = max(right, self._peak[high - 1])
+            low, high = low >> 1, high >> 1
+            left, right = left + self._added[low], right + self._added[high]
+        found = max(left, right)
+        while low > 1:
+            low >>= 1
+            found += self._added[low]
+        return found
