@@ -1,7 +1,7 @@
-"""Device programs that were broken on purpose: in how many an instruction reads something else, and which rung says so.
+"""Device programs that were broken on purpose: how many read something else, and which check finds it.
 
 The small models of the tests, built for two devices with the reference backend. A judge that shares no code with the
-linker and its judges says what each instruction reads, byte by byte (tests/validator/reads.py); the rungs *plan*,
+linker and its judges says what each instruction reads, byte by byte (tests/validator/reads.py); the checks *plan*,
 *placement* and *replay* are asked one by one. The same mutants are made each time. Ends with 1 if one that reads
 something else is refused by none, or if there are fewer than 500 of them.
 
@@ -34,17 +34,17 @@ def main() -> int:
     arguments = parser.parse_args()
 
     from etdev.pipeline.noise import quiet_libraries
-    from validator.device_subjects import CASES, RUNGS, make_subject, try_device_mutants
+    from validator.device_subjects import CASES, CHECKS, make_subject, try_device_mutants
 
     def row(name: str, tally: Tally) -> str:
-        found = [tally.found[rung] for rung in RUNGS]
-        alone = [tally.alone[rung] for rung in RUNGS]
+        found = [tally.found[check] for check in CHECKS]
+        alone = [tally.alone[check] for check in CHECKS]
         return f"| {' | '.join(map(str, (name, tally.made, tally.changed, *found, *alone, tally.any)))} |"
 
     with tempfile.TemporaryDirectory() as place, quiet_libraries():
         subjects = [make_subject(name, Path(place) / str(number)) for number, name in enumerate(CASES)]
         trial = try_device_mutants(subjects, arguments.each, arguments.seed)
-    names = ["kind", "made", "read something else", *RUNGS, *(f"{rung} alone" for rung in RUNGS), "any"]
+    names = ["kind", "made", "read something else", *CHECKS, *(f"{check} alone" for check in CHECKS), "any"]
     print(f"| {' | '.join(names)} |\n|{' --- |' * len(names)}")
     for kind, tally in trial.kinds.items():
         print(row(kind, tally))

@@ -99,7 +99,7 @@ def test_exit_codes(run: Run, arguments: tuple[str, ...], code: int, verdict: st
     ("arguments", "code", "said"),
     [
         (("-t", "gpu"), 2, "error: no target matches 'gpu'\nhint: did you mean 'cpu'? targets: cpu, small\n"),
-        (("--require", "runtme"), 2, "error: there is no rung 'runtme'\nhint: rungs: bytes, plan,"),
+        (("--require", "runtme"), 2, "error: there is no check 'runtme'\nhint: checks: bytes, plan,"),
         (
             ("--output", "yaml"),
             2,

@@ -14,16 +14,16 @@ from etdev.decisions import Elision, InPlace, TilingDecision
 from etdev.pipeline.decisions import count_copies, count_inplace
 from etdev.pipeline.parts import Copies
 from etdev.pipeline.result import (
+    CHECKS,
     NO_DEVICES,
     NO_LIMIT,
     NO_METRIC,
-    RUNGS,
     BufferResult,
     BuildResult,
+    CheckResult,
     DataFile,
     MethodResult,
     OutputError,
-    RungResult,
     TargetResult,
     UndelegatedOps,
     outcome,
@@ -32,13 +32,13 @@ from etdev.pipeline.result import (
 GOLDEN = Path(__file__).parent / "golden" / "result.txt"
 
 
-def rungs(**answers: RungResult) -> tuple[RungResult, ...]:
+def checks(**answers: CheckResult) -> tuple[CheckResult, ...]:
     later = "nobody asked for it"
-    return tuple(answers.get(name, RungResult(rung=name, status="not run", summary=later)) for name in RUNGS)
+    return tuple(answers.get(name, CheckResult(name=name, status="not run", summary=later)) for name in CHECKS)
 
 
-def answer(rung: str, status: str, *problems: str, summary: str = "", **fields: Any) -> RungResult:
-    return RungResult(rung=rung, status=status, summary=summary or problems[0], problems=problems, **fields)
+def answer(check: str, status: str, *problems: str, summary: str = "", **fields: Any) -> CheckResult:
+    return CheckResult(name=check, status=status, summary=summary or problems[0], problems=problems, **fields)
 
 
 def method(name: str, calls: dict[str, int], delegated: int, **undelegated: int) -> MethodResult:
@@ -72,9 +72,9 @@ def buffer(size: int, *, index: int = 1, greedy: int = 0, state: bool = False) -
     return BufferResult(index=index, device="cpu", size=size, lower_bound=size, greedy=greedy or size, state=state)
 
 
-def target(name: str, found: tuple[RungResult, ...], **fields: Any) -> TargetResult:
+def target(name: str, found: tuple[CheckResult, ...], **fields: Any) -> TargetResult:
     settings = {"artifact": f"build/{name}/digits.pte", "size": 132_160, "sha256": "0" * 64, "quantize": None}
-    return TargetResult(name=name, status=outcome(found), rungs=found, **(settings | fields))
+    return TargetResult(name=name, status=outcome(found), checks=found, **(settings | fields))
 
 
 GOOD_RUNTIME = answer(
@@ -100,7 +100,7 @@ RESULT = BuildResult(
     targets=(
         target(
             "portable",
-            rungs(
+            checks(
                 kernels=KERNELS,
                 runtime=GOOD_RUNTIME,
                 budget=answer("budget", "passed", summary="file 129 KiB of 144 KiB", value=132_160),
@@ -112,7 +112,7 @@ RESULT = BuildResult(
         ),
         target(
             "gpu",
-            rungs(
+            checks(
                 placement=answer("placement", "passed", summary="cuda:0 2 tensors in 32 B"),
                 runtime=answer("runtime", "not run", summary="the stock Python runtime ignores devices"),
                 replay=answer("replay", "passed", summary="24 samples, max abs error 0; equal; cuda:0 simulated"),
@@ -127,11 +127,11 @@ RESULT = BuildResult(
         ),
         target(
             "replayed",
-            rungs(replay=answer("replay", "passed", summary="24 samples, max abs error 0; equal; cuda:0 simulated")),
+            checks(replay=answer("replay", "passed", summary="24 samples, max abs error 0; equal; cuda:0 simulated")),
         ),
         target(
             "several-methods",
-            rungs(
+            checks(
                 kernels=KERNELS,
                 runtime=answer(
                     "runtime",
@@ -153,14 +153,14 @@ RESULT = BuildResult(
         ),
         target(
             "broken",
-            rungs(
+            checks(
                 kernels=answer(
                     "kernels",
                     "failed",
                     "method 'forward' needs operators that the wheel's runtime lacks: aten::sort.values",
                 ),
-                runtime=RungResult(
-                    rung="runtime",
+                runtime=CheckResult(
+                    name="runtime",
                     status="not run",
                     summary="the wheel's runtime has no kernel for aten::sort.values",
                 ),
@@ -168,17 +168,17 @@ RESULT = BuildResult(
             artifact="build/broken/digits.pte.rejected",
             size=900,
         ),
-        target("unmet", rungs(kernels=KERNELS, runtime=GOOD_RUNTIME), required=("device", "runtime")),
-        target("elsewhere", rungs(kernels=KERNELS), artifact="/srv/programs/digits.pte"),
+        target("unmet", checks(kernels=KERNELS, runtime=GOOD_RUNTIME), required=("device", "runtime")),
+        target("elsewhere", checks(kernels=KERNELS), artifact="/srv/programs/digits.pte"),
         target(
             "one-buffer",
-            rungs(kernels=KERNELS),
+            checks(kernels=KERNELS),
             methods=(linked("forward", buffer(524_288), copied=[VIEW], outputs=[]),),
             memory={"cpu": 524_288},
         ),
         target(
             "state",
-            rungs(kernels=KERNELS),
+            checks(kernels=KERNELS),
             methods=(
                 linked(
                     "prefill",
@@ -226,7 +226,7 @@ def test_each_decision_is_listed_when_asked_for() -> None:
 
 
 def test_what_there_was_nothing_to_ask_of_is_one_line() -> None:
-    """No rung that did not run is left out, and each keeps its reason."""
+    """No check that did not run is left out, and each keeps its reason."""
     reasons = {
         "growth": NO_LIMIT,
         "latency": NO_LIMIT,
@@ -235,7 +235,7 @@ def test_what_there_was_nothing_to_ask_of_is_one_line() -> None:
         "replay": "no time",
     }
     answers = {name: answer(name, "not run", summary=reason) for name, reason in reasons.items()}
-    found = rungs(**{name: answer(name, "passed", summary="fine") for name in RUNGS} | answers)
+    found = checks(**{name: answer(name, "passed", summary="fine") for name in CHECKS} | answers)
     shown = render_result(RESULT.model_copy(update={"targets": (target("cpu", found),)}), io.StringIO())
     assert [line for line in shown.splitlines() if "not run" in line] == [
         (
@@ -249,15 +249,15 @@ def test_what_there_was_nothing_to_ask_of_is_one_line() -> None:
 @pytest.mark.parametrize(
     ("found", "required", "verdict"),
     [
-        (rungs(runtime=GOOD_RUNTIME), (), "good"),
-        (rungs(kernels=KERNELS), (), "built but not run"),
-        (rungs(), (), "built but not run"),
-        (rungs(runtime=GOOD_RUNTIME), ("device",), "without a required check (device)"),
-        (rungs(budget=answer("budget", "failed", "large", gate=True)), (), "missed a gate (budget)"),
-        (rungs(kernels=answer("kernels", "failed", "none")), (), "rejected (kernels)"),
+        (checks(runtime=GOOD_RUNTIME), (), "good"),
+        (checks(kernels=KERNELS), (), "built but not run"),
+        (checks(), (), "built but not run"),
+        (checks(runtime=GOOD_RUNTIME), ("device",), "without a required check (device)"),
+        (checks(budget=answer("budget", "failed", "large", gate=True)), (), "missed a gate (budget)"),
+        (checks(kernels=answer("kernels", "failed", "none")), (), "rejected (kernels)"),
     ],
 )
-def test_the_verdict(found: tuple[RungResult, ...], required: tuple[str, ...], verdict: str) -> None:
+def test_the_verdict(found: tuple[CheckResult, ...], required: tuple[str, ...], verdict: str) -> None:
     """What was never run was called good."""
     result = RESULT.model_copy(update={"targets": (target("cpu", found, required=required),)})
 
@@ -322,7 +322,7 @@ if __name__ == "__main__":
 )
 def test_a_decision_about_tiling_has_both_figures(decision: TilingDecision, line: str | None) -> None:
     tiled = method("forward", {}, 0, add=2).model_copy(update={"forms": {"pieces": 3}, "tiling": decision})
-    result = RESULT.model_copy(update={"targets": (target("cpu", rungs(), methods=(tiled,)),)})
+    result = RESULT.model_copy(update={"targets": (target("cpu", checks(), methods=(tiled,)),)})
     text = render_result(result, io.StringIO())
     assert ("tiled" in text) == (line is not None)
     assert line is None or line in text

@@ -26,7 +26,7 @@ from etdev.config import issues
 from etdev.errors import ConfigError, EtdevError, LinkError, Problem, StageError, UsageError
 from etdev.pipeline.lock import LockStaleError
 from etdev.pipeline.never_ran import never_ran
-from etdev.pipeline.result import RUNGS, BuildResult, Failure, RungResult, outcome
+from etdev.pipeline.result import CHECKS, BuildResult, CheckResult, Failure, outcome
 from etdev.program import write
 from support.files import chain
 from support.projects import LINEAR_CONFIG, write_project
@@ -188,7 +188,7 @@ def test_every_rule_has_a_description(repository: Path) -> None:
     """And stands in the docs: code scanners keep the identifiers."""
     stages = {kind.rule for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, StageError)}
     config = {value for name, value in vars(issues).items() if name.isupper() and isinstance(value, str)}
-    assert (stages | config | set(RUNGS)) - set(RULES) == set()
+    assert (stages | config | set(CHECKS)) - set(RULES) == set()
     docs = (repository / "docs" / "ci.md").read_text(encoding="utf-8")
     assert [rule for rule, text in RULES.items() if f"| `{rule}` | {text} |" not in docs] == []
 
@@ -237,11 +237,11 @@ def test_a_config_error_is_all_of_its_problems() -> None:
 
 
 def judged(**changes: Any) -> BuildResult:
-    """The first target of the golden result, with another rung."""
+    """The first target of the golden result, with another check."""
     (first, *_) = RESULT.targets
-    rung = RungResult(**{"rung": "budget", "status": "failed", "summary": "x", **changes})
-    rungs = tuple(rung if item.rung == rung.rung else item for item in first.rungs)
-    target = first.model_copy(update={"rungs": rungs, "status": outcome(rungs)})
+    check = CheckResult(**{"name": "budget", "status": "failed", "summary": "x", **changes})
+    checks = tuple(check if item.name == check.name else item for item in first.checks)
+    target = first.model_copy(update={"checks": checks, "status": outcome(checks)})
     return RESULT.model_copy(update={"targets": (target,)})
 
 
@@ -258,19 +258,19 @@ def test_each_limit_is_a_finding_at_its_own_place() -> None:
     ]
 
 
-@pytest.mark.parametrize(("rung", "level"), [("growth", "note"), ("latency", "warning")])
-def test_a_limit_that_is_not_judged_is_pointed_out(rung: str, level: str) -> None:
-    where = f"etdev.toml:7:1 (targets.portable.budget.{rung})"
-    (found,) = found_in.of_result(judged(rung=rung, status="not run", summary="no reason", unjudged=where))
+@pytest.mark.parametrize(("check", "level"), [("growth", "note"), ("latency", "warning")])
+def test_a_limit_that_is_not_judged_is_pointed_out(check: str, level: str) -> None:
+    where = f"etdev.toml:7:1 (targets.portable.budget.{check})"
+    (found,) = found_in.of_result(judged(name=check, status="not run", summary="no reason", unjudged=where))
 
     assert (found.rule, found.level, found.line) == ("not-judged", level, 7)
-    assert found.message == f"target 'portable': {rung} was not judged: no reason"
+    assert found.message == f"target 'portable': {check} was not judged: no reason"
 
 
 def test_findings_of_all_targets() -> None:
     """What failed, what was required and did not run, and programs that nothing ran; no check that is not required."""
     found = found_in.of_result(RESULT)
-    failed = sum(len(r.problems) for t in RESULT.targets for r in t.rungs if r.status == "failed")
+    failed = sum(len(r.problems) for t in RESULT.targets for r in t.checks if r.status == "failed")
     unmet = sum(len(target.unmet) for target in RESULT.targets)
 
     assert failed

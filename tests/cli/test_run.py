@@ -251,12 +251,12 @@ def test_wrong_usage(run: Run, arguments: list[str], code: int, said: str) -> No
 def test_nothing_is_unpickled(run: Run, suffix: str) -> None:
     class Trap:
         def __reduce__(self) -> tuple[Any, ...]:
-            return Path("sprung").touch, ()
+            return Path("spcheck").touch, ()
 
     Path(f"x.{suffix}").write_bytes(pickle.dumps(Trap()))
     code, _, err = run("scaled.pte", "--input", f"0=x.{suffix}")
 
-    assert (code, Path("sprung").exists()) == (2, False)
+    assert (code, Path("spcheck").exists()) == (2, False)
     assert "may run code when they are read" in err
 
 

@@ -56,10 +56,10 @@ def commit(folder: Path) -> None:
 
 
 def passed(report: Path) -> set[str]:
-    """The rungs that passed of all the targets of a report, none of which failed."""
-    rungs = [rung for target in json.loads(report.read_text())["targets"] for rung in target["rungs"]]
-    assert not [rung for rung in rungs if rung["status"] == "failed"]
-    return {rung["rung"] for rung in rungs if rung["status"] == "passed"}
+    """The checks that passed of all the targets of a report, none of which failed."""
+    checks = [check for target in json.loads(report.read_text())["targets"] for check in target["checks"]]
+    assert not [check for check in checks if check["status"] == "failed"]
+    return {check["name"] for check in checks if check["status"] == "passed"}
 
 
 @pytest.mark.parametrize("template", TEMPLATES)

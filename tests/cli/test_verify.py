@@ -90,7 +90,7 @@ def test_as_json(run: Run) -> None:
             "error: target 'other' has no artifact: {folder}/build/other/tiny.pte\nhint: run `etdev build other`",
         ),
         (("gpu",), 2, "no target matches 'gpu'\nhint: did you mean 'cpu'? targets: cpu, other\n"),
-        (("cpu", "--require", "x"), 2, "there is no rung 'x'"),
+        (("cpu", "--require", "x"), 2, "there is no check 'x'"),
     ],
 )
 def test_what_cannot_be_verified(run: Run, tmp_path: Path, arguments: tuple[str, ...], code: int, said: str) -> None:

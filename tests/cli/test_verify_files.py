@@ -81,10 +81,10 @@ def installed(monkeypatch: pytest.MonkeyPatch, runtime: object | None) -> None:
     monkeypatch.setattr(foreign, "find_packages", lambda *_, **__: found)
 
 
-def rungs(out: str) -> dict[str, tuple[str, str]]:
-    """Status and summary by rung, of the only file."""
+def checks(out: str) -> dict[str, tuple[str, str]]:
+    """Status and summary by check, of the only file."""
     (file,) = json.loads(out)["files"]
-    return {rung["rung"]: (rung["status"], rung["summary"]) for rung in file["rungs"]}
+    return {check["name"]: (check["status"], check["summary"]) for check in file["checks"]}
 
 
 def test_a_good_file(run: Run) -> None:
@@ -108,7 +108,7 @@ def test_a_good_file(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "rung", "status", "summary"),
+    ("name", "check", "status", "summary"),
     [
         ("branches.pte", "plan", "passed", "7 tensors"),  # Branches that never both run may use the same bytes.
         ("loop.pte", "plan", "passed", "2 tensors"),
@@ -125,13 +125,13 @@ def test_a_good_file(run: Run) -> None:
         ),
     ],
 )
-def test_single_rungs(run: Run, name: str, rung: str, status: str, summary: str) -> None:
+def test_single_checks(run: Run, name: str, check: str, status: str, summary: str) -> None:
     code, out, _ = run(name, "--output", "json")
 
-    found = rungs(out)[rung]
+    found = checks(out)[check]
     assert found[0] == status
     assert found[1].startswith(summary)
-    assert code == (4 if "failed" in (answer for answer, _ in rungs(out).values()) else 0)
+    assert code == (4 if "failed" in (answer for answer, _ in checks(out).values()) else 0)
 
 
 def test_where_loaders_differ_it_says_so(run: Run) -> None:
@@ -147,7 +147,7 @@ def test_a_malformed_file(run: Run) -> None:
     assert (code, err) == (4, "")
     assert "  bytes      failed   the file is malformed: this is not an ExecuTorch program" in out
     assert "             hint: it is no .pte, or one that was cut short or damaged: copy it again, or build it" in out
-    assert "  not run    plan, placement, kernels, replay, device: the rung `bytes` failed\n" in out
+    assert "  not run    plan, placement, kernels, replay, device: the check `bytes` failed\n" in out
     assert out.endswith("1 file, 1 rejected (bytes)\n")
 
 
@@ -186,11 +186,11 @@ def test_without_a_runtime(run: Run, monkeypatch: pytest.MonkeyPatch, runtime: o
     installed(monkeypatch, runtime)
     code, out, _ = run("chain.pte", "--output", "json")
 
-    assert (code, rungs(out)["kernels"]) == (0, ("not run", reason))
+    assert (code, checks(out)["kernels"]) == (0, ("not run", reason))
     assert run("chain.pte", "--require", "kernels")[0] == 3
 
 
-def test_a_required_rung_that_cannot_run(run: Run) -> None:
+def test_a_required_check_that_cannot_run(run: Run) -> None:
     code, out, _ = run("chain.pte", "--require", "runtime")
 
     assert code == 3
@@ -216,7 +216,7 @@ def test_a_required_rung_that_cannot_run(run: Run) -> None:
         (["chain.pte", "-j", "2"], "error: --jobs: 'chain.pte' is a file, which is verified without a config\n"),
         (["chain.pte", "--set", "a=1"], "error: --set: 'chain.pte' is a file"),
         (["chain.pte", "-p", "ci"], "error: --profile: 'chain.pte' is a file"),
-        (["chain.pte", "--require", "x"], "error: there is no rung 'x'"),
+        (["chain.pte", "--require", "x"], "error: there is no check 'x'"),
         (
             ["chain.pte", "--device-map", "gpu=sim"],
             "error: --device-map: 'gpu' is no device\nhint: devices are cpu, cuda:0",

@@ -31,9 +31,9 @@ def without(packages: str, *arguments: str, folder: Path) -> tuple[int, dict[str
     return done.returncode, json.loads(done.stdout or "{}"), done.stderr
 
 
-def rungs(found: dict[str, Any]) -> dict[str, tuple[str, str]]:
+def checks(found: dict[str, Any]) -> dict[str, tuple[str, str]]:
     (file,) = found["files"]
-    return {rung["rung"]: (rung["status"], rung["summary"]) for rung in file["rungs"]}
+    return {check["name"]: (check["status"], check["summary"]) for check in file["checks"]}
 
 
 @pytest.fixture
@@ -45,20 +45,20 @@ def folder(tmp_path: Path) -> Path:
 
 def test_a_device_program_is_replayed_without_executorch(folder: Path) -> None:
     code, found, _ = without("executorch", "verify", "two.pte", *SIMULATED, folder=folder)
-    answers = rungs(found)
+    answers = checks(found)
 
     assert code == 0
-    assert [answers[rung][0] for rung in ("bytes", "plan", "placement", "replay")] == ["passed"] * 4
+    assert [answers[check][0] for check in ("bytes", "plan", "placement", "replay")] == ["passed"] * 4
     assert answers["kernels"][0] == "not run"
     assert answers["kernels"][1].startswith("the package 'executorch' is not installed")
 
 
 def test_without_torch_nothing_is_replayed(folder: Path) -> None:
     code, found, _ = without("executorch torch", "verify", "two.pte", *SIMULATED, folder=folder)
-    answers = rungs(found)
+    answers = checks(found)
 
     assert code == 0
-    assert [answers[rung][0] for rung in ("bytes", "plan", "placement")] == ["passed"] * 3
+    assert [answers[check][0] for check in ("bytes", "plan", "placement")] == ["passed"] * 3
     assert answers["replay"][0] == "not run"
     assert answers["replay"][1].startswith("the package 'torch' is not installed")
     assert without("executorch torch", "verify", "two.pte", "--require", "replay", folder=folder)[0] == 3

@@ -129,7 +129,7 @@ def manifest_of(files: tuple[ReleasedFile, ...]) -> Manifest:
             libraries=("portable",),
             memory={"cpu": 64},
         ),
-        verification=(Check(rung="bytes", status="passed", summary="1 method"),),
+        verification=(Check(name="bytes", status="passed", summary="1 method"),),
         lock=None,
     )
 

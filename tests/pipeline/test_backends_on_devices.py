@@ -1,4 +1,4 @@
-"""Builds with backends of devices: what a partitioner's device becomes, which rungs such a program gets (B1, B7)."""
+"""Builds with backends of devices: what a partitioner's device becomes, which checks such a program gets (B1, B7)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import etdev
 from etdev.errors import MissingRequirementError
 from etdev.pipeline.nested import device_memory, nested_program, reference_delegates
 from etdev.pipeline.project import Project
-from etdev.pipeline.result import RungResult, TargetResult
+from etdev.pipeline.result import CheckResult, TargetResult
 from etdev.program import read
 from etdev.program.devices import delegate_device, named_devices
 from etdev.program.footprint import planned_memory
@@ -40,8 +40,8 @@ def _build(made: Project, *overrides: str) -> TargetResult:
     return etdev.build(made.loaded.path, overrides=overrides)["gpu"]
 
 
-def _rungs(result: TargetResult) -> dict[str, str]:
-    return {rung.rung: rung.status for rung in result.rungs}
+def _checks(result: TargetResult) -> dict[str, str]:
+    return {check.name: check.status for check in result.checks}
 
 
 def test_each_delegate_of_the_file_names_its_device(project: Callable[..., Project], one_runtime: None) -> None:
@@ -74,9 +74,9 @@ def test_the_budget_of_a_device_counts_what_nested_programs_plan(
 ) -> None:
     made = project(LINEAR_CONFIG + ONE, model=LINEAR)
 
-    def limited(limit: int) -> tuple[TargetResult, RungResult]:
+    def limited(limit: int) -> tuple[TargetResult, CheckResult]:
         result = _build(made, f'targets.gpu.budget.memory={{ "cuda:0" = {limit} }}')
-        return result, next(rung for rung in result.rungs if rung.rung == "budget")
+        return result, next(check for check in result.checks if check.name == "budget")
 
     result, budget = limited(1 << 20)
     planned, nested = device_memory(read(made.out / "gpu" / "tiny.pte"))["cuda:0"]
@@ -91,12 +91,12 @@ def test_the_budget_of_a_device_counts_what_nested_programs_plan(
 def test_a_backend_that_no_runtime_has_is_no_broken_artifact(
     project: Callable[..., Project], one_runtime: None
 ) -> None:
-    """Rungs that need a runtime are not run, the others hold; also where the config lists the runtime's backends."""
+    """Checks that need a runtime are not run, the others hold; also where the config lists the runtime's backends."""
     made = project(LINEAR_CONFIG + TWO, model=LINEAR)
     for overrides in ((), ('targets.gpu.runtime.backends=["XnnpackBackend"]',)):
         result = _build(made, *overrides)
-        rungs = _rungs(result)
-        assert (rungs["bytes"], rungs["plan"], rungs["kernels"], rungs["runtime"]) == (
+        checks = _checks(result)
+        assert (checks["bytes"], checks["plan"], checks["kernels"], checks["runtime"]) == (
             "passed",
             "passed",
             "not run",
@@ -109,7 +109,7 @@ def test_the_file_is_proved_again_after_the_build(project: Callable[..., Project
     """``etdev verify TARGET`` compares with the object program, whose nested programs are not linked."""
     made = project(LINEAR_CONFIG + TWO, model=LINEAR)
     _build(made, 'targets.gpu.memory.planner="naive"')
-    (plan,) = [rung for rung in etdev.verify(made.loaded.path)["gpu"].rungs if rung.rung == "plan"]
+    (plan,) = [check for check in etdev.verify(made.loaded.path)["gpu"].checks if check.name == "plan"]
     assert plan.status == "passed"
     assert "not compared" not in plan.summary
 
@@ -164,17 +164,17 @@ def test_vulkan_lowers_anywhere(project: Callable[..., Project], one_runtime: No
     step = '    [targets.gpu]\n    partitioners = [{ backend = "vulkan", options = { storage = "buffer" } }]\n'
     made = project(LINEAR_CONFIG + step, model=LINEAR)
     result = _build(made, "targets.gpu.budget.file='1MiB'")
-    rungs = _rungs(result)
+    checks = _checks(result)
     assert result.methods[0].delegate_calls == {"VulkanBackend": 1}
-    assert (rungs["plan"], rungs["budget"], rungs["kernels"], rungs["runtime"]) == (
+    assert (checks["plan"], checks["budget"], checks["kernels"], checks["runtime"]) == (
         "passed",
         "passed",
         "not run",
         "not run",
     )
-    (reason,) = [rung.summary for rung in result.rungs if rung.rung == "runtime"]
+    (reason,) = [check.summary for check in result.checks if check.name == "runtime"]
     assert reason == "the wheel's runtime has no backend VulkanBackend"
-    assert _rungs(_build(made, 'targets.gpu.runtime.backends=["VulkanBackend"]'))["kernels"] == "passed"
+    assert _checks(_build(made, 'targets.gpu.runtime.backends=["VulkanBackend"]'))["kernels"] == "passed"
     assert named_devices(read(made.out / "gpu" / "tiny.pte")) == ()
 
 

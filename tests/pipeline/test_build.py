@@ -17,7 +17,7 @@ import pytest
 import etdev
 from etdev.errors import ConfigError, LoadError, UsageError, WriteError
 from etdev.pipeline.progress import Silent
-from etdev.pipeline.result import RUNGS, BuildResult
+from etdev.pipeline.result import CHECKS, BuildResult
 from support.commands import etdev_process, run_etdev
 from support.mounts import fill, small_disk
 from support.projects import FOUR_TARGETS, LINEAR, LINEAR_CONFIG, SAMPLES, write_project
@@ -30,7 +30,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> BuildResult:
 
 
 RUN = ("runtime", "plan", "replay")
-"""Rungs that a plain target has answers for, whatever its config says."""
+"""Checks that a plain target has answers for, whatever its config says."""
 
 
 def files(folder: Path, *, objects: bool = False) -> list[str]:
@@ -51,10 +51,10 @@ def test_every_target_is_built_and_verified(built: BuildResult) -> None:
         assert target.artifact == f"build/{target.name}/tiny.pte"
         assert (target.size, target.sha256) == (len(content), hashlib.sha256(content).hexdigest())
         assert content[4:8] == b"ET12"
-        rungs = {rung.rung: rung.status for rung in target.rungs}
-        assert tuple(rungs) == RUNGS
-        assert (rungs["kernels"], rungs["runtime"]) == ("passed", "passed")
-    assert next(rung for rung in built["portable"].rungs if rung.rung == "accuracy").value == 3
+        checks = {check.name: check.status for check in target.checks}
+        assert tuple(checks) == CHECKS
+        assert (checks["kernels"], checks["runtime"]) == ("passed", "passed")
+    assert next(check for check in built["portable"].checks if check.name == "accuracy").value == 3
     assert [target.quantize for target in built.targets] == [None, None, "pt2e-xnnpack", "8da4w"]
     assert built["portable"].methods[0].operators == ("aten::linear.out", "aten::relu.out")
     assert built["xnnpack"].methods[0].delegate_calls == {"XnnpackBackend": 1}
@@ -94,9 +94,9 @@ def test_verifying_again_finds_the_same(built: BuildResult, one_runtime: None) -
     assert again.exit_code == 0
     for target in built.targets:
         # A build has just linked, and can say what was proved.
-        rungs = [rung for rung in target.rungs if rung.rung != "plan"]
-        assert [rung for rung in again[target.name].rungs if rung.rung != "plan"] == rungs
-        assert {rung.rung: rung.status for rung in again[target.name].rungs}["plan"] == "passed"
+        checks = [check for check in target.checks if check.name != "plan"]
+        assert [check for check in again[target.name].checks if check.name != "plan"] == checks
+        assert {check.name: check.status for check in again[target.name].checks}["plan"] == "passed"
         assert (again[target.name].size, again[target.name].sha256) == (target.size, target.sha256)
     assert before == {path: path.stat().st_mtime_ns for path in before}
 
@@ -122,11 +122,11 @@ def test_a_truncated_artifact_is_broken(built: BuildResult, tmp_path: Path, one_
     artifact.parent.mkdir(parents=True)
     artifact.write_bytes(built.path("portable").read_bytes()[:size])
     found = etdev.verify(config, targets=["portable"])["portable"]
-    rungs = {rung.rung: rung for rung in found.rungs}
+    checks = {check.name: check for check in found.checks}
 
     assert (found.status, found.exit_code) == ("rejected", 4)
-    assert rungs["bytes"].summary.startswith("the file is malformed: ")
-    assert rungs["kernels"].summary == "the rung `bytes` failed"
+    assert checks["bytes"].summary.startswith("the file is malformed: ")
+    assert checks["kernels"].summary == "the check `bytes` failed"
 
 
 def test_a_target_that_was_not_built_cannot_be_verified(tmp_path: Path) -> None:
@@ -158,7 +158,9 @@ def test_a_missed_gate_keeps_its_artifact_and_the_other_targets_are_built(tmp_pa
 
     assert result.exit_code == 1
     assert [target.status for target in result.targets] == ["gate failed", "built", "gate failed", "gate failed"]
-    failed = {target.name: [rung.rung for rung in target.rungs if rung.status == "failed"] for target in result.targets}
+    failed = {
+        target.name: [check.name for check in target.checks if check.status == "failed"] for target in result.targets
+    }
     assert failed == {"large": ["budget"], "good": [], "exact": ["runtime"], "low": ["accuracy"]}
     for target in result.targets:
         assert files(tmp_path / "build" / target.name) == ["report.json", "tiny.pte"]
@@ -172,9 +174,9 @@ def test_growth_against_the_output_of_an_earlier_build(tmp_path: Path, one_runti
 
     def growth(result: BuildResult) -> tuple[str, str]:
         (target,) = result.targets
-        rungs = {rung.rung: rung for rung in target.rungs}
-        assert rungs["budget"].status == "passed"
-        return target.status, rungs["growth"].summary
+        checks = {check.name: check for check in target.checks}
+        assert checks["budget"].status == "passed"
+        return target.status, checks["growth"].summary
 
     assert growth(etdev.build(path)) == ("built", "nothing to compare with: there is no before")
     copytree(tmp_path / "build", tmp_path / "before")
@@ -185,7 +187,7 @@ def test_growth_against_the_output_of_an_earlier_build(tmp_path: Path, one_runti
     grown = etdev.build(path)
     assert (grown.exit_code, growth(grown)[0]) == (1, "gate failed")
     assert files(tmp_path / "build" / "cpu") == ["report.json", "tiny.pte"]
-    failures = {rung.rung: rung.problems for rung in grown["cpu"].rungs if rung.status == "failed"}
+    failures = {check.name: check.problems for check in grown["cpu"].checks if check.status == "failed"}
     assert [problem.partition(":")[0] for problem in failures["growth"]] == ["file", "weights", "memory of cpu"]
     assert "; float32 [40, 32] for aten::linear.out +5,120 bytes" in failures["growth"][1]
     assert growth(etdev.verify(path))[0] == "gate failed"
@@ -214,11 +216,11 @@ def test_a_rejected_program_takes_the_place_of_a_good_one_and_back(tmp_path: Pat
     bad = etdev.build(tmp_path / "etdev.toml")
     assert bad.exit_code == 4
     assert [target.status for target in bad.targets] == ["rejected", "rejected"]  # Both were tried.
-    rungs = {rung.rung: rung for rung in bad["cpu"].rungs}
-    assert rungs["kernels"].problems == (
+    checks = {check.name: check for check in bad["cpu"].checks}
+    assert checks["kernels"].problems == (
         "method 'forward' needs operators that the wheel's runtime lacks: aten::sort.values",
     )
-    assert rungs["runtime"].status == "not run"
+    assert checks["runtime"].status == "not run"
     assert files(folder) == ["report.json", "tiny.pte.rejected"]
     assert bad.path("cpu") == folder / "tiny.pte.rejected"
     assert json.loads((folder / "report.json").read_text())["targets"][0]["status"] == "rejected"
@@ -241,7 +243,7 @@ def test_a_rejected_program_takes_the_place_of_a_good_one_and_back(tmp_path: Pat
             id="samples of the wrong shape",
         ),
         pytest.param({"targets": ["cpu", "gpu"]}, UsageError, "no target matches 'gpu'", id="no such target"),
-        pytest.param({"require": ["runtme"]}, UsageError, "there is no rung 'runtme'", id="no such rung"),
+        pytest.param({"require": ["runtme"]}, UsageError, "there is no check 'runtme'", id="no such check"),
         pytest.param(
             {"overrides": ['targets.cpu.runtime.operators="none.yaml"']},
             ConfigError,
@@ -298,7 +300,9 @@ def test_without_verification_nothing_passed(tmp_path: Path) -> None:
     result = etdev.build(config, verify=False)
 
     assert (result["cpu"].status, result.exit_code) == ("built", 0)
-    assert {(rung.status, rung.summary) for rung in result["cpu"].rungs} == {("not run", "verification was turned off")}
+    assert {(check.status, check.summary) for check in result["cpu"].checks} == {
+        ("not run", "verification was turned off")
+    }
     assert etdev.build(config, verify=False, require=["runtime"]).exit_code == 3
 
 
@@ -313,12 +317,12 @@ def test_without_verification_nothing_passed(tmp_path: Path) -> None:
         (["plan", "device"], 3),
     ],
 )
-def test_a_required_rung_must_run(tmp_path: Path, one_runtime: None, require: list[str], code: int) -> None:
+def test_a_required_check_must_run(tmp_path: Path, one_runtime: None, require: list[str], code: int) -> None:
     for place, settings in (("", {"require": require}), (f"verify.require = {require}", {})):
         config = write_project(tmp_path, LINEAR_CONFIG + f"    [targets.cpu]\n    {place}\n", model=LINEAR)
         result = etdev.build(config, **settings)  # type: ignore[arg-type]
         assert result.exit_code == code
-        assert [rung.rung for rung in result["cpu"].unmet] == [rung for rung in require if rung not in RUN]
+        assert [check.name for check in result["cpu"].unmet] == [check for check in require if check not in RUN]
         assert result.path("cpu").name == "tiny.pte"
 
 

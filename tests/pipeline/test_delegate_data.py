@@ -19,7 +19,7 @@ from etdev.pipeline.deployable import make_release
 from etdev.pipeline.lock import LockStaleError
 from etdev.pipeline.relink import relink
 from etdev.pipeline.report.document import file_document
-from etdev.pipeline.result import RungResult, TargetResult
+from etdev.pipeline.result import CheckResult, TargetResult
 from etdev.pipeline.run import RunOptions, run_file
 from etdev.pipeline.verify.file import check_bytes
 from etdev.pipeline.verify.foreign import verify_files
@@ -75,8 +75,8 @@ def reported(folder: Path, target: str) -> TargetResult:
     return TargetResult.model_validate(json.loads(text)["targets"][0])
 
 
-def bytes_rung(target: TargetResult) -> RungResult:
-    return next(rung for rung in target.rungs if rung.rung == "bytes")
+def bytes_check(target: TargetResult) -> CheckResult:
+    return next(check for check in target.checks if check.name == "bytes")
 
 
 def keys(path: Path) -> set[str]:
@@ -96,7 +96,7 @@ def test_every_file_is_written(built: Path, target: str, names: list[str]) -> No
     result = reported(built, target)
     assert [(item.name, item.of_delegates) for item in result.data] == [(name, name != "w.ptd") for name in names]
     assert [item.size for item in result.data] == [path.stat().st_size for path in data]
-    assert bytes_rung(result).summary.endswith("read back, with its external data")
+    assert bytes_check(result).summary.endswith("read back, with its external data")
     table = 32 * 32 * 4 if target == "both" else 0
     assert result.figures is not None
     assert result.figures.weights == WEIGHTS + len(CODE) + table
@@ -152,7 +152,7 @@ def test_a_missing_file_is_told(folder: Path) -> None:
     missing.unlink()
     (result,) = etdev.verify(folder / "etdev.toml", targets=["apart"]).targets
     assert result.exit_code == ExitCode.BUILD_FAILED
-    assert bytes_rung(result).summary == (
+    assert bytes_check(result).summary == (
         f"its external data {missing}: cannot read the external data: there is no such file"
     )
 
@@ -163,19 +163,19 @@ def test_a_file_without_its_data_is_told(folder: Path) -> None:
     report = folder / "build/both/report.json"
     report.write_text(report.read_text().replace('"sha256"', '"sha512"'))
     (result,) = etdev.verify(folder / "etdev.toml", targets=["both"]).targets
-    assert "'table', which a delegate of method 'forward' needs, is in no file" in bytes_rung(result).problems
+    assert "'table', which a delegate of method 'forward' needs, is in no file" in bytes_check(result).problems
 
 
 def test_a_file_alone_lacks_its_data(built: Path) -> None:
     program, data = files(built, "both")
     (found,) = verify_files([program]).files
-    rung = found.rungs[0]
-    assert (rung.rung, rung.status, found.status) == ("bytes", "failed", "rejected")
-    assert "_so_blob', which the delegate CudaBackend of method 'forward' needs, is in no file" in rung.summary
-    assert len(rung.problems) == 2
-    others = {other.rung: other.status for other in found.rungs}
+    check = found.checks[0]
+    assert (check.name, check.status, found.status) == ("bytes", "failed", "rejected")
+    assert "_so_blob', which the delegate CudaBackend of method 'forward' needs, is in no file" in check.summary
+    assert len(check.problems) == 2
+    others = {other.name: other.status for other in found.checks}
     assert (others["plan"], others["placement"], others["replay"]) == ("passed", "passed", "not run")
-    assert rung.hint == "say which files have it, with a `--data FILE.ptd` for each"
+    assert check.hint == "say which files have it, with a `--data FILE.ptd` for each"
     assert len(check_bytes(program, data[:1])[0].problems) == 1
     assert check_bytes(program, data)[0].status == "passed"
 
@@ -202,7 +202,7 @@ def test_a_build_fails_if_a_delegate_looks_up_what_nothing_holds(tmp_path: Path)
     config = _config('device = "cuda:0", compile_specs = { forget = "ON" }')
     result = etdev.build(write_project(tmp_path, config, model=LINEAR))["apart"]
     assert (result.status, result.exit_code) == ("rejected", ExitCode.BUILD_FAILED)
-    assert "_weights_blob', which the delegate CudaBackend of method 'forward' needs" in bytes_rung(result).summary
+    assert "_weights_blob', which the delegate CudaBackend of method 'forward' needs" in bytes_check(result).summary
 
 
 # Shipping

@@ -17,7 +17,7 @@ from etdev.pipeline.api import open_project
 from etdev.pipeline.deploy import DeployResult, list_project
 from etdev.pipeline.deployable import make_release
 from etdev.pipeline.project import Project
-from etdev.pipeline.result import BuildResult, DataFile, MethodResult, RungResult, TargetResult, outcome
+from etdev.pipeline.result import BuildResult, CheckResult, DataFile, MethodResult, TargetResult, outcome
 from etdev.program import Program, write
 from support.files import chain, delegated
 from support.on_devices import two_devices
@@ -34,13 +34,13 @@ CONFIG = (
     """
 )
 PASSED = (
-    RungResult(rung="bytes", status="passed", summary="1 method read back"),
-    RungResult(rung="replay", status="not run", summary="there is no torch"),
+    CheckResult(name="bytes", status="passed", summary="1 method read back"),
+    CheckResult(name="replay", status="not run", summary="there is no torch"),
 )
 
 
-def built(folder: Path, program: Program | None = None, rungs: tuple[RungResult, ...] = PASSED, **more: Any) -> Path:
-    """A project whose target ``cpu`` was built into this program with these rungs; its config."""
+def built(folder: Path, program: Program | None = None, checks: tuple[CheckResult, ...] = PASSED, **more: Any) -> Path:
+    """A project whose target ``cpu`` was built into this program with these checks; its config."""
     config = write_project(folder, CONFIG)
     place = folder / "build" / "cpu" / "tiny.pte"
     place.parent.mkdir(parents=True, exist_ok=True)
@@ -48,7 +48,7 @@ def built(folder: Path, program: Program | None = None, rungs: tuple[RungResult,
     content = place.read_bytes()
     target = TargetResult(
         name="cpu",
-        status=outcome(rungs),
+        status=outcome(checks),
         artifact="build/cpu/tiny.pte",
         size=len(content),
         sha256=hashlib.sha256(content).hexdigest(),
@@ -66,7 +66,7 @@ def built(folder: Path, program: Program | None = None, rungs: tuple[RungResult,
             ),
         ),
         memory={"cpu": 640, "cuda:0": 64},
-        rungs=rungs,
+        checks=checks,
         **more,
     )
     versions = {"etdev": "0.1.0", "python": "3.11.7", "torch": "2.13.0", "executorch": "1.4.1", "numpy": "2.3.5"}
@@ -111,8 +111,8 @@ class TestManifest:
                 "memory": {"cpu": 640, "cuda:0": 64},
             },
             "verification": [
-                {"rung": "bytes", "status": "passed", "summary": "1 method read back"},
-                {"rung": "replay", "status": "not run", "summary": "there is no torch"},
+                {"name": "bytes", "status": "passed", "summary": "1 method read back"},
+                {"name": "replay", "status": "not run", "summary": "there is no torch"},
             ],
             "lock": hashlib.sha256(b"locked").hexdigest(),
         }
@@ -154,8 +154,8 @@ def _rejected_file(folder: Path) -> None:
     (folder / "tiny.pte").rename(folder / "tiny.pte.rejected")
 
 
-def _failed(rung: str, *, gate: bool) -> tuple[RungResult, ...]:
-    return (*PASSED, RungResult(rung=rung, status="failed", summary="too bad", gate=gate))  # type: ignore[arg-type]
+def _failed(check: str, *, gate: bool) -> tuple[CheckResult, ...]:
+    return (*PASSED, CheckResult(name=check, status="failed", summary="too bad", gate=gate))  # type: ignore[arg-type]
 
 
 class TestRefused:
@@ -189,7 +189,7 @@ class TestRefused:
         self._check(config, said)
 
     @pytest.mark.parametrize(
-        ("rungs", "said"),
+        ("checks", "said"),
         [
             (_failed("runtime", gate=False), "was rejected: runtime: too bad"),
             (_failed("accuracy", gate=True), "missed a gate: accuracy: too bad"),
@@ -197,10 +197,10 @@ class TestRefused:
             ((PASSED[1],), "was built without verification"),
         ],
     )
-    def test_verification(self, rungs: tuple[RungResult, ...], said: str, tmp_path: Path) -> None:
-        self._check(built(tmp_path, rungs=rungs), said)
+    def test_verification(self, checks: tuple[CheckResult, ...], said: str, tmp_path: Path) -> None:
+        self._check(built(tmp_path, checks=checks), said)
 
-    def test_a_required_rung_that_did_not_run(self, tmp_path: Path) -> None:
+    def test_a_required_check_that_did_not_run(self, tmp_path: Path) -> None:
         self._check(built(tmp_path, required=("replay",)), "requires checks that did not run: replay")
 
     def _check(self, config: Path, said: str) -> None:

@@ -77,9 +77,9 @@ def test_what_is_written(built: Path, target: str) -> None:
     assert (result["size"], result["data"][0]["size"]) == (program.stat().st_size, data.stat().st_size)
     assert result["figures"]["file"] == program.stat().st_size
     assert result["figures"]["weights"] >= WEIGHTS
-    rungs = {rung["rung"]: (rung["status"], rung["summary"]) for rung in result["rungs"]}
-    assert rungs["bytes"][1].endswith("read back, with its external data")
-    assert rungs["runtime"][0] == "passed"
+    checks = {check["name"]: (check["status"], check["summary"]) for check in result["checks"]}
+    assert checks["bytes"][1].endswith("read back, with its external data")
+    assert checks["runtime"][0] == "passed"
 
 
 def test_keys_are_the_names_of_the_module(built: Path) -> None:
@@ -97,8 +97,8 @@ def test_a_program_with_weights_inside_names_none(built: Path) -> None:
 
 def test_the_accuracy_runs_both_files(built: Path) -> None:
     result = json.loads((built / "result.json").read_text())["targets"][1]
-    rungs = {rung["rung"]: rung["status"] for rung in result["rungs"]}
-    assert rungs["accuracy"] == "passed"
+    checks = {check["name"]: check["status"] for check in result["checks"]}
+    assert checks["accuracy"] == "passed"
 
 
 def test_operators_are_listed(built: Path) -> None:
@@ -167,17 +167,17 @@ def test_other_weights_are_told(folder: Path) -> None:
     shutil.copy(_others(folder), data)
     result = etdev.verify(folder / "etdev.toml", targets=["portable"])["portable"]
     assert result.exit_code == ExitCode.BUILD_FAILED
-    rungs = {rung.rung: rung for rung in result.rungs}
-    assert rungs["bytes"].summary.startswith("changed since it was built: of its weights in w.ptd, its sha256 is ")
-    assert rungs["runtime"].status == "failed"
+    checks = {check.name: check for check in result.checks}
+    assert checks["bytes"].summary.startswith("changed since it was built: of its weights in w.ptd, its sha256 is ")
+    assert checks["runtime"].status == "failed"
 
 
 def test_weights_of_another_target_are_told(folder: Path) -> None:
     shutil.copy(pair(folder, "xnnpack")[1], pair(folder, "portable")[1])
-    rungs = etdev.verify(folder / "etdev.toml", targets=["portable"])["portable"].rungs
+    checks = etdev.verify(folder / "etdev.toml", targets=["portable"])["portable"].checks
     assert any(
         "'layer.weight', the data of value 0 of method 'forward', is not there" in problem
-        for problem in rungs[0].problems
+        for problem in checks[0].problems
     )
 
 
@@ -187,7 +187,7 @@ def test_missing_weights_are_told(folder: Path) -> None:
     assert result.status == "rejected"
     missing = pair(folder, "portable")[1]
     assert f"its external data {missing}: cannot read the external data: there is no such file" in (
-        result.rungs[0].summary
+        result.checks[0].summary
     )
 
 
@@ -256,9 +256,9 @@ def test_without_the_option_the_error_says_it(built: Path) -> None:
 def test_a_program_alone_fails(built: Path, target: str, needs: str) -> None:
     """A delegate of XNNPACK takes the runtime down where its data is not there."""
     program, data = pair(built, target)
-    rung, _ = check_bytes(program)
-    assert (rung.rung, rung.status, len(rung.problems)) == ("bytes", "failed", 2)
-    assert needs in rung.summary
+    check, _ = check_bytes(program)
+    assert (check.name, check.status, len(check.problems)) == ("bytes", "failed", 2)
+    assert needs in check.summary
     with pytest.raises(UsageError, match="the program has weights in another file"):
         run_file(program, RunOptions(random=True))
     assert check_bytes(program, [data])[0].status == "passed"
@@ -276,7 +276,10 @@ def test_data_of_another_program(built: Path) -> None:
 def test_verify_of_a_file(built: Path) -> None:
     program, data = pair(built, "portable")
     (found,) = verify_files([program], data=(data,)).files
-    assert {rung.rung: rung.status for rung in found.rungs if rung.status == "passed"}.keys() >= {"bytes", "replay"}
+    assert {check.name: check.status for check in found.checks if check.status == "passed"}.keys() >= {
+        "bytes",
+        "replay",
+    }
 
 
 SHARED = """
@@ -329,7 +332,7 @@ def test_methods_that_share_state_and_weights(tmp_path: Path) -> None:
     )
     result = etdev.build(config)["portable"]
     assert result.status == "built"
-    assert "1 session of 3 calls" in next(rung.summary for rung in result.rungs if rung.rung == "runtime")
+    assert "1 session of 3 calls" in next(check.summary for check in result.checks if check.name == "runtime")
     program, data = pair(tmp_path, "portable")
     assert {item.key for item in flat_tensor.read(data).named_data} >= {"layer.weight", "layer.bias"}
     assert read(program).mutable_data_segments

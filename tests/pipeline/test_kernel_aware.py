@@ -156,14 +156,14 @@ def test_methods_compute_the_same(
 ) -> None:
     """Branches, state and several ops: the stock runtime computes what eager PyTorch does."""
     target = _build(project, _config(method=method))
-    assert target.status == "built", target.rungs
+    assert target.status == "built", target.checks
     assert _method(target).forms == forms
     assert "optimized" in _method(target).libraries
 
 
 def test_a_dynamic_batch_keeps_linear(project: Callable[..., Project], one_runtime: None) -> None:
     target = _build(project, _config(batch='"n"', more="dims.n = { max = 4 }"))
-    assert target.status == "built", target.rungs
+    assert target.status == "built", target.checks
     assert _method(target).forms == {"linear": 1}
 
 
@@ -206,7 +206,7 @@ def test_what_a_delegate_takes_is_left_to_it(
     steps = 'partitioners = [{ backend = "xnnpack" }]'
     stock = _build(project, _config(f'lowering = "stock"\n{steps}', method))
     target = _build(project, _config(steps, method))
-    assert target.status == "built", target.rungs
+    assert target.status == "built", target.checks
     assert _method(target).delegate_calls == _method(stock).delegate_calls
     assert _method(target).delegated_ops == _method(stock).delegated_ops
     assert _method(target).forms == forms
@@ -224,7 +224,7 @@ def test_a_quantized_model(project: Callable[..., Project], one_runtime: None, b
         return build_project(project(_config(target, more=more), model=MODEL, data=data), BuildOptions())["cpu"]
 
     stock, target = build(f'lowering = "stock"\n{steps}'), build(steps)
-    assert target.status == "built", target.rungs
+    assert target.status == "built", target.checks
     if backend == "xnnpack":
         assert target.sha256 == stock.sha256
     else:
@@ -256,7 +256,7 @@ def test_two_methods_with_one_weight(project: Callable[..., Project], one_runtim
     for lowering in ("stock", "kernels"):
         made = project(f'{config}[targets.cpu]\nlowering = "{lowering}"\n', model=model)
         target = build_project(made, BuildOptions())["cpu"]
-        assert target.status == "built", target.rungs
+        assert target.status == "built", target.checks
         sizes[lowering] = target.size
     assert [item.forms for item in target.methods] == [{"addmm": 1}, {"addmm": 1}]
     assert sizes["kernels"] < sizes["stock"] + 64 * 96

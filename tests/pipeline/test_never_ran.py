@@ -9,35 +9,35 @@ import pytest
 
 from etdev.cli.render import render_result
 from etdev.cli.reports.findings import of_result
-from etdev.config.models import Rung
+from etdev.config.models import CheckName
 from etdev.errors import ExitCode
 from etdev.pipeline.never_ran import never_ran
 from etdev.pipeline.result import (
+    CHECKS,
     NOT_VERIFIED,
-    RUNGS,
     BuildResult,
+    CheckResult,
     DataFile,
     MethodResult,
-    RungResult,
     TargetResult,
 )
 
 DEVICES = ("cuda:0", "cuda:1")
 IGNORED = "the stock Python runtime ignores devices, and the program names cuda:0 and cuda:1"
-ABSENT = RungResult(rung="replay", status="not run", summary="no CUDA device", hint="`--device-map` simulates")
-FOREIGN = RungResult(rung="replay", status="not run", summary="CudaBackend cannot be replayed")
-PASSED = RungResult(rung="replay", status="passed", summary="fine")
+ABSENT = CheckResult(name="replay", status="not run", summary="no CUDA device", hint="`--device-map` simulates")
+FOREIGN = CheckResult(name="replay", status="not run", summary="CudaBackend cannot be replayed")
+PASSED = CheckResult(name="replay", status="passed", summary="fine")
 
 
 def target(
-    replay: RungResult,
+    replay: CheckResult,
     *data: str,
     devices: tuple[str, ...] = DEVICES,
-    answers: Mapping[Rung, RungResult] | None = None,
-    required: tuple[Rung, ...] = (),
+    answers: Mapping[CheckName, CheckResult] | None = None,
+    required: tuple[CheckName, ...] = (),
 ) -> TargetResult:
-    found = {rung: RungResult(rung=rung, status="not run", summary=IGNORED) for rung in RUNGS}
-    found["bytes"] = RungResult(rung="bytes", status="passed", summary="", devices=devices)
+    found = {check: CheckResult(name=check, status="not run", summary=IGNORED) for check in CHECKS}
+    found["bytes"] = CheckResult(name="bytes", status="passed", summary="", devices=devices)
     found |= {"replay": replay, **(answers or {})}
     method = MethodResult(
         name="forward",
@@ -55,7 +55,7 @@ def target(
         size=1,
         sha256="0",
         quantize=None,
-        rungs=tuple(found.values()),
+        checks=tuple(found.values()),
         required=required,
         methods=(method,),
         data=tuple(DataFile(name=name, size=1, sha256="0", of_delegates=True) for name in data),
@@ -94,7 +94,7 @@ def test_with_delegates_that_nothing_here_runs(data: tuple[str, ...], commands: 
 
 
 def test_on_the_host_both_runtimes_have_a_reason() -> None:
-    stock = RungResult(rung="runtime", status="not run", summary="no backend")
+    stock = CheckResult(name="runtime", status="not run", summary="no backend")
     found = never_ran(target(FOREIGN, devices=(), answers={"runtime": stock}))
     assert found is not None
     assert found.message == "nothing ran the program: no backend; CudaBackend cannot be replayed"
@@ -104,12 +104,12 @@ def test_on_the_host_both_runtimes_have_a_reason() -> None:
     "other",
     [
         target(PASSED),
-        target(FOREIGN, answers={"runtime": PASSED.model_copy(update={"rung": "runtime"})}),
+        target(FOREIGN, answers={"runtime": PASSED.model_copy(update={"name": "runtime"})}),
         target(FOREIGN, required=("replay",)),
         target(FOREIGN, required=("device",)),
         target(FOREIGN.model_copy(update={"summary": NOT_VERIFIED})),
         target(FOREIGN).model_copy(update={"status": "rejected"}),
-        target(FOREIGN).model_copy(update={"rungs": ()}),
+        target(FOREIGN).model_copy(update={"checks": ()}),
     ],
     ids=["replayed", "run", "required", "required on the device", "not verified", "rejected", "of another version"],
 )

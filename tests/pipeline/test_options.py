@@ -1,4 +1,4 @@
-"""How a build is asked for: targets by glob, rungs by name; and the small helpers around a run."""
+"""How a build is asked for: targets by glob, checks by name; and the small helpers around a run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 import etdev
 from etdev.errors import UsageError
 from etdev.pipeline.noise import quiet_libraries
-from etdev.pipeline.options import BuildOptions, check_rungs, choose_targets, required_rungs
+from etdev.pipeline.options import BuildOptions, choose_targets, parse_checks, required_checks
 from etdev.pipeline.progress import Silent, StageClock
 from etdev.pipeline.project import Project
 from etdev.pipeline.report_file import display_path
@@ -51,14 +51,14 @@ def test_a_pattern_that_matches_nothing(project: Project) -> None:
     assert caught.value.hint == "did you mean 'cpu'? targets: cpu, cpu-int8, gpu"
 
 
-def test_required_rungs(project: Project) -> None:
-    options = BuildOptions(require=check_rungs(["accuracy", "runtime"]))
+def test_required_checks(project: Project) -> None:
+    options = BuildOptions(require=parse_checks(["accuracy", "runtime"]))
 
-    assert required_rungs(project, "cpu", options) == ("runtime", "accuracy")
-    assert required_rungs(project, "gpu", options) == ("accuracy", "runtime")
-    assert check_rungs("device") == ("device",)
-    with pytest.raises(UsageError, match="there is no rung 'runtme'") as caught:
-        check_rungs(["runtme"])
+    assert required_checks(project, "cpu", options) == ("runtime", "accuracy")
+    assert required_checks(project, "gpu", options) == ("accuracy", "runtime")
+    assert parse_checks("device") == ("device",)
+    with pytest.raises(UsageError, match="there is no check 'runtme'") as caught:
+        parse_checks(["runtme"])
     assert caught.value.hint is not None
     assert "runtime, replay" in caught.value.hint
 

@@ -13,53 +13,53 @@ from etdev.decisions import Elision, InPlace
 from etdev.errors import ExitCode
 from etdev.pipeline.decisions import KINDS, count_copies, count_inplace
 from etdev.pipeline.result import (
-    RUNGS,
+    CHECKS,
     BuildResult,
+    CheckResult,
     MethodResult,
     OutputError,
-    RungResult,
     TargetResult,
     UndelegatedOps,
     outcome,
 )
 
 
-def rung(name: str, status: str, **fields: Any) -> RungResult:
-    return RungResult(rung=name, status=status, summary=fields.pop("summary", "why"), **fields)
+def check(name: str, status: str, **fields: Any) -> CheckResult:
+    return CheckResult(name=name, status=status, summary=fields.pop("summary", "why"), **fields)
 
 
-def target(name: str = "cpu", *rungs: RungResult, required: tuple[str, ...] = (), **fields: Any) -> TargetResult:
+def target(name: str = "cpu", *checks: CheckResult, required: tuple[str, ...] = (), **fields: Any) -> TargetResult:
     settings: dict[str, Any] = {"artifact": f"build/{name}/m.pte", "size": 1, "sha256": "", "quantize": None}
-    return TargetResult(name=name, status=outcome(rungs), rungs=rungs, required=required, **(settings | fields))
+    return TargetResult(name=name, status=outcome(checks), checks=checks, required=required, **(settings | fields))
 
 
 def build(*targets: TargetResult) -> BuildResult:
     return BuildResult(project="m", config="/project/etdev.toml", versions={"etdev": "1"}, targets=targets)
 
 
-GOOD = rung("runtime", "passed")
-GATE = rung("accuracy", "failed", gate=True, problems=("low",))
-BROKEN = rung("kernels", "failed", problems=("none",))
-SKIPPED = rung("device", "not run")
+GOOD = check("runtime", "passed")
+GATE = check("accuracy", "failed", gate=True, problems=("low",))
+BROKEN = check("kernels", "failed", problems=("none",))
+SKIPPED = check("device", "not run")
 
 
 @pytest.mark.parametrize(
-    ("rungs", "required", "status", "code"),
+    ("checks", "required", "status", "code"),
     [
         pytest.param((GOOD, SKIPPED), (), "built", ExitCode.DONE, id="good"),
         pytest.param((GOOD, GATE), (), "gate failed", ExitCode.GATE_FAILED, id="a gate"),
         pytest.param((GATE, BROKEN), (), "rejected", ExitCode.BUILD_FAILED, id="broken outweighs a gate"),
-        pytest.param((GOOD, SKIPPED), ("device",), "built", ExitCode.ENVIRONMENT, id="a required rung did not run"),
-        pytest.param((GOOD, SKIPPED), ("runtime",), "built", ExitCode.DONE, id="a required rung ran"),
+        pytest.param((GOOD, SKIPPED), ("device",), "built", ExitCode.ENVIRONMENT, id="a required check did not run"),
+        pytest.param((GOOD, SKIPPED), ("runtime",), "built", ExitCode.DONE, id="a required check ran"),
         pytest.param((GATE, SKIPPED), ("device",), "gate failed", ExitCode.ENVIRONMENT, id="unmet outweighs a gate"),
         pytest.param((BROKEN, SKIPPED), ("device",), "rejected", ExitCode.BUILD_FAILED, id="broken outweighs unmet"),
         pytest.param((BROKEN,), ("kernels",), "rejected", ExitCode.BUILD_FAILED, id="required and failed"),
     ],
 )
-def test_what_the_rungs_make_of_a_target(
-    rungs: tuple[RungResult, ...], required: tuple[str, ...], status: str, code: ExitCode
+def test_what_the_checks_make_of_a_target(
+    checks: tuple[CheckResult, ...], required: tuple[str, ...], status: str, code: ExitCode
 ) -> None:
-    result = target("cpu", *rungs, required=required)
+    result = target("cpu", *checks, required=required)
 
     assert (result.status, result.exit_code) == (status, code)
 
@@ -101,9 +101,9 @@ outputs = st.builds(
     snr_db=st.none() | numbers,
     float_snr_db=st.none() | numbers,
 )
-rungs = st.builds(
-    RungResult,
-    rung=st.sampled_from(RUNGS),
+checks = st.builds(
+    CheckResult,
+    name=st.sampled_from(CHECKS),
     status=st.sampled_from(["passed", "failed", "not run"]),
     summary=st.text(max_size=9),
     gate=st.booleans(),
@@ -150,13 +150,13 @@ def test_decisions_are_counted_once(copied: list[Elision], outputs: list[InPlace
 
 
 @given(
-    st.lists(rungs, max_size=4),
+    st.lists(checks, max_size=4),
     st.dictionaries(st.text(max_size=5), numbers, max_size=3),
     st.lists(elisions, max_size=3),
     st.lists(decisions, max_size=3),
 )
 def test_a_result_survives_json(
-    found: list[RungResult], seconds: dict[str, float], copied: list[Elision], outputs: list[InPlace]
+    found: list[CheckResult], seconds: dict[str, float], copied: list[Elision], outputs: list[InPlace]
 ) -> None:
     method = MethodResult(
         name="forward",

@@ -170,10 +170,10 @@ def test_verify_does_not_blame_the_backend(built: Path) -> None:
     assert "relu()" in path.read_text()
     path.write_text(path.read_text().replace("relu()", "tanh()"))
     result = etdev.verify(built / "etdev.toml")["cpu"]
-    failed = [rung for rung in result.rungs if rung.status == "failed"]
+    failed = [check for check in result.checks if check.status == "failed"]
     said = "since it was built, model.py has changed: `etdev build cpu` builds it again"
-    assert [rung.rung for rung in failed] == ["runtime", "replay"]
-    assert {rung.hint for rung in failed} == {said}
+    assert [check.name for check in failed] == ["runtime", "replay"]
+    assert {check.hint for check in failed} == {said}
     assert result.notes[0] == said
 
 

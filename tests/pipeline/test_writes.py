@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from etdev.config.models import Rung
+from etdev.config.models import CheckName
 from etdev.errors import ExportError
-from etdev.pipeline.result import RungResult
+from etdev.pipeline.result import CheckResult
 from etdev.pipeline.writes import aten_clone, separate_copies, separate_writes
 from pipeline.objects.emitting import FIRST_LINE, Case, emit
 from support.verification import prepare
@@ -237,18 +237,18 @@ DELAY = """
 MODELS = {"a reset of shared state": (RESET, "reset", True), "a delay line of its own": (DELAY, "double", False)}
 
 
-def _judge(folder: Path, model: str, other: str, share: bool) -> dict[Rung, RungResult]:
+def _judge(folder: Path, model: str, other: str, share: bool) -> dict[CheckName, CheckResult]:
     config = CONFIG.format(other=other, share=str(share).lower())
     return prepare(folder, "cpu", config, model=model).judge()
 
 
 @pytest.mark.parametrize(("model", "other", "share"), MODELS.values(), ids=MODELS)
 def test_a_program_with_state_is_called_in_a_row(tmp_path: Path, model: str, other: str, share: bool) -> None:
-    rungs = _judge(tmp_path, model, other, share)
+    checks = _judge(tmp_path, model, other, share)
 
-    for rung in (rungs["runtime"], rungs["replay"]):
-        assert rung.status == "passed", rung.problems
-        assert rung.summary.startswith("4 samples, then 6 calls in a row, max abs error 0; equal")
+    for check in (checks["runtime"], checks["replay"]):
+        assert check.status == "passed", check.problems
+        assert check.summary.startswith("4 samples, then 6 calls in a row, max abs error 0; equal")
 
 
 @pytest.mark.parametrize(("model", "other", "share"), MODELS.values(), ids=MODELS)
@@ -258,9 +258,9 @@ def test_a_write_that_emission_drops_fails_verification(
     """Each call on fresh state is right."""
     monkeypatch.setattr("etdev.pipeline.export.separate_copies", lambda program: None)
     monkeypatch.setattr("etdev.pipeline.objects.emit.separate_writes", lambda program, clone: None)
-    rungs = _judge(tmp_path, model, other, share)
+    checks = _judge(tmp_path, model, other, share)
 
-    for rung in (rungs["runtime"], rungs["replay"]):
-        assert (rung.status, rung.gate) == ("failed", False)
-        assert rung.problems[0].startswith("output 0 of 'forward' is off by")
-        assert rung.problems[0].endswith("in a row)")
+    for check in (checks["runtime"], checks["replay"]):
+        assert (check.status, check.gate) == ("failed", False)
+        assert check.problems[0].startswith("output 0 of 'forward' is off by")
+        assert check.problems[0].endswith("in a row)")

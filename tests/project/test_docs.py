@@ -12,7 +12,7 @@ from ruamel.yaml import YAML
 from etdev import backends
 from etdev.backends.cuda import _CHOICES, _PATH
 from etdev.config.models import Config
-from etdev.pipeline.result import RUNGS
+from etdev.pipeline.result import CHECKS
 from etdev.pipeline.verify.compare import RELATIVE_TOLERANCE
 from etdev.templates import TEMPLATES, render, shared_files
 
@@ -39,9 +39,9 @@ def test_every_compile_spec_of_cuda_is_documented_with_its_values(repository: Pa
     assert values.keys() == {*_CHOICES, _PATH}
 
 
-def test_every_rung_and_tolerance_is_documented(repository: Path) -> None:
+def test_every_check_and_tolerance_is_documented(repository: Path) -> None:
     text = (repository / "docs" / "verification.md").read_text()
-    assert set(RUNGS) <= _codes(text)
+    assert set(CHECKS) <= _codes(text)
     for dtype, share in RELATIVE_TOLERANCE.items():
         assert dtype in text
         assert f"{share:g}" in text

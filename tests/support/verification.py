@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from etdev.config.models import Rung
+from etdev.config.models import CheckName
 from etdev.pipeline.api import open_project
 from etdev.pipeline.inplace_ops import resolve_ops
 from etdev.pipeline.link import link_program
@@ -18,7 +18,7 @@ from etdev.pipeline.objects import emit_object
 from etdev.pipeline.options import check_device_map
 from etdev.pipeline.places import object_place
 from etdev.pipeline.progress import Count, Silent, StageClock, uncounted
-from etdev.pipeline.result import RungResult
+from etdev.pipeline.result import CheckResult
 from etdev.pipeline.staging import StagedFile
 from etdev.pipeline.usercode import UserCode
 from etdev.pipeline.verify.file import Requirements, requirements
@@ -45,8 +45,8 @@ class Prepared:
         jobs: int = 1,
         count: Count = uncounted,
         **changes: Any,
-    ) -> dict[Rung, RungResult]:
-        """Every rung's answer with these ``--set`` texts, this ``--device-map`` and so many ``--jobs``.
+    ) -> dict[CheckName, CheckResult]:
+        """Every check's answer with these ``--set`` texts, this ``--device-map`` and so many ``--jobs``.
 
         ``changes`` replace fields of the candidate, or what its file is said to ask the runtime for (``operators``,
         ``delegates``).
@@ -61,8 +61,8 @@ class Prepared:
         with quiet_libraries(), UserCode() as user, patch("etdev.pipeline.verify.ladder.requirements", claimed):
             devices = check_device_map(device_map)
             stock = runtime or shared_runtime()
-            rungs = verify_program(project, user, self.target, candidate, stock, devices, jobs=jobs, count=count)
-        return {rung.rung: rung for rung in rungs}
+            checks = verify_program(project, user, self.target, candidate, stock, devices, jobs=jobs, count=count)
+        return {check.name: check for check in checks}
 
 
 def prepare(folder: Path, target: str, config: str, **files: str) -> Prepared:

@@ -140,13 +140,13 @@ def text(data: Any, tokens: list[int]) -> str:
     return "".join(data.tokenizer().decode([token]) for token in tokens)
 
 
-def test_the_build_passes_every_rung_that_runs(portable: BuildResult) -> None:
+def test_the_build_passes_every_check_that_runs(portable: BuildResult) -> None:
     assert portable.ok
-    rungs = {rung.rung: rung for rung in portable["float"].rungs}
+    checks = {check.name: check for check in portable["float"].checks}
     for name in ("bytes", "plan", "placement", "kernels", "budget", "runtime", "replay", "accuracy"):
-        assert rungs[name].status == "passed", rungs[name].summary
-    assert "3 sessions with 48 calls in all" in rungs["runtime"].summary
-    assert "weak" not in rungs["runtime"].summary
+        assert checks[name].status == "passed", checks[name].summary
+    assert "3 sessions with 48 calls in all" in checks["runtime"].summary
+    assert "weak" not in checks["runtime"].summary
 
 
 def test_the_runner_generates_what_transformers_generates(
@@ -247,7 +247,7 @@ def test_split_into_two_methods(folder: Path, modules: dict[str, ModuleType]) ->
 
     changes = ["targets.float.partitioners=[]"]
     result = etdev.build(folder / "etdev.toml", targets=["float"], profile="split", overrides=changes, environ={})
-    (runtime,) = (rung for rung in result["float"].rungs if rung.rung == "runtime")
+    (runtime,) = (check for check in result["float"].checks if check.name == "runtime")
     assert runtime.status == "passed"
     assert "3 sessions with 48 calls in all" in runtime.summary
     plans = {plan.name: plan for plan in program(result, "float").execution_plan}

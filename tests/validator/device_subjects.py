@@ -1,4 +1,4 @@
-"""Links of small models on two devices, to be broken; and which rung finds it."""
+"""Links of small models on two devices, to be broken; and which check finds it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from support.stages import emit
 from validator.device_mutants import DeviceMutant, device_mutants
 from validator.reads import Call, Reads, read_by_instructions
 
-RUNGS = ("plan", "placement", "replay")
+CHECKS = ("plan", "placement", "replay")
 _ROUNDS = 4
 """Calls of each method, on one state."""
 _HEADER = """\
@@ -255,11 +255,11 @@ class Tally:
     changed: int = 0
     """Those in which some instruction reads something else."""
     found: Counter[str] = field(default_factory=Counter)
-    """By rung: how many of the changed it refuses."""
+    """By check: how many of the changed it refuses."""
     alone: Counter[str] = field(default_factory=Counter)
-    """By rung: how many of the changed no other rung refuses."""
+    """By check: how many of the changed no other check refuses."""
     any: int = 0
-    """How many of the changed some rung refuses."""
+    """How many of the changed some check refuses."""
     harmless: int = 0
     """Those that are refused though nothing reads anything else."""
 
@@ -286,7 +286,7 @@ class Trial:
 
 
 def try_device_mutants(subjects: Iterable[DeviceSubject], each: int, seed: int = 0) -> Trial:
-    """Ask every rung about up to ``each`` mutants of every kind of each link."""
+    """Ask every check about up to ``each`` mutants of every kind of each link."""
     trial = Trial()
     with ReplayRuntime(parse_device_map("cuda:0=sim,cuda:1=sim")) as runtime:
         for subject in subjects:
@@ -334,14 +334,14 @@ def _try(
 def _refusals(
     subject: DeviceSubject, mutant: DeviceMutant, wanted: list[torch.Tensor], runtime: ReplayRuntime
 ) -> list[str]:
-    """The rungs that refuse a program."""
+    """The checks that refuse a program."""
     found = _replayed(subject, mutant.program, runtime)
     refused = {
         "plan": not subject.proved(mutant),
         "placement": check_placement(mutant.program, alignment=LinkOptions().alignment).status != "passed",
         "replay": found is None or _is_off(found, wanted),
     }
-    return [rung for rung in RUNGS if refused[rung]]
+    return [check for check in CHECKS if refused[check]]
 
 
 def _replayed(subject: DeviceSubject, program: Program, runtime: ReplayRuntime) -> list[torch.Tensor] | None:
@@ -354,7 +354,7 @@ def _replayed(subject: DeviceSubject, program: Program, runtime: ReplayRuntime) 
 
 
 def _is_off(found: list[Any], wanted: list[torch.Tensor]) -> bool:
-    """As the rung compares with eager."""
+    """As the check compares with eager."""
     for value, right in zip(found, wanted, strict=True):
         difference = Difference("float32")
         difference.add(value, right, "call")

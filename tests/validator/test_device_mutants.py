@@ -11,7 +11,7 @@ from validator.device_mutants import KINDS
 
 pytest.importorskip("executorch", reason="needs the extra `build`")
 
-from validator.device_subjects import CASES, RUNGS, Trial, make_subject, try_device_mutants
+from validator.device_subjects import CASES, CHECKS, Trial, make_subject, try_device_mutants
 
 
 def _check(trial: Trial, *, made: int, changed: int) -> None:
@@ -19,7 +19,7 @@ def _check(trial: Trial, *, made: int, changed: int) -> None:
     total = trial.total()
     assert total.made >= made
     assert total.changed >= changed
-    assert all(total.found[rung] for rung in RUNGS)
+    assert all(total.found[check] for check in CHECKS)
 
 
 def test_device_mutants(tmp_path: Path) -> None:

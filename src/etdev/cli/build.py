@@ -74,11 +74,11 @@ def build(
 
     project = opened_project(outputs, "build", config, profile=profile, overrides=overrides or ())
     with reported_errors(outputs, "build"):
-        from etdev.pipeline.options import BuildOptions, check_device_map, check_rungs
+        from etdev.pipeline.options import BuildOptions, check_device_map, parse_checks
 
         options = BuildOptions(
             targets=(*(targets or ()), *(named or ())),
-            require=check_rungs(require or ()),
+            require=parse_checks(require or ()),
             verify=not no_verify,
             cache=not no_cache,
             locked=locked,

@@ -112,13 +112,13 @@ def why(
     from etdev.pipeline.api import open_project
     from etdev.pipeline.cache import Cache, open_store
     from etdev.pipeline.cache.why import explain
-    from etdev.pipeline.options import BuildOptions, check_device_map, check_rungs, choose_targets
+    from etdev.pipeline.options import BuildOptions, check_device_map, choose_targets, parse_checks
 
     refuse_config(outputs, config)
     project = open_project(config, profile=profile, overrides=overrides or ())
     options = BuildOptions(
         targets=(*(targets or ()), *(named or ())),
-        require=check_rungs(require or ()),
+        require=parse_checks(require or ()),
         device_map=check_device_map(device_map),
     )
     with Cache(open_store()) as cache:

@@ -95,7 +95,7 @@ RequireOption = Annotated[
     typer.Option(
         "--require",
         metavar="RUNG",
-        help="A rung that must have run; one that did not ends with exit code 3. Repeatable.",
+        help="A check that must have run; one that did not ends with exit code 3. Repeatable.",
         show_default=False,
     ),
 ]

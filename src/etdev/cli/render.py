@@ -18,9 +18,9 @@ from etdev.pipeline.result import (
     NOTHING_TO_ASK,
     BufferResult,
     BuildResult,
+    CheckResult,
     FailedTarget,
     MethodResult,
-    RungResult,
     TargetResult,
     UndelegatedOps,
 )
@@ -35,7 +35,7 @@ _LISTED_OPS = 4
 
 
 def render_result(result: BuildResult, stream: TextIO | None = None, *, verbose: bool = False) -> str:
-    """One block per target: file, delegation, memory, rungs, time; then the verdict.
+    """One block per target: file, delegation, memory, checks, time; then the verdict.
 
     ``verbose`` adds what the linker decided about each copy and each output.
     """
@@ -46,7 +46,7 @@ def render_result(result: BuildResult, stream: TextIO | None = None, *, verbose:
 
 
 def render_files(result: FilesResult, stream: TextIO | None = None) -> str:
-    """One block per file that was verified without a config: its rungs; then the verdict."""
+    """One block per file that was verified without a config: its checks; then the verdict."""
     stream = stream or sys.stdout
     blocks = ["\n".join(_checked_file_lines(file, stream)) for file in result.files]
     kinds = Counter(_file_kind(file) for file in result.files)
@@ -63,12 +63,12 @@ def _notes(texts: Sequence[str]) -> list[str]:
 def _checked_file_lines(file: FileResult, stream: TextIO) -> Iterator[str]:
     heading = paint(printable(file.file), "bright_white", stream=stream)
     yield f"{heading}  {format_size(file.size)} ({file.size:,} bytes)"
-    yield from _verification_lines(file.rungs, file.unmet, stream)
+    yield from _verification_lines(file.checks, file.unmet, stream)
 
 
 def _file_kind(file: FileResult) -> str:
     if file.status == "rejected":
-        return f"rejected ({_names(rung for rung in file.rungs if rung.status == 'failed')})"
+        return f"rejected ({_names(check for check in file.checks if check.status == 'failed')})"
     if file.unmet:
         return f"without a required check ({_names(file.unmet)})"
     return "good as far as it was checked"
@@ -95,7 +95,7 @@ def _target_lines(result: BuildResult, target: TargetResult, stream: TextIO, *, 
         for method in target.methods:
             name = method.name if len(target.methods) > 1 else None
             yield from decision_lines(method.copy_decisions, method.inplace_decisions, verbose=True, method=name)
-    yield from _verification_lines(target.rungs, target.unmet, stream)
+    yield from _verification_lines(target.checks, target.unmet, stream)
     warning = never_ran(target)
     if warning is not None:
         yield _line("warning", paint(warning.message, "yellow", stream=stream))
@@ -210,29 +210,29 @@ def _counted(item: UndelegatedOps) -> str:
     return f"{name} x{item.count}" if item.count > 1 else name
 
 
-def _verification_lines(rungs: Sequence[RungResult], unmet: Sequence[RungResult], stream: TextIO) -> Iterator[str]:
+def _verification_lines(checks: Sequence[CheckResult], unmet: Sequence[CheckResult], stream: TextIO) -> Iterator[str]:
     """What was asked and answered, then what was required but did not run, then what else did not."""
-    for rung in rungs:
-        if rung.status != "not run":
-            yield from _rung_lines(rung, stream)
-    for rung in unmet:
-        yield _line(rung.rung, f"{paint('not run', 'red', stream=stream)}  required, but {escaped(rung.summary)}")
-    yield from _not_run_lines([rung for rung in rungs if rung.status == "not run" and rung not in unmet])
+    for check in checks:
+        if check.status != "not run":
+            yield from _check_lines(check, stream)
+    for check in unmet:
+        yield _line(check.name, f"{paint('not run', 'red', stream=stream)}  required, but {escaped(check.summary)}")
+    yield from _not_run_lines([check for check in checks if check.status == "not run" and check not in unmet])
 
 
-def _rung_lines(rung: RungResult, stream: TextIO) -> Iterator[str]:
-    status = paint(rung.status, _COLOURS[rung.status], stream=stream)
-    yield _line(rung.rung, f"{status}   {escaped(rung.summary)}")
-    if rung.failures:
-        first, *others = rung.failures
+def _check_lines(check: CheckResult, stream: TextIO) -> Iterator[str]:
+    status = paint(check.status, _COLOURS[check.status], stream=stream)
+    yield _line(check.name, f"{status}   {escaped(check.summary)}")
+    if check.failures:
+        first, *others = check.failures
         yield from _remedy_lines(first.where, first.hint)
         for failure in others:
             yield _line("", f"         {escaped(failure.message)}")
             yield from _remedy_lines(failure.where, failure.hint)
         return
-    for problem in rung.problems[1:]:
+    for problem in check.problems[1:]:
         yield _line("", f"         {escaped(problem)}")
-    yield from _remedy_lines(rung.where, rung.hint)
+    yield from _remedy_lines(check.where, check.hint)
 
 
 def _remedy_lines(where: str | None, hint: str | None) -> Iterator[str]:
@@ -242,15 +242,15 @@ def _remedy_lines(where: str | None, hint: str | None) -> Iterator[str]:
         yield _line("", f"         hint: {hint}")
 
 
-def _not_run_lines(skipped: Sequence[RungResult]) -> Iterator[str]:
-    """Rungs that did not run: a line for each reason, but one for all that there was nothing to ask of."""
-    groups: dict[str, list[RungResult]] = {}
-    for rung in skipped:
-        groups.setdefault(rung.summary, []).append(rung)
+def _not_run_lines(skipped: Sequence[CheckResult]) -> Iterator[str]:
+    """Checks that did not run: a line for each reason, but one for all that there was nothing to ask of."""
+    groups: dict[str, list[CheckResult]] = {}
+    for check in skipped:
+        groups.setdefault(check.summary, []).append(check)
     lines: dict[str, list[str]] = {}
-    for reason, rungs in groups.items():
+    for reason, checks in groups.items():
         line = "" if reason in NOTHING_TO_ASK else reason
-        lines.setdefault(line, []).append(f"{_names(rungs)}: {escaped(reason)}")
+        lines.setdefault(line, []).append(f"{_names(checks)}: {escaped(reason)}")
     for texts in lines.values():
         yield _line("not run", "; ".join(texts))
 
@@ -267,16 +267,16 @@ def _verdict(result: BuildResult) -> str:
 def _kind(target: TargetResult) -> str:
     if target.status == "built" and target.unmet:
         return f"without a required check ({_names(target.unmet)})"
-    failed = _names(rung for rung in target.rungs if rung.status == "failed")
-    ran = [rung.rung for rung in target.rungs if rung.status == "passed"]
+    failed = _names(check for check in target.checks if check.status == "failed")
+    ran = [check.name for check in target.checks if check.status == "passed"]
     built = "good" if "runtime" in ran else "good in the replay" if "replay" in ran else "built but not run"
     return {"built": built, "gate failed": f"missed a gate ({failed})", "rejected": f"rejected ({failed})"}[
         target.status
     ]
 
 
-def _names(rungs: Iterable[RungResult]) -> str:
-    return ", ".join(rung.rung for rung in rungs)
+def _names(checks: Iterable[CheckResult]) -> str:
+    return ", ".join(check.name for check in checks)
 
 
 def _line(label: str, text: str) -> str:

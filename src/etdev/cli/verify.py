@@ -1,4 +1,4 @@
-"""``etdev verify``: answer the rungs for artifacts that were built before, or for any ``.pte``."""
+"""``etdev verify``: answer the checks for artifacts that were built before, or for any ``.pte``."""
 
 from __future__ import annotations
 
@@ -91,11 +91,11 @@ def verify(
 
     project = opened_project(outputs, "verify", config, profile=profile, overrides=overrides or ())
     with reported_errors(outputs, "verify"):
-        from etdev.pipeline.options import BuildOptions, check_device_map, check_rungs
+        from etdev.pipeline.options import BuildOptions, check_device_map, parse_checks
 
         options = BuildOptions(
             targets=targets,
-            require=check_rungs(require or ()),
+            require=parse_checks(require or ()),
             device_map=check_device_map(device_map),
             metric_jobs=jobs,
             verbose=verbose,
@@ -122,10 +122,10 @@ def _verify_files(
     files: Sequence[str], require: Sequence[str], device_map: str | None, data: Sequence[Path], outputs: Outputs
 ) -> int:
     from etdev.cli.reports.results import write_files
-    from etdev.pipeline.options import check_device_map, check_rungs
+    from etdev.pipeline.options import check_device_map, parse_checks
     from etdev.pipeline.verify.foreign import verify_files
 
-    result = verify_files(files, require=check_rungs(require), device_map=check_device_map(device_map), data=data)
+    result = verify_files(files, require=parse_checks(require), device_map=check_device_map(device_map), data=data)
     write_files(outputs, result)
     return result.exit_code
 

@@ -50,7 +50,7 @@ class Budget(Table):
     delegated: Share | None = Field(
         None, description="Smallest share of the ops that delegates take, from 0 to 1, of all methods together."
     )
-    latency: Latency | None = Field(None, description="Limits on the time of a call. The rung `latency` measures it.")
+    latency: Latency | None = Field(None, description="Limits on the time of a call. The check `latency` measures it.")
     growth: GrowthLimits = Field(
         default_factory=GrowthLimits,
         description="How much larger than the baseline's the file and what it takes may be. Needs `baseline.from`.",
@@ -58,7 +58,7 @@ class Budget(Table):
 
 
 class Baseline(Table):
-    """What `budget.growth` compares with. Where there is nothing to compare with, the rung `growth` does not run."""
+    """What `budget.growth` compares with. Where there is nothing to compare with, the check `growth` does not run."""
 
     from_: BaselineSource = Field(
         alias="from",

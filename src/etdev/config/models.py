@@ -35,7 +35,7 @@ from etdev.config.types import (
 )
 
 DType = Literal["float32", "float64", "float16", "bfloat16", "int8", "int16", "int32", "int64", "uint8", "bool"]
-Rung = Literal[
+CheckName = Literal[
     "bytes",
     "plan",
     "placement",
@@ -211,8 +211,8 @@ class Verify(Table):
         description="`module:callable` giving lists of (method, inputs) run in order on one fresh state, for programs "
         "with state.",
     )
-    require: Many[Rung] = Field(
-        (), description="Rungs that must have run: one that did not makes the build end with exit code 3."
+    require: Many[CheckName] = Field(
+        (), description="Checks that must have run: one that did not makes the build end with exit code 3."
     )
 
 
@@ -321,7 +321,7 @@ class Target(Table):
         description="Writes `NAME.operators.yaml` beside the program: the operators that it needs, for a selective "
         "build of ExecuTorch's runtime.",
     )
-    verify: Verify = Field(default_factory=Verify, description="Tolerances, gates and required rungs.")
+    verify: Verify = Field(default_factory=Verify, description="Tolerances, gates and required checks.")
     budget: Budget = Field(default_factory=Budget, description="Limits on the artifact.")
     runtime: TargetRuntime = Field(default_factory=TargetRuntime, description="The runtime that the artifact is for.")
 

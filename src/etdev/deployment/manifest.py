@@ -49,9 +49,9 @@ class Needs(_Part):
 
 
 class Check(_Part):
-    """One rung of the verification of the program."""
+    """One check of the verification of the program."""
 
-    rung: str
+    name: str
     status: Literal["passed", "not run"]
     summary: str
     """What was seen, or why it did not run."""

@@ -190,7 +190,7 @@ class FilePage:
 
 
 @dataclass(frozen=True, slots=True)
-class RungRow:
+class CheckRow:
     """One question of the verification, and its answer."""
 
     name: str
@@ -227,9 +227,9 @@ class ProgramPage:
     without: str | None = None
     """Why data files are not among them, if there are any."""
     methods: tuple[MethodPage, ...] = ()
-    rungs: tuple[RungRow, ...] = ()
+    checks: tuple[CheckRow, ...] = ()
     unverified: str | None = None
-    """Why there are no rungs, if there are none."""
+    """Why there are no checks, if there are none."""
     notes: tuple[str, ...] = ()
 
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from etdev.backends.opening import open_config
-from etdev.config.models import Rung
-from etdev.pipeline.options import BuildOptions, check_device_map, check_rungs
+from etdev.config.models import CheckName
+from etdev.pipeline.options import BuildOptions, check_device_map, parse_checks
 from etdev.pipeline.progress import Progress, Silent
 from etdev.pipeline.project import Project
 from etdev.pipeline.result import BuildResult
@@ -34,7 +34,7 @@ def build(
     targets: Sequence[str] = (),
     profile: str | None = None,
     overrides: Sequence[str] = (),
-    require: Sequence[Rung] = (),
+    require: Sequence[CheckName] = (),
     verify: bool = True,
     cache: bool = True,
     locked: bool = False,
@@ -47,7 +47,7 @@ def build(
     """Build the targets of a config: export, quantize, lower, emit, link, write and verify.
 
     ``targets`` are glob patterns, none meaning all; ``overrides`` are ``key=value`` texts as for ``--set``; ``require``
-    names rungs that must have run; ``verify=False`` stops after writing; ``cache=False`` builds again even if nothing
+    names checks that must have run; ``verify=False`` stops after writing; ``cache=False`` builds again even if nothing
     has changed since an earlier build; ``locked`` asks that everything is as ``etdev.lock`` says; ``device_map`` says
     what here stands for the programs' devices, as for ``--device-map``. ``jobs`` targets are built at the same time
     (None: as many as the config says), each in a process. Returns what was built and verification found, also when a
@@ -61,7 +61,7 @@ def build(
     project = open_project(config, profile=profile, overrides=overrides, environ=environ)
     options = BuildOptions(
         targets=targets,
-        require=check_rungs(require),
+        require=parse_checks(require),
         verify=verify,
         cache=cache,
         locked=locked,
@@ -79,7 +79,7 @@ def verify(
     targets: Sequence[str] = (),
     profile: str | None = None,
     overrides: Sequence[str] = (),
-    require: Sequence[Rung] = (),
+    require: Sequence[CheckName] = (),
     device_map: str | None = None,
     jobs: int = 1,
     environ: Mapping[str, str] | None = None,
@@ -95,7 +95,7 @@ def verify(
     project = open_project(config, profile=profile, overrides=overrides, environ=environ)
     options = BuildOptions(
         targets=targets,
-        require=check_rungs(require),
+        require=parse_checks(require),
         device_map=check_device_map(device_map),
         metric_jobs=jobs,
         progress=progress or Silent(),

@@ -52,7 +52,7 @@ class DeployResult(Part):
     files: tuple[ReleasedFileInfo, ...]
     """Of the release, beside its manifest; empty for a rollback."""
     not_run: tuple[str, ...] = ()
-    """Rungs of the verification that did not run, as the manifest states."""
+    """Checks of the verification that did not run, as the manifest states."""
     removed: tuple[str, ...] = ()
     """Releases beyond ``keep``."""
     leftovers: tuple[str, ...] = ()
@@ -177,7 +177,7 @@ def _result(
         release=found.release,
         before=found.before,
         files=tuple(ReleasedFileInfo(**file.model_dump()) for file in manifest.files) if manifest else (),
-        not_run=tuple(check.rung for check in manifest.verification if check.status == "not run") if manifest else (),
+        not_run=tuple(check.name for check in manifest.verification if check.status == "not run") if manifest else (),
         removed=found.surplus if isinstance(found, Plan) else found.removed,
         leftovers=found.leftovers,
         notes=notes if isinstance(found, Plan) else (*notes, *found.notes),

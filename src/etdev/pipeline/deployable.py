@@ -47,7 +47,7 @@ def make_release(project: Project, target: str) -> Release:
         files=files,
         versions={name: report.versions[name] for name in _BUILD_PACKAGES if name in report.versions},
         needs=_needs(_read(path), built, report.versions),
-        verification=tuple(_check(rung.rung, rung.status, rung.summary) for rung in built.rungs),
+        verification=tuple(_check(check.name, check.status, check.summary) for check in built.checks),
         lock=_lock_digest(project.lock),
     )
     return Release(manifest, {file.name: path.with_name(file.name) for file in files})
@@ -85,18 +85,18 @@ def _report(project: Project, target: str, hint: str) -> BuildResult:
 
 def _refuse_unverified(built: TargetResult, place: Path) -> None:
     if built.status != "built":
-        failed = [rung for rung in built.rungs if rung.status == "failed"]
-        said = "; ".join(f"{rung.rung}: {rung.summary}" for rung in failed)
+        failed = [check for check in built.checks if check.status == "failed"]
+        said = "; ".join(f"{check.name}: {check.summary}" for check in failed)
         what = "missed a gate" if built.status == "gate failed" else "was rejected"
         raise DeployError(f"target {built.name!r} {what}: {said}", where=str(place), hint="mend that and build again")
     if built.unmet:
-        names = ", ".join(rung.rung for rung in built.unmet)
+        names = ", ".join(check.name for check in built.unmet)
         raise DeployError(
             f"target {built.name!r} requires checks that did not run: {names}",
             where=str(place),
             hint="build it where they run",
         )
-    if not any(rung.rung == "bytes" and rung.status == "passed" for rung in built.rungs):
+    if not any(check.name == "bytes" and check.status == "passed" for check in built.checks):
         raise DeployError(
             f"target {built.name!r} was built without verification",
             where=str(place),
@@ -155,8 +155,8 @@ def _needs(program: Program, built: TargetResult, versions: Mapping[str, str]) -
     )
 
 
-def _check(rung: str, status: str, summary: str) -> Check:
-    return Check(rung=rung, status="passed" if status == "passed" else "not run", summary=summary)
+def _check(check: str, status: str, summary: str) -> Check:
+    return Check(name=check, status="passed" if status == "passed" else "not run", summary=summary)
 
 
 def _lock_digest(path: Path) -> str | None:

@@ -145,7 +145,7 @@ def describe_nested(reports: Sequence[NestedReport]) -> Iterator[str]:
         calls = f"{len(reports)} delegates" if len(reports) > 1 else "a delegate"
         yield (
             f"programs in {calls} of the backend 'reference' take {sizes} beside the plan; no ExecuTorch runtime runs "
-            "them, `etdev run` and the rung `replay` do"
+            "them, `etdev run` and the check `replay` do"
         )
 
 

@@ -24,16 +24,16 @@ def never_ran(target: TargetResult) -> NeverRan | None:
 
     A required check that did not run is such an error, and ``--no-verify`` asks for no run.
     """
-    checks = {rung.rung: rung for rung in target.rungs if rung.rung in _RUNNING}
+    checks = {check.name: check for check in target.checks if check.name in _RUNNING}
     if (
         target.status == "rejected"
         or not {"runtime", "replay"} <= checks.keys()
-        or any(rung.status != "not run" or rung in target.unmet for rung in checks.values())
+        or any(check.status != "not run" or check in target.unmet for check in checks.values())
         or checks["replay"].summary == NOT_VERIFIED
     ):
         return None
     replay = checks["replay"]
-    devices = next((rung.devices for rung in target.rungs if rung.rung == "bytes"), None) or ()
+    devices = next((check.devices for check in target.checks if check.name == "bytes"), None) or ()
     reasons = dict.fromkeys([replay.summary] if devices else [checks["runtime"].summary, replay.summary])
     hint = _on_other_devices(target, devices) if replay.hint is not None else _in_another_runtime(target)
     return NeverRan(f"nothing ran the program: {'; '.join(reasons)}", hint)

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
 from etdev.config.keys import nearest
-from etdev.config.models import Rung
+from etdev.config.models import CheckName
 from etdev.errors import UsageError
 from etdev.pipeline.progress import Progress, Silent
 from etdev.pipeline.project import Project
-from etdev.pipeline.result import RUNGS
+from etdev.pipeline.result import CHECKS
 from etdev.runtime.device_map import NO_MAP, DeviceMap, parse_device_map
 
 
@@ -21,8 +21,8 @@ class BuildOptions:
 
     targets: Sequence[str] = ()
     """Glob patterns; none means every target."""
-    require: Sequence[Rung] = ()
-    """Rungs that must have run, beside those that the config requires."""
+    require: Sequence[CheckName] = ()
+    """Checks that must have run, beside those that the config requires."""
     verify: bool = True
     """False stops after writing; the artifact is put in place unverified, and the report says so."""
     cache: bool = True
@@ -56,18 +56,18 @@ def choose_targets(project: Project, patterns: Iterable[str]) -> tuple[str, ...]
     return tuple(name for name in names if not patterns or any(fnmatchcase(name, pattern) for pattern in patterns))
 
 
-def required_rungs(project: Project, name: str, options: BuildOptions) -> tuple[Rung, ...]:
-    """Rungs that the config and the caller want to have run."""
+def required_checks(project: Project, name: str, options: BuildOptions) -> tuple[CheckName, ...]:
+    """Checks that the config and the caller want to have run."""
     return tuple(dict.fromkeys((*project.config.targets[name].verify.require, *options.require)))
 
 
-def check_rungs(names: Iterable[str]) -> tuple[Rung, ...]:
-    """Names of rungs from a caller; raises :class:`~etdev.errors.UsageError` for one that does not exist."""
-    known = {str(rung): rung for rung in RUNGS}
+def parse_checks(names: Iterable[str]) -> tuple[CheckName, ...]:
+    """Names of checks from a caller; raises :class:`~etdev.errors.UsageError` for one that does not exist."""
+    known = {str(check): check for check in CHECKS}
     names = (names,) if isinstance(names, str) else tuple(names)
     for name in names:
         if name not in known:
-            raise UsageError(f"there is no rung {name!r}", hint=f"rungs: {', '.join(RUNGS)}")
+            raise UsageError(f"there is no check {name!r}", hint=f"checks: {', '.join(CHECKS)}")
     return tuple(known[name] for name in names)
 
 

@@ -21,7 +21,7 @@ from etdev.linker import Linked, LinkOptions, link, link_foreign
 from etdev.linker.options import MethodReport
 from etdev.pipeline.decisions import KINDS, CopiesOfKind, InPlaceOutputs, count_copies, count_inplace
 from etdev.pipeline.proof import compare_link, summarize_proof, wrong_link
-from etdev.pipeline.result import RungResult
+from etdev.pipeline.result import CheckResult
 from etdev.pipeline.verify.plan import check_memory_plan
 from etdev.planner import PLANNERS
 from etdev.program import Program
@@ -173,7 +173,7 @@ def relink(
     # Who asks for a certain plan gets it, others the smaller one.
     linked = _linked(program, options, source, keep=planner == "best" and alignment is None)
     proof = _prove(program, linked, source, target)
-    rung, size_after = _write(program, linked, target, None if files else source)
+    check, size_after = _write(program, linked, target, None if files else source)
     return RelinkResult(
         format=FORMAT,
         input=str(source),
@@ -192,8 +192,8 @@ def relink(
         shared_state=linked.shared_state,
         data=tuple(map(str, files)),
         external_data=tuple(sorted(missing.name for missing in missing_data(program))),
-        plan="passed" if rung.status == "passed" else "not run",
-        plan_summary=f"{summarize_proof(proof)}; {rung.summary}" if rung.status == "passed" else rung.summary,
+        plan="passed" if check.status == "passed" else "not run",
+        plan_summary=f"{summarize_proof(proof)}; {check.summary}" if check.status == "passed" else check.summary,
     )
 
 
@@ -314,7 +314,7 @@ def _place(source: Path, error: LinkError) -> str:
     return f"{source}, {error.where}" if error.where else str(source)
 
 
-def _write(program: Program, linked: Linked, target: Path, source: Path | None) -> tuple[RungResult, int | None]:
+def _write(program: Program, linked: Linked, target: Path, source: Path | None) -> tuple[CheckResult, int | None]:
     """Write the program, check what was written and only then put it in its place; also gives its size in bytes.
 
     ``source`` is the file that has all of ``program``: if the link changed nothing, its bytes are written.
@@ -333,25 +333,25 @@ def _write(program: Program, linked: Linked, target: Path, source: Path | None) 
         return _check(pte.read(place), program, linked.methods, target), place.stat().st_size
 
 
-def _check(written: Program, before: Program, reports: Sequence[MethodReport], target: Path) -> RungResult:
+def _check(written: Program, before: Program, reports: Sequence[MethodReport], target: Path) -> CheckResult:
     """Check the new plans. A plan that was kept is somebody else's, and the link has read it already."""
     new = {report.name: report for report in reports if report.kept is None}
     if not new:
-        return RungResult(rung="plan", status="not run", summary="no method has a new plan")
+        return CheckResult(name="plan", status="not run", summary="no method has a new plan")
     inputs = {
         plan.name: {new[plan.name].renumbered[position]: count for position, count in delegate_inputs(plan).items()}
         for plan in before.execution_plan
         if plan.name in new
     }
     planned = tuple(plan for plan in written.execution_plan if plan.name in new)
-    rung = check_memory_plan(replace(written, execution_plan=planned), inputs)
-    if rung.status == "failed":
+    check = check_memory_plan(replace(written, execution_plan=planned), inputs)
+    if check.status == "failed":
         raise LinkError(
-            f"the new plan is wrong, so nothing was written: {rung.summary}",
+            f"the new plan is wrong, so nothing was written: {check.summary}",
             where=str(target),
             hint="this is a mistake of etdev's: please report it with the file",
         )
-    return rung
+    return check
 
 
 def _changes(program: Program, linked: Linked) -> tuple[MethodChange, ...]:

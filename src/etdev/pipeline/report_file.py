@@ -22,7 +22,7 @@ def start_result(project: Project, targets: tuple[TargetResult, ...], device_map
         profile=project.loaded.profile,
         versions=versions(),
         targets=targets,
-        notes=() if device_map is None else tuple(describe_map((item.rungs for item in targets), device_map)),
+        notes=() if device_map is None else tuple(describe_map((item.checks for item in targets), device_map)),
     )
 
 

@@ -7,14 +7,14 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from etdev.config.models import Rung
+from etdev.config.models import CheckName
 from etdev.decisions import Elision, InPlace, TilingDecision
 from etdev.errors import ExitCode
 from etdev.pipeline.decisions import CopiesOfKind, InPlaceOutputs
 from etdev.pipeline.figures import Figures
 from etdev.pipeline.parts import AllocatedBuffer, Copies, DeviceMemory
 
-RUNGS: tuple[Rung, ...] = (
+CHECKS: tuple[CheckName, ...] = (
     "bytes",
     "plan",
     "placement",
@@ -36,7 +36,7 @@ NO_METRIC = "the config names no metric"
 NO_DEVICES = "the program has no memory on devices"
 NOT_VERIFIED = "verification was turned off"
 NOTHING_TO_ASK = (NO_LIMIT, NO_METRIC, NO_DEVICES)
-"""Why a rung did not run that there was nothing to ask of."""
+"""Why a check did not run that there was nothing to ask of."""
 
 WORST_FIRST = (ExitCode.BUILD_FAILED, ExitCode.CONFIG, ExitCode.ENVIRONMENT, ExitCode.GATE_FAILED)
 """What several targets answer together: a broken artifact or a stage that failed, then a wrong config, then what this
@@ -78,7 +78,7 @@ class LatencyResult(Part):
 
 
 class Failure(Part):
-    """One thing that failed, where one rung asks for several."""
+    """One thing that failed, where one check asks for several."""
 
     message: str
     """One sentence."""
@@ -88,10 +88,10 @@ class Failure(Part):
     """What to do about it."""
 
 
-class RungResult(Part):
+class CheckResult(Part):
     """One question of the verification, and its answer."""
 
-    rung: Rung
+    name: CheckName
     status: Status
     summary: str
     """One line: what was seen, or why it did not run."""
@@ -222,9 +222,9 @@ class TargetResult(Part):
     planner: str | None = None
     shared_state: tuple[str, ...] = ()
     """State that several methods share. It needs a loader that gives all methods of a program the same buffers."""
-    rungs: tuple[RungResult, ...] = ()
-    required: tuple[Rung, ...] = ()
-    """Rungs that had to run."""
+    checks: tuple[CheckResult, ...] = ()
+    required: tuple[CheckName, ...] = ()
+    """Checks that had to run."""
     seconds: dict[str, float] = {}
     """Per stage, in the order they ran."""
     figures: Figures | None = None
@@ -232,9 +232,9 @@ class TargetResult(Part):
     notes: tuple[str, ...] = ()
 
     @property
-    def unmet(self) -> tuple[RungResult, ...]:
-        """Required rungs that did not run."""
-        return unmet(self.rungs, self.required)
+    def unmet(self) -> tuple[CheckResult, ...]:
+        """Required checks that did not run."""
+        return unmet(self.checks, self.required)
 
     @property
     def exit_code(self) -> ExitCode:
@@ -309,14 +309,14 @@ class BuildResult(Part):
         return Path(self.config).parent / self[target].artifact
 
 
-def unmet(rungs: tuple[RungResult, ...], required: tuple[Rung, ...]) -> tuple[RungResult, ...]:
-    """Rungs that had to run and did not."""
-    return tuple(rung for rung in rungs if rung.status == "not run" and (rung.rung in required or rung.lacking))
+def unmet(checks: tuple[CheckResult, ...], required: tuple[CheckName, ...]) -> tuple[CheckResult, ...]:
+    """Checks that had to run and did not."""
+    return tuple(check for check in checks if check.status == "not run" and (check.name in required or check.lacking))
 
 
-def outcome(rungs: tuple[RungResult, ...]) -> Literal["built", "gate failed", "rejected"]:
-    """What the rungs make of an artifact."""
-    failed = [rung for rung in rungs if rung.status == "failed"]
-    if any(not rung.gate for rung in failed):
+def outcome(checks: tuple[CheckResult, ...]) -> Literal["built", "gate failed", "rejected"]:
+    """What the checks make of an artifact."""
+    failed = [check for check in checks if check.status == "failed"]
+    if any(not check.gate for check in failed):
         return "rejected"
     return "gate failed" if failed else "built"

@@ -95,7 +95,7 @@ def describe_state(program: Program) -> Iterator[str]:
 
 
 def describe_unguarded(project: Project, target: str) -> Iterator[str]:
-    """A quantized target that nothing holds to the float model: what quantization ruins passes every rung."""
+    """A quantized target that nothing holds to the float model: what quantization ruins passes every check."""
     settings = project.config.targets[target]
     if settings.quantize is not None and settings.verify.min_snr_db is None and settings.verify.accuracy is None:
         yield (

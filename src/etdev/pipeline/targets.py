@@ -24,12 +24,12 @@ from etdev.pipeline.measure import figures_of
 from etdev.pipeline.models import Models
 from etdev.pipeline.nested import describe_nested, memory_by_device
 from etdev.pipeline.noise import quiet_libraries
-from etdev.pipeline.options import BuildOptions, required_rungs
+from etdev.pipeline.options import BuildOptions, required_checks
 from etdev.pipeline.places import sidecar_place
 from etdev.pipeline.progress import StageClock
 from etdev.pipeline.project import Project
 from etdev.pipeline.report_file import display_path, report_text
-from etdev.pipeline.result import NOT_VERIFIED, RUNGS, DataFile, FileBeside, TargetResult, outcome
+from etdev.pipeline.result import CHECKS, NOT_VERIFIED, DataFile, FileBeside, TargetResult, outcome
 from etdev.pipeline.staging import StagedFile, StagedObjects, StagedTarget
 from etdev.pipeline.stock import runtime_for
 from etdev.pipeline.summary import describe_state, describe_unguarded, describe_unused, with_memory
@@ -135,7 +135,7 @@ def _build_target(place: Workplace, name: str, runtime: StockRuntime | None, par
             result = result.model_copy(update={"data": tuple(_data(program, written, staged))})
         figures = figures_of(result, program.linked.program)
         if runtime is None or compiled.models is None:
-            rungs = tuple(not_run(rung, NOT_VERIFIED) for rung in RUNGS)
+            checks = tuple(not_run(check, NOT_VERIFIED) for check in CHECKS)
         else:
             candidate = Candidate(
                 written.program.path,
@@ -148,7 +148,7 @@ def _build_target(place: Workplace, name: str, runtime: StockRuntime | None, par
                 compiled.objects.sidecar.lookups,
             )
             with clock.stage("verify"):
-                rungs = verify_program(
+                checks = verify_program(
                     project,
                     user,
                     name,
@@ -158,11 +158,11 @@ def _build_target(place: Workplace, name: str, runtime: StockRuntime | None, par
                     jobs=options.metric_jobs,
                     count=clock.count("verify"),
                 )
-        status = outcome(rungs)
+        status = outcome(checks)
         rejected = status == "rejected"
         artifact = staged.program.rejected if rejected else staged.program.target
         shown = {"artifact": display_path(project, artifact), "seconds": clock.seconds}
-        result = result.model_copy(update={"figures": figures, "rungs": rungs, "status": status, **shown})
+        result = result.model_copy(update={"figures": figures, "checks": checks, "status": status, **shown})
         if compiled.models is not None:
             keep_reference(project, name, place.cache, compiled.models[1], compiled.reads)
         if LINKED_AGAIN in result.notes and "quantize" in clock.seconds:
@@ -199,7 +199,7 @@ def _describe(
         nested_memory=memory_by_device(program.nested),
         planner=linked.planner,
         shared_state=linked.shared_state,
-        required=required_rungs(project, name, place.options),
+        required=required_checks(project, name, place.options),
         notes=(
             *compiled.notes,
             *tried,

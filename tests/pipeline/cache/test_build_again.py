@@ -17,7 +17,7 @@ import etdev
 from etdev.errors import LoadError
 from etdev.pipeline.cache import open_store
 from etdev.pipeline.finished import QUANTIZED_AGAIN, UNCHANGED
-from etdev.pipeline.result import BuildResult, RungResult, TargetResult
+from etdev.pipeline.result import BuildResult, CheckResult, TargetResult
 from support.projects import LINEAR, LINEAR_CONFIG, write_project
 
 CONFIG = """
@@ -170,9 +170,9 @@ def kinds(result: BuildResult) -> tuple[str, ...]:
     return tuple(kind(target) for target in result.targets)
 
 
-def runtime_of(target: TargetResult) -> RungResult:
+def runtime_of(target: TargetResult) -> CheckResult:
     """The comparison with the model."""
-    return next(rung for rung in target.rungs if rung.rung == "runtime")
+    return next(check for check in target.checks if check.name == "runtime")
 
 
 def written(folder: Path) -> dict[str, bytes]:
@@ -287,10 +287,10 @@ def test_another_planner_gives_another_plan_of_the_same_program(
 def test_what_is_linked_again_is_verified_like_a_new_one(config: Path, one_runtime: None) -> None:
     target = again(config, 'targets.cpu.memory.planner="greedy"', verify=True)["cpu"]
     assert list(target.seconds) == ["load", "link", "write", "verify"]
-    ran = {rung.rung for rung in target.rungs if rung.status == "passed"}
+    ran = {check.name for check in target.checks if check.status == "passed"}
     assert ran == {"bytes", "plan", "placement", "kernels", "runtime", "replay"}
     same = again(config, 'targets.cpu.memory.planner="greedy"', verify=True)["cpu"]
-    assert (same.seconds, same.rungs) == ({}, target.rungs)
+    assert (same.seconds, same.checks) == ({}, target.checks)
 
 
 def edit(name: str, old: str, new: str) -> Callable[[Path], None]:
@@ -369,7 +369,7 @@ def test_the_metrics_code_is_not_the_models(tmp_path: Path, monkeypatch: pytest.
     edit("metric.py", "2", "3")(tmp_path)
     result = again(config, verify=True)
     assert kinds(result) == ("link",)
-    assert next(rung for rung in result["cpu"].rungs if rung.rung == "runtime").summary.startswith("3 samples")
+    assert next(check for check in result["cpu"].checks if check.name == "runtime").summary.startswith("3 samples")
 
 
 def test_a_change_back_is_no_change(config: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from etdev.files import file_sha256
 from etdev.linker.options import Elision, InPlace
-from etdev.pipeline.result import BufferResult, BuildResult, DataFile, MethodResult, RungResult, TargetResult
+from etdev.pipeline.result import BufferResult, BuildResult, CheckResult, DataFile, MethodResult, TargetResult
 from etdev.program import Blob, Program, flat_tensor, write
 from etdev.program import model as m
 from etdev.program.external import externalize
@@ -18,10 +18,10 @@ from program.hand import tensor
 from support.files import ADD, method
 from support.files import program as make_program
 
-RUNGS = (
-    RungResult(rung="bytes", status="passed", summary="1 method, 2 instructions read back"),
-    RungResult(rung="budget", status="failed", summary="over", gate=True, problems=("file 2 of 1",), hint="less"),
-    RungResult(rung="device", status="not run", summary="the program has no memory on devices"),
+CHECKS = (
+    CheckResult(name="bytes", status="passed", summary="1 method, 2 instructions read back"),
+    CheckResult(name="budget", status="failed", summary="over", gate=True, problems=("file 2 of 1",), hint="less"),
+    CheckResult(name="device", status="not run", summary="the program has no memory on devices"),
 )
 
 
@@ -54,7 +54,7 @@ def built_file(folder: Path, program: Program, *, name: str = "tiny", **fields: 
         copy_decisions=(Elision(0, "aten::view_copy.out", "alias", 16),),
         inplace_decisions=(InPlace(1, "aten::sin.out", 0, None, 16, "its operand is used later"),),
     )
-    write_report(file, {"methods": (method,), "rungs": RUNGS, "sidecar_sha256": file_sha256(sidecar), **fields})
+    write_report(file, {"methods": (method,), "checks": CHECKS, "sidecar_sha256": file_sha256(sidecar), **fields})
     return file
 
 

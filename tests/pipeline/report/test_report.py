@@ -139,14 +139,14 @@ def test_lines_of_the_model_are_where_the_link_put_their_instructions(tmp_path: 
     assert inplace.rows == (("0", "aten::sin.out", "0", "", 16, "its operand is used later"),)
 
 
-def test_rungs_with_what_failed(tmp_path: Path) -> None:
+def test_checks_with_what_failed(tmp_path: Path) -> None:
     (page,) = file_document(built_file(tmp_path, chain(2))).programs
-    assert [(rung.name, rung.status) for rung in page.rungs] == [
+    assert [(check.name, check.status) for check in page.checks] == [
         ("bytes", "passed"),
         ("budget", "failed"),
         ("device", "not run"),
     ]
-    assert page.rungs[1].details == ("file 2 of 1", "hint: less")
+    assert page.checks[1].details == ("file 2 of 1", "hint: less")
 
 
 def test_weights_in_another_file(tmp_path: Path) -> None:
@@ -224,7 +224,7 @@ def test_a_report_of_another_file_is_not_believed(damage: object, said: str, tmp
     damage(file)  # type: ignore[operator]
     (page,) = file_document(file).programs
     assert said in (page.unverified or "")
-    assert page.rungs == ()
+    assert page.checks == ()
     assert set(page.methods[0].instructions.source) == {-1}
 
 
@@ -241,7 +241,7 @@ def test_notes_of_another_object_program_are_not_believed(damage: object, said: 
     damage(tmp_path / "tiny.object.json")  # type: ignore[operator]
     (page,) = file_document(file).programs
     assert said in (page.sources or "")
-    assert page.rungs
+    assert page.checks
     assert set(page.methods[0].instructions.source) == {-1}
 
 
@@ -258,7 +258,7 @@ def test_a_rejected_file_that_nobody_can_read_has_a_page_too(tmp_path: Path) -> 
     rejected.write_bytes(b"nothing")
     (page,) = build_document(build).programs
     assert page.problem == "the file has 7 bytes, too few for a program"
-    assert (page.status, len(page.rungs), page.methods) == ("rejected", 3, ())
+    assert (page.status, len(page.checks), page.methods) == ("rejected", 3, ())
 
 
 def test_the_page_goes_beside_the_file(tmp_path: Path) -> None:

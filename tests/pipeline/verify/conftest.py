@@ -1,4 +1,4 @@
-"""The programs that the rungs are tried on, each built once."""
+"""The programs that the checks are tried on, each built once."""
 
 from __future__ import annotations
 

@@ -1,15 +1,15 @@
-"""Rung *accuracy*: the config's own metric, which calls the built program."""
+"""CheckName *accuracy*: the config's own metric, which calls the built program."""
 
 from __future__ import annotations
 
 import pytest
 
 from etdev.errors import LoadError, VerifyError
-from etdev.pipeline.result import RungResult, outcome
+from etdev.pipeline.result import CheckResult, outcome
 from support.verification import Prepared
 
 
-def measure(program: Prepared, fn: str, limits: str) -> RungResult:
+def measure(program: Prepared, fn: str, limits: str) -> CheckResult:
     return program.judge(f'targets.cpu.verify.accuracy={{ fn = "data:{fn}", {limits} }}')["accuracy"]
 
 
@@ -23,9 +23,9 @@ def measure(program: Prepared, fn: str, limits: str) -> RungResult:
     ],
 )
 def test_a_metric_within_its_limits(linear: Prepared, fn: str, limits: str, summary: str) -> None:
-    rung = measure(linear, fn, limits)
+    check = measure(linear, fn, limits)
 
-    assert (rung.status, rung.value, rung.summary) == ("passed", 0.5, summary)
+    assert (check.status, check.value, check.summary) == ("passed", 0.5, summary)
 
 
 @pytest.mark.parametrize(
@@ -39,23 +39,23 @@ def test_a_metric_within_its_limits(linear: Prepared, fn: str, limits: str, summ
     ],
 )
 def test_a_missed_limit_is_a_gate(linear: Prepared, fn: str, limits: str, summary: str) -> None:
-    rung = measure(linear, fn, limits)
+    check = measure(linear, fn, limits)
 
-    assert (rung.status, rung.gate, rung.summary) == ("failed", True, summary)
-    assert rung.where is not None
-    assert rung.where.endswith(f"(targets.cpu.verify.accuracy.{limits[:3]})")
-    assert rung.hint is not None
-    assert rung.hint.startswith("check the metric's data")
-    assert outcome((rung,)) == "gate failed"
-    assert RungResult.model_validate_json(rung.model_dump_json()) == rung
+    assert (check.status, check.gate, check.summary) == ("failed", True, summary)
+    assert check.where is not None
+    assert check.where.endswith(f"(targets.cpu.verify.accuracy.{limits[:3]})")
+    assert check.hint is not None
+    assert check.hint.startswith("check the metric's data")
+    assert outcome((check,)) == "gate failed"
+    assert CheckResult.model_validate_json(check.model_dump_json()) == check
 
 
 def test_an_infinite_metric_can_be_reported(linear: Prepared) -> None:
     """JSON has no infinity: the report was not equal to the result."""
-    rung = measure(linear, "infinite", "min = 1")
+    check = measure(linear, "infinite", "min = 1")
 
-    assert (rung.status, rung.value) == ("passed", None)
-    assert RungResult.model_validate_json(rung.model_dump_json()) == rung
+    assert (check.status, check.value) == ("passed", None)
+    assert CheckResult.model_validate_json(check.model_dump_json()) == check
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,6 @@ def test_delegates_that_tell_nothing(
     backend: str, lookups: dict[str, tuple[str, ...]] | None, ends: str, tmp_path: Path
 ) -> None:
     write(delegated(backend, xnnpack("a"), "a"), tmp_path / "a.pte")
-    rung, _ = check_bytes(tmp_path / "a.pte", (), lookups)
-    assert rung.status == "passed"
-    assert rung.summary.endswith(ends)
+    check, _ = check_bytes(tmp_path / "a.pte", (), lookups)
+    assert check.status == "passed"
+    assert check.summary.endswith(ends)

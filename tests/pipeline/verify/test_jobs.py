@@ -1,11 +1,11 @@
-"""Rung *accuracy* on workers: the same value, whoever computes the outputs (D1, E4)."""
+"""CheckName *accuracy* on workers: the same value, whoever computes the outputs (D1, E4)."""
 
 from __future__ import annotations
 
 import pytest
 
 from etdev.errors import VerifyError
-from etdev.pipeline.result import RungResult
+from etdev.pipeline.result import CheckResult
 from support.projects import LINEAR, LINEAR_CONFIG
 from support.verification import Prepared, prepare
 
@@ -69,7 +69,7 @@ def counter(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
     return prepare(tmp_path_factory.mktemp("counter"), "cpu", config, model=_COUNTER, data=_DATA)
 
 
-def measure(program: Prepared, fn: str, jobs: int) -> RungResult:
+def measure(program: Prepared, fn: str, jobs: int) -> CheckResult:
     return program.judge(f'targets.cpu.verify.accuracy={{ fn = "data:{fn}", max = 1e9 }}', jobs=jobs)["accuracy"]
 
 
@@ -112,8 +112,8 @@ def test_a_program_that_keeps_state_has_no_workers(counter: Prepared) -> None:
 def test_the_replay_has_no_workers(linear: Prepared) -> None:
     operators = {"forward": ("aten::nowhere.out",)}
     config = 'targets.cpu.verify.accuracy={ fn = "data:mapped", max = 1e9 }'
-    rung = linear.judge(config, jobs=2, operators=operators)["accuracy"]
-    assert rung.summary.endswith(", by the replay; --jobs has no effect: the replay runs the program in one process")
+    check = linear.judge(config, jobs=2, operators=operators)["accuracy"]
+    assert check.summary.endswith(", by the replay; --jobs has no effect: the replay runs the program in one process")
 
 
 @pytest.mark.parametrize("jobs", [1, 2])

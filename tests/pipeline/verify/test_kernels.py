@@ -1,4 +1,4 @@
-"""Rung *kernels*: what a file asks for against what the target's runtime has."""
+"""CheckName *kernels*: what a file asks for against what the target's runtime has."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_contents(
 ) -> None:
     found = check_kernels(contents, asks({"forward": operators}, {"forward": delegates}))
 
-    assert (found.rung, found.status, found.summary) == ("kernels", status, summary)
+    assert (found.name, found.status, found.summary) == ("kernels", status, summary)
     assert not found.gate
     assert found.problems == ((summary,) if status == "failed" else ())
 
@@ -154,11 +154,11 @@ def test_the_libraries_together_are_the_wheel() -> None:
 def test_the_config_says_what_the_runtime_has(
     linear: Prepared, settings: tuple[str, ...], status: str, said: str
 ) -> None:
-    rungs = linear.judge(*settings, operators={"forward": ("aten::linear.out",)})
+    checks = linear.judge(*settings, operators={"forward": ("aten::linear.out",)})
 
-    assert rungs["kernels"].status == status
-    assert said in rungs["kernels"].summary
-    assert rungs["runtime"].status == "passed"  # The wheel has them, whatever the target lacks.
+    assert checks["kernels"].status == status
+    assert said in checks["kernels"].summary
+    assert checks["runtime"].status == "passed"  # The wheel has them, whatever the target lacks.
 
 
 def test_a_closed_list_of_backends(quantized: Prepared) -> None:
@@ -195,15 +195,15 @@ def test_a_missing_operator_names_the_line_that_needs_it(
     linear: Prepared, operator: str, settings: tuple[str, ...], where: str, hint: str
 ) -> None:
     """A decomposed op stands in no line by its name: `addmm` is what becomes of `linear`."""
-    rung = linear.judge(
+    check = linear.judge(
         *(f"targets.cpu.runtime.kernels={text}" for text in settings), operators={"forward": (operator,)}
     )["kernels"]
 
-    assert rung.status == "failed"
-    assert rung.where is not None
-    assert rung.where.endswith(where)
-    assert rung.hint is not None
-    assert hint in rung.hint
+    assert check.status == "failed"
+    assert check.where is not None
+    assert check.where.endswith(where)
+    assert check.hint is not None
+    assert hint in check.hint
 
 
 @pytest.mark.parametrize(
@@ -220,10 +220,10 @@ def test_a_missing_operator_names_the_line_that_needs_it(
 def test_what_the_wheel_lacks_is_not_run(linear: Prepared, changes: dict[str, object], reason: str) -> None:
     """A target may have what the wheel has not: then nothing of it can be run here, and nothing is claimed."""
     settings = ('targets.cpu.runtime.backends=["MyBackend", "VgfBackend"]',)
-    rungs = linear.judge(*settings, **changes)
+    checks = linear.judge(*settings, **changes)
 
-    assert (rungs["runtime"].status, rungs["accuracy"].status) == ("not run", "not run")
-    assert reason in rungs["runtime"].summary
+    assert (checks["runtime"].status, checks["accuracy"].status) == ("not run", "not run")
+    assert reason in checks["runtime"].summary
 
 
 _SELECTED = "operators:\n  aten::add.out:\n    is_root_operator: true\n  'aten::mul.out': {}\n"

@@ -1,4 +1,4 @@
-"""The rungs together: what was not run is never passed, whatever the runtime, the program and the config are like."""
+"""The checks together: what was not run is never passed, whatever the runtime, the program and the config are like."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from etdev.pipeline.result import RUNGS, outcome
+from etdev.pipeline.result import CHECKS, outcome
 from etdev.program import read
 from etdev.program.footprint import planned_memory
 from etdev.runtime.stock import ProgramFailureError, RuntimeCrashError
@@ -87,7 +87,7 @@ def test_what_did_not_run_never_passed(
 ) -> None:
     runtime = FakeRuntime(operators, backends, load, call)
     runtime.model = linear.candidate.float_model.eager["forward"]
-    rungs = linear.judge(
+    checks = linear.judge(
         *sorted(
             gates - {"targets.cpu.budget.file=1"} if len(gates) > 3 else gates - {"targets.cpu.budget.file='1MiB'"}
         ),
@@ -96,28 +96,28 @@ def test_what_did_not_run_never_passed(
         delegates={"forward": delegates},
     )
 
-    assert tuple(rungs) == RUNGS
-    for rung in rungs.values():
-        assert rung.summary
-        assert bool(rung.problems) == (rung.status == "failed")
-        assert not rung.gate or rung.status == "failed"
-        assert bool(rung.where) == bool(rung.hint) == (rung.status == "failed")
-    assert rungs["device"].status == "not run"
+    assert tuple(checks) == CHECKS
+    for check in checks.values():
+        assert check.summary
+        assert bool(check.problems) == (check.status == "failed")
+        assert not check.gate or check.status == "failed"
+        assert bool(check.where) == bool(check.hint) == (check.status == "failed")
+    assert checks["device"].status == "not run"
     if not runtime.answered:
-        assert rungs["runtime"].status != "passed"
+        assert checks["runtime"].status != "passed"
         # The metric is computed by the replay only where the stock runtime cannot run the file at all.
-        assert rungs["accuracy"].status == "not run" or rungs["runtime"].status == "not run"
-    if rungs["runtime"].status == "passed":
+        assert checks["accuracy"].status == "not run" or checks["runtime"].status == "not run"
+    if checks["runtime"].status == "passed":
         assert call == "right"
     if not set(needed) <= operators or not set(delegates) <= backends:
-        assert rungs["runtime"].status == "not run"
-    if rungs["kernels"].status == "passed":
+        assert checks["runtime"].status == "not run"
+    if checks["kernels"].status == "passed":
         assert set(needed) <= operators
         assert set(delegates) <= backends
-    if rungs["accuracy"].status != "not run":
+    if checks["accuracy"].status != "not run":
         assert any("accuracy" in gate for gate in gates)
-    broken = [rung for rung in rungs.values() if rung.status == "failed" and not rung.gate]
-    assert (outcome(tuple(rungs.values())) == "rejected") == bool(broken)
+    broken = [check for check in checks.values() if check.status == "failed" and not check.gate]
+    assert (outcome(tuple(checks.values())) == "rejected") == bool(broken)
 
 
 @pytest.mark.parametrize(
@@ -129,33 +129,33 @@ def test_what_did_not_run_never_passed(
     ],
 )
 def test_the_budget(linear: Prepared, limit: str, status: str, summary: str) -> None:
-    rung = linear.judge(f"targets.cpu.budget.file={limit}", size=5888)["budget"]
+    check = linear.judge(f"targets.cpu.budget.file={limit}", size=5888)["budget"]
 
-    assert rung.status == status
-    assert rung.summary.startswith(summary)
-    assert rung.gate == (status == "failed")
-    if rung.gate:
-        assert rung.where == f"--set targets.cpu.budget.file={limit} (targets.cpu.budget.file)"
-        assert rung.hint == "quantize the model, or raise budget.file"
+    assert check.status == status
+    assert check.summary.startswith(summary)
+    assert check.gate == (status == "failed")
+    if check.gate:
+        assert check.where == f"--set targets.cpu.budget.file={limit} (targets.cpu.budget.file)"
+        assert check.hint == "quantize the model, or raise budget.file"
 
 
 @pytest.mark.parametrize("missing", [0, 1])
 def test_the_budget_of_memory(linear: Prepared, missing: int) -> None:
     planned = planned_memory(read(linear.candidate.path))["cpu"]
     limit = planned - missing
-    rung = linear.judge(f"targets.cpu.budget.memory={{ cpu = {limit} }}")["budget"]
+    check = linear.judge(f"targets.cpu.budget.memory={{ cpu = {limit} }}")["budget"]
 
-    assert (rung.status, rung.gate) == (("failed", True) if missing else ("passed", False))
+    assert (check.status, check.gate) == (("failed", True) if missing else ("passed", False))
     if missing:
         said = f"memory of cpu: {planned:,} bytes, 1 more than budget.memory.cpu ({limit:,}); at instruction "
-        assert rung.summary.startswith(said)
-        assert rung.where is not None
-        assert rung.where.endswith("(targets.cpu.budget.memory.cpu)")
-        assert rung.hint == "make the largest inputs smaller (their shapes), or raise budget.memory"
+        assert check.summary.startswith(said)
+        assert check.where is not None
+        assert check.where.endswith("(targets.cpu.budget.memory.cpu)")
+        assert check.hint == "make the largest inputs smaller (their shapes), or raise budget.memory"
 
 
 def test_each_budget_that_is_missed_has_its_place_and_its_remedy(linear: Prepared) -> None:
-    rung = linear.judge(
+    check = linear.judge(
         "targets.cpu.budget={ file = 1, memory = { cpu = 1 } }",
         'targets.cpu.memory.planner="greedy"',
         'targets.cpu.quantize="int8"',
@@ -163,30 +163,30 @@ def test_each_budget_that_is_missed_has_its_place_and_its_remedy(linear: Prepare
         "methods.forward.dims.rows={ min = 2, max = 9 }",
     )["budget"]
 
-    assert len(rung.problems) == 2
-    assert [place.rpartition(" ")[2] for place in str(rung.where).split("; ")] == [
+    assert len(check.problems) == 2
+    assert [place.rpartition(" ")[2] for place in str(check.where).split("; ")] == [
         "(targets.cpu.budget.file)",
         "(targets.cpu.budget.memory.cpu)",
     ]
-    assert rung.hint == (
+    assert check.hint == (
         'raise budget.file; set `memory.planner` to "best", make the largest inputs smaller (the max of dims), '
         "or raise budget.memory"
     )
 
 
 def test_without_limits_there_is_nothing_to_pass(linear: Prepared) -> None:
-    rungs = linear.judge()
+    checks = linear.judge()
 
-    assert (rungs["budget"].status, rungs["budget"].summary) == ("not run", "the config sets no limit")
-    assert (rungs["accuracy"].status, rungs["accuracy"].summary) == ("not run", "the config names no metric")
+    assert (checks["budget"].status, checks["budget"].summary) == ("not run", "the config sets no limit")
+    assert (checks["accuracy"].status, checks["accuracy"].summary) == ("not run", "the config names no metric")
 
 
 @pytest.mark.parametrize("when", ["load", "call"])
 def test_a_crash_is_a_broken_artifact(linear: Prepared, when: str) -> None:
-    rungs = linear.judge(
+    checks = linear.judge(
         runtime=FakeRuntime(frozenset(), frozenset(), *(("crash", "right") if when == "load" else ("done", "crash"))),
         operators={},
     )
 
-    assert (rungs["runtime"].status, rungs["runtime"].gate) == ("failed", False)
-    assert "signal SIGSEGV" in rungs["runtime"].summary
+    assert (checks["runtime"].status, checks["runtime"].gate) == ("failed", False)
+    assert "signal SIGSEGV" in checks["runtime"].summary

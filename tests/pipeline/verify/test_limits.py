@@ -26,7 +26,7 @@ from etdev.pipeline.cache.digests import Digests
 from etdev.pipeline.measure import measure_program, weight_bytes
 from etdev.pipeline.options import BuildOptions
 from etdev.pipeline.project import Project
-from etdev.pipeline.result import MethodResult, RungResult, UndelegatedOps
+from etdev.pipeline.result import CheckResult, MethodResult, UndelegatedOps
 from etdev.pipeline.verify.budget import check_budget
 from etdev.pipeline.verify.growth import check_growth
 from etdev.pipeline.verify.limits import Measured
@@ -90,12 +90,12 @@ def project(folder: Path, target: str, *tables: str) -> Project:
     return make_project(folder, dedent(LINEAR_CONFIG) + "\n".join(["[targets.cpu]", target, *tables]))
 
 
-Budget = Callable[..., RungResult]
+Budget = Callable[..., CheckResult]
 
 
 @pytest.fixture
 def budget(folder: Path) -> Budget:
-    def judge(limits: str, found: Program, *methods: MethodResult) -> RungResult:
+    def judge(limits: str, found: Program, *methods: MethodResult) -> CheckResult:
         return check_budget(project(folder, f"budget = {{ {limits} }}"), "cpu", measured(folder, found, *methods))
 
     return judge
@@ -148,21 +148,21 @@ def budget(folder: Path) -> Budget:
     ],
 )
 def test_a_missed_budget_names_what_is_responsible(budget: Budget, limit: str, found: Program, problem: str) -> None:
-    rung = budget(limit, found, OPS)
+    check = budget(limit, found, OPS)
 
     size = Path("found.pte").stat().st_size
-    assert (rung.status, rung.gate) == ("failed", True)
-    assert rung.problems[0].startswith(problem.format(size=size, more=size - 100))
-    (failure,) = rung.failures
-    assert failure.message == rung.problems[0]
+    assert (check.status, check.gate) == ("failed", True)
+    assert check.problems[0].startswith(problem.format(size=size, more=size - 100))
+    (failure,) = check.failures
+    assert failure.message == check.problems[0]
     assert failure.where.startswith("etdev.toml:9:")
     assert "budget." in failure.hint
 
 
 def test_each_missed_limit_has_its_own_place_and_remedy(budget: Budget) -> None:
-    rung = budget("file = 1, delegated = 1, weights = '1MiB'", weighted(4), OPS)
+    check = budget("file = 1, delegated = 1, weights = '1MiB'", weighted(4), OPS)
 
-    assert [(item.where.rpartition(" ")[2], item.hint) for item in rung.failures] == [
+    assert [(item.where.rpartition(" ")[2], item.hint) for item in check.failures] == [
         ("(targets.cpu.budget.file)", "quantize the model, or raise budget.file"),
         (
             "(targets.cpu.budget.delegated)",
@@ -172,21 +172,21 @@ def test_each_missed_limit_has_its_own_place_and_remedy(budget: Budget) -> None:
 
 
 def test_what_holds_is_said(budget: Budget) -> None:
-    rung = budget("weights = '1KiB', memory = { cpu = '1KiB', 'cuda:0' = 0 }, delegated = 0.75", weighted(4), OPS)
+    check = budget("weights = '1KiB', memory = { cpu = '1KiB', 'cuda:0' = 0 }, delegated = 0.75", weighted(4), OPS)
 
-    assert (rung.status, rung.failures) == ("passed", ())
-    assert rung.summary == (
+    assert (check.status, check.failures) == ("passed", ())
+    assert check.summary == (
         "weights 16 B of 1.00 KiB, memory of cpu 32 B of 1.00 KiB, memory of cuda:0 0 B of 0 B, "
         "9 of 12 ops delegated (at least 75%)"
     )
 
 
 def test_a_share_that_nobody_knows_any_more_is_not_judged(budget: Budget) -> None:
-    rung = budget("delegated = 0, file = '1MiB'", chain(1))
+    check = budget("delegated = 0, file = '1MiB'", chain(1))
 
-    assert rung.status == "not run"
-    assert rung.summary.startswith("budget.delegated: neither the file nor a report.json of its build says how many")
-    assert "; what was judged: file " in rung.summary
+    assert check.status == "not run"
+    assert check.summary.startswith("budget.delegated: neither the file nor a report.json of its build says how many")
+    assert "; what was judged: file " in check.summary
 
 
 def test_all_of_no_ops_are_delegated(budget: Budget) -> None:
@@ -202,7 +202,7 @@ def test_a_file_that_cannot_be_read_has_a_size_all_the_same(folder: Path, limit:
 
 # Growth.
 
-Growth = Callable[..., RungResult]
+Growth = Callable[..., CheckResult]
 
 
 def write_report(folder: Path, before: Program, *, keep: bool = True, **changes: Any) -> None:
@@ -221,7 +221,7 @@ def write_report(folder: Path, before: Program, *, keep: bool = True, **changes:
 
 @pytest.fixture
 def growth(folder: Path) -> Growth:
-    def judge(limits: str, found: Program, source: str = "old") -> RungResult:
+    def judge(limits: str, found: Program, source: str = "old") -> CheckResult:
         made = project(folder, f"budget.growth = {{ {limits} }}", f'[baseline]\nfrom = "{source}"')
         check_baseline(made, ("cpu",))
         return check_growth(made, "cpu", measured(folder, found))
@@ -241,18 +241,18 @@ def growth(folder: Path) -> Growth:
 def test_growth_by_percent_and_by_bytes(growth: Growth, folder: Path, limit: str, status: str) -> None:
     write_report(folder, weighted(8))
 
-    rung = growth(limit, weighted(8, 4))
+    check = growth(limit, weighted(8, 4))
 
-    assert rung.status == status
+    assert check.status == status
     if status == "passed":
-        assert rung.summary == "against old/cpu: weights 16 B more, of 16 B"
+        assert check.summary == "against old/cpu: weights 16 B more, of 16 B"
     else:
-        assert rung.gate
-        assert rung.summary.startswith(
+        assert check.gate
+        assert check.summary.startswith(
             "weights: 48 bytes, 16 (50%) more than the 32 of old/cpu; budget.growth.weights allows "
         )
-        assert rung.summary.endswith("; float32 [4] for aten::add.out +16 bytes")
-        assert rung.failures[0].where == "etdev.toml:9:29 (targets.cpu.budget.growth.weights)"
+        assert check.summary.endswith("; float32 [4] for aten::add.out +16 bytes")
+        assert check.failures[0].where == "etdev.toml:9:29 (targets.cpu.budget.growth.weights)"
 
 
 def test_without_the_file_of_the_baseline_the_present_parts_are_named(growth: Growth, folder: Path) -> None:
@@ -266,15 +266,15 @@ def test_without_the_file_of_the_baseline_the_present_parts_are_named(growth: Gr
 def test_memory_grows_on_each_device(growth: Growth, folder: Path) -> None:
     write(chain(1), folder / "old.pte")
 
-    rung = growth("memory = '0%', copies = 1000", two_devices(), "old.pte")
+    check = growth("memory = '0%', copies = 1000", two_devices(), "old.pte")
 
-    assert [problem.partition(";")[0] for problem in rung.problems] == [
+    assert [problem.partition(";")[0] for problem in check.problems] == [
         "memory of cpu: 64 bytes, 32 (100%) more than the 32 of old.pte",
         "memory of cuda:0: 32 bytes, 32 more than the 0 of old.pte",
         "memory of cuda:1: 32 bytes, 32 more than the 0 of old.pte",
     ]
-    assert "): float32 [4] of et_copy::_d2h_copy.out +16 bytes" in rung.problems[0]
-    assert "move a part of the model to another device" in rung.failures[1].hint
+    assert "): float32 [4] of et_copy::_d2h_copy.out +16 bytes" in check.problems[0]
+    assert "move a part of the model to another device" in check.failures[1].hint
 
 
 def outside(folder: Path, before: Program) -> Program:
@@ -322,14 +322,14 @@ def test_weights_that_a_file_alone_does_not_tell_are_not_judged(
     if report is not None:
         place.write_text(report)
 
-    rung = growth("weights = 0, copies = 0", before, "old/cpu/tiny.pte")
+    check = growth("weights = 0, copies = 0", before, "old/cpu/tiny.pte")
 
-    assert rung.status == "not run"
-    assert rung.summary == (
+    assert check.status == "not run"
+    assert check.summary == (
         f"budget.growth.weights: old/cpu/{reason}: name the folder of its build instead, or a commit that has its "
         "etdev.lock (`git:REF`); what was judged: copies in a call the same"
     )
-    assert rung.unjudged == "etdev.toml:9:29 (targets.cpu.budget.growth.weights)"
+    assert check.unjudged == "etdev.toml:9:29 (targets.cpu.budget.growth.weights)"
     assert growth("copies = 0", before, "old/cpu/tiny.pte").status == "passed"
     enough = growth(f"weights = {weight_bytes(before)}", before, "old/cpu/tiny.pte")
     assert (enough.status, enough.unjudged) == ("passed", None)
@@ -361,9 +361,9 @@ def test_what_is_kept_against_the_least_is_kept_against_more(
 def test_what_shrinks_or_stays_passes(growth: Growth, folder: Path) -> None:
     write(weighted(8, 8), folder / "old.pte")
 
-    rung = growth("weights = 0, memory = 0, copies = 0", weighted(8), "old.pte")
+    check = growth("weights = 0, memory = 0, copies = 0", weighted(8), "old.pte")
 
-    assert rung.summary == ("against old.pte: weights 32 B less, memory of cpu the same, copies in a call the same")
+    assert check.summary == ("against old.pte: weights 32 B less, memory of cpu the same, copies in a call the same")
 
 
 @pytest.mark.parametrize(
@@ -381,9 +381,9 @@ def test_where_there_is_no_baseline_nothing_is_judged(
     if changes is not None:
         write_report(folder, chain(1), **changes)
 
-    rung = growth("file = 0", chain(1))
+    check = growth("file = 0", chain(1))
 
-    assert (rung.status, rung.summary) == ("not run", f"nothing to compare with: {reason}")
+    assert (check.status, check.summary) == ("not run", f"nothing to compare with: {reason}")
 
 
 def test_a_target_that_the_baseline_did_not_build(growth: Growth, folder: Path) -> None:
@@ -447,10 +447,10 @@ def test_growth_since_a_commit(growth: Growth, folder: Path, git: Callable[..., 
         git("commit", "--quiet", "--allow-empty", "-m", "another")
     (folder / "etdev.lock").write_text(lock_of(measured(folder, weighted(8, 8))))
 
-    rung = growth("weights = 0", weighted(8, 4), f"git:{reference}")
+    check = growth("weights = 0", weighted(8, 4), f"git:{reference}")
 
-    assert rung.status == "failed"
-    assert rung.summary == (
+    assert check.status == "failed"
+    assert check.summary == (
         f"weights: 48 bytes, 16 (50%) more than the 32 of git:{reference}; budget.growth.weights allows 0 bytes; "
         "float32 [8] for aten::add.out 32 bytes, float32 [4] for aten::add.out 16 bytes"
     )

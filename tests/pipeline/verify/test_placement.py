@@ -1,4 +1,4 @@
-"""The rung *placement*: what a file says about devices has to agree with itself (A1, A4, A5, B2, B3, E4)."""
+"""The check *placement*: what a file says about devices has to agree with itself (A1, A4, A5, B2, B3, E4)."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ Change = Callable[[m.ExecutionPlan], m.ExecutionPlan]
 
 @pytest.mark.parametrize("make", [loop, branches, counters, copies, delegated, lambda: chain(3)])
 def test_programs_of_the_host_pass(make: Callable[[], Program]) -> None:
-    rung = check_placement(make(), alignment=16)
+    check = check_placement(make(), alignment=16)
 
-    assert (rung.status, rung.summary) == ("passed", "all memory is on the host")
+    assert (check.status, check.summary) == ("passed", "all memory is on the host")
 
 
 def test_a_program_on_two_devices() -> None:
-    rung = check_placement(two_devices(), alignment=16, capacity={"cuda:0": 32})
+    check = check_placement(two_devices(), alignment=16, capacity={"cuda:0": 32})
 
     said = (
         "cuda:0 2 tensors in 32 B, cuda:1 2 tensors in 32 B; 2 copies to devices and 2 back; every argument where it is"
     )
-    assert (rung.status, rung.summary) == ("passed", f"{said} looked for")
+    assert (check.status, check.summary) == ("passed", f"{said} looked for")
 
 
 def test_one_copy_is_not_many() -> None:
@@ -174,11 +174,11 @@ SHAPE = {"sizes": (5,), "dim_order": (0,), "allocation_info": None}
     ],
 )
 def test_what_does_not_agree_is_named(change: Change, said: str) -> None:
-    rung = check_placement(across(change(two_devices_plan())), alignment=16)
+    check = check_placement(across(change(two_devices_plan())), alignment=16)
 
-    assert (rung.status, rung.gate) == ("failed", False)
-    assert any(said in problem for problem in rung.problems), rung.problems
-    assert all(problem.startswith("method 'forward', ") for problem in rung.problems)
+    assert (check.status, check.gate) == ("failed", False)
+    assert any(said in problem for problem in check.problems), check.problems
+    assert all(problem.startswith("method 'forward', ") for problem in check.problems)
 
 
 def test_a_constant_needs_a_copy_to_get_onto_a_device() -> None:
@@ -230,10 +230,10 @@ def test_methods_agree_about_each_buffer() -> None:
 
 
 def test_more_than_the_device_has_is_a_missed_gate() -> None:
-    rung = check_placement(two_devices(), capacity={"cuda:0": 32, "cuda:1": 31, "cpu": 1})
+    check = check_placement(two_devices(), capacity={"cuda:0": 32, "cuda:1": 31, "cpu": 1})
 
-    assert (rung.status, rung.gate) == ("failed", True)
-    assert rung.problems == ("more is planned on cuda:1 than its budget: the rung `budget` says how much",)
+    assert (check.status, check.gate) == ("failed", True)
+    assert check.problems == ("more is planned on cuda:1 than its budget: the check `budget` says how much",)
 
 
 def test_many_problems_are_cut_short() -> None:

@@ -1,4 +1,4 @@
-"""The rung *plan*: across methods, and of files that were built before or came from elsewhere (E2)."""
+"""The check *plan*: across methods, and of files that were built before or came from elsewhere (E2)."""
 
 from __future__ import annotations
 
@@ -93,10 +93,10 @@ def _built(model: Object, folder: Path, *, share_state: bool = True) -> Program:
 def test_a_file_is_compared_with_its_object_program(tmp_path: Path, share_state: bool) -> None:
     found = _built(_model(), tmp_path, share_state=share_state)
 
-    rung = check_existing(found, tmp_path / "model.object.pte", share_state=share_state)
+    check = check_existing(found, tmp_path / "model.object.pte", share_state=share_state)
 
-    assert rung.status == "passed"
-    assert rung.summary.startswith("8 instructions do what they did before the link, ")
+    assert check.status == "passed"
+    assert check.summary.startswith("8 instructions do what they did before the link, ")
 
 
 def test_one_is_not_many() -> None:
@@ -123,10 +123,10 @@ def test_a_file_without_its_object_program(tmp_path: Path, change: Callable[[Pat
     found = _built(_model(), tmp_path)
     change(tmp_path)
 
-    rung = check_existing(found, tmp_path / "model.object.pte", share_state=True)
+    check = check_existing(found, tmp_path / "model.object.pte", share_state=True)
 
-    assert rung.status == "passed"
-    assert f" in use; not compared with model.object.pte: {reason}" in rung.summary
+    assert check.status == "passed"
+    assert f" in use; not compared with model.object.pte: {reason}" in check.summary
 
 
 def test_a_file_whose_plan_was_changed(tmp_path: Path) -> None:
@@ -136,10 +136,10 @@ def test_a_file_whose_plan_was_changed(tmp_path: Path) -> None:
     values = (*first.values[:-1], first.values[first.outputs[0]])
     changed = replace(found, execution_plan=(replace(first, values=values), *others))
 
-    rung = check_existing(changed, tmp_path / "model.object.pte", share_state=True)
+    check = check_existing(changed, tmp_path / "model.object.pte", share_state=True)
 
-    assert rung.status == "failed"
-    assert rung.summary == (
+    assert check.status == "failed"
+    assert check.summary == (
         "method 'forward': the caller, reading the outputs, reads value 5 at bytes 0 to 32 of buffer 1 after "
         "instruction 3 (aten::relu.out) wrote over it"
     )
@@ -171,10 +171,10 @@ def test_a_program_that_lacks_a_copy_to_a_device_fails(again: bool) -> None:
     copies = _copies(whole, "et_copy::_h2d_copy")
     assert len(copies) == 2
     for position in copies:
-        rung = check_alone(without(whole, position), foreign=True)
-        assert rung.status == "failed"
-        assert "(EtdevReferenceBackend) reads value" in rung.summary
-        assert "which nothing writes" in rung.summary
+        check = check_alone(without(whole, position), foreign=True)
+        assert check.status == "failed"
+        assert "(EtdevReferenceBackend) reads value" in check.summary
+        assert "which nothing writes" in check.summary
 
 
 @pytest.mark.parametrize(("again", "reason"), [(False, "which nothing writes"), (True, "which no instruction reads")])
@@ -184,9 +184,9 @@ def test_a_program_that_lacks_a_copy_from_a_device_fails(again: bool, reason: st
     copies = _copies(whole, "et_copy::_d2h_copy")
     assert len(copies) == 2
     for position in copies:
-        rung = check_alone(without(whole, position), foreign=True)
-        assert rung.status == "failed"
-        assert reason in rung.summary
+        check = check_alone(without(whole, position), foreign=True)
+        assert check.status == "failed"
+        assert reason in check.summary
 
 
 def _one_device(values: list[m.Tensor], calls: list[m.Instruction], **settings: object) -> Program:
@@ -220,9 +220,9 @@ def test_a_copy_that_one_of_two_paths_lacks_fails() -> None:
     whole = _one_device(values, [*jumps, copy, *rest], **ends)  # type: ignore[list-item]
     assert check_alone(whole, foreign=True).status == "passed"
     one = _one_device(values, [*jumps[:2], m.JumpFalseCall(5, 3), *rest], **ends)  # type: ignore[list-item]
-    rung = check_alone(one, foreign=True)
-    assert rung.status == "failed"
-    assert "which nothing writes" in rung.summary
+    check = check_alone(one, foreign=True)
+    assert check.status == "failed"
+    assert "which nothing writes" in check.summary
 
 
 def test_state_of_a_device_may_be_copied_to_the_host() -> None:
@@ -233,9 +233,9 @@ def test_state_of_a_device_may_be_copied_to_the_host() -> None:
 
 
 def test_a_value_on_the_host_that_may_lack_its_write_is_pointed_out() -> None:
-    rung = check_alone(program_of_host(stale()), foreign=True)
-    assert rung.status == "passed"
-    assert "reads value 4 at bytes 16 to 32 of buffer 1, which no instruction writes" in rung.summary
+    check = check_alone(program_of_host(stale()), foreign=True)
+    assert check.status == "passed"
+    assert "reads value 4 at bytes 16 to 32 of buffer 1, which no instruction writes" in check.summary
 
 
 def _copies(whole: Program, name: str) -> list[int]:

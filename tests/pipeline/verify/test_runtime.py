@@ -1,4 +1,4 @@
-"""Rung *runtime*, and the gates on its figures: real programs in the stock runtime against eager PyTorch."""
+"""CheckName *runtime*, and the gates on its figures: real programs in the stock runtime against eager PyTorch."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ from support.verification import Prepared, prepare
 
 def test_a_float_program_computes_what_eager_pytorch_computes(linear: Prepared) -> None:
     """E2: the figures are those of the config's own samples."""
-    rung = linear.judge()["runtime"]
+    check = linear.judge()["runtime"]
 
-    assert rung.status == "passed"
-    assert rung.summary.startswith("3 samples, max abs error ")
-    assert "weak" not in rung.summary
-    (output,) = rung.outputs
+    assert check.status == "passed"
+    assert check.summary.startswith("3 samples, max abs error ")
+    assert "weak" not in check.summary
+    (output,) = check.outputs
     assert (output.method, output.output, output.dtype) == ("forward", 0, "float32")
     assert 0 <= output.max_abs_error <= 1e-5 < output.allowed
     assert output.float_snr_db is None
 
 
 def test_a_quantized_program_is_compared_with_both_models(quantized: Prepared) -> None:
-    rung = quantized.judge()["runtime"]
+    check = quantized.judge()["runtime"]
 
-    assert rung.status == "passed"
-    assert "against the quantized model" in rung.summary
-    (output,) = rung.outputs
+    assert check.status == "passed"
+    assert "against the quantized model" in check.summary
+    (output,) = check.outputs
     assert output.float_snr_db is not None
     assert 15 < output.float_snr_db < 50  # int8
 
 
 def test_a_quantized_program_that_is_not_what_was_quantized_is_broken(quantized: Prepared) -> None:
     reference = replace(quantized.candidate.reference, eager={"forward": lambda x: x * 0 + 1})
-    rung = quantized.judge(reference=reference)["runtime"]
+    check = quantized.judge(reference=reference)["runtime"]
 
-    assert (rung.status, rung.gate) == ("failed", False)
-    assert "against the quantized model before lowering, " in rung.summary
+    assert (check.status, check.gate) == ("failed", False)
+    assert "against the quantized model before lowering, " in check.summary
 
 
 def test_without_samples_the_inputs_are_random_and_the_result_is_called_weak(tmp_path: Path) -> None:
@@ -72,12 +72,12 @@ def test_without_samples_the_inputs_are_random_and_the_result_is_called_weak(tmp
         def indices():
             return [[torch.tensor([1, 4])]]
     """
-    rung = prepare(tmp_path, "cpu", config, model=model, data=data).judge()["runtime"]
+    check = prepare(tmp_path, "cpu", config, model=model, data=data).judge()["runtime"]
 
-    assert rung.status == "passed"
-    assert rung.summary.startswith("4 samples")
-    assert rung.summary.endswith("weak: random inputs for forward")
-    assert [(output.method, output.dtype) for output in rung.outputs] == [
+    assert check.status == "passed"
+    assert check.summary.startswith("4 samples")
+    assert check.summary.endswith("weak: random inputs for forward")
+    assert [(output.method, output.dtype) for output in check.outputs] == [
         ("forward", "float32"),
         ("look_up", "int64"),
         ("look_up", "int"),
@@ -147,11 +147,11 @@ def test_state_inputs_that_change_methods_and_constants(counter: Prepared) -> No
 
     A program that changed an input was rejected: it answers the input too, which eager PyTorch does not return.
     """
-    rungs = counter.judge()
+    checks = counter.judge()
 
-    assert rungs["runtime"].status == "passed", rungs["runtime"].problems
-    assert rungs["accuracy"].status == "passed"
-    assert [output.method for output in rungs["runtime"].outputs] == ["forward", "forward", "peek"]
+    assert checks["runtime"].status == "passed", checks["runtime"].problems
+    assert checks["accuracy"].status == "passed"
+    assert [output.method for output in checks["runtime"].outputs] == ["forward", "forward", "peek"]
 
 
 def test_eager_state_is_left_as_it_was(counter: Prepared) -> None:
@@ -173,41 +173,41 @@ def test_eager_state_is_left_as_it_was(counter: Prepared) -> None:
 )
 def test_a_constant_that_answers_otherwise(counter: Prepared, constant: Constants, answer: str) -> None:
     reference = counter.candidate.reference
-    rung = counter.judge(reference=replace(reference, constants=reference.constants | constant))["runtime"]
+    check = counter.judge(reference=replace(reference, constants=reference.constants | constant))["runtime"]
 
-    assert (rung.status, rung.gate) == ("failed", False)
-    assert answer in rung.summary
+    assert (check.status, check.gate) == ("failed", False)
+    assert answer in check.summary
 
 
 def test_more_methods_than_the_config_declares(counter: Prepared) -> None:
     """They would never be run, and the file would still count as verified."""
     reference = counter.candidate.reference
     fewer = replace(reference, signatures={"forward": reference.signatures["forward"]})
-    rungs = counter.judge(reference=fewer)
+    checks = counter.judge(reference=fewer)
 
-    assert (rungs["runtime"].status, rungs["runtime"].gate) == ("failed", False)
-    assert rungs["runtime"].summary == (
+    assert (checks["runtime"].status, checks["runtime"].gate) == ("failed", False)
+    assert checks["runtime"].summary == (
         "the file has the methods forward, label, on, peek, scale, steps, stops, "
         "the config declares forward, label, on, scale, steps, stops"
     )
-    assert rungs["accuracy"].summary == "the rung `runtime` failed"
+    assert checks["accuracy"].summary == "the check `runtime` failed"
 
 
 def test_fewer_methods_than_the_config_declares(counter: Prepared) -> None:
     reference = counter.candidate.reference
-    rung = counter.judge(reference=replace(reference, constants=reference.constants | {"more": 1}))["runtime"]
+    check = counter.judge(reference=replace(reference, constants=reference.constants | {"more": 1}))["runtime"]
 
-    assert (rung.status, rung.gate) == ("failed", False)
-    assert rung.summary.endswith("the config declares forward, label, more, on, peek, scale, steps, stops")
+    assert (check.status, check.gate) == ("failed", False)
+    assert check.summary.endswith("the config declares forward, label, more, on, peek, scale, steps, stops")
 
 
 def test_the_program_of_another_model_is_broken(linear: Prepared, other: Prepared) -> None:
-    rungs = linear.judge('targets.cpu.verify.accuracy={fn="data:right", min=0}', path=other.candidate.path)
+    checks = linear.judge('targets.cpu.verify.accuracy={fn="data:right", min=0}', path=other.candidate.path)
 
-    assert (rungs["runtime"].status, rungs["runtime"].gate) == ("failed", False)
-    assert "more than the" in rungs["runtime"].summary
-    assert (rungs["accuracy"].status, rungs["accuracy"].summary) == ("not run", "the rung `runtime` failed")
-    assert outcome(tuple(rungs.values())) == "rejected"
+    assert (checks["runtime"].status, checks["runtime"].gate) == ("failed", False)
+    assert "more than the" in checks["runtime"].summary
+    assert (checks["accuracy"].status, checks["accuracy"].summary) == ("not run", "the check `runtime` failed")
+    assert outcome(tuple(checks.values())) == "rejected"
 
 
 @pytest.mark.parametrize("content", [b"no program at all", None], ids=["garbage", "truncated"])
@@ -215,11 +215,11 @@ def test_of_a_file_that_cannot_be_read_nothing_is_run(linear: Prepared, tmp_path
     file = tmp_path / "broken.pte"
     good = linear.candidate.path.read_bytes()
     file.write_bytes(content if content is not None else good[: len(good) // 2])
-    rungs = linear.judge(path=file)
+    checks = linear.judge(path=file)
 
-    assert (rungs["bytes"].status, rungs["bytes"].gate) == ("failed", False)
-    for rung in ("plan", "placement", "kernels", "runtime", "replay", "device", "accuracy"):
-        assert (rungs[rung].status, rungs[rung].summary) == ("not run", "the rung `bytes` failed")
+    assert (checks["bytes"].status, checks["bytes"].gate) == ("failed", False)
+    for check in ("plan", "placement", "kernels", "runtime", "replay", "device", "accuracy"):
+        assert (checks[check].status, checks[check].summary) == ("not run", "the check `bytes` failed")
 
 
 @pytest.mark.parametrize(
@@ -254,14 +254,14 @@ def test_an_eager_model_that_fails_is_an_error(linear: Prepared, monkeypatch: py
     ],
 )
 def test_a_tolerance_of_the_config_is_a_gate(linear: Prepared, settings: tuple[str, ...], said: str) -> None:
-    rung = linear.judge(*(f"targets.cpu.verify.{text}" for text in settings))["runtime"]
+    check = linear.judge(*(f"targets.cpu.verify.{text}" for text in settings))["runtime"]
 
-    assert (rung.status, rung.gate) == ("failed", True)
-    assert said in rung.summary
-    assert rung.where is not None
-    assert rung.where.endswith(f"(targets.cpu.verify.{settings[0].partition('=')[0]})")
-    assert rung.hint
-    assert outcome((rung,)) == "gate failed"
+    assert (check.status, check.gate) == ("failed", True)
+    assert said in check.summary
+    assert check.where is not None
+    assert check.where.endswith(f"(targets.cpu.verify.{settings[0].partition('=')[0]})")
+    assert check.hint
+    assert outcome((check,)) == "gate failed"
 
 
 @pytest.mark.parametrize("settings", [("atol=1e-3",), ("rtol=1e-2", "atol=1e-6"), ("min_snr_db=60",)])
@@ -273,10 +273,10 @@ def test_a_tolerance_that_holds(linear: Prepared, settings: tuple[str, ...]) -> 
 def test_the_ratio_of_a_quantized_program_is_against_the_float_model(
     quantized: Prepared, minimum: int, status: str
 ) -> None:
-    rung = quantized.judge(f"targets.int8.verify.min_snr_db={minimum}")["runtime"]
+    check = quantized.judge(f"targets.int8.verify.min_snr_db={minimum}")["runtime"]
 
-    assert rung.status == status
-    assert rung.gate == (status == "failed")
+    assert check.status == status
+    assert check.gate == (status == "failed")
 
 
 DYNAMIC = """
@@ -320,12 +320,12 @@ def dynamic(folder: Path, forward: str, *sizes: int, target: str = "cpu") -> Pre
 
 def test_a_size_that_no_sample_has_is_run_too(tmp_path: Path) -> None:
     """It passed with samples of 8 rows; with one row the stock runtime ends with error 0x12."""
-    rung = dynamic(tmp_path, "return (x + 1).squeeze(0)", 8).judge()["runtime"]
+    check = dynamic(tmp_path, "return (x + 1).squeeze(0)", 8).judge()["runtime"]
 
-    assert (rung.status, rung.gate) == ("failed", False)
-    assert rung.summary.startswith("method 'forward' at the smallest sizes (inputs [1, 8]): ")
-    assert rung.where is not None
-    assert rung.where.endswith("(methods.forward.dims)")
+    assert (check.status, check.gate) == ("failed", False)
+    assert check.summary.startswith("method 'forward' at the smallest sizes (inputs [1, 8]): ")
+    assert check.where is not None
+    assert check.where.endswith("(methods.forward.dims)")
 
 
 @pytest.mark.parametrize(
@@ -337,10 +337,10 @@ def test_a_size_that_no_sample_has_is_run_too(tmp_path: Path) -> None:
     ],
 )
 def test_only_the_sizes_that_the_samples_leave_out(tmp_path: Path, sizes: tuple[int, ...], ran: str) -> None:
-    rung = dynamic(tmp_path, "return x + 1", *sizes).judge()["runtime"]
+    check = dynamic(tmp_path, "return x + 1", *sizes).judge()["runtime"]
 
-    assert rung.status == "passed"
-    assert rung.summary == f"{ran}max abs error 0; equal"
+    assert check.status == "passed"
+    assert check.summary == f"{ran}max abs error 0; equal"
 
 
 def test_made_inputs_that_the_model_refuses_are_left_out(tmp_path: Path) -> None:
@@ -352,10 +352,10 @@ def test_made_inputs_that_the_model_refuses_are_left_out(tmp_path: Path) -> None
         return x + 1
 
     model = replace(prepared.candidate.float_model, eager={"forward": positive})
-    rung = prepared.judge(float_model=model, reference=model)["runtime"]
+    check = prepared.judge(float_model=model, reference=model)["runtime"]
 
-    assert rung.status == "passed"
-    assert rung.summary == (
+    assert check.status == "passed"
+    assert check.summary == (
         "1 sample and the largest sizes, max abs error 0; equal; "
         "sizes not tried: the smallest of 'forward' (eager PyTorch: ValueError)"
     )
@@ -369,11 +369,11 @@ def test_a_quantized_program_is_not_held_to_values_on_made_inputs(tmp_path: Path
         return right(x) if x.shape[0] == 8 else right(x) + 100
 
     reference = replace(prepared.candidate.reference, eager={"forward": off})
-    rung = prepared.judge(reference=reference)["runtime"]
+    check = prepared.judge(reference=reference)["runtime"]
 
-    assert rung.status == "passed", rung.problems
-    assert rung.summary.startswith("1 sample and the smallest and largest sizes, max abs error ")
-    assert rung.summary.endswith("at the smallest and largest sizes only shapes and dtypes are compared")
+    assert check.status == "passed", check.problems
+    assert check.summary.startswith("1 sample and the smallest and largest sizes, max abs error ")
+    assert check.summary.endswith("at the smallest and largest sizes only shapes and dtypes are compared")
 
 
 def test_a_float_program_is_held_to_the_default_on_made_inputs(tmp_path: Path) -> None:
@@ -384,8 +384,8 @@ def test_a_float_program_is_held_to_the_default_on_made_inputs(tmp_path: Path) -
         return x + 1 if x.shape[0] == 8 else x + 1.5
 
     model = replace(prepared.candidate.float_model, eager={"forward": off})
-    rung = prepared.judge(float_model=model, reference=model)["runtime"]
+    check = prepared.judge(float_model=model, reference=model)["runtime"]
 
-    assert (rung.status, rung.gate) == ("failed", False)
-    assert "at the smallest sizes (inputs [1, 8]): output 0 is off by 0.5, more than the " in rung.summary
-    assert rung.outputs[0].max_abs_error == 0
+    assert (check.status, check.gate) == ("failed", False)
+    assert "at the smallest sizes (inputs [1, 8]): output 0 is off by 0.5, more than the " in check.summary
+    assert check.outputs[0].max_abs_error == 0

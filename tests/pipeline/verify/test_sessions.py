@@ -142,11 +142,13 @@ def apart(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
 
 
 def test_calls_of_a_session_share_their_state_and_sessions_do_not(account: Prepared) -> None:
-    rung = account.judge()["runtime"]
+    check = account.judge()["runtime"]
 
-    assert rung.status == "passed", rung.problems
-    assert rung.summary == "5 samples and 2 sessions with 7 calls in all, then 9 calls in a row, max abs error 0; equal"
-    assert [(output.method, output.output) for output in rung.outputs] == [
+    assert check.status == "passed", check.problems
+    assert (
+        check.summary == "5 samples and 2 sessions with 7 calls in all, then 9 calls in a row, max abs error 0; equal"
+    )
+    assert [(output.method, output.output) for output in check.outputs] == [
         ("put", 0),
         ("take", 0),
         ("look", 0),
@@ -155,27 +157,29 @@ def test_calls_of_a_session_share_their_state_and_sessions_do_not(account: Prepa
 
 
 def test_without_shared_state_each_method_has_its_own(apart: Prepared) -> None:
-    rung = apart.judge()["runtime"]
+    check = apart.judge()["runtime"]
 
-    assert rung.status == "passed", rung.problems
-    assert rung.summary == "5 samples and 2 sessions with 7 calls in all, then 9 calls in a row, max abs error 0; equal"
+    assert check.status == "passed", check.problems
+    assert (
+        check.summary == "5 samples and 2 sessions with 7 calls in all, then 9 calls in a row, max abs error 0; equal"
+    )
 
 
 def test_a_program_that_shares_its_state_unasked_is_broken(account: Prepared) -> None:
     """A loader that gives each method its own memory does not show it, one that does not does."""
-    rung = account.judge("model.share_state=false")["runtime"]
+    check = account.judge("model.share_state=false")["runtime"]
 
-    assert (rung.status, rung.gate) == ("failed", False)
-    assert rung.summary.endswith("that float32 allows by default (session 0, call 3 with all methods in one memory)")
-    assert [output.max_abs_error for output in rung.outputs] == [0, 0, 0, 0]
+    assert (check.status, check.gate) == ("failed", False)
+    assert check.summary.endswith("that float32 allows by default (session 0, call 3 with all methods in one memory)")
+    assert [output.max_abs_error for output in check.outputs] == [0, 0, 0, 0]
 
 
 def test_a_program_that_does_not_share_its_state_is_broken(apart: Prepared) -> None:
-    rung = apart.judge("model.share_state=true")["runtime"]
+    check = apart.judge("model.share_state=true")["runtime"]
 
-    assert (rung.status, rung.gate) == ("failed", False)
-    assert rung.summary.startswith("output 0 of 'put' is off by 3, more than the 0.00")
-    assert rung.summary.endswith("that float32 allows by default (session 0, call 3)")
+    assert (check.status, check.gate) == ("failed", False)
+    assert check.summary.startswith("output 0 of 'put' is off by 3, more than the 0.00")
+    assert check.summary.endswith("that float32 allows by default (session 0, call 3)")
 
 
 def test_the_metric_is_run_on_shared_state(account: Prepared, apart: Prepared) -> None:
@@ -202,10 +206,10 @@ def test_a_wrong_value_in_a_session_is_named(account: Prepared) -> None:
         return self.total + x, self.visits + x + (self.visits > 1)
 
     model = otherwise(account, look)
-    rung = account.judge(float_model=model, reference=model)["runtime"]
+    check = account.judge(float_model=model, reference=model)["runtime"]
 
-    assert (rung.status, rung.gate) == ("failed", False)
-    assert rung.problems == (
+    assert (check.status, check.gate) == ("failed", False)
+    assert check.problems == (
         "output 1 of 'look' is off by 1, more than the 0.004 that float32 allows by default (session 0, call 4)",
     )
 
@@ -216,12 +220,12 @@ def test_a_missed_tolerance_in_a_session_is_a_gate(account: Prepared) -> None:
         return self.total + x, self.visits + x + (self.visits > 1) * 5e-4
 
     model = otherwise(account, look)
-    rung = account.judge("targets.cpu.verify.atol=1e-4", float_model=model, reference=model)["runtime"]
+    check = account.judge("targets.cpu.verify.atol=1e-4", float_model=model, reference=model)["runtime"]
 
-    assert (rung.status, rung.gate) == ("failed", True)
-    assert rung.problems[0].startswith("output 1 of 'look' exceeds the config's tolerance (atol 0.0001, rtol 0) by ")
-    assert len(rung.problems) == 1
-    assert [round(output.max_abs_error, 5) for output in rung.outputs] == [0, 0, 0, 0.0005]
+    assert (check.status, check.gate) == ("failed", True)
+    assert check.problems[0].startswith("output 1 of 'look' exceeds the config's tolerance (atol 0.0001, rtol 0) by ")
+    assert len(check.problems) == 1
+    assert [round(output.max_abs_error, 5) for output in check.outputs] == [0, 0, 0, 0.0005]
 
 
 ONE_PUT = 'targets.cpu.verify.sessions="data:one_put"'
@@ -237,10 +241,10 @@ def test_calls_in_a_row_end_where_eager_pytorch_refuses_one(account: Prepared) -
         return self.total + x, self.visits + x
 
     model = otherwise(account, look)
-    rung = account.judge(ONE_PUT, float_model=model, reference=model)["runtime"]
+    check = account.judge(ONE_PUT, float_model=model, reference=model)["runtime"]
 
-    assert rung.status == "passed", rung.problems
-    assert rung.summary == (
+    assert check.status == "passed", check.problems
+    assert check.summary == (
         "5 samples and 1 session of 1 call, then 3 calls in a row, max abs error 0; equal; call 3 in a row, of 'look', "
         "fails in eager PyTorch too: IndexError; weak: random inputs for take"
     )
@@ -252,10 +256,10 @@ def test_calls_in_a_row_are_not_held_to_limits_of_the_config(account: Prepared) 
         return self.total + x, self.visits + x + (self.visits > 1) * 5e-4
 
     model = otherwise(account, look)
-    rung = account.judge(ONE_PUT, "targets.cpu.verify.atol=1e-4", float_model=model, reference=model)["runtime"]
+    check = account.judge(ONE_PUT, "targets.cpu.verify.atol=1e-4", float_model=model, reference=model)["runtime"]
 
-    assert rung.status == "passed", rung.problems
-    assert max(output.max_abs_error for output in rung.outputs) == 0
+    assert check.status == "passed", check.problems
+    assert max(output.max_abs_error for output in check.outputs) == 0
 
 
 def test_eager_state_is_left_as_it_was(account: Prepared) -> None:
@@ -284,10 +288,10 @@ def test_eager_sessions_are_the_modules_own_calls(account: Prepared, methods: li
 
 
 def test_only_methods_that_no_session_calls_are_weak(account: Prepared) -> None:
-    rung = account.judge('targets.cpu.verify.sessions="data:one_put"')["runtime"]
+    check = account.judge('targets.cpu.verify.sessions="data:one_put"')["runtime"]
 
-    assert rung.summary.startswith("5 samples and 1 session of 1 call, ")
-    assert rung.summary.endswith("weak: random inputs for take")
+    assert check.summary.startswith("5 samples and 1 session of 1 call, ")
+    assert check.summary.endswith("weak: random inputs for take")
 
 
 class Altered:
@@ -309,31 +313,31 @@ class Altered:
         return self._instead(outputs, self._shared) if method == self._method and not fresh else outputs
 
 
-def test_a_call_that_fails_ends_the_rung(account: Prepared) -> None:
+def test_a_call_that_fails_ends_the_check(account: Prepared) -> None:
     def fail(outputs: tuple[Any, ...], shared: bool) -> tuple[Any, ...]:
         raise ProgramFailureError("RuntimeError: told to")
 
-    rung = account.judge(runtime=Altered("look", fail))["runtime"]
+    check = account.judge(runtime=Altered("look", fail))["runtime"]
 
-    assert (rung.status, rung.gate) == ("failed", False)
-    assert rung.problems == ("method 'look' failed on session 0, call 2 (inputs [4]): RuntimeError: told to",)
+    assert (check.status, check.gate) == ("failed", False)
+    assert check.problems == ("method 'look' failed on session 0, call 2 (inputs [4]): RuntimeError: told to",)
 
 
-def test_another_number_of_outputs_ends_the_rung(account: Prepared) -> None:
-    rung = account.judge(runtime=Altered("look", lambda outputs, shared: outputs[:1]))["runtime"]
+def test_another_number_of_outputs_ends_the_check(account: Prepared) -> None:
+    check = account.judge(runtime=Altered("look", lambda outputs, shared: outputs[:1]))["runtime"]
 
-    assert (rung.status, rung.gate) == ("failed", False)
-    assert rung.problems == ("method 'look' gives 1 outputs, eager PyTorch gives 2 (session 0, call 2)",)
+    assert (check.status, check.gate) == ("failed", False)
+    assert check.problems == ("method 'look' gives 1 outputs, eager PyTorch gives 2 (session 0, call 2)",)
 
 
 def test_state_of_ones_own_has_to_be_right_in_any_memory(apart: Prepared) -> None:
     """ExecuTorch's own planner lays the state of one method over the temporaries of another."""
     clobbered = Altered("put", lambda outputs, shared: (outputs[0] * 0,) if shared else outputs)
-    rung = apart.judge(runtime=clobbered)["runtime"]
+    check = apart.judge(runtime=clobbered)["runtime"]
 
-    assert (rung.status, rung.gate) == ("failed", False)
-    assert rung.problems[0].startswith("output 0 of 'put' is off by 9, more than the 0.009 ")
-    assert rung.problems[0].endswith("(session 0, call 3 with all methods in one memory)")
+    assert (check.status, check.gate) == ("failed", False)
+    assert check.problems[0].startswith("output 0 of 'put' is off by 9, more than the 0.009 ")
+    assert check.problems[0].endswith("(session 0, call 3 with all methods in one memory)")
 
 
 _A_LIST = "return a list of sessions, each a list of pairs (method, inputs), or yield them"
@@ -480,10 +484,10 @@ BLENDED = """
 def test_a_quantized_program_is_compared_with_the_quantized_model_on_its_state(tmp_path: Path) -> None:
     """Each method is quantized by itself, so that the state that they share is in two modules."""
     prepared = prepare(tmp_path, "int8", QUANTIZED, model=BLEND, data=BLENDED)
-    rung = prepared.judge()["runtime"]
+    check = prepared.judge()["runtime"]
 
-    assert rung.status == "passed", rung.problems
-    assert "16 samples and 1 session of 9 calls, " in rung.summary
+    assert check.status == "passed", check.problems
+    assert "16 samples and 1 session of 9 calls, " in check.summary
     unasked = prepared.judge("model.share_state=false")["runtime"]
     assert (unasked.status, unasked.gate) == ("failed", False)
     assert "dB against the quantized model before lowering" in unasked.summary

@@ -11,7 +11,7 @@ from etdev.errors import ConfigError, EtdevError, Problem, TargetsError
 from etdev.pipeline.never_ran import never_ran
 
 if TYPE_CHECKING:
-    from etdev.pipeline.result import BuildResult, FailedTarget, RungResult, TargetResult
+    from etdev.pipeline.result import BuildResult, CheckResult, FailedTarget, TargetResult
     from etdev.pipeline.verify.foreign import FilesResult
 
 Level = Literal["error", "warning", "note"]
@@ -48,7 +48,7 @@ may be missing."""
 
 
 def at(finding: Finding, where: str | None) -> Finding:
-    """The finding at the place that an error or a rung names."""
+    """The finding at the place that an error or a check names."""
     match = _WHERE.fullmatch(where) if where else None
     if match is None:
         return finding
@@ -83,7 +83,7 @@ def of_result(result: BuildResult) -> list[Finding]:
         finding
         for target in result.targets
         for finding in (
-            *_of_rungs(_of_target(target.name, ""), target.rungs, target.unmet),
+            *_of_checks(_of_target(target.name, ""), target.checks, target.unmet),
             *_of_never_ran(target),
         )
     )
@@ -101,7 +101,7 @@ def of_files(result: FilesResult) -> list[Finding]:
     found = (
         finding if finding.source is not None else replace(finding, source=file.file)
         for file in result.files
-        for finding in _of_rungs("", file.rungs, file.unmet)
+        for finding in _of_checks("", file.checks, file.unmet)
     )
     return in_order(found)
 
@@ -121,17 +121,17 @@ def in_order(findings: Iterable[Finding]) -> list[Finding]:
     return sorted(findings, key=lambda finding: LEVELS.index(finding.level))
 
 
-def _of_rungs(prefix: str, rungs: Sequence[RungResult], unmet: Sequence[RungResult]) -> Iterator[Finding]:
-    for rung in rungs:
-        if rung.status == "failed" and rung.failures:
-            for failure in rung.failures:
-                yield at(Finding(rung.rung, f"{prefix}{failure.message}", hint=failure.hint), failure.where)
-        elif rung.status == "failed":
-            for problem in rung.problems or (rung.summary,):
-                yield at(Finding(rung.rung, f"{prefix}{problem}", hint=rung.hint), rung.where)
-        elif rung in unmet:
-            yield Finding("not-run", f"{prefix}{rung.rung} is required and did not run: {rung.summary}")
-        elif rung.unjudged is not None:
-            level: Level = "note" if rung.rung == "growth" else "warning"
-            message = f"{prefix}{rung.rung} was not judged: {rung.summary}"
-            yield at(Finding("not-judged", message, level), rung.unjudged)
+def _of_checks(prefix: str, checks: Sequence[CheckResult], unmet: Sequence[CheckResult]) -> Iterator[Finding]:
+    for check in checks:
+        if check.status == "failed" and check.failures:
+            for failure in check.failures:
+                yield at(Finding(check.name, f"{prefix}{failure.message}", hint=failure.hint), failure.where)
+        elif check.status == "failed":
+            for problem in check.problems or (check.summary,):
+                yield at(Finding(check.name, f"{prefix}{problem}", hint=check.hint), check.where)
+        elif check in unmet:
+            yield Finding("not-run", f"{prefix}{check.name} is required and did not run: {check.summary}")
+        elif check.unjudged is not None:
+            level: Level = "note" if check.name == "growth" else "warning"
+            message = f"{prefix}{check.name} was not judged: {check.summary}"
+            yield at(Finding("not-judged", message, level), check.unjudged)

@@ -12,7 +12,7 @@ from etdev.cli.text import count, escaped, printable
 from etdev.units import format_share, format_size
 
 if TYPE_CHECKING:
-    from etdev.pipeline.result import BuildResult, RungResult, TargetResult
+    from etdev.pipeline.result import BuildResult, CheckResult, TargetResult
     from etdev.pipeline.verify.foreign import FilesResult
 
 _CODE = re.compile(r"(`[^`\n]+`)")
@@ -91,7 +91,7 @@ def of_result(result: BuildResult, findings: Sequence[Finding]) -> str:
     blocks.append(table(head, rows))
     blocks += findings_table(findings)
     for target in result.targets:
-        lines = [*_rung_lines(target.rungs), *(f"* note: {prose(note)}" for note in target.notes)]
+        lines = [*_check_lines(target.checks), *(f"* note: {prose(note)}" for note in target.notes)]
         blocks.append(details(code_html(target.name), ["\n".join(lines)]))
     blocks += [f"note: {prose(note)}" for note in result.notes]
     return "\n\n".join(blocks) + "\n"
@@ -100,10 +100,10 @@ def of_result(result: BuildResult, findings: Sequence[Finding]) -> str:
 def of_files(result: FilesResult, findings: Sequence[Finding]) -> str:
     """Files that were verified without a config."""
     blocks = [f"### etdev: {count(len(result.files), 'file')}, {'good' if not result.exit_code else 'not all good'}"]
-    rows = [(code(file.file), _status(file.status, file.rungs), format_size(file.size)) for file in result.files]
+    rows = [(code(file.file), _status(file.status, file.checks), format_size(file.size)) for file in result.files]
     blocks.append(table(("file", "result", "size"), rows))
     blocks += findings_table(findings)
-    blocks += [details(code_html(file.file), ["\n".join(_rung_lines(file.rungs))]) for file in result.files]
+    blocks += [details(code_html(file.file), ["\n".join(_check_lines(file.checks))]) for file in result.files]
     blocks += [f"note: {prose(note)}" for note in result.notes]
     return "\n\n".join(blocks) + "\n"
 
@@ -116,7 +116,7 @@ def code_html(text: str) -> str:
 
 def _target_row(target: TargetResult) -> tuple[str, ...]:
     figures = target.figures
-    status = _status(target.status, target.rungs) + (", a required check did not run" if target.unmet else "")
+    status = _status(target.status, target.checks) + (", a required check did not run" if target.unmet else "")
     if figures is None:
         return code(target.name), status, format_size(target.size), "", "", ""
     memory = ", ".join(f"{device} {format_size(size)}" for device, size in figures.memory.items())
@@ -124,18 +124,18 @@ def _target_row(target: TargetResult) -> tuple[str, ...]:
     return code(target.name), status, format_size(figures.file), memory, format_size(figures.copies), share
 
 
-def _status(status: str, rungs: Sequence[RungResult]) -> str:
-    failed = ", ".join(rung.rung for rung in rungs if rung.status == "failed")
+def _status(status: str, checks: Sequence[CheckResult]) -> str:
+    failed = ", ".join(check.name for check in checks if check.status == "failed")
     return f"**{status}** ({failed})" if failed else status
 
 
-def _rung_lines(rungs: Sequence[RungResult]) -> Iterator[str]:
+def _check_lines(checks: Sequence[CheckResult]) -> Iterator[str]:
     """What was asked and answered; then what did not run, by reason."""
-    for rung in rungs:
-        if rung.status != "not run":
-            yield f"* {rung.rung}: {rung.status}, {prose(rung.summary)}"
-    for reason in Counter(rung.summary for rung in rungs if rung.status == "not run"):
-        names = ", ".join(rung.rung for rung in rungs if rung.status == "not run" and rung.summary == reason)
+    for check in checks:
+        if check.status != "not run":
+            yield f"* {check.name}: {check.status}, {prose(check.summary)}"
+    for reason in Counter(check.summary for check in checks if check.status == "not run"):
+        names = ", ".join(check.name for check in checks if check.status == "not run" and check.summary == reason)
         yield f"* not run: {names}: {prose(reason)}"
 
 

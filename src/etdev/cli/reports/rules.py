@@ -43,7 +43,7 @@ RUNG_RULES: Mapping[str, str] = {
     "never-ran": "A program that verification accepted although nothing ran it",
     "not-judged": "A limit of the config that was not judged",
 }
-"""What verification finds. Those of the rungs have their names."""
+"""What verification finds. Those of the checks have their names."""
 
 ERROR_RULES: Mapping[str, str] = {
     "usage": "A command that was called in a way that it does not understand",

@@ -34,34 +34,34 @@ function summary(program) {
     ...Object.entries(program.memory).map(([device, bytes]) =>
       tile(`planned memory, ${device}`, size(bytes), `${grouped(bytes)} bytes`),
     ),
-    program.status ? tile("build", program.status, rungCount(program)) : null,
+    program.status ? tile("build", program.status, checkCount(program)) : null,
   ];
   const lines = [...program.facts, ["SHA-256", program.sha256]];
   return element("section", {}, element("div", { class: "tiles" }, ...tiles.filter(Boolean)), facts(lines));
 }
 
-function rungCount(program) {
-  const passed = program.rungs.filter((rung) => rung.status === "passed").length;
-  return `${passed} of ${program.rungs.length} checks passed`;
+function checkCount(program) {
+  const passed = program.checks.filter((check) => check.status === "passed").length;
+  return `${passed} of ${program.checks.length} checks passed`;
 }
 
 function verification(program) {
-  if (!program.rungs.length)
+  if (!program.checks.length)
     return section(
       "Verification",
       element("p", {}, `Nothing is known of it: ${program.unverified || "the build did not verify"}.`),
     );
-  const status = (rung) => element("span", { class: rung.status.replace(" ", "-") }, rung.status);
-  const said = (rung) =>
-    element("div", {}, rung.summary, ...rung.details.map((text) => element("p", { class: "faint" }, text)));
+  const status = (check) => element("span", { class: check.status.replace(" ", "-") }, check.status);
+  const said = (check) =>
+    element("div", {}, check.summary, ...check.details.map((text) => element("p", { class: "faint" }, text)));
   return section(
     "Verification",
     dataTable({
-      rows: program.rungs,
+      rows: program.checks,
       columns: [
-        { title: "rung", text: (rung) => rung.name },
-        { title: "answer", text: (rung) => rung.status, cell: status },
-        { title: "what was seen", wide: true, text: (rung) => [rung.summary, ...rung.details].join(" "), cell: said },
+        { title: "name", text: (check) => check.name },
+        { title: "answer", text: (check) => check.status, cell: status },
+        { title: "what was seen", wide: true, text: (check) => [check.summary, ...check.details].join(" "), cell: said },
       ],
     }),
   );

@@ -18,7 +18,7 @@ from etdev.pipeline.cache.digests import Digests, digest_of_text
 from etdev.pipeline.cache.entries import Facts, Plain, flattened
 from etdev.pipeline.forms import usable_forms
 from etdev.pipeline.machine import describe_machine
-from etdev.pipeline.options import BuildOptions, required_rungs
+from etdev.pipeline.options import BuildOptions, required_checks
 from etdev.pipeline.project import Project, says_share_state
 from etdev.pipeline.requirements import build_packages
 from etdev.pipeline.versions import versions
@@ -63,7 +63,7 @@ def linked_facts(project: Project, target: str, options: BuildOptions, digests: 
     settings["forms"] = list(usable_forms(project, target))
     settings["run"] = {
         "verify": options.verify,
-        "require": list(required_rungs(project, target, options)),
+        "require": list(required_checks(project, target, options)),
         "device map": {str(device): str(place) for device, place in options.device_map.items()},
         "devices": _visible_devices(),
         "baseline": _baseline(project, target, digests) if options.verify else None,

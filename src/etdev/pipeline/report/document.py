@@ -13,14 +13,14 @@ from etdev.config.limits import PRODUCTS
 from etdev.errors import ProgramError, UsageError
 from etdev.files import atomic_write_text, describe_os_error, file_sha256, real_path
 from etdev.page import Document, render
-from etdev.page.model import FilePage, ProgramPage, RungRow, Texts
+from etdev.page.model import CheckRow, FilePage, ProgramPage, Texts
 from etdev.pipeline.inspect import ProgramInfo, describe
 from etdev.pipeline.memory import method_memories
 from etdev.pipeline.places import REJECTED_SUFFIX
 from etdev.pipeline.report.methods import method_page
 from etdev.pipeline.report.provenance import Provenance, built_by, files_read, provenance
 from etdev.pipeline.report.sections import data_page, sections
-from etdev.pipeline.result import BuildResult, RungResult, TargetResult
+from etdev.pipeline.result import BuildResult, CheckResult, TargetResult
 from etdev.program import Program
 from etdev.program.joined import DataArgument, data_paths, read_joined
 
@@ -123,7 +123,7 @@ def _target_page(build: BuildResult, target: TargetResult, texts: Texts) -> Prog
             facts=_facts(target, None),
             memory=target.memory,
             sources=None,
-            rungs=tuple(map(_rung, target.rungs)),
+            checks=tuple(map(_check, target.checks)),
             notes=target.notes,
         )
     reported = provenance(file, target.sha256)  # The same page, whether the target was built now or before.
@@ -153,7 +153,7 @@ def _program_page(program: Program, file: Path, digest: str, known: Provenance, 
         files=tuple(_files(program, info, known)),
         without="; ".join(known.without) or _unnamed(info, known),
         methods=methods,
-        rungs=tuple(map(_rung, target.rungs)) if target is not None else (),
+        checks=tuple(map(_check, target.checks)) if target is not None else (),
         unverified=known.unbuilt,
         notes=_notes(target, info),
     )
@@ -204,7 +204,7 @@ def _notes(target: TargetResult | None, info: ProgramInfo) -> tuple[str, ...]:
     return (*(target.notes if target is not None else ()), *unknown)
 
 
-def _rung(rung: RungResult) -> RungRow:
-    hint = None if rung.hint is None else f"hint: {rung.hint}"
-    details = (*rung.problems, *(text for text in (rung.where, hint) if text is not None))
-    return RungRow(rung.rung, rung.status, rung.summary, tuple(text for text in details if text != rung.summary))
+def _check(check: CheckResult) -> CheckRow:
+    hint = None if check.hint is None else f"hint: {check.hint}"
+    details = (*check.problems, *(text for text in (check.where, hint) if text is not None))
+    return CheckRow(check.name, check.status, check.summary, tuple(text for text in details if text != check.summary))

@@ -1,4 +1,4 @@
-"""Stage *verify*: the rungs, each a question with the answers ``passed``, ``failed`` and ``not run: REASON``.
+"""Stage *verify*: the checks, each a question with the answers ``passed``, ``failed`` and ``not run: REASON``.
 
-A rung that did not run is never reported as passed.
+A check that did not run is never reported as passed.
 """

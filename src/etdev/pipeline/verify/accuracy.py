@@ -1,4 +1,4 @@
-"""Rung *accuracy*: does the config's own metric on its own data hold?"""
+"""Check *accuracy*: does the config's own metric on its own data hold?"""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from etdev.pipeline.artifacts import ExportedModel
 from etdev.pipeline.inputs import check_sample
 from etdev.pipeline.progress import Count, uncounted
 from etdev.pipeline.project import Project
-from etdev.pipeline.result import RungResult
+from etdev.pipeline.result import CheckResult
 from etdev.pipeline.usercode import UserCode, translated
 from etdev.pipeline.verify.jobs import Jobs
 from etdev.pipeline.verify.subject import Runtime
 from etdev.runtime.stock import ProgramFailureError
 
 _FLOAT_HINT = (
-    "check the metric's data and the model's weights; the rung `runtime` tells whether the program is at fault"
+    "check the metric's data and the model's weights; the check `runtime` tells whether the program is at fault"
 )
 _QUANTIZED_HINT = (
     "compare with the float model, a target without `quantize`; if it holds there, calibrate on more data or on data "
@@ -95,12 +95,12 @@ def check_accuracy(
     runtime: Runtime,
     jobs: Jobs | None = None,
     count: Count = uncounted,
-) -> RungResult:
+) -> CheckResult:
     """Call the metric and compare it with the gate. What it has ``run.map`` do goes to ``jobs``; ``count`` is told of
     each call.
 
     Raises :class:`~etdev.errors.VerifyError` if the metric itself fails or returns no number; a program that fails in
-    the runtime makes the rung fail as a broken artifact.
+    the runtime makes the check fail as a broken artifact.
     """
     key = ("targets", target, "verify", "accuracy", "fn")
     where = project.where(*key)
@@ -110,13 +110,13 @@ def check_accuracy(
         with translated(user, VerifyError, f"{gate.fn!r} failed", where=where):
             value = _protected(function, Run(runtime, model, method, jobs, _Tally(count)))
     except _ProgramFailedError as error:
-        return RungResult(
-            rung="accuracy",
+        return CheckResult(
+            name="accuracy",
             status="failed",
             summary=error.message,
             problems=(error.message,),
             where=where,
-            hint=f"give the inputs that {gate.fn!r} calls it with as samples too: the rung `runtime` then shows which",
+            hint=f"give the inputs that {gate.fn!r} calls it with as samples too: the check `runtime` then shows which",
         )
     return _judge(_number(value, gate.fn, where), gate, project, target, quantized=model.scheme is not None)
 
@@ -144,7 +144,7 @@ def _number(value: Any, fn: str, where: str) -> float:
         raise VerifyError(f"{fn!r} returned {kind}, not a number", where=where) from None
 
 
-def _judge(value: float, gate: Accuracy, project: Project, target: str, *, quantized: bool) -> RungResult:
+def _judge(value: float, gate: Accuracy, project: Project, target: str, *, quantized: bool) -> CheckResult:
     limits = []
     if gate.min is not None:
         limits.append((value >= gate.min, "min", f"at least {gate.min:g}"))
@@ -155,8 +155,8 @@ def _judge(value: float, gate: Accuracy, project: Project, target: str, *, quant
     missed = [key for held, key, _ in limits if not held]  # A NaN holds no limit.
     if missed:
         problem = f"{gate.fn} gave {value:.6g}, the config asks for {wanted}"
-        return RungResult(
-            rung="accuracy",
+        return CheckResult(
+            name="accuracy",
             status="failed",
             gate=True,
             summary=problem,
@@ -165,7 +165,7 @@ def _judge(value: float, gate: Accuracy, project: Project, target: str, *, quant
             hint=_QUANTIZED_HINT if quantized else _FLOAT_HINT,
             value=_json(value),
         )
-    return RungResult(rung="accuracy", status="passed", summary=text, value=_json(value))
+    return CheckResult(name="accuracy", status="passed", summary=text, value=_json(value))
 
 
 def _json(value: float) -> float | None:

@@ -1,4 +1,4 @@
-"""The allocating half of the rung *device*: planned buffers on devices, allocated, written, read back and freed.
+"""The allocating half of the check *device*: planned buffers on devices, allocated, written, read back and freed.
 
 Nothing here knows what a device is beyond its allocator, so it runs on simulated ones too.
 """

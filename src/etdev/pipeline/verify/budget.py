@@ -1,4 +1,4 @@
-"""Rung *budget*: do the file, its weights, the memory of each device, what is copied and what is delegated stay within
+"""Check *budget*: do the file, its weights, the memory of each device, what is copied and what is delegated stay within
 the config's limits?"""
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from etdev.pipeline.breakdown import (
 )
 from etdev.pipeline.nested import device_memory
 from etdev.pipeline.project import Project
-from etdev.pipeline.result import RungResult
+from etdev.pipeline.result import CheckResult
 from etdev.pipeline.transfers import copies_per_call
 from etdev.pipeline.verify.advice import advise
 from etdev.pipeline.verify.limits import Limit, Measured, Unjudged, judge
@@ -24,7 +24,7 @@ from etdev.program import Program
 from etdev.units import format_share, format_size
 
 
-def check_budget(project: Project, target: str, measured: Measured) -> RungResult:
+def check_budget(project: Project, target: str, measured: Measured) -> CheckResult:
     """Compare what a file takes with each limit of ``[targets.X.budget]`` but those on growth and on time."""
     limits, unjudged = _Limits(project, target, measured), []
     budget = limits.budget
@@ -39,7 +39,7 @@ def check_budget(project: Project, target: str, measured: Measured) -> RungResul
     else:
         asked = {name: getattr(budget, name) for name in ("weights", "memory", "copies", "delegated")}
         unread = (name for name, limit in asked.items() if limit not in (None, {}))
-        unjudged += [Unjudged(("budget", name), "the rung `bytes` failed") for name in unread]
+        unjudged += [Unjudged(("budget", name), "the check `bytes` failed") for name in unread]
     return judge(project, target, "budget", found, unjudged)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from etdev.devices import Device, DeviceType, parse_device
-from etdev.pipeline.result import RungResult
+from etdev.pipeline.result import CheckResult
 from etdev.runtime.cuda import cuda_is_visible
 from etdev.runtime.device_map import DeviceMap, is_simulated
 
@@ -53,13 +53,13 @@ def remedy(devices: Sequence[Device]) -> str:
     return f"`--device-map {pairs}` simulates {named(devices)}"
 
 
-def describe_map(answers: Iterable[Sequence[RungResult]], device_map: DeviceMap) -> Iterator[str]:
-    """What there is to say once about the device map of several programs, of which these are the rungs."""
+def describe_map(answers: Iterable[Sequence[CheckResult]], device_map: DeviceMap) -> Iterator[str]:
+    """What there is to say once about the device map of several programs, of which these are the checks."""
     known: set[Device] = set()
     lacking: set[Device] = set()
     all_read = True
-    for rungs in answers:
-        by_name = {rung.rung: rung for rung in rungs}
+    for checks in answers:
+        by_name = {check.name: check for check in checks}
         names, replay = by_name["bytes"].devices, by_name["replay"]
         all_read = all_read and names is not None
         devices = {parse_device(name) for name in names or ()}

@@ -1,12 +1,12 @@
-"""The rungs that run a program: in the stock runtime, in the replay, on its devices."""
+"""The checks that run a program: in the stock runtime, in the replay, on its devices."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from etdev.config.models import Rung
+from etdev.config.models import CheckName
 from etdev.errors import EtdevError, ExitCode
-from etdev.pipeline.result import NO_METRIC, RungResult
+from etdev.pipeline.result import NO_METRIC, CheckResult
 from etdev.pipeline.verify.accuracy import check_accuracy
 from etdev.pipeline.verify.device import check_device
 from etdev.pipeline.verify.devices import named
@@ -34,8 +34,8 @@ def run_program(
     device_map: DeviceMap,
     linked: LinkedProgram | None,
     inplace: InPlaceTable,
-) -> dict[Rung, RungResult]:
-    """The rungs *runtime*, *replay*, *device*, *accuracy* and *latency*.
+) -> dict[CheckName, CheckResult]:
+    """The checks *runtime*, *replay*, *device*, *accuracy* and *latency*.
 
     ``inplace`` is the table of kernels that the program was linked with. The metric is computed in the stock runtime;
     where that cannot run the program, by the replay if that could.
@@ -47,7 +47,7 @@ def run_program(
         runtime = _not_run("runtime", obstacle)
     accuracy = _accuracy(subject, program, stock, runtime) if obstacle is None else _not_run("accuracy", obstacle)
     latency = check_latency(subject, stock, runtime, obstacle)
-    answers: dict[Rung, RungResult] = {"runtime": runtime, "accuracy": accuracy, "latency": latency}
+    answers: dict[CheckName, CheckResult] = {"runtime": runtime, "accuracy": accuracy, "latency": latency}
     answers |= _replayed(subject, program, device_map, inplace, alone=obstacle is not None)
     answers["device"] = _located(
         subject,
@@ -64,23 +64,23 @@ def run_program(
 
 def _replayed(
     subject: Subject, program: Program, device_map: DeviceMap, inplace: InPlaceTable, *, alone: bool
-) -> dict[Rung, RungResult]:
-    """The rung *replay*, and *accuracy* if it runs the program ``alone`` and is content with it."""
+) -> dict[CheckName, CheckResult]:
+    """The check *replay*, and *accuracy* if it runs the program ``alone`` and is content with it."""
     obstacle = replay_obstacle(program, device_map)
     if obstacle is not None:
-        return {"replay": obstacle.rung}
+        return {"replay": obstacle.result}
     try:
         with open_replay(device_map, inplace) as replay:
-            rung = _load(subject, replay, "replay")
-            rung = rung or check_replay(subject, program, replay, device_map, alone=alone)
-            answers: dict[Rung, RungResult] = {"replay": rung}
-            if alone and rung.status == "passed":
-                answers["accuracy"] = _accuracy(subject, program, replay, rung)
+            check = _load(subject, replay, "replay")
+            check = check or check_replay(subject, program, replay, device_map, alone=alone)
+            answers: dict[CheckName, CheckResult] = {"replay": check}
+            if alone and check.status == "passed":
+                answers["accuracy"] = _accuracy(subject, program, replay, check)
             return answers
     except EtdevError as error:
         if error.exit_code is not ExitCode.ENVIRONMENT:
             raise
-        return {"replay": RungResult(rung="replay", status="not run", summary=error.message, lacking=True)}
+        return {"replay": CheckResult(name="replay", status="not run", summary=error.message, lacking=True)}
 
 
 def stock_obstacle(program: Program, required: Requirements, runtime: StockRuntime) -> str | None:
@@ -100,19 +100,19 @@ def stock_obstacle(program: Program, required: Requirements, runtime: StockRunti
     return None
 
 
-def _load(subject: Subject, runtime: Runtime, rung: Rung) -> RungResult | None:
-    """Open the file; the failure of the rung if something stands in the way."""
+def _load(subject: Subject, runtime: Runtime, check: CheckName) -> CheckResult | None:
+    """Open the file; the failure of the check if something stands in the way."""
     declared = sorted({*subject.reference.signatures, *subject.reference.constants})
     try:
         found = sorted(subject.load(runtime))
     except ProgramFailureError as error:
-        problem = f"the {rung} refuses the file: {error}"
+        problem = f"the {check} refuses the file: {error}"
     else:
         if found == declared:
             return None
         problem = f"the file has the methods {', '.join(found)}, the config declares {', '.join(declared)}"
-    return RungResult(
-        rung=rung,
+    return CheckResult(
+        name=check,
         status="failed",
         summary=problem,
         problems=(problem,),
@@ -121,32 +121,34 @@ def _load(subject: Subject, runtime: Runtime, rung: Rung) -> RungResult | None:
     )
 
 
-def _accuracy(subject: Subject, program: Program, runtime: Runtime, before: RungResult) -> RungResult:
+def _accuracy(subject: Subject, program: Program, runtime: Runtime, before: CheckResult) -> CheckResult:
     """The metric in a runtime, of which ``before`` has found what the program computes there."""
     gate = subject.settings.accuracy
     if gate is None:
         return _not_run("accuracy", NO_METRIC)
     if before.status == "failed" and not before.gate:
-        return _not_run("accuracy", f"the rung `{before.rung}` failed")
+        return _not_run("accuracy", f"the check `{before.name}` failed")
     project = subject.project
     subject.load(runtime, shared=project.config.model.share_state)
-    alone = before.rung == "replay"
+    alone = before.name == "replay"
     with jobs_for(subject, program, alone=alone) as jobs:
-        rung = check_accuracy(
+        check = check_accuracy(
             project, subject.user, subject.target, gate, subject.reference, runtime, jobs, subject.count
         )
     how = f"{', by the replay' if alone else ''}{jobs.effect}"
-    return rung.model_copy(update={"summary": f"{rung.summary}{how}"})
+    return check.model_copy(update={"summary": f"{check.summary}{how}"})
 
 
-def _located(subject: Subject, rung: RungResult) -> RungResult:
-    """The rung *device*, with the place and the remedy of a failure."""
-    if rung.status != "failed":
-        return rung
+def _located(subject: Subject, check: CheckResult) -> CheckResult:
+    """The check *device*, with the place and the remedy of a failure."""
+    if check.status != "failed":
+        return check
     where = subject.project.where("targets", subject.target, "partitioners")
-    hint = rung.hint or "look whether others use the device (`nvidia-smi`), and whether another device behaves the same"
-    return rung.model_copy(update={"where": where, "hint": hint})
+    hint = (
+        check.hint or "look whether others use the device (`nvidia-smi`), and whether another device behaves the same"
+    )
+    return check.model_copy(update={"where": where, "hint": hint})
 
 
-def _not_run(rung: Rung, reason: str) -> RungResult:
-    return RungResult(rung=rung, status="not run", summary=reason)
+def _not_run(check: CheckName, reason: str) -> CheckResult:
+    return CheckResult(name=check, status="not run", summary=reason)

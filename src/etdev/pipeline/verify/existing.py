@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from etdev.config.models import Rung
+from etdev.config.models import CheckName
 from etdev.errors import LoadError, ProgramError
 from etdev.files import file_sha256, read_file
 from etdev.pipeline.baseline_source import check_baseline
@@ -19,13 +19,13 @@ from etdev.pipeline.inplace_ops import resolve_ops
 from etdev.pipeline.known_outputs import KnownOutputs
 from etdev.pipeline.models import Models
 from etdev.pipeline.noise import quiet_libraries
-from etdev.pipeline.options import BuildOptions, choose_targets, required_rungs
+from etdev.pipeline.options import BuildOptions, choose_targets, required_checks
 from etdev.pipeline.places import REJECTED_SUFFIX, data_places, object_place, sidecar_place
 from etdev.pipeline.progress import StageClock
 from etdev.pipeline.project import Project
 from etdev.pipeline.report_file import display_path, start_result
 from etdev.pipeline.requirements import require_packages
-from etdev.pipeline.result import BuildResult, MethodResult, RungResult, TargetResult, outcome
+from etdev.pipeline.result import BuildResult, CheckResult, MethodResult, TargetResult, outcome
 from etdev.pipeline.since_built import SinceBuilt, since_built
 from etdev.pipeline.stock import runtime_for
 from etdev.pipeline.usercode import UserCode
@@ -35,12 +35,12 @@ from etdev.program.sidecar import read_sidecar
 from etdev.runtime.stock import StockRuntime
 
 _REPORT = "report.json"
-_OF_THE_MODEL: tuple[Rung, ...] = ("runtime", "replay", "device", "accuracy")
-"""Rungs that compare a program with the model as it is now."""
+_OF_THE_MODEL: tuple[CheckName, ...] = ("runtime", "replay", "device", "accuracy")
+"""Checks that compare a program with the model as it is now."""
 
 
 def verify_project(project: Project, options: BuildOptions) -> BuildResult:
-    """Answer the rungs for the artifacts of the chosen targets as they lie in the output folder.
+    """Answer the checks for the artifacts of the chosen targets as they lie in the output folder.
 
     Nothing is written or renamed. Raises
     :class:`~etdev.errors.LoadError` for an artifact that is not there.
@@ -91,7 +91,7 @@ def _verify_target(
         prepared = models.prepare_unexported(name, record.outputs, clock, known)
     float_model, reference = remembering(prepared, known)
     with clock.stage("verify"):
-        required: tuple[Rung, ...] = required_rungs(project, name, options)
+        required: tuple[CheckName, ...] = required_checks(project, name, options)
         inplace = resolve_ops(project, name, user)
         size, digest, data = path.stat().st_size, file_sha256(path), data_places(project, name)
         built = _built(path, name)
@@ -107,7 +107,7 @@ def _verify_target(
             data=data,
             lookups=_lookups(project, name),
         )
-        rungs = verify_program(
+        checks = verify_program(
             project,
             user,
             name,
@@ -119,22 +119,24 @@ def _verify_target(
         )
         if change is not None:
             where = display_path(project, path.with_name(_REPORT))
-            rungs = tuple(_fail_changed(rung, name, change, where) if rung.rung == "bytes" else rung for rung in rungs)
+            checks = tuple(
+                _fail_changed(check, name, change, where) if check.name == "bytes" else check for check in checks
+            )
         if found is not None:
             keep_reference(project, name, cache, reference, found[1])
         since = since_built(project, name)
-        rungs = tuple(_blame_change(rung, since, project) for rung in rungs)
+        checks = tuple(_blame_change(check, since, project) for check in checks)
     notes = models.notes if change is None else (f"the file is not the one that was built: {change}", *models.notes)
     if since.said is not None:
         notes = (since.said, *notes)
     return TargetResult(
         name=name,
-        status=outcome(rungs),
+        status=outcome(checks),
         artifact=display_path(project, path),
         size=candidate.size,
         sha256=digest,
         quantize=reference.scheme,
-        rungs=rungs,
+        checks=checks,
         required=required,
         seconds=clock.seconds,
         notes=notes,
@@ -200,11 +202,11 @@ def _data_change(built: Any, data: Sequence[Path]) -> str | None:
     return None
 
 
-def _blame_change(rung: RungResult, since: SinceBuilt, project: Project) -> RungResult:
+def _blame_change(check: CheckResult, since: SinceBuilt, project: Project) -> CheckResult:
     """A failure to compute what the model does, where the model is not any more what the file was built from."""
-    if rung.status != "failed" or rung.rung not in _OF_THE_MODEL or since.said is None:
-        return rung
-    return rung.model_copy(update={"where": project.where("targets", since.target), "hint": since.said})
+    if check.status != "failed" or check.name not in _OF_THE_MODEL or since.said is None:
+        return check
+    return check.model_copy(update={"where": project.where("targets", since.target), "hint": since.said})
 
 
 def _in_files(names: Iterable[str]) -> str:
@@ -212,14 +214,14 @@ def _in_files(names: Iterable[str]) -> str:
     return f"in {listed}" if listed else "inside it"
 
 
-def _fail_changed(rung: RungResult, target: str, change: str, where: str) -> RungResult:
+def _fail_changed(check: CheckResult, target: str, change: str, where: str) -> CheckResult:
     problem = f"changed since it was built: {change}"
-    return RungResult(
-        rung=rung.rung,
+    return CheckResult(
+        name=check.name,
         status="failed",
         summary=problem,
-        problems=(problem, *rung.problems),
+        problems=(problem, *check.problems),
         where=where,
-        devices=rung.devices,
+        devices=check.devices,
         hint=f"build it again (`etdev build {target}`), or put back the file that was built",
     )

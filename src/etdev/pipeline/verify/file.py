@@ -1,4 +1,4 @@
-"""Rung *bytes*: does the strict reader accept every byte of the written files, and is all data there?"""
+"""Check *bytes*: does the strict reader accept every byte of the written files, and is all data there?"""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from etdev.errors import ProgramError
-from etdev.pipeline.result import RungResult
+from etdev.pipeline.result import CheckResult
 from etdev.program import Program, flat_tensor
 from etdev.program.devices import named_devices
 from etdev.program.joined import read_joined
@@ -29,7 +29,7 @@ class Requirements:
 
 def check_bytes(
     path: Path, data: Sequence[Path] = (), lookups: Mapping[str, Collection[str]] | None = None
-) -> tuple[RungResult, Program | None]:
+) -> tuple[CheckResult, Program | None]:
     """Read the file back with its ``data`` files; return the program in it, or None if a file cannot be read.
 
     All data that the program needs has to be in one of the files. ``lookups`` are names, per method, that its delegates
@@ -41,18 +41,18 @@ def check_bytes(
     except ProgramError as error:
         which = "the file is malformed" if error.where == str(path) else f"its external data {error.where}"
         problem = f"{which}: {error.message}"
-        return RungResult(rung="bytes", status="failed", summary=problem, problems=(problem,), hint=error.hint), None
+        return CheckResult(name="bytes", status="failed", summary=problem, problems=(problem,), hint=error.hint), None
     missing = tuple(map(str, missing_data(found, held, lookups)))
     if missing:
         more = f" (and {len(missing) - 1:,} more)" if len(missing) > 1 else ""
-        rung = RungResult(
-            rung="bytes",
+        check = CheckResult(
+            name="bytes",
             status="failed",
             summary=f"{missing[0]}{more}",
             problems=missing[:_LISTED],
             hint="say which files have it, with a `--data FILE.ptd` for each",
         )
-        return rung, found
+        return check, found
     summary = f"{_count(len(found.execution_plan), 'method')}, {_count(_instructions(found), 'instruction')} read back"
     if data:
         summary += ", with its external data"
@@ -61,7 +61,7 @@ def check_bytes(
     if found.unknown_fields:
         summary += f"; fields that this version does not know: {', '.join(found.unknown_fields)}"
     devices = tuple(map(str, named_devices(found)))
-    return RungResult(rung="bytes", status="passed", summary=summary, devices=devices), found
+    return CheckResult(name="bytes", status="passed", summary=summary, devices=devices), found
 
 
 def _unknown_lookups(found: Program, lookups: Mapping[str, Collection[str]]) -> list[str]:

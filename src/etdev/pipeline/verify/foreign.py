@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Literal
 
 from etdev.backends.base import BUILD_EXTRA, find_packages
-from etdev.config.models import Rung
+from etdev.config.models import CheckName
 from etdev.errors import ExitCode, MissingRequirementError, UsageError
 from etdev.files import describe_os_error, file_sha256, open_file
-from etdev.pipeline.result import RUNGS, Part, RungResult, outcome, unmet
+from etdev.pipeline.result import CHECKS, CheckResult, Part, outcome, unmet
 from etdev.pipeline.verify.device import check_device
 from etdev.pipeline.verify.devices import describe_map
 from etdev.pipeline.verify.file import Requirements, check_bytes, requirements
@@ -25,8 +25,8 @@ from etdev.program import Program
 from etdev.runtime.device_map import NO_MAP, DeviceMap
 from etdev.runtime.stock import StockRuntime
 
-_NEED_A_CONFIG: tuple[Rung, ...] = ("budget", "growth", "runtime", "accuracy", "latency")
-"""Rungs that compare with a limit, with a model or with data."""
+_NEED_A_CONFIG: tuple[CheckName, ...] = ("budget", "growth", "runtime", "accuracy", "latency")
+"""Checks that compare with a limit, with a model or with data."""
 _ALIGNMENT = 16
 """Bytes: what allocators give that nobody asks for more."""
 
@@ -39,15 +39,15 @@ class FileResult(Part):
     """Bytes."""
     sha256: str
     status: Literal["good", "rejected"]
-    """``rejected`` if a rung failed."""
-    rungs: tuple[RungResult, ...]
-    required: tuple[Rung, ...] = ()
-    """Rungs that had to run."""
+    """``rejected`` if a check failed."""
+    checks: tuple[CheckResult, ...]
+    required: tuple[CheckName, ...] = ()
+    """Checks that had to run."""
 
     @property
-    def unmet(self) -> tuple[RungResult, ...]:
-        """Required rungs that did not run."""
-        return unmet(self.rungs, self.required)
+    def unmet(self) -> tuple[CheckResult, ...]:
+        """Required checks that did not run."""
+        return unmet(self.checks, self.required)
 
 
 class FilesResult(Part):
@@ -62,7 +62,7 @@ class FilesResult(Part):
 
     @property
     def exit_code(self) -> ExitCode:
-        """The worst of all files: broken, then a required rung that did not run."""
+        """The worst of all files: broken, then a required check that did not run."""
         if any(file.status == "rejected" for file in self.files):
             return ExitCode.BUILD_FAILED
         return ExitCode.ENVIRONMENT if any(file.unmet for file in self.files) else ExitCode.DONE
@@ -71,11 +71,11 @@ class FilesResult(Part):
 def verify_files(
     files: Sequence[str | os.PathLike[str]],
     *,
-    require: Sequence[Rung] = (),
+    require: Sequence[CheckName] = (),
     device_map: DeviceMap = NO_MAP,
     data: Sequence[Path] = (),
 ) -> FilesResult:
-    """Answer the rungs that need no config for ``.pte`` files from any toolchain, with their ``data`` files.
+    """Answer the checks that need no config for ``.pte`` files from any toolchain, with their ``data`` files.
 
     The stock runtime is asked for what it has, not to load the file; the interpreter runs it, within bounds. Nothing is
     written. Raises :class:`~etdev.errors.UsageError` for a file that is not there or cannot be read.
@@ -91,35 +91,37 @@ def verify_files(
             raise UsageError(f"cannot read the file: {cause}", where=str(path), hint=remedy) from error
     with StockRuntime() as runtime:
         results = tuple(_verify_file(path, data, tuple(require), runtime, device_map) for path in paths)
-    notes = tuple(describe_map((item.rungs for item in results), device_map))
+    notes = tuple(describe_map((item.checks for item in results), device_map))
     return FilesResult(versions=versions(), files=results, notes=notes)
 
 
 def _verify_file(
-    path: Path, data: Sequence[Path], required: tuple[Rung, ...], runtime: StockRuntime, device_map: DeviceMap
+    path: Path, data: Sequence[Path], required: tuple[CheckName, ...], runtime: StockRuntime, device_map: DeviceMap
 ) -> FileResult:
-    answers = {rung: not_run(rung, "the rung `bytes` failed") for rung in RUNGS}
-    for rung in _NEED_A_CONFIG:
-        answers[rung] = not_run(rung, "only the config that the file was built from can tell")
+    answers = {check: not_run(check, "the check `bytes` failed") for check in CHECKS}
+    for check in _NEED_A_CONFIG:
+        answers[check] = not_run(check, "only the config that the file was built from can tell")
     answers["bytes"], found = check_bytes(path, data)
     if found is not None:
         answers |= _ask(found, runtime, device_map, complete=answers["bytes"].status == "passed")
-    rungs = tuple(answers[rung] for rung in RUNGS)
+    checks = tuple(answers[check] for check in CHECKS)
     return FileResult(
         file=str(path),
         size=path.stat().st_size,
         sha256=file_sha256(path),
-        status="good" if outcome(rungs) == "built" else "rejected",
-        rungs=rungs,
+        status="good" if outcome(checks) == "built" else "rejected",
+        checks=checks,
         required=required,
     )
 
 
-def _ask(found: Program, runtime: StockRuntime, device_map: DeviceMap, *, complete: bool) -> dict[Rung, RungResult]:
+def _ask(
+    found: Program, runtime: StockRuntime, device_map: DeviceMap, *, complete: bool
+) -> dict[CheckName, CheckResult]:
     """Answer the other checks for a file that can be read; one that is not ``complete`` lacks data and is not run."""
     plan, placement = check_alone(found, foreign=True), check_placement(found)
     sound = complete and "failed" not in (plan.status, placement.status)
-    reason = "a rung before it failed, so nothing is run"
+    reason = "a check before it failed, so nothing is run"
     replay = replay_alone(found, device_map) if sound else not_run("replay", reason)
     device = check_device(found, device_map, replay, alignment=_ALIGNMENT) if sound else not_run("device", reason)
     return {
@@ -131,8 +133,8 @@ def _ask(found: Program, runtime: StockRuntime, device_map: DeviceMap, *, comple
     }
 
 
-def _check_kernels(required: Requirements, runtime: StockRuntime) -> RungResult:
-    """Rung *kernels*, against the runtime of the wheel if that is installed."""
+def _check_kernels(required: Requirements, runtime: StockRuntime) -> CheckResult:
+    """Check *kernels*, against the runtime of the wheel if that is installed."""
     package = find_packages("executorch", remedy=BUILD_EXTRA)
     if not package.available:
         return not_run("kernels", f"{package.reason}; `{package.remedy}` brings a runtime to compare with")
@@ -140,11 +142,11 @@ def _check_kernels(required: Requirements, runtime: StockRuntime) -> RungResult:
         contents = RuntimeContents(runtime.operators, runtime.backends, closed=False)
     except MissingRequirementError as error:
         return not_run("kernels", error.message)
-    rung = check_kernels(contents, required)
-    if rung.status == "failed":
+    check = check_kernels(contents, required)
+    if check.status == "failed":
         hint = "if it is for another runtime, say in a config what that has: `targets.NAME.runtime`"
-        return rung.model_copy(update={"hint": hint})
-    if rung.status == "not run":
+        return check.model_copy(update={"hint": hint})
+    if check.status == "not run":
         unknown = {name for names in required.delegates.values() for name in names} - runtime.backends
         return not_run("kernels", f"the wheel's runtime does not know {', '.join(sorted(unknown))}")
-    return rung
+    return check

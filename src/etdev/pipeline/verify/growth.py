@@ -1,4 +1,4 @@
-"""Rung *growth*: is a target no more larger than what the baseline has of it than the config allows?"""
+"""Check *growth*: is a target no more larger than what the baseline has of it than the config allows?"""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from etdev.pipeline.baseline_source import judges_growth
 from etdev.pipeline.breakdown import Parts, copy_parts, memory_parts, section_parts, weight_parts
 from etdev.pipeline.figures import Figures
 from etdev.pipeline.project import Project
-from etdev.pipeline.result import NO_LIMIT, RungResult
+from etdev.pipeline.result import NO_LIMIT, CheckResult
 from etdev.pipeline.transfers import copies_per_call
 from etdev.pipeline.verify.advice import advise
 from etdev.pipeline.verify.limits import Limit, Measured, Unjudged, judge
@@ -21,25 +21,25 @@ from etdev.program import Program
 from etdev.units import format_share, format_size
 
 
-def check_growth(project: Project, target: str, measured: Measured) -> RungResult:
+def check_growth(project: Project, target: str, measured: Measured) -> CheckResult:
     """Compare a file with the baseline; not run if the config limits no growth or if there is nothing to compare with.
 
     Raises as :func:`~etdev.pipeline.baseline.find_baseline` does.
     """
     if not judges_growth(project, target):
-        return RungResult(rung="growth", status="not run", summary=NO_LIMIT)
+        return CheckResult(name="growth", status="not run", summary=NO_LIMIT)
     where = project.where("targets", target, "budget", "growth")
     if measured.program is None:
-        return RungResult(rung="growth", status="not run", summary="the rung `bytes` failed", unjudged=where)
+        return CheckResult(name="growth", status="not run", summary="the check `bytes` failed", unjudged=where)
     baseline = find_baseline(project, target)
     if isinstance(baseline, NoBaseline):
         summary = f"nothing to compare with: {baseline.reason}"
-        return RungResult(rung="growth", status="not run", summary=summary, unjudged=where)
+        return CheckResult(name="growth", status="not run", summary=summary, unjudged=where)
     comparison = _Comparison(project, target, measured, measured.program, baseline)
-    rung = judge(project, target, "growth", *comparison.judged())
-    if rung.status == "passed":
-        return rung.model_copy(update={"summary": f"against {baseline.name}: {rung.summary}"})
-    return rung
+    check = judge(project, target, "growth", *comparison.judged())
+    if check.status == "passed":
+        return check.model_copy(update={"summary": f"against {baseline.name}: {check.summary}"})
+    return check
 
 
 @dataclass(frozen=True)

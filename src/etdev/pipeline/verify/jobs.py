@@ -1,4 +1,4 @@
-"""Workers for the rung *accuracy*: the samples of a metric, several at once."""
+"""Workers for the check *accuracy*: the samples of a metric, several at once."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Jobs:
 
     @property
     def effect(self) -> str:
-        """What has become of ``--jobs``, to be added to a rung's summary."""
+        """What has become of ``--jobs``, to be added to a check's summary."""
         if self.count <= 1:
             return ""
         if self._pool is not None:

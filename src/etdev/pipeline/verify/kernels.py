@@ -1,4 +1,4 @@
-"""Rung *kernels*: does the target's runtime have every operator and backend that the file names?"""
+"""Check *kernels*: does the target's runtime have every operator and backend that the file names?"""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from etdev.backends.reference import DELEGATE_ID
 from etdev.errors import ConfigError, Problem
 from etdev.files import read_file
 from etdev.pipeline.project import Project
-from etdev.pipeline.result import RungResult
+from etdev.pipeline.result import CheckResult
 from etdev.pipeline.verify.file import Requirements
 
 _PRIMITIVE = re.compile(r"^(executorch_prim::|aten::sym_|aten::_local_scalar_dense$)")
@@ -64,7 +64,7 @@ def check_runtime_settings(project: Project, target: str) -> None:
         selected_operators(project, target)
 
 
-def check_kernels(contents: RuntimeContents, required: Requirements) -> RungResult:
+def check_kernels(contents: RuntimeContents, required: Requirements) -> CheckResult:
     """Compare what the file asks for, per method, with what the runtime has."""
     problems = []
     unknown = set()
@@ -79,13 +79,13 @@ def check_kernels(contents: RuntimeContents, required: Requirements) -> RungResu
             )
         unknown.update(absent)
     if problems:
-        return RungResult(rung="kernels", status="failed", summary=problems[0], problems=tuple(problems))
+        return CheckResult(name="kernels", status="failed", summary=problems[0], problems=tuple(problems))
     if unknown:
         others = ", ".join(sorted(unknown - {DELEGATE_ID}))
         reason = f"neither {contents.backends_label} nor {_BACKENDS} knows {others}"
         if not others:
             reason = f"the backend {DELEGATE_ID} is etdev's own and in no runtime"
-        return RungResult(rung="kernels", status="not run", summary=reason)
+        return CheckResult(name="kernels", status="not run", summary=reason)
     count = len({name for names in required.operators.values() for name in names})
     used = sorted({name for ids in required.delegates.values() for name in ids})
     text = f"{count} operator{'s' * (count != 1)}"
@@ -94,7 +94,7 @@ def check_kernels(contents: RuntimeContents, required: Requirements) -> RungResu
     text += f" in {contents.operators_label}"
     if used and contents.operators_label != contents.backends_label:
         text += f", {', '.join(used)} in {contents.backends_label}"
-    return RungResult(rung="kernels", status="passed", summary=text)
+    return CheckResult(name="kernels", status="passed", summary=text)
 
 
 def missing_operators(contents: RuntimeContents, required: Requirements) -> dict[str, list[str]]:

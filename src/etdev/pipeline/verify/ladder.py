@@ -1,4 +1,4 @@
-"""All rungs of one artifact, in order."""
+"""All checks of one artifact, in order."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from etdev.config.models import Rung
+from etdev.config.models import CheckName
 from etdev.pipeline.artifacts import ExportedModel, Tensors
 from etdev.pipeline.inputs import random_samples, read_samples
 from etdev.pipeline.link import LinkedProgram
 from etdev.pipeline.places import object_place
 from etdev.pipeline.progress import Count, uncounted
 from etdev.pipeline.project import Project
-from etdev.pipeline.result import RUNGS, MethodResult, RungResult
+from etdev.pipeline.result import CHECKS, CheckResult, MethodResult
 from etdev.pipeline.usercode import UserCode
 from etdev.pipeline.verify.budget import check_budget
 from etdev.pipeline.verify.execution import run_program
@@ -68,22 +68,22 @@ def verify_program(
     *,
     jobs: int = 1,
     count: Count = uncounted,
-) -> tuple[RungResult, ...]:
-    """Answer every rung for one file.
+) -> tuple[CheckResult, ...]:
+    """Answer every check for one file.
 
     ``device_map`` says what here stands for the program's devices; on ``jobs`` workers the metric's samples are run,
     and ``count`` is told of each. Raises :class:`~etdev.errors.VerifyError` if the user's samples, metric or eager
     model fail.
     """
-    rung, found = check_bytes(candidate.path, candidate.data, candidate.lookups)
-    if found is None or rung.status == "failed":
-        answers = {name: not_run(name, "the rung `bytes` failed") for name in RUNGS}
-        answers["bytes"] = rung.model_copy(
+    check, found = check_bytes(candidate.path, candidate.data, candidate.lookups)
+    if found is None or check.status == "failed":
+        answers = {name: not_run(name, "the check `bytes` failed") for name in CHECKS}
+        answers["bytes"] = check.model_copy(
             update={"where": project.where("targets", target), "hint": f"build it again: `etdev build {target}`"}
         )
         answers["budget"] = check_budget(project, target, candidate.measured(None))
-        return tuple(answers[name] for name in RUNGS)
-    answers = {"bytes": rung, **_read(project, target, candidate, found)}
+        return tuple(answers[name] for name in CHECKS)
+    answers = {"bytes": check, **_read(project, target, candidate, found)}
     required = requirements(found)
     contents = target_runtime(project, target, runtime.operators, runtime.backends)
     answers["kernels"] = explain_kernels(
@@ -91,10 +91,10 @@ def verify_program(
     )
     subject = replace(_subject(project, user, target, candidate), jobs=jobs, count=count)
     answers |= run_program(subject, found, required, runtime, device_map, candidate.linked, candidate.inplace)
-    return tuple(answers[name] for name in RUNGS)
+    return tuple(answers[name] for name in CHECKS)
 
 
-def _read(project: Project, target: str, candidate: Candidate, found: Program) -> dict[Rung, RungResult]:
+def _read(project: Project, target: str, candidate: Candidate, found: Program) -> dict[CheckName, CheckResult]:
     """What the file says, without anything being run."""
     settings = project.config.targets[target]
     linked = candidate.linked
@@ -131,26 +131,26 @@ def check_functions(project: Project, user: UserCode, target: str) -> None:
         user.get(entry, project.base(*key), project.where(*key))
 
 
-def not_run(rung: Rung, reason: str) -> RungResult:
-    """The answer of a rung that could not be asked."""
-    return RungResult(rung=rung, status="not run", summary=reason)
+def not_run(check: CheckName, reason: str) -> CheckResult:
+    """The answer of a check that could not be asked."""
+    return CheckResult(name=check, status="not run", summary=reason)
 
 
-def _located(rung: RungResult, project: Project, target: str) -> RungResult:
-    """The rung *plan*, with the place and the remedy of a failure."""
-    if rung.status != "failed":
-        return rung
+def _located(check: CheckResult, project: Project, target: str) -> CheckResult:
+    """The check *plan*, with the place and the remedy of a failure."""
+    if check.status != "failed":
+        return check
     hint = "another planner or alignment is linked in an instant (targets.X.memory); report this with the model"
-    return rung.model_copy(update={"where": project.where("targets", target, "memory"), "hint": hint})
+    return check.model_copy(update={"where": project.where("targets", target, "memory"), "hint": hint})
 
 
-def _with_remedy(rung: RungResult, project: Project, target: str) -> RungResult:
-    """The rung *placement*, with the place and the remedy of a failure; the rung *budget* has those of a limit."""
-    if rung.status != "failed" or rung.gate:
-        return rung
+def _with_remedy(check: CheckResult, project: Project, target: str) -> CheckResult:
+    """The check *placement*, with the place and the remedy of a failure; the check *budget* has those of a limit."""
+    if check.status != "failed" or check.gate:
+        return check
     where = project.where("targets", target, "partitioners")
     hint = f"build it again (`etdev build {target}`); if that does not help, report this with the model"
-    return rung.model_copy(update={"where": where, "hint": hint})
+    return check.model_copy(update={"where": where, "hint": hint})
 
 
 def _subject(project: Project, user: UserCode, target: str, candidate: Candidate) -> Subject:

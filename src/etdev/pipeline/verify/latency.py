@@ -1,4 +1,4 @@
-"""Rung *latency*: does a call of a method take no longer than the config allows, here, in the stock runtime?"""
+"""Check *latency*: does a call of a method take no longer than the config allows, here, in the stock runtime?"""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from itertools import islice
 from etdev.config.budget import Latency
 from etdev.pipeline.latency import Thoroughness, measure_latency
 from etdev.pipeline.machine import describe_load, describe_machine
-from etdev.pipeline.result import NO_LIMIT, LatencyResult, RungResult
+from etdev.pipeline.result import NO_LIMIT, CheckResult, LatencyResult
 from etdev.pipeline.verify.advice import advise
 from etdev.pipeline.verify.limits import Limit, judge
 from etdev.pipeline.verify.subject import Runtime, Subject
@@ -18,19 +18,19 @@ _MOST_SAMPLES = 32
 """Samples that are kept in memory, to be taken in turn."""
 
 
-def check_latency(subject: Subject, runtime: Runtime, before: RungResult, obstacle: str | None) -> RungResult:
+def check_latency(subject: Subject, runtime: Runtime, before: CheckResult, obstacle: str | None) -> CheckResult:
     """Measure the method that ``[targets.X.budget.latency]`` names, and compare the percentiles that it limits.
 
-    ``before`` is the rung *runtime*; ``obstacle`` says why the program cannot run in ``runtime``. Calls of a method
+    ``before`` is the check *runtime*; ``obstacle`` says why the program cannot run in ``runtime``. Calls of a method
     that keeps state go on from those before.
     """
     limits = subject.project.config.targets[subject.target].budget.latency
     if limits is None:
-        return RungResult(rung="latency", status="not run", summary=NO_LIMIT)
+        return CheckResult(name="latency", status="not run", summary=NO_LIMIT)
     if obstacle is not None:
         return _unjudged(subject, obstacle)
     if before.status == "failed" and not before.gate:
-        return _unjudged(subject, "the rung `runtime` failed")
+        return _unjudged(subject, "the check `runtime` failed")
     method = limits.method or next(iter(subject.reference.signatures))
     machine = describe_machine()
     try:
@@ -40,11 +40,11 @@ def check_latency(subject: Subject, runtime: Runtime, before: RungResult, obstac
     except ProgramFailureError as error:
         return _unjudged(subject, f"the program fails when it is called again and again: {error}")
     busy = describe_load(machine)
-    rung = judge(subject.project, subject.target, "latency", _limits(subject, limits, method, found, busy))
-    said = f"; {busy}" if busy is not None and rung.status == "passed" else ""  # A failure says so as its cause.
+    check = judge(subject.project, subject.target, "latency", _limits(subject, limits, method, found, busy))
+    said = f"; {busy}" if busy is not None and check.status == "passed" else ""  # A failure says so as its cause.
     inputs = ", on random inputs" if method in subject.weak else ""
     how = f"{found.calls:,} calls of {method!r}{inputs}{said}"
-    return rung.model_copy(update={"summary": f"{rung.summary} ({how})", "latency": found})
+    return check.model_copy(update={"summary": f"{check.summary} ({how})", "latency": found})
 
 
 def _limits(subject: Subject, limits: Latency, method: str, found: LatencyResult, busy: str | None) -> list[Limit]:
@@ -69,6 +69,6 @@ def _limits(subject: Subject, limits: Latency, method: str, found: LatencyResult
     return judged
 
 
-def _unjudged(subject: Subject, reason: str) -> RungResult:
+def _unjudged(subject: Subject, reason: str) -> CheckResult:
     where = subject.project.where("targets", subject.target, "budget", "latency")
-    return RungResult(rung="latency", status="not run", summary=reason, unjudged=where)
+    return CheckResult(name="latency", status="not run", summary=reason, unjudged=where)

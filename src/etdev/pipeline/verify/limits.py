@@ -1,4 +1,4 @@
-"""Limits of the config on one figure each, and the answer of a rung that judges them."""
+"""Limits of the config on one figure each, and the answer of a check that judges them."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from etdev.config.models import Rung
+from etdev.config.models import CheckName
 from etdev.pipeline.figures import Figures
 from etdev.pipeline.measure import measure_program
 from etdev.pipeline.project import Project
-from etdev.pipeline.result import NO_LIMIT, Failure, MethodResult, RungResult
+from etdev.pipeline.result import NO_LIMIT, CheckResult, Failure, MethodResult
 from etdev.program import Program
 
 
@@ -55,13 +55,13 @@ class Unjudged:
 
 
 def judge(
-    project: Project, target: str, rung: Rung, limits: Sequence[Limit], unjudged: Sequence[Unjudged] = ()
-) -> RungResult:
+    project: Project, target: str, check: CheckName, limits: Sequence[Limit], unjudged: Sequence[Unjudged] = ()
+) -> CheckResult:
     """Failed if a limit was missed; not run if one could not be judged, or if there are none; passed otherwise."""
     failures = tuple(_failure(project, target, limit, limit.missed) for limit in limits if limit.missed is not None)
     if failures:
-        return RungResult(
-            rung=rung,
+        return CheckResult(
+            name=check,
             status="failed",
             gate=True,
             summary=failures[0].message,
@@ -73,15 +73,15 @@ def judge(
     kept = ", ".join(limit.seen for limit in limits)
     if unjudged:
         reasons = "; ".join(f"{'.'.join(item.key)}: {item.reason}" for item in unjudged)
-        return RungResult(
-            rung=rung,
+        return CheckResult(
+            name=check,
             status="not run",
             summary=f"{reasons}; what was judged: {kept}" if kept else reasons,
             unjudged=project.where("targets", target, *unjudged[0].key),
         )
     if not limits:
-        return RungResult(rung=rung, status="not run", summary=NO_LIMIT)
-    return RungResult(rung=rung, status="passed", summary=kept)
+        return CheckResult(name=check, status="not run", summary=NO_LIMIT)
+    return CheckResult(name=check, status="passed", summary=kept)
 
 
 def _failure(project: Project, target: str, limit: Limit, missed: str) -> Failure:

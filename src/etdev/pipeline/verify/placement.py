@@ -1,6 +1,6 @@
-"""Rung *placement*: do tensors, planned buffers, copies and arguments of delegates agree on their devices?
+"""Check *placement*: do tensors, planned buffers, copies and arguments of delegates agree on their devices?
 
-It is what can be said of memory on devices without one: the rung *device* allocates it.
+It is what can be said of memory on devices without one: the check *device* allocates it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from itertools import chain, islice
 
 from etdev.devices import HOST, Device
 from etdev.pipeline.nested import device_memory
-from etdev.pipeline.result import RungResult
+from etdev.pipeline.result import CheckResult
 from etdev.pipeline.verify.placement_rules import (
     agreement_problems,
     buffer_problems,
@@ -26,7 +26,7 @@ from etdev.units import format_size
 _MOST_PROBLEMS = 20
 
 
-def check_placement(program: Program, *, alignment: int = 1, capacity: Mapping[str, int] | None = None) -> RungResult:
+def check_placement(program: Program, *, alignment: int = 1, capacity: Mapping[str, int] | None = None) -> CheckResult:
     """Look at every table of the file that says where something lies, and at every instruction that relies on it.
 
     ``alignment``, in bytes, is what addresses of tensors on devices are a multiple of. ``capacity`` has the bytes that
@@ -39,8 +39,8 @@ def check_placement(program: Program, *, alignment: int = 1, capacity: Mapping[s
     if gate:
         problems = tuple(_over_capacity(program, capacity or {}))
     if problems:
-        return RungResult(rung="placement", status="failed", gate=gate, summary=problems[0], problems=problems)
-    return RungResult(rung="placement", status="passed", summary=_summary(program))
+        return CheckResult(name="placement", status="failed", gate=gate, summary=problems[0], problems=problems)
+    return CheckResult(name="placement", status="passed", summary=_summary(program))
 
 
 def _problems(program: Program, alignment: int) -> Iterator[str]:
@@ -50,10 +50,10 @@ def _problems(program: Program, alignment: int) -> Iterator[str]:
 
 
 def _over_capacity(program: Program, capacity: Mapping[str, int]) -> Iterator[str]:
-    """Of devices; the host's memory is limited by the rung *budget* alone, which has the figures of both."""
+    """Of devices; the host's memory is limited by the check *budget* alone, which has the figures of both."""
     for device, sizes in device_memory(program).items() if capacity else ():
         if device != str(HOST) and device in capacity and sum(sizes) > capacity[device]:
-            yield f"more is planned on {device} than its budget: the rung `budget` says how much"
+            yield f"more is planned on {device} than its budget: the check `budget` says how much"
 
 
 def _summary(program: Program) -> str:

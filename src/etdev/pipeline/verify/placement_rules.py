@@ -1,7 +1,7 @@
 """What has to agree for memory to lie where its users look for it: tensors, buffers, copies and arguments of delegates.
 
 Each function gives one sentence per thing that does not agree. Nothing here follows the data flow: that a copy holds
-what it should is for the rungs *plan* and *replay*.
+what it should is for the checks *plan* and *replay*.
 """
 
 from __future__ import annotations

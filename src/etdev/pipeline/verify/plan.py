@@ -1,4 +1,4 @@
-"""Rung *plan*: does the memory plan of a file keep apart what is in use at once?"""
+"""Check *plan*: does the memory plan of a file keep apart what is in use at once?"""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from etdev.errors import LinkError, ProgramError
 from etdev.pipeline.nested import known_delegate_inputs, with_nested_of
 from etdev.pipeline.proof import summarize_proof
-from etdev.pipeline.result import RungResult
+from etdev.pipeline.result import CheckResult
 from etdev.planner import Buffer, PlanError, Problem, check_plan
 from etdev.program import Program, read
 from etdev.program.delegates import delegate_inputs
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 def check_memory_plan(
     program: Program, inputs: Mapping[str, Mapping[int, int]] | None = None, *, foreign: bool = False
-) -> RungResult:
+) -> CheckResult:
     """Recover from the bytes which tensors belong together and when they are in use, and look for collisions.
 
     ``inputs`` has, per method, how many arguments of each delegate call are inputs; without it, that is derived from
@@ -55,31 +55,31 @@ def check_memory_plan(
     if not foreign:
         problems += disturbed
     if problems:
-        return RungResult(rung="plan", status="failed", summary=problems[0], problems=tuple(problems))
+        return CheckResult(name="plan", status="failed", summary=problems[0], problems=tuple(problems))
     if unknown:
         names = ", ".join(map(repr, unknown))
         reason = f"the file does not say which arguments of the delegate calls of {names} are outputs"
-        return RungResult(rung="plan", status="not run", summary=reason)
+        return CheckResult(name="plan", status="not run", summary=reason)
     summary = _summary(memories)
     if disturbed:
         summary += f"; where all methods have the same buffers, {disturbed[0]}"
-    return RungResult(rung="plan", status="passed", summary=summary)
+    return CheckResult(name="plan", status="passed", summary=summary)
 
 
-def check_linked(program: Program, linked: LinkedProgram) -> RungResult:
+def check_linked(program: Program, linked: LinkedProgram) -> CheckResult:
     """The memory plan of the bytes read back, which have to be those of the program that the link was proved for."""
-    rung = check_memory_plan(program, linked.delegate_inputs)
-    if rung.status != "passed":
-        return rung
+    check = check_memory_plan(program, linked.delegate_inputs)
+    if check.status != "passed":
+        return check
     if program != linked.linked.program:
         problem = "the bytes read back are not the program that was linked"
-        return RungResult(rung="plan", status="failed", summary=problem, problems=(problem,))
+        return CheckResult(name="plan", status="failed", summary=problem, problems=(problem,))
     if not linked.proof.proved:
-        return RungResult(rung="plan", status="not run", summary=summarize_proof(linked.proof))
-    return rung.model_copy(update={"summary": f"{summarize_proof(linked.proof)}; {rung.summary}"})
+        return CheckResult(name="plan", status="not run", summary=summarize_proof(linked.proof))
+    return check.model_copy(update={"summary": f"{summarize_proof(linked.proof)}; {check.summary}"})
 
 
-def check_existing(program: Program, objects: Path, *, share_state: bool) -> RungResult:
+def check_existing(program: Program, objects: Path, *, share_state: bool) -> CheckResult:
     """The memory plan of a file that was built before, compared with the object program at ``objects``.
 
     Where that is not there, or not the one that the file was linked from, the file is looked at by itself.
@@ -87,40 +87,40 @@ def check_existing(program: Program, objects: Path, *, share_state: bool) -> Run
     """
     compared = _compare(program, objects, share_state=share_state)
     if isinstance(compared, str):
-        rung = check_alone(program)
-        if rung.status != "passed":
-            return rung
-        return rung.model_copy(update={"summary": f"{rung.summary}; not compared with {objects.name}: {compared}"})
+        check = check_alone(program)
+        if check.status != "passed":
+            return check
+        return check.model_copy(update={"summary": f"{check.summary}; not compared with {objects.name}: {compared}"})
     proof, inputs = compared
-    rung = check_memory_plan(program, inputs)
-    if rung.status != "passed":
-        return rung
-    return rung.model_copy(update={"summary": f"{summarize_proof(proof)}; {rung.summary}"})
+    check = check_memory_plan(program, inputs)
+    if check.status != "passed":
+        return check
+    return check.model_copy(update={"summary": f"{summarize_proof(proof)}; {check.summary}"})
 
 
-def check_alone(program: Program, *, foreign: bool = False) -> RungResult:
+def check_alone(program: Program, *, foreign: bool = False) -> CheckResult:
     """The memory plan of a file of which nothing else is known; ``foreign`` as in :func:`check_memory_plan`.
 
     Besides, no instruction may read a value after another was written over it. In a program with memory on devices,
     none may read what no instruction writes, either.
     """
     inputs = {plan.name: known_delegate_inputs(program, plan) for plan in program.execution_plan}
-    rung = check_memory_plan(program, inputs, foreign=foreign)
-    if rung.status != "passed":
-        return rung
+    check = check_memory_plan(program, inputs, foreign=foreign)
+    if check.status != "passed":
+        return check
     found = validate_file(program, inputs)
     wrong = list(found.violations)
     if named_devices(program):  # Nothing fills memory on devices but copies and delegates: one is missing.
         wrong += found.never_written
     problems = tuple(violation.message for violation in wrong)
     if problems:
-        return RungResult(rung="plan", status="failed", summary=problems[0], problems=problems)
+        return CheckResult(name="plan", status="failed", summary=problems[0], problems=problems)
     notes = [f"method {item.method!r} could not be followed: {item.reason}" for item in found.not_validated]
     for doubtful in filter(None, (found.never_written, found.unwritten)):
         more = len(doubtful) - 1
         also = f" (and {more:,} more)" if more else ""
         notes.append(f"{doubtful[0].message}{also}")
-    return rung.model_copy(update={"summary": "; ".join([rung.summary, *notes])})
+    return check.model_copy(update={"summary": "; ".join([check.summary, *notes])})
 
 
 def _compare(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from etdev.pipeline.artifacts import ExportedModel
 from etdev.pipeline.lower_errors import decomposed, line_of
 from etdev.pipeline.project import Project
-from etdev.pipeline.result import RungResult
+from etdev.pipeline.result import CheckResult
 from etdev.pipeline.verify.file import Requirements
 from etdev.pipeline.verify.kernels import RuntimeContents, library_operators, missing_operators
 from etdev.runtime.stock import StockRuntime
@@ -21,21 +21,21 @@ _LIBRARIES = ("portable", "optimized", "quantized")
 
 
 def explain_kernels(
-    rung: RungResult,
+    check: CheckResult,
     contents: RuntimeContents,
     required: Requirements,
     project: Project,
     target: str,
     model: ExportedModel,
     runtime: StockRuntime,
-) -> RungResult:
-    """A failed rung *kernels* with the lines of the model that need what is missing, and a hint."""
-    if rung.status != "failed":
-        return rung
+) -> CheckResult:
+    """A failed check *kernels* with the lines of the model that need what is missing, and a hint."""
+    if check.status != "failed":
+        return check
     missing = missing_operators(contents, required)
     settings = project.config.targets[target].runtime
     if not missing:
-        return rung.model_copy(
+        return check.model_copy(
             update={
                 "where": project.where("targets", target, "runtime", "backends"),
                 "hint": "add the backend to runtime.backends if the target's runtime has it, "
@@ -56,7 +56,7 @@ def explain_kernels(
     else:
         hint = "express the op by others in the model, or name a runtime that has it in runtime.operators"
     where = "; ".join(dict.fromkeys(places)) or project.where("targets", target, "runtime", key)
-    return rung.model_copy(update={"where": where, "hint": hint})
+    return check.model_copy(update={"where": where, "hint": hint})
 
 
 def _libraries(operators: set[str], wheel: frozenset[str]) -> list[str]:

@@ -1,6 +1,6 @@
-"""Rung *replay*: does the interpreter, in the planned buffers and with poison in dead bytes, compute what eager does?
+"""Check *replay*: does the interpreter, in the planned buffers and with poison in dead bytes, compute what eager does?
 
-The comparison is that of the rung *runtime*, where a program of the host is run on all samples: the replay takes as
+The comparison is that of the check *runtime*, where a program of the host is run on all samples: the replay takes as
 many as cost little. What the stock runtime cannot run is run nowhere else.
 """
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from etdev.backends.base import BUILD_EXTRA, find_packages
-from etdev.pipeline.result import RungResult
+from etdev.pipeline.result import CheckResult
 from etdev.pipeline.verify.devices import absent, named, remedy, simulated
 from etdev.pipeline.verify.runtime import check_runtime
 from etdev.pipeline.verify.subject import Effort, Subject
@@ -40,9 +40,9 @@ class Obstacle:
     remedy: str | None = None
 
     @property
-    def rung(self) -> RungResult:
-        """The answer of the rung."""
-        return RungResult(rung="replay", status="not run", summary=self.reason, hint=self.remedy)
+    def result(self) -> CheckResult:
+        """The answer of the check."""
+        return CheckResult(name="replay", status="not run", summary=self.reason, hint=self.remedy)
 
 
 def replay_obstacle(program: Program, device_map: DeviceMap) -> Obstacle | None:
@@ -86,16 +86,16 @@ def open_replay(
 
 def check_replay(
     subject: Subject, program: Program, runtime: ReplayRuntime, device_map: DeviceMap, *, alone: bool
-) -> RungResult:
+) -> CheckResult:
     """Run the samples, as many as :func:`effort` allows, and compare the outputs with eager's.
 
     ``alone``: does nothing else run the program?
     """
-    rung = check_runtime(replace(subject, effort=effort(program, alone=alone)), runtime, rung="replay")
+    check = check_runtime(replace(subject, effort=effort(program, alone=alone)), runtime, check="replay")
     mapped = simulated(named_devices(program), device_map)
-    if rung.status == "passed" and mapped:
-        return rung.model_copy(update={"summary": f"{rung.summary}; {named(mapped)} simulated"})
-    return rung
+    if check.status == "passed" and mapped:
+        return check.model_copy(update={"summary": f"{check.summary}; {named(mapped)} simulated"})
+    return check
 
 
 def effort(program: Program, *, alone: bool) -> Effort:

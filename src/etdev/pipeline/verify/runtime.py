@@ -1,13 +1,13 @@
-"""Rung *runtime*: does the stock ExecuTorch runtime compute what eager PyTorch computes, on the config's samples?
+"""Check *runtime*: does the stock ExecuTorch runtime compute what eager PyTorch computes, on the config's samples?
 
-The rung *replay* asks the same of the interpreter.
+The check *replay* asks the same of the interpreter.
 """
 
 from __future__ import annotations
 
-from etdev.config.models import Rung
+from etdev.config.models import CheckName
 from etdev.pipeline.inputs import Call, Signature
-from etdev.pipeline.result import RungResult
+from etdev.pipeline.result import CheckResult
 from etdev.pipeline.verify.extremes import EXTREMES, Shapes, check_extremes, shapes_of
 from etdev.pipeline.verify.outputs import Comparison
 from etdev.pipeline.verify.reference import compute
@@ -16,7 +16,7 @@ from etdev.pipeline.verify.subject import Findings, Problem, Runtime, Subject
 from etdev.runtime.stock import ProgramFailureError
 
 
-def check_runtime(subject: Subject, runtime: Runtime, *, rung: Rung = "runtime") -> RungResult:
+def check_runtime(subject: Subject, runtime: Runtime, *, check: CheckName = "runtime") -> CheckResult:
     """Run every method on every sample, each on initial state, then every session, and compare every output.
 
     If a method writes to state, all methods are also called in a row on one state.
@@ -35,11 +35,11 @@ def check_runtime(subject: Subject, runtime: Runtime, *, rung: Rung = "runtime")
         if not findings.broken and findings.stateful:
             check_calls_in_a_row(subject, runtime, findings)
     except ProgramFailureError as error:
-        findings.broken.append(subject.broken(f"the {rung} failed: {error}"))
+        findings.broken.append(subject.broken(f"the {check} failed: {error}"))
     problems = (*findings.broken, *findings.missed)
     if problems:
-        return RungResult(
-            rung=rung,
+        return CheckResult(
+            name=check,
             status="failed",
             gate=not findings.broken,
             summary=problems[0].text,
@@ -48,7 +48,9 @@ def check_runtime(subject: Subject, runtime: Runtime, *, rung: Rung = "runtime")
             hint=problems[0].hint,
             outputs=tuple(findings.outputs),
         )
-    return RungResult(rung=rung, status="passed", summary=_summary(subject, findings), outputs=tuple(findings.outputs))
+    return CheckResult(
+        name=check, status="passed", summary=_summary(subject, findings), outputs=tuple(findings.outputs)
+    )
 
 
 def _check_method(subject: Subject, runtime: Runtime, method: str, signature: Signature, findings: Findings) -> None:

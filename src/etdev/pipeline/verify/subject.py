@@ -1,4 +1,4 @@
-"""What the rungs *runtime* and *replay* compare, and what they found so far."""
+"""What the checks *runtime* and *replay* compare, and what they found so far."""
 
 from __future__ import annotations
 

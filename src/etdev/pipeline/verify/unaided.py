@@ -1,4 +1,4 @@
-"""The rung *replay* of a file without its config: nothing says what its outputs should be, only that they are its own.
+"""The check *replay* of a file without its config: nothing says what its outputs should be, only that they are its own.
 
 The program is run twice on the same made-up inputs: once with poison in all bytes that are not in use, once with what
 happens to be there. A program that reads what it never wrote, or what another value has been written over, gives two
@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from etdev.errors import EtdevError, ExitCode, UsageError
-from etdev.pipeline.result import RungResult
+from etdev.pipeline.result import CheckResult
 from etdev.pipeline.verify.devices import named, simulated
 from etdev.pipeline.verify.made_up import random_inputs
 from etdev.pipeline.verify.replay import open_replay, replay_obstacle
@@ -30,11 +30,11 @@ Answers = dict[str, list[tuple[Any, ...]]]
 """Per method, the outputs of each call."""
 
 
-def replay_alone(program: Program, device_map: DeviceMap) -> RungResult:
-    """Answer the rung *replay* for a file of which nothing else is known."""
+def replay_alone(program: Program, device_map: DeviceMap) -> CheckResult:
+    """Answer the check *replay* for a file of which nothing else is known."""
     obstacle = replay_obstacle(program, device_map)
     if obstacle is not None:
-        return obstacle.rung
+        return obstacle.result
     try:
         inputs = {plan.name: [random_inputs(plan, seed) for seed in _SEEDS] for plan in program.execution_plan}
         poisoned, plain = (_answers(program, device_map, inputs, poison=poison) for poison in (True, False))
@@ -42,19 +42,19 @@ def replay_alone(program: Program, device_map: DeviceMap) -> RungResult:
         return _not_run(error.message)
     except ProgramFailureError as error:
         problem = f"the replay failed on made-up inputs: {error}"
-        return RungResult(rung="replay", status="failed", summary=problem, problems=(problem,), hint=_HINT)
+        return CheckResult(name="replay", status="failed", summary=problem, problems=(problem,), hint=_HINT)
     except EtdevError as error:
         if error.exit_code is not ExitCode.ENVIRONMENT:
             raise
         return _not_run(f"{error.message}; {error.hint}" if error.hint else error.message)
     problems = tuple(_differences(program, poisoned, plain))
     if problems:
-        return RungResult(rung="replay", status="failed", summary=problems[0], problems=problems, hint=_HINT)
-    return RungResult(rung="replay", status="passed", summary=_summary(program, poisoned, device_map))
+        return CheckResult(name="replay", status="failed", summary=problems[0], problems=problems, hint=_HINT)
+    return CheckResult(name="replay", status="passed", summary=_summary(program, poisoned, device_map))
 
 
-def _not_run(reason: str) -> RungResult:
-    return RungResult(rung="replay", status="not run", summary=reason)
+def _not_run(reason: str) -> CheckResult:
+    return CheckResult(name="replay", status="not run", summary=reason)
 
 
 def _answers(

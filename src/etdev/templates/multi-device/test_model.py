@@ -23,8 +23,8 @@ def test_each_stage_is_on_its_device(built: etdev.BuildResult) -> None:
 
 def test_no_executorch_runtime_has_run_it(built: etdev.BuildResult) -> None:
     """etdev's interpreter has: with real devices and ExecuTorch's CUDA backend, require `device` here."""
-    rungs = {rung.rung: rung.status for rung in built["two-devices"].rungs}
-    assert (rungs["replay"], rungs["runtime"]) == ("passed", "not run")
+    checks = {check.name: check.status for check in built["two-devices"].checks}
+    assert (checks["replay"], checks["runtime"]) == ("passed", "not run")
 
 
 def test_the_file_for_cpus_names_growers(built: etdev.BuildResult) -> None:
