@@ -1,7 +1,7 @@
 """What each entry of the table of kernel-aware lowering gains: the figures in `etdev.backends.portable.forms`.
 
 For each entry one op of the size that the table names is lowered twice, as ExecuTorch does it and with that entry
-alone; for `pieces`, which is there for memory, with `linear` and with both, and both files are linked. The runtime
+alone; for `tiling`, which is there for memory, with `linear` and with both, and both files are linked. The runtime
 loads both files in this process, with one thread, and calls them in turn, each first in every other pair. Prints the
 median times, the median of the pairs' ratios, the planned memory, and the figures in the table; ends with 1 if an entry
 gains less than half of a figure.
@@ -28,7 +28,7 @@ os.environ["OMP_NUM_THREADS"] = "1"
 SPARE = 4_000_000
 """Numbers that each method has room for beside its op."""
 
-FOR_MEMORY = {"pieces": ["linear"]}
+FOR_MEMORY = {"tiling": ["linear"]}
 """Entries that are measured in linked files without that room, and those that both files are lowered with."""
 
 CALL_SECONDS = 0.02
@@ -48,7 +48,7 @@ def cases() -> dict[str, tuple[Callable[..., Any], tuple[Any, ...], tuple[Any, .
         "pow": (lambda x: x**2, flat, ()),
         "clamp": (lambda x: x.clamp(-1, 1), flat, ()),
         "gelu": (lambda x: functional.gelu(x, approximate="tanh"), flat, ()),
-        "pieces": (
+        "tiling": (
             lambda x, w, v: functional.linear(functional.gelu(functional.linear(x, w)), v),
             (torch.randn(256, 64),),
             (torch.randn(256, 64), torch.randn(64, 256)),

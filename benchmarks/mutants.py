@@ -61,7 +61,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
 
-    from etdev.pipeline.noise import quiet_libraries
+    from etdev.pipeline.quiet import quiet_libraries
     from etdev.runtime.stock import StockRuntime
     from validator.subjects import Tally, try_mutants
 

@@ -267,7 +267,7 @@ def main() -> int:
     parser.add_argument("--only", nargs="+", choices=list(SUBJECTS), metavar="NAME")
     arguments = parser.parse_args()
 
-    from etdev.pipeline.noise import quiet_libraries
+    from etdev.pipeline.quiet import quiet_libraries
 
     rows: dict[str, Row] = {}
     for name in arguments.only or SUBJECTS:

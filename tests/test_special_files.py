@@ -22,7 +22,7 @@ from etdev.pipeline.diff import diff
 from etdev.pipeline.inspect import inspect_memory
 from etdev.pipeline.report.provenance import provenance
 from etdev.pipeline.run_arrays import read_arrays
-from etdev.pipeline.verify.foreign import verify_files
+from etdev.pipeline.verify.verify_file import verify_files
 from etdev.program import write
 from etdev.program.mapped import map_file
 from etdev.program.sidecar import read_sidecar

@@ -217,7 +217,7 @@ def main() -> None:
     """Measure, in one thread, and write the result."""
     import torch
 
-    from etdev.pipeline.noise import quiet_libraries
+    from etdev.pipeline.quiet import quiet_libraries
 
     name, key, file, *cuts = sys.argv[1:]
     torch.set_num_threads(1)

@@ -321,7 +321,7 @@ if __name__ == "__main__":
     ],
 )
 def test_a_decision_about_tiling_has_both_figures(decision: TilingDecision, line: str | None) -> None:
-    tiled = method("forward", {}, 0, add=2).model_copy(update={"forms": {"pieces": 3}, "tiling": decision})
+    tiled = method("forward", {}, 0, add=2).model_copy(update={"forms": {"tiling": 3}, "tiling": decision})
     result = RESULT.model_copy(update={"targets": (target("cpu", checks(), methods=(tiled,)),)})
     text = render_result(result, io.StringIO())
     assert ("tiled" in text) == (line is not None)

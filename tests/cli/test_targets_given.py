@@ -15,7 +15,7 @@ from etdev.errors import EtdevError
 from etdev.pipeline import build
 from etdev.pipeline.options import BuildOptions
 from etdev.pipeline.project import Project
-from etdev.pipeline.verify import existing
+from etdev.pipeline.verify import verify_target as existing
 from etdev.program import write
 from support.files import chain
 
@@ -25,7 +25,7 @@ CONFIG = (
 
 
 @dataclass
-class Asked:
+class CallSpec:
     """The targets that a command was called with."""
 
     targets: Sequence[str] = ()
@@ -46,8 +46,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
-    found = Asked()
+def asked(monkeypatch: pytest.MonkeyPatch) -> CallSpec:
+    found = CallSpec()
 
     def stop(project: Project, options: BuildOptions) -> Any:
         found.targets = options.targets
@@ -69,7 +69,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
     ],
 )
 def test_any_number_of_targets(
-    command: str, arguments: list[str], targets: tuple[str, ...], folder: Path, asked: Asked
+    command: str, arguments: list[str], targets: tuple[str, ...], folder: Path, asked: CallSpec
 ) -> None:
     assert app.run([command, *arguments]) == 4
     assert tuple(asked.targets) == targets

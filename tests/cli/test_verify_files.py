@@ -13,7 +13,7 @@ import pytest
 from etdev.backends.base import Availability
 from etdev.cli import app
 from etdev.errors import MissingRequirementError
-from etdev.pipeline.verify import foreign
+from etdev.pipeline.verify import verify_file as foreign
 from etdev.program import model as m
 from etdev.program import write
 from program.hand import everything, loop

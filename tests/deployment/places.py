@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from etdev.config.destinations import parse_destination
 from etdev.deployment.manifest import Check, Manifest, Needs, ReleasedFile
 from etdev.deployment.release import Release
-from etdev.deployment.transports import Reach, open_transport
+from etdev.deployment.transports import Connection, open_transport
 from etdev.deployment.transports.base import Transport
 
 
@@ -87,10 +87,10 @@ class Target:
     place: Place
     uri: str
     reach: Mapping[str, Any] = field(default_factory=dict)
-    """Further fields of :class:`~etdev.deployment.transports.Reach`."""
+    """Further fields of :class:`~etdev.deployment.transports.Connection`."""
 
     def open(self) -> Transport:
-        return open_transport(Reach(destination=parse_destination(self.uri), base=Path("/"), **self.reach))
+        return open_transport(Connection(destination=parse_destination(self.uri), base=Path("/"), **self.reach))
 
 
 @dataclass(frozen=True)

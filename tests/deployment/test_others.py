@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from etdev.config.destinations import Destination
-from etdev.deployment.transports import Reach, open_transport
+from etdev.deployment.transports import Connection, open_transport
 from etdev.errors import DeployError, MissingRequirementError
 
 
 class TestFolder:
     def test_a_file_on_the_way(self, tmp_path: Path) -> None:
         (tmp_path / "file").write_bytes(b"")
-        reach = Reach(Destination("file", str(tmp_path / "file" / "below")), tmp_path)
+        reach = Connection(Destination("file", str(tmp_path / "file" / "below")), tmp_path)
         with open_transport(reach) as transport:
             with pytest.raises(DeployError, match="a part of the path is a file"):
                 transport.check()
@@ -25,7 +25,7 @@ class TestFolder:
     @pytest.mark.skipif(os.geteuid() == 0, reason="a superuser may write anywhere")
     def test_a_folder_that_is_locked(self, tmp_path: Path) -> None:
         (tmp_path / "locked").mkdir(mode=0o555)
-        with open_transport(Reach(Destination("file", str(tmp_path / "locked" / "x")), tmp_path)) as transport:
+        with open_transport(Connection(Destination("file", str(tmp_path / "locked" / "x")), tmp_path)) as transport:
             with pytest.raises(DeployError, match="permission denied"):
                 transport.check()
             with pytest.raises(DeployError, match="permission denied"):
@@ -33,8 +33,8 @@ class TestFolder:
 
 
 class TestBucket:
-    def _reach(self, server: str, bucket: str = "nobodys") -> Reach:
-        return Reach(Destination("s3", "x", bucket), Path("/"), endpoint_url=server)
+    def _reach(self, server: str, bucket: str = "nobodys") -> Connection:
+        return Connection(Destination("s3", "x", bucket), Path("/"), endpoint_url=server)
 
     def test_a_bucket_that_is_not_there(self, s3_server: str, aws: None) -> None:
         with open_transport(self._reach(s3_server)) as transport:
@@ -72,7 +72,7 @@ class TestBucket:
 
 
 class TestDevice:
-    REACH = Reach(Destination("adb", "/data/local/tmp/models"), Path("/"))
+    REACH = Connection(Destination("adb", "/data/local/tmp/models"), Path("/"))
 
     def test_no_adb(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("PATH", str(tmp_path))
@@ -91,7 +91,7 @@ class TestDevice:
         """The pointer moves all the same."""
         old = 'mv() { case "$1" in -*T*) return 1 ;; esac; command mv "$@"; }; '
         adb.write_text(adb.read_text().replace('sh -c "$2"', f"sh -c '{old}'\"$2\""))
-        with open_transport(Reach(Destination("adb", str(tmp_path / "there")), Path("/"))) as transport:
+        with open_transport(Connection(Destination("adb", str(tmp_path / "there")), Path("/"))) as transport:
             for name in "ab":
                 transport.write(f"releases/{name}/manifest.json", b"{}")
                 transport.switch(f"releases/{name}", ".t")
@@ -102,7 +102,7 @@ class TestDevice:
         adb.write_text(adb.read_text().replace('exec cp "$2" "$3"', 'echo "no space left" >&2; exit 1'))
         (tmp_path / "file").write_bytes(b"x")
         with (
-            open_transport(Reach(Destination("adb", str(tmp_path / "there")), Path("/"))) as transport,
+            open_transport(Connection(Destination("adb", str(tmp_path / "there")), Path("/"))) as transport,
             pytest.raises(DeployError, match="`adb push` failed: no space left"),
         ):
             transport.upload("a", tmp_path / "file")

@@ -10,7 +10,7 @@ import pytest
 from deployment.places import Folder, Maker, Target
 from deployment.sftp_server import PASSWORD, SftpServer
 from etdev.config.destinations import Destination
-from etdev.deployment.transports import Reach, open_transport
+from etdev.deployment.transports import Connection, open_transport
 from etdev.deployment.transports.base import Transport
 from etdev.errors import DeployError
 
@@ -22,7 +22,7 @@ def server(asyncssh_server: SftpServer, home: Path) -> SftpServer:
 
 def _reach(port: int, folder: Path, known_hosts: Path | None = None, password_env: str | None = None) -> Transport:
     destination = Destination("sftp", str(folder), "127.0.0.1", getpass.getuser(), port)
-    return open_transport(Reach(destination, Path("/"), known_hosts, password_env))
+    return open_transport(Connection(destination, Path("/"), known_hosts, password_env))
 
 
 def _refusal(transport: Transport) -> DeployError:

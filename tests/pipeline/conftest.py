@@ -28,7 +28,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Pr
 def one_runtime(monkeypatch: pytest.MonkeyPatch) -> None:
     """Builds of this test share the stock runtime's process."""
     from etdev.pipeline import targets
-    from etdev.pipeline.verify import existing
+    from etdev.pipeline.verify import verify_target as existing
     from support.stock import share_runtime
 
     monkeypatch.setattr(targets, "runtime_for", share_runtime())

@@ -24,7 +24,7 @@ from etdev.pipeline.cache import open_store
 from etdev.pipeline.options import BuildOptions
 from etdev.pipeline.outcome import Outcome
 from etdev.pipeline.progress import Silent
-from etdev.pipeline.relay import Address, Relay, Sender
+from etdev.pipeline.progress_forwarding import Address, Relay, Sender
 from etdev.pipeline.result import WORST_FIRST, BuildResult
 from etdev.pipeline.versions import versions
 from support.projects import LINEAR, LINEAR_CONFIG, write_project

@@ -22,7 +22,7 @@ from etdev.pipeline.report.document import file_document
 from etdev.pipeline.result import CheckResult, TargetResult
 from etdev.pipeline.run import RunOptions, run_file
 from etdev.pipeline.verify.file import check_bytes
-from etdev.pipeline.verify.foreign import verify_files
+from etdev.pipeline.verify.verify_file import verify_files
 from etdev.program import flat_tensor, read
 from etdev.program.footprint import named_bytes
 from etdev.program.joined import read_joined

@@ -20,7 +20,7 @@ from etdev.pipeline.lock import LockStaleError
 from etdev.pipeline.relink import relink
 from etdev.pipeline.run import RunOptions, run_file
 from etdev.pipeline.verify.file import check_bytes
-from etdev.pipeline.verify.foreign import verify_files
+from etdev.pipeline.verify.verify_file import verify_files
 from etdev.program import flat_tensor, read
 from etdev.program.external import external_names
 from etdev.program.footprint import constant_bytes, named_bytes

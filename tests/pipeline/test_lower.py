@@ -17,10 +17,10 @@ from etdev.errors import EmitError, LowerError, MissingRequirementError
 from etdev.pipeline import lower as stage
 from etdev.pipeline.artifacts import Delegation, Undelegated
 from etdev.pipeline.lower import lower_model, require_backends
-from etdev.pipeline.noise import quiet_libraries
 from etdev.pipeline.objects import emit_object
 from etdev.pipeline.places import object_place
 from etdev.pipeline.project import Project
+from etdev.pipeline.quiet import quiet_libraries
 from etdev.program.effects import operator_name
 from etdev.program.model import Bool, Double, Int, String
 from support.stages import Failure, check_failure, emit, lower, prepare

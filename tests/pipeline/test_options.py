@@ -14,10 +14,10 @@ import pytest
 
 import etdev
 from etdev.errors import UsageError
-from etdev.pipeline.noise import quiet_libraries
 from etdev.pipeline.options import BuildOptions, choose_targets, parse_checks, required_checks
 from etdev.pipeline.progress import Silent, StageClock
 from etdev.pipeline.project import Project
+from etdev.pipeline.quiet import quiet_libraries
 from etdev.pipeline.report_file import display_path
 from etdev.pipeline.versions import versions
 from etdev.units import format_duration, format_seconds, format_size
@@ -125,7 +125,7 @@ def test_the_streams_come_back_after_an_error(capfd: pytest.CaptureFixture[str])
 
 def test_a_process_without_stdout_can_build() -> None:
     """A daemon may have closed it."""
-    script = "from etdev.pipeline.noise import quiet_libraries\nwith quiet_libraries():\n    print('x')\n"
+    script = "from etdev.pipeline.quiet import quiet_libraries\nwith quiet_libraries():\n    print('x')\n"
     done = subprocess.run(["sh", "-c", f'{sys.executable} -c "{script}" >&-'], capture_output=True, text=True)
 
     assert (done.returncode, done.stderr) == (0, "x\n")

@@ -19,11 +19,11 @@ from etdev.pipeline.inplace_ops import resolve_ops
 from etdev.pipeline.link import link_program
 from etdev.pipeline.lower import lower_model
 from etdev.pipeline.models import Models
-from etdev.pipeline.noise import quiet_libraries
 from etdev.pipeline.objects import emit_object
 from etdev.pipeline.places import object_place
 from etdev.pipeline.progress import Silent, StageClock
 from etdev.pipeline.project import Project
+from etdev.pipeline.quiet import quiet_libraries
 from etdev.pipeline.usercode import UserCode
 from etdev.program import Program, parse
 from etdev.program import model as m

@@ -13,7 +13,7 @@ from etdev.pipeline.build import build_project
 from etdev.pipeline.dry_run import dry_run
 from etdev.pipeline.options import BuildOptions
 from etdev.pipeline.project import Project
-from etdev.pipeline.verify.existing import verify_project
+from etdev.pipeline.verify.verify_target import verify_project
 from support.commands import break_package, run_etdev
 from support.projects import FOUR_TARGETS, LINEAR, LINEAR_CONFIG, SAMPLES, write_project
 from support.stages import Failure, check_failure

@@ -16,7 +16,7 @@ import torch
 from torch.export import ExportedProgram
 
 from etdev.linker import LinkOptions, link
-from etdev.pipeline.noise import quiet_libraries
+from etdev.pipeline.quiet import quiet_libraries
 from etdev.pipeline.writes import separate_copies
 from etdev.program import write
 from etdev.runtime.stock.client import ProgramFailureError

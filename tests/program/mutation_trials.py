@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from etdev.errors import LinkError, ProgramError, UnlinkableError
 from etdev.pipeline.inspect import inspect
 from etdev.pipeline.relink import relink
-from etdev.pipeline.verify import unaided
+from etdev.pipeline.verify import standalone_replay as unaided
 from etdev.pipeline.verify.placement import check_placement
 from etdev.pipeline.verify.plan import check_alone
 from etdev.program import Program, read, writer

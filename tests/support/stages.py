@@ -13,11 +13,11 @@ from etdev.pipeline.artifacts import ExportedModel, LoadedModel, LoweredModel
 from etdev.pipeline.load import load_model
 from etdev.pipeline.lower import lower_model
 from etdev.pipeline.models import Models
-from etdev.pipeline.noise import quiet_libraries
 from etdev.pipeline.objects import ObjectProgram, emit_object
 from etdev.pipeline.places import object_place
 from etdev.pipeline.progress import Silent, StageClock
 from etdev.pipeline.project import Project
+from etdev.pipeline.quiet import quiet_libraries
 from etdev.pipeline.usercode import UserCode
 
 

@@ -13,16 +13,16 @@ from etdev.pipeline.inplace_ops import resolve_ops
 from etdev.pipeline.link import link_program
 from etdev.pipeline.lower import lower_model
 from etdev.pipeline.models import Models
-from etdev.pipeline.noise import quiet_libraries
 from etdev.pipeline.objects import emit_object
 from etdev.pipeline.options import check_device_map
 from etdev.pipeline.places import object_place
 from etdev.pipeline.progress import Count, Silent, StageClock, uncounted
+from etdev.pipeline.quiet import quiet_libraries
 from etdev.pipeline.result import CheckResult
 from etdev.pipeline.staging import StagedFile
 from etdev.pipeline.usercode import UserCode
+from etdev.pipeline.verify.checks import Candidate, verify_program
 from etdev.pipeline.verify.file import Requirements, requirements
-from etdev.pipeline.verify.ladder import Candidate, verify_program
 from etdev.pipeline.write import write_program
 from etdev.program import Program
 from support.projects import write_project
@@ -58,7 +58,7 @@ class Prepared:
         def claimed(found: Program) -> Requirements:
             return replace(requirements(found), **required)
 
-        with quiet_libraries(), UserCode() as user, patch("etdev.pipeline.verify.ladder.requirements", claimed):
+        with quiet_libraries(), UserCode() as user, patch("etdev.pipeline.verify.checks.requirements", claimed):
             devices = check_device_map(device_map)
             stock = runtime or shared_runtime()
             checks = verify_program(project, user, self.target, candidate, stock, devices, jobs=jobs, count=count)

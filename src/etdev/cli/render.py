@@ -27,7 +27,7 @@ from etdev.pipeline.result import (
 from etdev.units import format_seconds, format_size
 
 if TYPE_CHECKING:
-    from etdev.pipeline.verify.foreign import FileResult, FilesResult
+    from etdev.pipeline.verify.verify_file import FileResult, FilesResult
 
 _COLOURS = {"passed": "green", "failed": "red", "not run": "yellow"}
 _LABEL_WIDTH = 11

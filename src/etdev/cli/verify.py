@@ -111,7 +111,7 @@ def _verify_targets(project: Project, options: BuildOptions, outputs: Outputs, *
     with shown_progress(doing, quiet=quiet) as options.progress:
         from etdev.cli.render import render_result
         from etdev.cli.reports.results import write_result
-        from etdev.pipeline.verify.existing import verify_project
+        from etdev.pipeline.verify.verify_target import verify_project
 
         result = verify_project(project, options)
     write_result(outputs, result, lambda: render_result(result))
@@ -123,7 +123,7 @@ def _verify_files(
 ) -> int:
     from etdev.cli.reports.results import write_files
     from etdev.pipeline.options import check_device_map, parse_checks
-    from etdev.pipeline.verify.foreign import verify_files
+    from etdev.pipeline.verify.verify_file import verify_files
 
     result = verify_files(files, require=parse_checks(require), device_map=check_device_map(device_map), data=data)
     write_files(outputs, result)

@@ -90,7 +90,7 @@ def verify(
     On ``jobs`` workers are the samples run that a metric hands to ``run.map``, if the program keeps no state. They are
     processes that import the main module: a script calls this below ``if __name__ == "__main__":``.
     """
-    from etdev.pipeline.verify.existing import verify_project
+    from etdev.pipeline.verify.verify_target import verify_project
 
     project = open_project(config, profile=profile, overrides=overrides, environ=environ)
     options = BuildOptions(

@@ -12,7 +12,7 @@ from etdev.pipeline.latency import Thoroughness, measure_latency
 from etdev.pipeline.machine import Machine, describe_load, describe_machine, peak_resident
 from etdev.pipeline.progress import Progress, Silent, StageClock
 from etdev.pipeline.result import LatencyResult, Part
-from etdev.pipeline.run import Asked, chosen_runtime, program_failed, read_program
+from etdev.pipeline.run import CallSpec, chosen_runtime, program_failed, read_program
 from etdev.pipeline.run_results import RuntimeName
 from etdev.pipeline.run_workers import OnWorkers, WorkerOptions, keeps_state
 from etdev.pipeline.throughput import ThroughputResult, batch_size, compare, measure_throughput
@@ -26,7 +26,7 @@ _RARE = 100
 
 
 @dataclass(frozen=True)
-class BenchOptions(Asked):
+class BenchOptions(CallSpec):
     """What is measured, and for how long."""
 
     thoroughness: Thoroughness = field(default_factory=Thoroughness)

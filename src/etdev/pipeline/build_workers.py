@@ -21,8 +21,8 @@ from etdev.pipeline.options import BuildOptions
 from etdev.pipeline.outcome import Outcome
 from etdev.pipeline.places import object_place
 from etdev.pipeline.progress import Silent
+from etdev.pipeline.progress_forwarding import Address, Relay, Sender
 from etdev.pipeline.project import Project
-from etdev.pipeline.relay import Address, Relay, Sender
 from etdev.pipeline.requirements import build_packages
 from etdev.pipeline.targets import Builder
 from etdev.pipeline.versions import versions
@@ -106,7 +106,7 @@ def build_on_workers(
                     for name in targets
                     if Task(name) not in tasks
                 }
-                _Crew(orchestrator, relay, job, outcome, cache, folders).build(tasks)
+                _WorkerPool(orchestrator, relay, job, outcome, cache, folders).build(tasks)
         except BaseException:
             orchestrator.close(kill=True)
             for name in targets:
@@ -114,7 +114,7 @@ def build_on_workers(
             raise
 
 
-class _Crew:
+class _WorkerPool:
     """Gives tasks to workers that are idle."""
 
     def __init__(

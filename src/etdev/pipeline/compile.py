@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from etdev.config.models import Pt2eXnnpack
 from etdev.errors import LoadError, ProgramError
 from etdev.pipeline.artifacts import ExportedModel, LoweredModel
-from etdev.pipeline.cache import Cache, Output, Reads, Seen, Watch, object_facts
+from etdev.pipeline.cache import Cache, FileAccess, Output, Reads, Watch, object_facts
 from etdev.pipeline.etrecord import read_delegates
 from etdev.pipeline.finished import LINKED_AGAIN
 from etdev.pipeline.import_closure import imported_files
@@ -83,7 +83,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Workplace:
+class BuildSession:
     """What all targets of a build share."""
 
     project: Project
@@ -92,11 +92,11 @@ class Workplace:
     cache: Cache
     watch: Watch
     models: Models
-    modelled: Seen
+    modelled: FileAccess
     """What was read while models were loaded, exported and lowered, for whatever target."""
 
     @contextmanager
-    def modelling(self) -> Iterator[None]:
+    def record_model_reads(self) -> Iterator[None]:
         """What is read in the block, models are made from."""
         before = set(self.user.modules().values())
         with self.watch.into(self.modelled):
@@ -105,38 +105,38 @@ class Workplace:
             self.modelled.files.update(new)  # Whichever target they were imported for, another uses what came of it.
 
 
-def compile_method(place: Workplace, name: str, method: str, folder: Path) -> Part:
+def compile_method(session: BuildSession, name: str, method: str, folder: Path) -> Part:
     """One method of a target as an object program in a folder."""
-    clock = StageClock(f"{name} {method}", place.options.progress)
+    clock = StageClock(f"{name} {method}", session.options.progress)
     path = folder / f"{method}.object.pte"
-    with place.modelling():
-        record, _ = _emitted(place, name, (method,), path, clock)
-        model = digest_of_model(place.models.prepare(name, clock)[0])
-    reads = _reads(place, name)
-    return Part(method, path, record, model, reads, tuple(sorted(place.cache.changed)), clock.seconds)
+    with session.record_model_reads():
+        record, _ = _emitted(session, name, (method,), path, clock)
+        model = digest_of_model(session.models.prepare(name, clock)[0])
+    reads = _reads(session, name)
+    return Part(method, path, record, model, reads, tuple(sorted(session.cache.changed)), clock.seconds)
 
 
 def compile_target(
-    place: Workplace, name: str, clock: StageClock, folder: Path, parts: Sequence[Part] = ()
+    session: BuildSession, name: str, clock: StageClock, folder: Path, parts: Sequence[Part] = ()
 ) -> Compiled:
     """The object program of a target, of all its methods if those were compiled already.
 
     Its files are made in ``folder``, unless the ones of an earlier build that stand at their places are the same.
     """
-    path = folder / object_place(place.project, name).name
+    path = folder / object_place(session.project, name).name
     if parts:
-        with place.modelling():
-            return _kept(place, name, _merged(place, name, parts, path, clock))
-    found = _reused(place, name, path) if place.options.cache else None
+        with session.record_model_reads():
+            return _kept(session, name, _merged(session, name, parts, path, clock))
+    found = _reused(session, name, path) if session.options.cache else None
     if found is None:
-        with place.modelling():
-            compiled = _compiled(place, name, path, clock)
-        return _kept(place, name, compiled)
+        with session.record_model_reads():
+            compiled = _compiled(session, name, path, clock)
+        return _kept(session, name, compiled)
     objects, record, reads, outputs = found
-    facts = object_facts(place.project, name, place.cache.digests)
-    models, verify = place.models, place.options.verify
-    with place.modelling():  # Another target may go on with the models that are loaded here.
-        known = KnownOutputs(place.cache.reference(place.project, name, facts, reads))
+    facts = object_facts(session.project, name, session.cache.digests)
+    models, verify = session.models, session.options.verify
+    with session.record_model_reads():  # Another target may go on with the models that are loaded here.
+        known = KnownOutputs(session.cache.reference(session.project, name, facts, reads))
         prepared = remembering(models.prepare_unexported(name, record.outputs, clock, known), known) if verify else None
         signatures = prepared[1].signatures if prepared else models.signatures(clock)
     notes = (*record.notes, LINKED_AGAIN)
@@ -187,10 +187,10 @@ def _contents(path: Path) -> Iterable[Path]:
 
 
 def _reused(
-    place: Workplace, name: str, staged: Path
+    session: BuildSession, name: str, staged: Path
 ) -> tuple[ObjectProgram, Record, Reads, Mapping[str, Output]] | None:
     """The target's object program if a build now would give the same one; at ``staged`` if it is not at its place."""
-    project, cache = place.project, place.cache
+    project, cache = session.project, session.cache
     entry = cache.find(project, name, "object", object_facts(project, name, cache.digests))
     if entry is None:
         return None
@@ -208,19 +208,19 @@ def _reused(
         return None
 
 
-def _compiled(place: Workplace, name: str, path: Path, clock: StageClock) -> Compiled:
-    record, objects = _emitted(place, name, None, path, clock)
-    models = remembering(place.models.prepare(name, clock), KnownOutputs())
-    outputs = place.cache.outputs(object_files(place.project, name, path.parent))
+def _compiled(session: BuildSession, name: str, path: Path, clock: StageClock) -> Compiled:
+    record, objects = _emitted(session, name, None, path, clock)
+    models = remembering(session.models.prepare(name, clock), KnownOutputs())
+    outputs = session.cache.outputs(object_files(session.project, name, path.parent))
     return Compiled(objects, record, models[1].signatures, models, record.notes, Reads(), outputs)
 
 
 def _emitted(
-    place: Workplace, name: str, methods: Sequence[str] | None, path: Path, clock: StageClock
+    session: BuildSession, name: str, methods: Sequence[str] | None, path: Path, clock: StageClock
 ) -> tuple[Record, ObjectProgram]:
     """All methods of a target, or some, as an object program."""
-    project = place.project
-    _, reference = place.models.prepare(name, clock)
+    project = session.project
+    _, reference = session.models.prepare(name, clock)
     with clock.stage("lower"):
         lowered = lower_model(project, reference, name, methods, path)
     record = Record(
@@ -228,9 +228,9 @@ def _emitted(
         scheme=reference.scheme,
         outputs=dict(reference.outputs),
         notes=(
-            *place.models.notes,
+            *session.models.notes,
             *reference.notes,
-            *_undeclared(place),
+            *_undeclared(session),
             *_split_state(project, lowered, reference),
         ),
     )
@@ -238,19 +238,19 @@ def _emitted(
         return record, emit_object(project, lowered, reference, name, path)
 
 
-def _merged(place: Workplace, name: str, parts: Sequence[Part], path: Path, clock: StageClock) -> Compiled:
+def _merged(session: BuildSession, name: str, parts: Sequence[Part], path: Path, clock: StageClock) -> Compiled:
     """The methods of a target that were compiled one by one, in the config's order."""
-    project = place.project
+    project = session.project
     _require_one_model(project, name, parts)
     reads = Reads()
     for part in parts:
         both = reads.files.keys() & part.reads.files.keys()
-        place.cache.changed |= {*part.changed, *(one for one in both if reads.files[one] != part.reads.files[one])}
+        session.cache.changed |= {*part.changed, *(one for one in both if reads.files[one] != part.reads.files[one])}
         reads = reads.joined(part.reads)
     clock.include([part.seconds for part in parts])
     with clock.stage("emit"):
         objects = merge_objects({part.method: part.path for part in parts}, path)
-        outputs = place.cache.outputs(object_files(project, name, path.parent))
+        outputs = session.cache.outputs(object_files(project, name, path.parent))
     record = parts[0].record.model_copy(
         update={
             "methods": tuple(method for part in parts for method in part.record.methods),
@@ -259,11 +259,11 @@ def _merged(place: Workplace, name: str, parts: Sequence[Part], path: Path, cloc
     )
     known = KnownOutputs()
     models = (
-        remembering(place.models.prepare_unexported(name, record.outputs, clock, known), known)
-        if place.options.verify
+        remembering(session.models.prepare_unexported(name, record.outputs, clock, known), known)
+        if session.options.verify
         else None
     )
-    signatures = models[1].signatures if models else place.models.signatures(clock)
+    signatures = models[1].signatures if models else session.models.signatures(clock)
     return Compiled(objects, record, signatures, models, record.notes, reads, outputs)
 
 
@@ -282,10 +282,10 @@ def _require_one_model(project: Project, name: str, parts: Sequence[Part]) -> No
         )
 
 
-def _kept(place: Workplace, name: str, compiled: Compiled) -> Compiled:
+def _kept(session: BuildSession, name: str, compiled: Compiled) -> Compiled:
     """With what it was made from; the cache has it if that is known."""
-    project, cache = place.project, place.cache
-    reads = compiled.reads.joined(_reads(place, name))
+    project, cache = session.project, session.cache
+    reads = compiled.reads.joined(_reads(session, name))
     if not cache.changed:
         facts = object_facts(project, name, cache.digests)
         folder = compiled.objects.path.parent
@@ -293,17 +293,17 @@ def _kept(place: Workplace, name: str, compiled: Compiled) -> Compiled:
     return replace(compiled, reads=reads)
 
 
-def _reads(place: Workplace, name: str) -> Reads:
+def _reads(session: BuildSession, name: str) -> Reads:
     """What an object program was made from."""
-    project, user = place.project, place.user
+    project, user = session.project, session.user
     roots = list(_roots(project, name))
     modules = imported_files(roots, user.modules())
-    place.cache.note_changed(project, user.stale())
-    return place.cache.reads(
+    session.cache.note_changed(project, user.stale())
+    return session.cache.reads(
         project,
         sorted(modules),
         list(declared_files(project)),
-        place.modelled,
+        session.modelled,
         absent=user.missing(),
         packages=user.packages(roots),
     )
@@ -332,13 +332,13 @@ def _split_state(project: Project, lowered: LoweredModel, exported: ExportedMode
         )
 
 
-def _undeclared(place: Workplace) -> Iterator[str]:
+def _undeclared(session: BuildSession) -> Iterator[str]:
     """Files that the model's code reads and the config does not name."""
-    project = place.project
+    project = session.project
     declared = {str(path) for path in declared_files(project)}
     names = sorted(
         str(Path(name).relative_to(project.loaded.root))
-        for name in place.modelled.files
+        for name in session.modelled.files
         if not name.endswith(".py") and name not in declared and Path(name).is_relative_to(project.loaded.root)
     )
     if names:

@@ -15,7 +15,7 @@ from etdev.config.operation import Deploy
 from etdev.deployment import release as releases
 from etdev.deployment.release import Outcome, Plan, Release, Terms
 from etdev.deployment.state import Listed, listing
-from etdev.deployment.transports import Reach, open_transport
+from etdev.deployment.transports import Connection, open_transport
 from etdev.deployment.transports.base import Transport
 from etdev.errors import DeployError, UsageError
 from etdev.pipeline.deployable import check_current, make_release
@@ -150,12 +150,12 @@ def _connected(project: Project, name: str) -> Iterator[Transport]:
         raise
 
 
-def _reach(project: Project, name: str) -> Reach:
+def _reach(project: Project, name: str) -> Connection:
     settings = project.config.deploy[name]
     trusted = settings.known_hosts
     if trusted is not None and not trusted.startswith("~"):
         trusted = str(project.loaded.resolve("deploy", name, "known_hosts"))
-    return Reach(
+    return Connection(
         destination=parse_destination(settings.uri),
         base=project.base("deploy", name, "uri"),
         known_hosts=None if trusted is None else Path(trusted).expanduser(),

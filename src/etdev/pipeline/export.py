@@ -13,8 +13,8 @@ from etdev.pipeline.artifacts import ExportedMethod, ExportedModel, LoadedModel,
 from etdev.pipeline.export_errors import explain_export_error
 from etdev.pipeline.inputs import Signature, make_inputs
 from etdev.pipeline.lower_errors import line_of_node
-from etdev.pipeline.noise import held_back
 from etdev.pipeline.project import Project
+from etdev.pipeline.quiet import held_back
 from etdev.pipeline.usercode import UserCode
 from etdev.pipeline.writes import find_clash, separate_copies, untie_buffers
 

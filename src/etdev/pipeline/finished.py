@@ -25,7 +25,7 @@ from etdev.pipeline.report_file import display_path, is_at, report_text
 from etdev.pipeline.result import TargetResult
 
 if TYPE_CHECKING:
-    from etdev.pipeline.compile import Compiled, Workplace
+    from etdev.pipeline.compile import BuildSession, Compiled
 
 UNCHANGED = "unchanged: taken from the cache"
 LINKED_AGAIN = "linked again: nothing before the link has changed since it was exported"
@@ -75,20 +75,20 @@ def find_finished(project: Project, target: str, options: BuildOptions, cache: C
     return finished.model_copy(update={"result": seen})
 
 
-def keep_finished(place: Workplace, finished: Finished, compiled: Compiled) -> None:
+def keep_finished(session: BuildSession, finished: Finished, compiled: Compiled) -> None:
     """Remember a target that is as it should be, with its files as this build wrote them."""
     if not finished.good:
         return
-    project, cache, result = place.project, place.cache, finished.result
+    project, cache, result = session.project, session.cache, finished.result
     artifact = project.artifact(result.name)
     record = [record_place(artifact)] if project.config.targets[result.name].etrecord else []
     everything = cache.reads(
         project,
-        sorted(place.user.modules().values()),
+        sorted(session.user.modules().values()),
         _runtime_files(project, result.name),
-        place.watch.seen,
-        absent=place.user.missing(),
-        packages=place.user.packages(()),
+        session.watch.seen,
+        absent=session.user.missing(),
+        packages=session.user.packages(()),
     )
     if cache.changed:
         return
@@ -102,7 +102,7 @@ def keep_finished(place: Workplace, finished: Finished, compiled: Compiled) -> N
         project,
         result.name,
         "linked",
-        linked_facts(project, result.name, place.options, cache.digests),
+        linked_facts(project, result.name, session.options, cache.digests),
         compiled.reads.joined(everything),
         artifact.parent,
         {**written, **compiled.outputs},

@@ -25,7 +25,7 @@ from etdev.pipeline.run_workers import Each, OnWorkers, WorkerOptions
 from etdev.pipeline.verify.devices import left_out, remedy, unused
 from etdev.pipeline.verify.execution import stock_obstacle
 from etdev.pipeline.verify.file import requirements
-from etdev.pipeline.verify.made_up import random_inputs
+from etdev.pipeline.verify.random_inputs import random_inputs
 from etdev.pipeline.verify.replay import open_replay, replay_obstacle, torch_obstacle
 from etdev.pipeline.verify.subject import Runtime
 from etdev.program import Program
@@ -48,7 +48,7 @@ def no_progress(total: int) -> Iterator[Callable[[], None]]:
 
 
 @dataclass(frozen=True)
-class Asked:
+class CallSpec:
     """What is called: a method, with which inputs, in what runtime."""
 
     method: str = "forward"
@@ -67,7 +67,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class RunOptions(Asked):
+class RunOptions(CallSpec):
     """How it is called, and what becomes of the outputs."""
 
     repeat: int = 1
@@ -131,7 +131,7 @@ def run_file(file: Path, options: RunOptions) -> RunResult:
     )
 
 
-def read_program(file: Path, asked: Asked) -> tuple[Program, m.ExecutionPlan, Calls]:
+def read_program(file: Path, asked: CallSpec) -> tuple[Program, m.ExecutionPlan, Calls]:
     """A program, the method of it that is called, and the inputs of each call. Raises as :func:`run_file` does."""
     program = read_joined(file, asked.data)
     outside = sorted(missing.name for missing in missing_data(program))
@@ -152,7 +152,7 @@ def read_program(file: Path, asked: Asked) -> tuple[Program, m.ExecutionPlan, Ca
     return program, plan, _calls(file, plan, asked)
 
 
-def _calls(file: Path, plan: m.ExecutionPlan, asked: Asked) -> Calls:
+def _calls(file: Path, plan: m.ExecutionPlan, asked: CallSpec) -> Calls:
     """The inputs of each call: those that are given, made up, or the config's samples."""
     if asked.random:
         return Calls([random_inputs(plan, asked.seed)], source=f"made up, seed {asked.seed}")
@@ -166,7 +166,7 @@ def _calls(file: Path, plan: m.ExecutionPlan, asked: Asked) -> Calls:
     return read_calls(plan, names, asked.inputs)
 
 
-def program_failed(error: ProgramFailureError, file: Path, plan: m.ExecutionPlan, asked: Asked) -> RunError:
+def program_failed(error: ProgramFailureError, file: Path, plan: m.ExecutionPlan, asked: CallSpec) -> RunError:
     """What is said of a program that does not run: a delegate that does not find its weights fails in its own way,
     that of XNNPACK crashes."""
     lacks = not asked.data and plan.delegates

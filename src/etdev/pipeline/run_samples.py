@@ -8,9 +8,9 @@ from typing import Any
 from etdev.errors import UsageError
 from etdev.pipeline.inputs import read_samples
 from etdev.pipeline.models import Models
-from etdev.pipeline.noise import quiet_libraries
 from etdev.pipeline.progress import Silent, StageClock
 from etdev.pipeline.project import Project
+from etdev.pipeline.quiet import quiet_libraries
 from etdev.pipeline.run_inputs import Calls, input_label, misfit
 from etdev.pipeline.usercode import UserCode
 from etdev.program import model as m

@@ -10,8 +10,8 @@ from typing import Self
 
 from etdev.files import file_sha256
 from etdev.pipeline.artifacts import WrittenFile, WrittenProgram
-from etdev.pipeline.cache import Cache, Reads, Seen, Watch, locked_facts
-from etdev.pipeline.compile import Compiled, Part, Workplace, compile_method, compile_target, keep_reference
+from etdev.pipeline.cache import Cache, FileAccess, Reads, Watch, locked_facts
+from etdev.pipeline.compile import BuildSession, Compiled, Part, compile_method, compile_target, keep_reference
 from etdev.pipeline.figures import Figures
 from etdev.pipeline.finished import LINKED_AGAIN, QUANTIZED_AGAIN, Finished, keep_finished
 from etdev.pipeline.import_closure import imported_files
@@ -23,19 +23,19 @@ from etdev.pipeline.lower import require_backends
 from etdev.pipeline.measure import figures_of
 from etdev.pipeline.models import Models
 from etdev.pipeline.nested import describe_nested, memory_by_device
-from etdev.pipeline.noise import quiet_libraries
 from etdev.pipeline.options import BuildOptions, required_checks
 from etdev.pipeline.places import sidecar_place
 from etdev.pipeline.progress import StageClock
 from etdev.pipeline.project import Project
+from etdev.pipeline.quiet import quiet_libraries
 from etdev.pipeline.report_file import display_path, report_text
 from etdev.pipeline.result import CHECKS, NOT_VERIFIED, DataFile, FileBeside, TargetResult, outcome
 from etdev.pipeline.staging import StagedFile, StagedObjects, StagedTarget
 from etdev.pipeline.stock import runtime_for
 from etdev.pipeline.summary import describe_state, describe_unguarded, describe_unused, with_memory
 from etdev.pipeline.usercode import LIBRARIES, UserCode
+from etdev.pipeline.verify.checks import Candidate, check_functions, not_run, verify_program
 from etdev.pipeline.verify.kernels import check_runtime_settings
-from etdev.pipeline.verify.ladder import Candidate, check_functions, not_run, verify_program
 from etdev.pipeline.write import write_files, write_linked_record, write_operators
 from etdev.program.footprint import planned_memory
 from etdev.runtime.stock import StockRuntime
@@ -63,7 +63,7 @@ class Builder:
             user = enter(UserCode())
             watch = enter(Watch([project.loaded.root], _own_places(project, cache)))
             self._runtime = enter(_stock_runtime(project, options))
-            self._place = Workplace(project, options, user, cache, watch, Models(project, user), Seen())
+            self._session = BuildSession(project, options, user, cache, watch, Models(project, user), FileAccess())
             self._open = self._open.pop_all()
         return self
 
@@ -73,8 +73,8 @@ class Builder:
     def compile(self, name: str, method: str, folder: Path) -> Part:
         """Compile one method of a target into a folder. Raises what stands in the way."""
         try:
-            _register(self._place, name, self._runtime)
-            return compile_method(self._place, name, method, folder)
+            _register(self._session, name, self._runtime)
+            return compile_method(self._session, name, method, folder)
         finally:
             self._options.progress.ended(f"{name} {method}")
 
@@ -84,7 +84,7 @@ class Builder:
         ``parts`` are its methods in the config's order, if those were compiled by themselves.
         """
         try:
-            return _build_target(self._place, name, self._runtime, parts)
+            return _build_target(self._session, name, self._runtime, parts)
         finally:
             self._options.progress.ended(name)
 
@@ -105,28 +105,28 @@ def _stock_runtime(project: Project, options: BuildOptions) -> Iterator[StockRun
         yield runtime
 
 
-def _register(place: Workplace, name: str, runtime: StockRuntime | None) -> None:
+def _register(session: BuildSession, name: str, runtime: StockRuntime | None) -> None:
     """Import what verification will call, and look at the first samples, before anything slow happens."""
     if runtime is not None:
-        register_imports(place.project, place.user)
-        check_functions(place.project, place.user, name)
-        place.models.check_samples()
+        register_imports(session.project, session.user)
+        check_functions(session.project, session.user, name)
+        session.models.check_samples()
 
 
-def _build_target(place: Workplace, name: str, runtime: StockRuntime | None, parts: Sequence[Part]) -> Finished:
-    project, options, user = place.project, place.options, place.user
+def _build_target(session: BuildSession, name: str, runtime: StockRuntime | None, parts: Sequence[Part]) -> Finished:
+    project, options, user = session.project, session.options, session.user
     clock = StageClock(name, options.progress)
-    _register(place, name, runtime)
+    _register(session, name, runtime)
     inplace = resolve_ops(project, name, user)
     with StagedObjects(project, name) as staged_objects, ExitStack() as stack:
         with staged_objects.places_named():
-            compiled = compile_target(place, name, clock, staged_objects.folder, parts)
+            compiled = compile_target(session, name, clock, staged_objects.folder, parts)
         with clock.stage("link"):
             program = link_program(project, name, user, compiled.objects, compiled.signatures, inplace)
         staged = stack.enter_context(StagedTarget(project, name, staged_objects, program.data.names))
         with clock.stage("write"):
             written = write_files(program.linked.program, program.data, staged)
-            result = _describe(place, name, compiled, program, written, [str(tried) for tried in inplace.tried])
+            result = _describe(session, name, compiled, program, written, [str(tried) for tried in inplace.tried])
             if project.config.targets[name].etrecord:
                 write_linked_record(compiled.objects, program, staged.record)
             if project.config.targets[name].selected_operators:
@@ -164,20 +164,20 @@ def _build_target(place: Workplace, name: str, runtime: StockRuntime | None, par
         shown = {"artifact": display_path(project, artifact), "seconds": clock.seconds}
         result = result.model_copy(update={"figures": figures, "checks": checks, "status": status, **shown})
         if compiled.models is not None:
-            keep_reference(project, name, place.cache, compiled.models[1], compiled.reads)
+            keep_reference(project, name, session.cache, compiled.models[1], compiled.reads)
         if LINKED_AGAIN in result.notes and "quantize" in clock.seconds:
             result = result.model_copy(update={"notes": (*result.notes, QUANTIZED_AGAIN)})
-        locked = _locked(place, result, figures, compiled.reads)
-        result = _with_changes(place, result)
+        locked = _locked(session, result, figures, compiled.reads)
+        result = _with_changes(session, result)
         staged.write_report(report_text(project, result))
         staged.settle(rejected=rejected)
-    finished = Finished(result=result, locked=locked, changed=tuple(sorted(place.cache.changed)))
-    keep_finished(place, finished, compiled)
+    finished = Finished(result=result, locked=locked, changed=tuple(sorted(session.cache.changed)))
+    keep_finished(session, finished, compiled)
     return finished
 
 
 def _describe(
-    place: Workplace,
+    session: BuildSession,
     name: str,
     compiled: Compiled,
     program: LinkedProgram,
@@ -185,7 +185,7 @@ def _describe(
     tried: Sequence[str],
 ) -> TargetResult:
     """What was built, before it is verified; ``tried`` is said of operators that the config adds."""
-    project, linked = place.project, program.linked
+    project, linked = session.project, program.linked
     return TargetResult(
         name=name,
         status="built",
@@ -199,7 +199,7 @@ def _describe(
         nested_memory=memory_by_device(program.nested),
         planner=linked.planner,
         shared_state=linked.shared_state,
-        required=required_checks(project, name, place.options),
+        required=required_checks(project, name, session.options),
         notes=(
             *compiled.notes,
             *tried,
@@ -221,21 +221,21 @@ def _data(program: LinkedProgram, written: WrittenProgram, staged: StagedTarget)
         yield DataFile(name=name, size=file.size, sha256=file.sha256, of_delegates=name in program.data.delegates)
 
 
-def _with_changes(place: Workplace, result: TargetResult) -> TargetResult:
+def _with_changes(session: BuildSession, result: TargetResult) -> TargetResult:
     """With a note on files that were written while the target was built."""
-    changed = sorted(place.cache.changed)
+    changed = sorted(session.cache.changed)
     if not changed:
         return result
     note = f"neither cached nor locked: {', '.join(changed)} changed during the build, before or after it was read"
     return result.model_copy(update={"notes": (*result.notes, note)})
 
 
-def _locked(place: Workplace, result: TargetResult, figures: Figures, compiled: Reads) -> LockedTarget:
+def _locked(session: BuildSession, result: TargetResult, figures: Figures, compiled: Reads) -> LockedTarget:
     """What the bytes of a target's file follow from, and what they are."""
-    project, user = place.project, place.user
+    project, user = session.project, session.user
     planner = project.config.targets[result.name].memory.planner
     modules = imported_files([planner.partition(":")[0]], user.modules()) if ":" in planner else set()
-    reads = compiled.joined(place.cache.reads(project, sorted(modules), (), Seen()))
+    reads = compiled.joined(session.cache.reads(project, sorted(modules), (), FileAccess()))
     facts = locked_facts(project, result.name)
     return LockedTarget(
         sha256=result.sha256,

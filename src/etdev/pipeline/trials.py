@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from etdev.config.models import Input
 from etdev.config.notation import literal
 from etdev.pipeline.inputs import Signature, make_inputs
-from etdev.pipeline.noise import held_back
+from etdev.pipeline.quiet import held_back
 from etdev.pipeline.verify.reference import module_of, restored_buffers
 
 if TYPE_CHECKING:

@@ -20,9 +20,9 @@ from etdev.validator.state import (
     PLACE,
     REFERENCE,
     At,
-    Lost,
     Number_,
     Tree,
+    Unknown,
     each_leaf,
     leaves,
 )
@@ -184,8 +184,8 @@ def run_view(machine: Machine, side: int, code: Code) -> bool:
     place = each_leaf(machine.located(side, of), lambda leaf: leaf.place if isinstance(leaf, At) else leaf)
     owner: Tree = out
     if out in facts.moved:
-        owner = machine.state.references[side].get(out, Lost(f"value {out} is used before a move has set it"))
-    if any(isinstance(leaf, Lost) for leaf in leaves(owner)):
+        owner = machine.state.references[side].get(out, Unknown(f"value {out} is used before a move has set it"))
+    if any(isinstance(leaf, Unknown) for leaf in leaves(owner)):
         raise NotFollowedError(f"value {out} is used before a move has set it")
     shadows = machine.state.shadows[side]
     shadow = shadows.get(of)
@@ -231,7 +231,7 @@ def run_move(machine: Machine, side: int, call: m.MoveCall) -> None:
         origin: Tree = call.move_from
         if origin in facts.moved:
             origin = machine.state.references[side].get(
-                call.move_from, Lost(f"value {call.move_from} is used before a move has set it")
+                call.move_from, Unknown(f"value {call.move_from} is used before a move has set it")
             )
         machine.state.references[side][call.move_to] = origin
         shadows = machine.state.shadows[side]

@@ -20,11 +20,11 @@ from etdev.validator.state import (
     REFERENCE,
     Entry,
     Log,
-    Lost,
     Number_,
     Shadow,
     State,
     Tree,
+    Unknown,
     changes,
     choice,
     mentions,
@@ -188,13 +188,13 @@ def dims_in(machine: Machine, state: State, side: int, value: int) -> Dims:
 def tree_in(state: State, kind: int, side: int, value: int) -> Tree:
     """Which tensor a value is, or where it lies, in some state."""
     what = "a move" if kind == REFERENCE else "a view"
-    return cast(Tree, state.table(kind, side).get(value, Lost(f"value {value} is used before {what} has set it")))
+    return cast(Tree, state.table(kind, side).get(value, Unknown(f"value {value} is used before {what} has set it")))
 
 
 def join_trees(merge: int, trees: Sequence[Tree]) -> Tree:
     """One of some things. What depends on the merge itself is of a round before and not followed."""
     if any(mentions(tree, {merge}) for tree in trees):
-        return Lost(OF_OLDER_ROUND)
+        return Unknown(OF_OLDER_ROUND)
     return choice(merge, tuple(trees))
 
 
@@ -205,7 +205,7 @@ def forget_older(state: State, merges: set[int]) -> None:
             table = state.table(kind, side)
             for value, tree in table.items():
                 if mentions(cast(Tree, tree), merges):
-                    table[value] = Lost(OF_OLDER_ROUND)
+                    table[value] = Unknown(OF_OLDER_ROUND)
 
 
 def _join_numbers(machine: Machine, merge: int, found: Sequence[Number_]) -> Number_:

@@ -40,11 +40,11 @@ from etdev.validator.state import (
     REFERENCE,
     Choice,
     Log,
-    Lost,
     Number_,
     Shadow,
     State,
     Tree,
+    Unknown,
     changes_since,
 )
 from etdev.validator.symbols import LOOP, OTHER
@@ -322,10 +322,10 @@ class Loop:
         for name in dict.fromkeys([*self.trees, *(cast("tuple[int, int, int]", item) for item in entries)]):
             outside, *rounds = (tree_in(state, *name) for state in states)
             known = self.trees.get(name)
-            if isinstance(known, Lost) or (known is None and all(tree == outside for tree in rounds)):
+            if isinstance(known, Unknown) or (known is None and all(tree == outside for tree in rounds)):
                 continue
             if known is not None and any(tree == known for tree in rounds):
-                now: Tree = Lost(OF_OLDER_ROUND)
+                now: Tree = Unknown(OF_OLDER_ROUND)
             else:
                 now = join_trees(self.merge, [outside, *rounds])
             settled &= now == known

@@ -19,10 +19,10 @@ from etdev.validator.state import (
     NUMBER,
     At,
     Choice,
-    Lost,
     Number_,
     State,
     Tree,
+    Unknown,
     choice,
     each_leaf,
     leaves,
@@ -337,7 +337,7 @@ class Machine:
             return At(value, facts.tensors[value].place)
         tensor: Tree = value
         if value in facts.moved:
-            tensor = self.state.references[side].get(value, Lost(f"value {value} is used before a move has set it"))
+            tensor = self.state.references[side].get(value, Unknown(f"value {value} is used before a move has set it"))
         return self._located(side, tensor, ())
 
     def _located(self, side: int, tensor: Tree, guards: Guards) -> Tree:
@@ -351,11 +351,11 @@ class Machine:
         facts = self.facts[side]
         place: Tree = facts.tensors[tensor].place
         if tensor in facts.viewed:
-            lost = Lost(f"value {tensor} is used before a view has set it")
+            lost = Unknown(f"value {tensor} is used before a view has set it")
             place = self.state.places[side].get(tensor, lost)
             for merge, way in guards:
                 place = on_way(place, merge, way)
-        return each_leaf(place, lambda at: at if isinstance(at, Lost) else At(tensor, cast("Place | None", at)))
+        return each_leaf(place, lambda at: at if isinstance(at, Unknown) else At(tensor, cast("Place | None", at)))
 
     def dims(self, side: int, value: int) -> Dims:
         """The sizes of a tensor."""
@@ -459,7 +459,7 @@ class Machine:
         self.state.log.entries.append((MEMORY, side, space, start, start + size(new)))
         for value, (kind, dims, held) in list(self.state.shadows[side].items()):
             tree = self.located(side, value)
-            if any(isinstance(leaf, Lost) for leaf in leaves(tree)):
+            if any(isinstance(leaf, Unknown) for leaf in leaves(tree)):
                 del self.state.shadows[side][value]
             else:
                 after = self._shadow_after(tree, (), place, (new, on, mixed), held)
@@ -507,7 +507,7 @@ class Machine:
 
 def _found(tree: Tree) -> At:
     """A tensor that is one for sure. Raises :class:`NotFollowedError` for one that is not followed."""
-    if isinstance(tree, Lost):
+    if isinstance(tree, Unknown):
         raise NotFollowedError(tree.reason)
     assert isinstance(tree, At)
     return tree

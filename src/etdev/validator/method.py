@@ -20,7 +20,7 @@ from etdev.validator.report import Violation
 from etdev.validator.run import InPlace, Run
 from etdev.validator.steps import Steps
 from etdev.validator.symbols import INITIAL, Symbols
-from etdev.validator.walk import Apart, walk
+from etdev.validator.walk import Divergence, walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class MethodValidation:
                 return self.outcome
         try:
             layout = Layout(walk(*self._facts, self._moved))
-        except Apart as apart:
+        except Divergence as apart:
             self.outcome = Outcome((self._explain.apart(str(apart), apart.before, apart.after),))
         else:
             self.outcome = self._execute(layout)

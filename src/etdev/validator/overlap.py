@@ -11,7 +11,7 @@ from etdev.validator.facts import Clash, Code, Facts, share
 from etdev.validator.machine import NotFollowedError
 from etdev.validator.numbers import Dims
 from etdev.validator.run import Run
-from etdev.validator.state import At, Choice, Gap, Lost, Tree, choice, each_leaf, leaves, on_way
+from etdev.validator.state import At, Choice, Gap, Tree, Unknown, choice, each_leaf, leaves, on_way
 
 Key: TypeAlias = tuple[int, int, int]
 """``(argument, which tensor of it, output)``: 0 is the argument itself, others count the tensors of a list. Arguments
@@ -45,7 +45,7 @@ class Overlaps:
             if key in known and _gaps(known[key]) == _gaps(tree):
                 continue
             for leaf in leaves(tree):
-                if isinstance(leaf, Lost):
+                if isinstance(leaf, Unknown):
                     raise NotFollowedError(leaf.reason)
             self._run.report(self._run.explain.overlap(self._run.machine, one, other, key))
 
@@ -58,7 +58,7 @@ class Overlaps:
         if isinstance(other, Choice):
             return choice(other.merge, tuple(self._relate(side, one, way, dims) for way in other.ways))
         if not isinstance(one, At) or not isinstance(other, At):
-            return one if isinstance(one, Lost) else other
+            return one if isinstance(one, Unknown) else other
         facts = self._run.facts[side]
         mine, theirs = facts.tensors[one.tensor], facts.tensors[other.tensor]
         if one.place is None or other.place is None or not share(mine, one.place, theirs, other.place):
@@ -74,7 +74,7 @@ def _is_allowed(code: Code, key: Key, tree: Tree, tried: Collection[tuple[int, i
     """May the operator write over the operand, however paths went? ``tried``: ``(argument, output)`` that may, too."""
     argument, item, output = key
     if isinstance(code.call, m.DelegateCall) and code.name in ops.READS_FIRST and argument >= 0:
-        return not any(isinstance(leaf, Lost) for leaf in leaves(tree))
+        return not any(isinstance(leaf, Unknown) for leaf in leaves(tree))
     known = not output and argument in ops.IN_PLACE.get(code.name, ())
     if item or not (known or (argument, output) in tried):
         return False

@@ -14,7 +14,7 @@ from etdev.validator.operators import Act
 from etdev.validator.run import Run
 from etdev.validator.state import State
 from etdev.validator.steps import Steps
-from etdev.validator.walk import Step, Walk, Who
+from etdev.validator.walk import Side, Step, Walk
 
 _MOST_ROUNDS = 500
 """Rounds of a loop until nothing new is found, before it is given up."""
@@ -186,7 +186,7 @@ class Paths:
         found: dict[int, list[Step]] = {}
         for number, block in enumerate(self._walk.blocks):
             for step in block.steps:
-                if step.who is Who.BOTH and self._run.facts[0].code[step.before].act is Act.ADD_ROW:
+                if step.who is Side.BOTH and self._run.facts[0].code[step.before].act is Act.ADD_ROW:
                     head = self._layout.innermost(number)
                     if head is not None:
                         found.setdefault(head, []).append(step)

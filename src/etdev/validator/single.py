@@ -31,7 +31,7 @@ from etdev.validator.state import At, leaves
 from etdev.validator.steps import Steps
 from etdev.validator.symbols import INITIAL, INPUT, LOOP, MERGE, OTHER, Symbols
 from etdev.validator.unwritten import Unwritten, Write
-from etdev.validator.walk import Apart, Step, walk
+from etdev.validator.walk import Divergence, Step, walk
 
 _WRITTEN, _CHANGED = "written", "changed"
 
@@ -133,7 +133,7 @@ class _File:
                 return f"the file does not say which arguments of instruction {code.position} ({code.name}) are outputs"
         try:
             layout = Layout(walk(facts, facts, {position: position for position in range(len(facts.code))}))
-        except Apart as apart:
+        except Divergence as apart:
             return str(apart)
         pair = facts, facts
         merges = Merges(self._symbols, layout.bits, layout.bodies)

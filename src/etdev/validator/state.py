@@ -25,7 +25,7 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class Unknown:
     """Something that is not followed."""
 
     reason: str
@@ -50,7 +50,7 @@ class Gap:
     """Are they one tensor, with the same shape, as far as is known?"""
 
 
-Tree: TypeAlias = Choice | Lost | At | Gap | int | Place | None
+Tree: TypeAlias = Choice | Unknown | At | Gap | int | Place | None
 """Which value's tensor a value is, where a tensor lies, both, or how two lie to each other."""
 Number_: TypeAlias = tuple[object, ...]
 """What a number is, as a part of a key: ``("i", Number)`` or ``("s", symbol)``."""
@@ -187,7 +187,7 @@ def choice(merge: int, ways: tuple[Tree, ...]) -> Tree:
         return ways[0]
     size = sum(way.size if isinstance(way, Choice) else 1 for way in ways)
     if size > _MOST_LEAVES:
-        return Lost("which tensor a value is depends on too many conditions")
+        return Unknown("which tensor a value is depends on too many conditions")
     return Choice(merge, ways, size)
 
 

@@ -15,7 +15,7 @@ from etdev.validator.operators import Act
 from etdev.validator.overlap import Key, Overlaps
 from etdev.validator.run import Run, form
 from etdev.validator.state import Tree
-from etdev.validator.walk import Step, Who
+from etdev.validator.walk import Side, Step
 
 
 class Steps:
@@ -27,9 +27,9 @@ class Steps:
 
     def run(self, step: Step) -> None:
         """Execute what runs in a step."""
-        if step.who is Who.BEFORE:
+        if step.who is Side.BEFORE:
             self._run_alone(0, step.before)
-        elif step.who is Who.AFTER:
+        elif step.who is Side.AFTER:
             self._run_alone(1, step.after)
         else:
             self._run_both(self._run.facts[0].code[step.before], self._run.facts[1].code[step.after])

@@ -16,7 +16,7 @@ from etdev.validator.facts import Facts
 from etdev.validator.operators import Act
 
 
-class Who(Enum):
+class Side(Enum):
     """Whose instruction runs in a step."""
 
     BOTH = "both"
@@ -28,7 +28,7 @@ class Who(Enum):
 class Step:
     """An instruction of one program or of both."""
 
-    who: Who
+    who: Side
     before: int
     """Position in the program before the link."""
     after: int
@@ -45,7 +45,7 @@ class Block:
     predecessors: list[int] = field(default_factory=list)
 
 
-class Apart(Exception):  # noqa: N818 - turned into a violation by whoever called
+class Divergence(Exception):  # noqa: N818 - turned into a violation by whoever called
     """The two programs do not go the same ways."""
 
     def __init__(self, message: str, before: int, after: int) -> None:
@@ -92,7 +92,7 @@ class Walk:
 def walk(before: Facts, after: Facts, moved: Mapping[int, int]) -> Walk:
     """Lay two methods beside each other. ``moved``: position before → position after, of the instructions that stay.
 
-    Raises :class:`Apart` if they do not go together.
+    Raises :class:`Divergence` if they do not go together.
     """
     points = _Points(before, after, moved).all()
     blocks = _blocks(points)
@@ -115,7 +115,7 @@ class _Points:
         if len(self._back) < len(moved) or not all(
             0 <= here < self._lengths[0] and 0 <= there < self._lengths[1] for here, there in moved.items()
         ):
-            raise Apart("the list of corresponding instructions contradicts itself", 0, 0)
+            raise Divergence("the list of corresponding instructions contradicts itself", 0, 0)
 
         self._meet = self._targets()
 
@@ -145,14 +145,14 @@ class _Points:
         # Where paths meet, both are to be there at once.
         waits = there < self._meet.get(here, 0) and there not in self._back
         if not waits and here < self._lengths[0] and here not in self._moved:
-            return Step(Who.BEFORE, here, there), ((self._alone(0, here), there),)
+            return Step(Side.BEFORE, here, there), ((self._alone(0, here), there),)
         if there < self._lengths[1] and there not in self._back:
-            return Step(Who.AFTER, here, there), ((here, self._alone(1, there)),)
+            return Step(Side.AFTER, here, there), ((here, self._alone(1, there)),)
         if point == self._lengths:
             return None, ()
         if self._moved.get(here) != there:
-            raise Apart("the instructions that stay are in another order", here, there)
-        return Step(Who.BOTH, here, there), self._together(here, there)
+            raise Divergence("the instructions that stay are in another order", here, there)
+        return Step(Side.BOTH, here, there), self._together(here, there)
 
     def _alone(self, side: int, position: int) -> int:
         """Where one program goes on by itself: it may not wait for anything, nor go back."""
@@ -162,14 +162,14 @@ class _Points:
         ways = self._ways(side, position)
         if len(ways) > 1 or ways[0] <= position:
             places = (position, 0) if side == 0 else (0, position)
-            raise Apart("a jump is in one of the programs only", *places)
+            raise Divergence("a jump is in one of the programs only", *places)
         return ways[0]
 
     def _together(self, here: int, there: int) -> tuple[_Point, ...]:
         one, other = self._ways(0, here), self._ways(1, there)
         kinds = {self._facts[0].code[here].act is Act.JUMP, self._facts[1].code[there].act is Act.JUMP}
         if len(kinds) > 1 or len(one) != len(other) or self._taken(0, here) != self._taken(1, there):
-            raise Apart("a jump of the one program is none, or another, in the other one", here, there)
+            raise Divergence("a jump of the one program is none, or another, in the other one", here, there)
         return tuple(dict.fromkeys(zip(one, other, strict=True)))
 
     def _taken(self, side: int, position: int) -> bool | None:
@@ -208,7 +208,7 @@ def _blocks(points: Mapping[_Point, _Next]) -> list[Block]:
     end = next((point for point in heads if points[point][0] is None), None)
     heads.sort(key=lambda point: (point == end, point != (0, 0)))
     if end is None:
-        raise Apart("the method never ends", 0, 0)
+        raise Divergence("the method never ends", 0, 0)
     number = {point: index for index, point in enumerate(heads)}
     blocks = [Block() for _ in heads]
     for head, block in zip(heads, blocks, strict=True):

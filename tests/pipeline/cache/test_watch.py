@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from etdev.pipeline.cache.watch import Seen, Watch
+from etdev.pipeline.cache.watch import FileAccess, Watch
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def test_python_looking_for_modules_is_no_reading(folder: Path, monkeypatch: pyt
 
 
 def test_what_a_block_reads_can_be_told_apart(folder: Path) -> None:
-    inside = Seen()
+    inside = FileAccess()
     with Watch([folder], []) as watch:
         Path("a.txt").read_text()
         with watch.into(inside):

@@ -17,12 +17,12 @@ from etdev.pipeline.artifacts import ExportedModel, LoweredModel
 from etdev.pipeline.inputs import make_inputs
 from etdev.pipeline.lower import lower_model
 from etdev.pipeline.models import Models
-from etdev.pipeline.noise import quiet_libraries
 from etdev.pipeline.objects import ObjectProgram, emit_object
 from etdev.pipeline.objects.planning import ALIGNMENT, GAP, MEMORY_ID
 from etdev.pipeline.places import object_place
 from etdev.pipeline.progress import Silent, StageClock
 from etdev.pipeline.project import Project
+from etdev.pipeline.quiet import quiet_libraries
 from etdev.pipeline.relink import relink
 from etdev.pipeline.usercode import UserCode
 from etdev.program import write

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from etdev.errors import EmitError, WriteError
-from etdev.pipeline.noise import quiet_libraries
 from etdev.pipeline.objects import emit_object
 from etdev.pipeline.objects.instructions import MismatchError
 from etdev.pipeline.places import object_place, sidecar_place
+from etdev.pipeline.quiet import quiet_libraries
 from etdev.program import read
 from etdev.program.model import DelegateCall
 from etdev.program.sidecar import read_sidecar

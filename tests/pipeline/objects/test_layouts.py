@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from etdev.pipeline.noise import quiet_libraries
 from etdev.pipeline.objects import emit_object
 from etdev.pipeline.places import object_place
+from etdev.pipeline.quiet import quiet_libraries
 from etdev.runtime.stock import ProgramFailureError
 from pipeline.objects.emitting import Case, Emitted, emit, prepare
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from etdev.errors import EmitError
-from etdev.pipeline.noise import quiet_libraries
 from etdev.pipeline.objects import emit_object
 from etdev.pipeline.places import object_place
+from etdev.pipeline.quiet import quiet_libraries
 from etdev.program.sidecar import StateNote
 from pipeline.objects.emitting import Case, Emitted, emit, prepare
 from support.stages import Failure, check_failure

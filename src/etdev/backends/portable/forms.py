@@ -89,7 +89,7 @@ FORMS: tuple[Form, ...] = (
         reason="the C library's tanh takes five times as long as exp",
     ),
     Form(
-        "pieces",
+        "tiling",
         stock="ops on whole tensors where the method needs most memory",
         form="the same ops on one piece after the other",
         operators=("aten::slice_copy.Tensor_out", "aten::cat.out", "aten::view_copy.out"),

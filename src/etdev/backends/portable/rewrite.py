@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from etdev.backends.portable import convolution, matrix, movement, pieces, pointwise, pooling
+from etdev.backends.portable import convolution, matrix, movement, pointwise, pooling, tiling
 from etdev.backends.portable.graph import Editor, FormSettings
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ PASSES: dict[str, Callable[[Editor], int]] = {
     "pow": pointwise.use_products_for_powers,
     "clamp": pointwise.use_hardtanh_for_clamp,
     "gelu": pointwise.use_sigmoid_for_gelu,
-    "pieces": pieces.work_in_pieces,
+    "tiling": tiling.tile,
     "pooling": pooling.pool_by_shifts,
     "convolution": convolution.multiply_matrices,
     "movement": movement.walk_strides,

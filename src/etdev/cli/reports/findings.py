@@ -12,7 +12,7 @@ from etdev.pipeline.never_ran import never_ran
 
 if TYPE_CHECKING:
     from etdev.pipeline.result import BuildResult, CheckResult, FailedTarget, TargetResult
-    from etdev.pipeline.verify.foreign import FilesResult
+    from etdev.pipeline.verify.verify_file import FilesResult
 
 Level = Literal["error", "warning", "note"]
 LEVELS: tuple[Level, ...] = ("error", "warning", "note")

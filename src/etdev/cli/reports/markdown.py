@@ -13,7 +13,7 @@ from etdev.units import format_share, format_size
 
 if TYPE_CHECKING:
     from etdev.pipeline.result import BuildResult, CheckResult, TargetResult
-    from etdev.pipeline.verify.foreign import FilesResult
+    from etdev.pipeline.verify.verify_file import FilesResult
 
 _CODE = re.compile(r"(`[^`\n]+`)")
 _SPECIAL = re.compile(r"([\\`*_\[\]<>&|~#@])")

@@ -12,7 +12,7 @@ from etdev.cli.reports import Report, findings, markdown, write_report
 
 if TYPE_CHECKING:
     from etdev.pipeline.result import BuildResult
-    from etdev.pipeline.verify.foreign import FilesResult
+    from etdev.pipeline.verify.verify_file import FilesResult
 
 
 def write_result(outputs: Outputs, result: BuildResult, text: Callable[[], str], **more: Callable[[], str]) -> None:

@@ -15,7 +15,7 @@ DEPLOY_EXTRA = 'pip install "etdev[deploy]"'
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class Connection:
     """What it takes to reach a destination."""
 
     destination: Destination
@@ -26,7 +26,7 @@ class Reach:
     endpoint_url: str | None = None
 
 
-def open_transport(reach: Reach) -> Transport:
+def open_transport(reach: Connection) -> Transport:
     """The transport of a destination; entering it connects. Raises :class:`~etdev.errors.MissingRequirementError`."""
     destination = reach.destination
     match destination.scheme:

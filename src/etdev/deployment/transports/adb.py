@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from etdev.deployment.transports.base import SMOKE_SECONDS, Fingerprint, Ran, tail
+from etdev.deployment.transports.base import SMOKE_SECONDS, CommandResult, Fingerprint, tail
 from etdev.deployment.transports.folder import NOT_A_LINK, POINTER, REMOVE_IT
 from etdev.errors import DeployError, MissingRequirementError
 
@@ -125,10 +125,10 @@ class AdbTransport:
     def location(self, path: str) -> str:
         return f"{self._root}/{path}"
 
-    def run(self, command: Sequence[str], environment: dict[str, str]) -> Ran:
+    def run(self, command: Sequence[str], environment: dict[str, str]) -> CommandResult:
         variables = [f"{name}={shlex.quote(value)}" for name, value in environment.items()]
         done = self._shell(" ".join([*variables, shlex.join(command)]), seconds=SMOKE_SECONDS)
-        return Ran(done.returncode, tail(done.stdout + done.stderr))
+        return CommandResult(done.returncode, tail(done.stdout + done.stderr))
 
     def _ask(self, script: str, path: str) -> bytes | None:
         """What a command on the device says; None if it finds nothing at the path."""

@@ -23,7 +23,7 @@ class Fingerprint:
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class CommandResult:
     """How a command at the target ended."""
 
     code: int
@@ -80,7 +80,7 @@ class Transport(Protocol):
     def location(self, path: str) -> str:
         """What ``path`` is called by programs that run at the target."""
 
-    def run(self, command: Sequence[str], environment: dict[str, str]) -> Ran:
+    def run(self, command: Sequence[str], environment: dict[str, str]) -> CommandResult:
         """Run a command at the target, with these variables added to its environment."""
 
 

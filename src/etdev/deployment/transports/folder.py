@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from etdev.deployment.transports.base import PIECE, SMOKE_SECONDS, Fingerprint, Ran, fingerprint_of, tail
+from etdev.deployment.transports.base import PIECE, SMOKE_SECONDS, CommandResult, Fingerprint, fingerprint_of, tail
 from etdev.errors import DeployError
 from etdev.files import describe_os_error
 
@@ -118,7 +118,7 @@ class FolderTransport:
     def location(self, path: str) -> str:
         return str(self._root / path)
 
-    def run(self, command: Sequence[str], environment: dict[str, str]) -> Ran:
+    def run(self, command: Sequence[str], environment: dict[str, str]) -> CommandResult:
         try:
             done = subprocess.run(
                 command,
@@ -135,7 +135,7 @@ class FolderTransport:
         except OSError as error:
             cause, _ = describe_os_error(error)
             raise DeployError(f"cannot run {command[0]!r}: {cause}", hint="name a program that is there") from error
-        return Ran(done.returncode, tail(done.stdout))
+        return CommandResult(done.returncode, tail(done.stdout))
 
     @contextmanager
     def _errors(self, path: str) -> Iterator[None]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from etdev.deployment.transports.base import PIECE, Fingerprint, Ran, fingerprint_of
+from etdev.deployment.transports.base import PIECE, CommandResult, Fingerprint, fingerprint_of
 from etdev.errors import DeployError
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ class S3Transport:
     def location(self, path: str) -> str:
         return f"s3://{self._bucket}/{self._key(path)}"
 
-    def run(self, command: Sequence[str], environment: dict[str, str]) -> Ran:
+    def run(self, command: Sequence[str], environment: dict[str, str]) -> CommandResult:
         raise DeployError("nothing can be run at an s3: target", hint="remove `smoke`")
 
     def _key(self, path: str) -> str:

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from etdev.deployment.transports.base import PIECE, SMOKE_SECONDS, Fingerprint, Fingerprinter, Ran, tail
+from etdev.deployment.transports.base import PIECE, SMOKE_SECONDS, CommandResult, Fingerprint, Fingerprinter, tail
 from etdev.deployment.transports.folder import NOT_A_LINK, POINTER, REMOVE_IT
 from etdev.errors import DeployError, MissingRequirementError
 
@@ -241,7 +241,7 @@ class SftpTransport:
     def location(self, path: str) -> str:
         return self._path(path)
 
-    def run(self, command: Sequence[str], environment: dict[str, str]) -> Ran:
+    def run(self, command: Sequence[str], environment: dict[str, str]) -> CommandResult:
         variables = [f"{name}={shlex.quote(value)}" for name, value in environment.items()]
         line = " ".join(["env", *variables, shlex.join(command)])
         with self._errors(""):
@@ -249,7 +249,7 @@ class SftpTransport:
                 done = self._wait(self._run(line))
             except TimeoutError:
                 raise DeployError(f"the command {command[0]!r} did not end within {SMOKE_SECONDS} s") from None
-        return Ran(-1 if done.exit_status is None else done.exit_status, tail(done.stdout))
+        return CommandResult(-1 if done.exit_status is None else done.exit_status, tail(done.stdout))
 
     async def _run(self, line: str) -> asyncssh.SSHCompletedProcess:
         import asyncssh

@@ -20,7 +20,7 @@ from etdev.pipeline.cache.comparison import changes
 from etdev.pipeline.cache.digests import Digests
 from etdev.pipeline.cache.entries import ABSENT, Entry, Facts, Level, Output, Reads
 from etdev.pipeline.cache.store import Store
-from etdev.pipeline.cache.watch import Seen
+from etdev.pipeline.cache.watch import FileAccess
 from etdev.pipeline.project import Project
 
 FOLDER_VARIABLE = "ETDEV_CACHE_DIR"
@@ -174,7 +174,7 @@ class Cache:
         project: Project,
         modules: Sequence[Path],
         declared: Sequence[Path],
-        seen: Seen,
+        seen: FileAccess,
         absent: Iterable[Path] = (),
         packages: Mapping[str, str] | None = None,
     ) -> Reads:

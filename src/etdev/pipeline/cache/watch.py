@@ -21,13 +21,13 @@ _LISTS = ("os.listdir", "os.scandir")
 
 
 @dataclass(slots=True)
-class Seen:
+class FileAccess:
     """Absolute paths, as they were named."""
 
     files: set[str] = field(default_factory=set)
     folders: set[str] = field(default_factory=set)
 
-    def add(self, other: Seen) -> None:
+    def add(self, other: FileAccess) -> None:
         """All of it."""
         self.files |= other.files
         self.folders |= other.folders
@@ -41,12 +41,12 @@ class Watch:
     def __init__(self, below: Sequence[Path], ignored: Sequence[Path]) -> None:
         self._below = _prefixes(below)
         self._ignored = _prefixes(ignored)
-        self._sinks: list[Seen] = []
-        self.seen = Seen()
+        self._sinks: list[FileAccess] = []
+        self.seen = FileAccess()
         """All of it so far."""
 
     @contextmanager
-    def into(self, seen: Seen) -> Iterator[None]:
+    def into(self, seen: FileAccess) -> Iterator[None]:
         """Add what is seen in the block to ``seen``, too."""
         self._sinks.append(seen)
         try:

@@ -13,7 +13,7 @@ from etdev.runtime.orchestrator.spec import WorkerSpec
 Done = Callable[[Any, BaseException | None], None]
 """Takes an answer, or why there is none. Called once for each command, from any thread, perhaps before the command's
 own call returns; never after the worker was reported as lost."""
-Lost = Callable[[int, str], None]
+Unknown = Callable[[int, str], None]
 """Takes a worker that is gone, and the reason."""
 
 
@@ -35,7 +35,7 @@ class Transport(ABC):
         self.specs = tuple(specs)
 
     @abstractmethod
-    def start(self, lost: Lost) -> None:
+    def start(self, lost: Unknown) -> None:
         """Start all workers. Raises if one does not start; none is left then."""
 
     @abstractmethod

@@ -20,7 +20,7 @@ from etdev.runtime.hostmem import host_bytes
 from etdev.runtime.orchestrator.errors import OrchestratorError
 from etdev.runtime.orchestrator.messages import Job
 from etdev.runtime.orchestrator.spec import WorkerSpec
-from etdev.runtime.orchestrator.transports.base import Done, Health, Lost, Transport
+from etdev.runtime.orchestrator.transports.base import Done, Health, Transport, Unknown
 from etdev.runtime.orchestrator.transports.process_parts import dump, dump_job, load_error, load_outcome
 from etdev.runtime.orchestrator.transports.process_wire import Channel, Message
 from etdev.runtime.orchestrator.transports.process_worker import Kind
@@ -47,7 +47,7 @@ class ProcessTransport(Transport):
         super().__init__(specs)
         self._lanes: list[_Lane] = []
 
-    def start(self, lost: Lost) -> None:
+    def start(self, lost: Unknown) -> None:
         """Start all processes at the same time."""
         self._lost = lost
         self._lanes = [_Lane(number, spec, lost) for number, spec in enumerate(self.specs)]
@@ -100,7 +100,7 @@ class ProcessTransport(Transport):
 class _Lane:
     """One incarnation of a worker."""
 
-    def __init__(self, number: int, spec: WorkerSpec, lost: Lost) -> None:
+    def __init__(self, number: int, spec: WorkerSpec, lost: Unknown) -> None:
         self._number, self._spec, self._lost = number, spec, lost
         self.pid = self.live_bytes = 0
         self.alive = False

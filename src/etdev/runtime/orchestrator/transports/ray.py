@@ -22,7 +22,7 @@ from etdev.runtime.hostmem import host_bytes
 from etdev.runtime.orchestrator.errors import OrchestratorError, RemoteError
 from etdev.runtime.orchestrator.messages import Job
 from etdev.runtime.orchestrator.spec import WorkerSpec
-from etdev.runtime.orchestrator.transports.base import Done, Health, Lost, Transport
+from etdev.runtime.orchestrator.transports.base import Done, Health, Transport, Unknown
 from etdev.runtime.orchestrator.transports.process_parts import dump_job, load_error, load_outcome
 from etdev.runtime.orchestrator.transports.ray_actor import GROUPS, RayWorker, pack, read_answer
 from etdev.runtime.orchestrator.transports.ray_cluster import SHARED
@@ -83,7 +83,7 @@ class RayTransport(Transport):
             num_cpus=0, max_restarts=0, max_task_retries=0, concurrency_groups=GROUPS, scheduling_strategy="SPREAD"
         )(RayWorker)
 
-    def start(self, lost: Lost) -> None:
+    def start(self, lost: Unknown) -> None:
         """Start the actors, and the cluster if need be."""
         self._lost = lost
         SHARED.join(self._address)

@@ -11,7 +11,7 @@ from typing import Any
 
 from etdev.runtime.orchestrator.messages import Job
 from etdev.runtime.orchestrator.spec import WorkerSpec
-from etdev.runtime.orchestrator.transports.base import Done, Health, Lost, Transport
+from etdev.runtime.orchestrator.transports.base import Done, Health, Transport, Unknown
 from etdev.runtime.orchestrator.worker import Worker
 
 _Task = tuple[Job, Done]
@@ -92,7 +92,7 @@ class ThreadTransport(Transport):
         self._waiting: list[tuple[_Lane, _Task]] = []
         self._lanes: list[_Lane] = []
 
-    def start(self, lost: Lost) -> None:
+    def start(self, lost: Unknown) -> None:
         """Start the threads."""
         self._lost = lost
         try:

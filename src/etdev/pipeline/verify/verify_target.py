@@ -18,19 +18,19 @@ from etdev.pipeline.compile import find_record, keep_reference, remembering
 from etdev.pipeline.inplace_ops import resolve_ops
 from etdev.pipeline.known_outputs import KnownOutputs
 from etdev.pipeline.models import Models
-from etdev.pipeline.noise import quiet_libraries
 from etdev.pipeline.options import BuildOptions, choose_targets, required_checks
 from etdev.pipeline.places import REJECTED_SUFFIX, data_places, object_place, sidecar_place
 from etdev.pipeline.progress import StageClock
 from etdev.pipeline.project import Project
+from etdev.pipeline.quiet import quiet_libraries
 from etdev.pipeline.report_file import display_path, start_result
 from etdev.pipeline.requirements import require_packages
 from etdev.pipeline.result import BuildResult, CheckResult, MethodResult, TargetResult, outcome
 from etdev.pipeline.since_built import SinceBuilt, since_built
 from etdev.pipeline.stock import runtime_for
 from etdev.pipeline.usercode import UserCode
+from etdev.pipeline.verify.checks import Candidate, verify_program
 from etdev.pipeline.verify.kernels import check_runtime_settings
-from etdev.pipeline.verify.ladder import Candidate, verify_program
 from etdev.program.sidecar import read_sidecar
 from etdev.runtime.stock import StockRuntime
 

@@ -12,14 +12,14 @@ from etdev.config.models import CheckName
 from etdev.errors import ExitCode, MissingRequirementError, UsageError
 from etdev.files import describe_os_error, file_sha256, open_file
 from etdev.pipeline.result import CHECKS, CheckResult, Part, outcome, unmet
+from etdev.pipeline.verify.checks import not_run
 from etdev.pipeline.verify.device import check_device
 from etdev.pipeline.verify.devices import describe_map
 from etdev.pipeline.verify.file import Requirements, check_bytes, requirements
 from etdev.pipeline.verify.kernels import RuntimeContents, check_kernels
-from etdev.pipeline.verify.ladder import not_run
 from etdev.pipeline.verify.placement import check_placement
 from etdev.pipeline.verify.plan import check_alone
-from etdev.pipeline.verify.unaided import replay_alone
+from etdev.pipeline.verify.standalone_replay import replay_alone
 from etdev.pipeline.versions import versions
 from etdev.program import Program
 from etdev.runtime.device_map import NO_MAP, DeviceMap

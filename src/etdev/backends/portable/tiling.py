@@ -76,7 +76,7 @@ class Choice:
         return self.full, -self.fewer if self.full else 0, level, self.added
 
 
-def work_in_pieces(editor: Editor) -> int:
+def tile(editor: Editor) -> int:
     """Do ops in pieces as the settings say; return how many ops are done so now."""
     if editor.settings.tiling == "off":
         return 0

@@ -12,7 +12,7 @@ from typing import Any
 from etdev.errors import EtdevError, ExitCode, UsageError
 from etdev.pipeline.result import CheckResult
 from etdev.pipeline.verify.devices import named, simulated
-from etdev.pipeline.verify.made_up import random_inputs
+from etdev.pipeline.verify.random_inputs import random_inputs
 from etdev.pipeline.verify.replay import open_replay, replay_obstacle
 from etdev.program import Program
 from etdev.program.devices import named_devices

@@ -112,9 +112,9 @@ def _lowered(case: Case, *, pieces: bool) -> tuple[Any, int]:
     from etdev.backends.portable.rewrite import apply_forms
 
     manager = to_edge_transform_and_lower(torch.export.export(case.net, (case.x,)))
-    names = ["linear", "addmm", *(["pieces"] if pieces else [])]
+    names = ["linear", "addmm", *(["tiling"] if pieces else [])]
     applied = apply_forms(manager.exported_program("forward"), FormSettings(frozenset(names)))
-    return manager, applied.counts.get("pieces", 0)
+    return manager, applied.counts.get("tiling", 0)
 
 
 def _outputs_and_memory(manager: Any, x: Any, folder: Path) -> tuple[list[Any], int]:
@@ -206,7 +206,7 @@ def test_nothing_is_read_after_an_op_that_changes_it(own_ops: Any) -> None:
         return F.linear(F.gelu(hidden) * hidden, second), doubled
 
     program = _graph(mlp, _random(64, 32), _random(256, 32), _random(32, 256))
-    assert apply_forms(program, FormSettings(frozenset(["linear", "pieces"]))).counts["pieces"]
+    assert apply_forms(program, FormSettings(frozenset(["linear", "tiling"]))).counts["pieces"]
     order = {node: place for place, node in enumerate(program.graph.nodes)}
     (change,) = (node for node in order if "auto_functionalized" in str(node.target))
     (doubled,) = change.all_input_nodes
