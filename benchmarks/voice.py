@@ -1,0 +1,86 @@
+"""Draw docstrings and messages of the source at random, for readers who have not seen it.
+
+    python benchmarks/voice.py [--seed 7] [--docstrings 60] [--messages 30]
+
+A text that has to be read twice is rewritten; the share of such texts is the figure.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import inspect
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+SOURCES = Path(__file__).resolve().parents[1] / "src" / "etdev"
+_SHORTEST = 20
+"""Characters of a message. Shorter texts are keys and names."""
+
+
+def main() -> None:
+    """Print the texts that were drawn."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--docstrings", type=int, default=60)
+    parser.add_argument("--messages", type=int, default=30)
+    arguments = parser.parse_args()
+    draw = random.Random(arguments.seed)
+    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(SOURCES.rglob("*.py"))}
+    for name, find in (("docstrings", _docstrings), ("messages", _messages)):
+        found = [(path, *item) for path, tree in trees.items() for item in find(tree)]
+        for number, (path, line, context, text) in enumerate(draw.sample(found, getattr(arguments, name)), 1):
+            print(f"{name[:-1]} {number}, {path.relative_to(SOURCES)}:{line} <{context}>\n{text}\n")
+
+
+def _docstrings(tree: ast.Module) -> Iterator[tuple[int, str, str]]:
+    """Yield line, context and text of each docstring, those of fields and constants included."""
+    for node in ast.walk(tree):
+        before = None
+        for statement in getattr(node, "body", None) or () if not isinstance(node, ast.Lambda | ast.IfExp) else ():
+            match statement:
+                case ast.Expr(value=ast.Constant(value=str(text))):
+                    yield statement.lineno, _context(node if before is None else before), inspect.cleandoc(text)
+            before = statement
+
+
+def _context(node: ast.AST) -> str:
+    match node:
+        case ast.FunctionDef() | ast.AsyncFunctionDef():
+            return f"def {node.name}({ast.unparse(node.args)})"
+        case ast.ClassDef():
+            return f"class {node.name}"
+        case ast.Module():
+            return "module"
+    return ast.unparse(node).partition("\n")[0]
+
+
+def _messages(tree: ast.Module) -> Iterator[tuple[int, str, str]]:
+    """Yield line, callee and text of each message of an error or a problem; ``…`` stands for a value."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        callee = ast.unparse(node.func).rpartition(".")[2]
+        if not callee.endswith(("Error", "Issue", "Problem", "refuse", "note", "warn")):
+            continue
+        hints = [keyword.value for keyword in node.keywords if keyword.arg in ("hint", "message", "summary")]
+        for argument in (*node.args, *hints):
+            text = _text(argument)
+            if len(text) >= _SHORTEST and " " in text:
+                yield node.lineno, callee, text
+
+
+def _text(node: ast.expr) -> str:
+    match node:
+        case ast.Constant(value=str(text)):
+            return text
+        case ast.JoinedStr():
+            return "".join(part.value if isinstance(part, ast.Constant) else "…" for part in node.values)
+        case ast.BinOp(op=ast.Add()):
+            return _text(node.left) + _text(node.right)
+    return ""
+
+
+if __name__ == "__main__":
+    main()
