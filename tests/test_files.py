@@ -158,7 +158,7 @@ def test_no_room_for_a_file_in_the_middle_of_a_write(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30)
     assert done.stdout == (
         f"{file}: cannot write the file: the file is larger than this process may write\n"
-        "  hint: raise the limit (`ulimit -f`)\n"
+        "  help: raise the limit (`ulimit -f`)\n"
     )
     assert file.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [file]

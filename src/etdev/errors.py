@@ -48,7 +48,7 @@ class EtdevError(Exception):
 
     def __str__(self) -> str:
         place = f"{self.where}: " if self.where else ""
-        remedy = f"\n  hint: {self.hint}" if self.hint else ""
+        remedy = f"\n  help: {self.hint}" if self.hint else ""
         return f"{place}{self.message}{remedy}"
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -112,7 +112,7 @@ class ConfigError(EtdevError):
         lines = []
         for problem in self.problems:
             place = f"{problem.where}: " if problem.where else ""
-            remedy = f"\n  hint: {problem.hint}" if problem.hint else ""
+            remedy = f"\n  help: {problem.hint}" if problem.hint else ""
             lines.append(f"{place}{problem.message}{remedy}")
         return "\n".join(lines)
 

@@ -98,25 +98,25 @@ def test_exit_codes(run: Run, arguments: tuple[str, ...], code: int, verdict: st
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (("-t", "gpu"), 2, "error: no target matches 'gpu'\nhint: did you mean 'cpu'? targets: cpu, small\n"),
-        (("--require", "runtme"), 2, "error: there is no check 'runtme'\nhint: checks: bytes, plan,"),
+        (("-t", "gpu"), 2, "error: no target matches 'gpu'\nhelp: did you mean 'cpu'? targets: cpu, small\n"),
+        (("--require", "runtme"), 2, "error: there is no check 'runtme'\nhelp: checks: bytes, plan,"),
         (
             ("--output", "yaml"),
             2,
-            "error: --output: unknown format 'yaml'\nhint: one of: text, json, github, sarif, md, html\n",
+            "error: --output: unknown format 'yaml'\nhelp: one of: text, json, github, sarif, md, html\n",
         ),
-        (("-p", "ci"), 2, "error: --profile ci: there is no profile `ci`\nhint: profiles here: strict\n"),
+        (("-p", "ci"), 2, "error: --profile ci: there is no profile `ci`\nhelp: profiles here: strict\n"),
         (
             ("--set", 'methods.forward.samples="data:sample"'),
             2,
-            "hint: did you mean 'samples'?\n",
+            "help: did you mean 'samples'?\n",
         ),
         (("--set", "model.kwargs={ width = 3 }"), 2, "'model:Linear' takes no argument 'width'\n"),
         (("--set", 'model.weights="lost.safetensors"'), 2, "there is no file "),
         (
             ("--set", "methods.backward={ inputs = [] }"),
             2,
-            "`methods.backward` names a method that no file defines\nhint: methods here: forward; ",
+            "`methods.backward` names a method that no file defines\nhelp: methods here: forward; ",
         ),
         (("--set", 'project.out="model.py"'), 4, "cannot write the file: a part of the path is a file, not a folder\n"),
     ],

@@ -98,7 +98,7 @@ def test_a_refusal_is_exit_6(run: Run, tmp_path: Path) -> None:
     assert (code, out) == (6, "")
     assert "error: " in err
     assert "the file is not the one that was built" in err
-    assert "hint: run `etdev build cpu` again" in err
+    assert "help: run `etdev build cpu` again" in err
 
 
 @pytest.mark.parametrize(

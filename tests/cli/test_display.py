@@ -87,7 +87,7 @@ def test_a_busy_process_shows_what_it_does_and_for_how_long(tmp_path: Path) -> N
 def test_the_first_line_comes_before_anything_slow(tmp_path: Path) -> None:
     shown = on_terminal([sys.executable, "-m", "etdev", "build"], tmp_path)
     assert "etdev build: starting 0 s …" in shown.pieces[0][1]
-    assert shown.text.rstrip().splitlines()[-1].startswith("hint: "), "there is no config"
+    assert shown.text.rstrip().splitlines()[-1].startswith("help: "), "there is no config"
     assert shown.code == 2
 
 

@@ -63,7 +63,7 @@ _TWO_PROBLEMS = ConfigError(
         pytest.param(
             ExportError("refused", where="etdev.toml:4:1", hint="look"),
             4,
-            "error: etdev.toml:4:1: refused\nhint: look\n",
+            "error: etdev.toml:4:1: refused\nhelp: look\n",
             id="expected error",
         ),
         pytest.param(MissingRequirementError("no torch"), 3, "error: no torch\n", id="environment"),
@@ -71,7 +71,7 @@ _TWO_PROBLEMS = ConfigError(
         pytest.param(
             _TWO_PROBLEMS,
             2,
-            "error: etdev.toml:3:1: unknown key `a`\nhint: did you mean `b`?\nerror: etdev.toml:1:1: missing key `c`\n",
+            "error: etdev.toml:3:1: unknown key `a`\nhelp: did you mean `b`?\nerror: etdev.toml:1:1: missing key `c`\n",
             id="every problem of a config",
         ),
         pytest.param(
@@ -85,8 +85,8 @@ _TWO_PROBLEMS = ConfigError(
                 hint="build/results.json says the rest",
             ),
             4,
-            "error: m.py:4: targets 'a', 'c': refused\nhint: look\n"
-            "error: etdev.toml:3:1: target 'b': unknown key `a`\nhint: did you mean `b`?\n"
+            "error: m.py:4: targets 'a', 'c': refused\nhelp: look\n"
+            "error: etdev.toml:3:1: target 'b': unknown key `a`\nhelp: did you mean `b`?\n"
             "error: etdev.toml:1:1: target 'b': missing key `c`\n"
             "build/results.json says the rest\n",
             id="every error of a build",
@@ -98,7 +98,7 @@ _TWO_PROBLEMS = ConfigError(
             OSError(errno.ENOSPC, "No space left on device", "build/x.bin"),
             4,
             "error: build/x.bin: cannot write: no space left on the device\n"
-            "hint: free some space, or write to another place\n",
+            "help: free some space, or write to another place\n",
             id="disk full",
         ),
     ],
@@ -131,9 +131,9 @@ def test_debugging_shows_the_traceback(end: RunEnding, monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     ("arguments", "message", "hint"),
     [
-        (["bild"], "error: No such command 'bild'. Did you mean 'build'?", "hint: `etdev --help`"),
-        (["config"], "error: Missing command.", "hint: `etdev config --help`"),
-        (["init", "--tmplate", "x"], "error: No such option", "hint: `etdev init --help`"),
+        (["bild"], "error: No such command 'bild'. Did you mean 'build'?", "help: `etdev --help`"),
+        (["config"], "error: Missing command.", "help: `etdev config --help`"),
+        (["init", "--tmplate", "x"], "error: No such option", "help: `etdev init --help`"),
     ],
 )
 def test_wrong_usage(capsys: pytest.CaptureFixture[str], arguments: list[str], message: str, hint: str) -> None:

@@ -58,7 +58,7 @@ def test_run(run: Run, outside: Path) -> None:
     code, _, error = run("out.pte", "--input", "0=x.npy")
     assert code == 2
     assert "out.pte: the program has weights in another file: 'weight'" in error
-    assert "hint: say which file: `--data FILE.ptd`" in error
+    assert "help: say which file: `--data FILE.ptd`" in error
 
 
 def test_data_that_are_none(run: Run, outside: Path) -> None:
@@ -69,7 +69,7 @@ def test_data_that_are_none(run: Run, outside: Path) -> None:
     code, _, error = run("out.pte", "--input", "0=x.npy", "--data", "none.ptd")
     assert code == 2
     assert "none.ptd: 'weight', the data of value 1 of method 'forward', is not there" in error
-    assert "hint: it does not belong to out.pte" in error
+    assert "help: it does not belong to out.pte" in error
 
 
 def test_relink_joins(command: Run, outside: Path) -> None:

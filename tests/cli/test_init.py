@@ -246,7 +246,7 @@ def test_waits_for_no_input_without_a_terminal(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--template", "maximal"], "error: --template: there is no template 'maximal'\nhint: one of: minimal, "),
+        (["--template", "maximal"], "error: --template: there is no template 'maximal'\nhelp: one of: minimal, "),
         (["--name", "../up"], "error: --name: '../up' cannot be a project's name, which becomes a file name\n"),
     ],
 )

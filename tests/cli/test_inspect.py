@@ -150,10 +150,10 @@ def test_what_this_version_does_not_know_is_warned_of(run: Run) -> None:
     assert code == 0
     assert json.loads(out)["unknown_fields"] == ["4 bytes behind the last segment"]
     assert err.startswith("warning: delegated.pte: the file has what this version of etdev does not know: 4 bytes beh")
-    assert "hint: what is said of it may be incomplete" in err
+    assert "help: what is said of it may be incomplete" in err
 
 
-DAMAGED = "hint: it is no .pte, or one that was cut short or damaged: copy it again, or build it again\n"
+DAMAGED = "help: it is no .pte, or one that was cut short or damaged: copy it again, or build it again\n"
 
 
 @pytest.mark.parametrize(

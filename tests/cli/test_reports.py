@@ -47,9 +47,9 @@ FINDINGS = (
 def test_github_commands_are_escaped() -> None:
     assert as_github(FINDINGS, HERE, summary=False) == (
         "::error file=sub folder/x%2Cy.toml,line=3,col=5,title=etdev%3A wrong-value::"
-        "`a` is 100%25%0Awrong%0Ahint: fix: it\n"
+        "`a` is 100%25%0Awrong%0Ahelp: fix: it\n"
         "::error title=etdev%3A unknown-key::--set b=1: unknown key `b`\n"
-        "::error title=etdev%3A file::there is no config%0Ahint: `etdev init`\n"
+        "::error title=etdev%3A file::there is no config%0Ahelp: `etdev init`\n"
         "::warning file=/abs/é.toml,line=1,title=etdev%3A budget::elsewhere\n"
         "::notice title=etdev%3A not-judged::later\n"
     )

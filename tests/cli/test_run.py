@@ -60,7 +60,7 @@ def test_a_method_that_takes_no_inputs(run: Run) -> None:
     write(program(method([tensor(4, at=0)], [m.KernelCall(1, (0, 0, 0))], inputs=())), Path("alone.pte"))
     code, out, err = run("alone.pte", "--input", "x.npy")
     assert (code, out) == (2, "")
-    assert err == "error: --input: method 'forward' takes no inputs\nhint: leave it out\n"
+    assert err == "error: --input: method 'forward' takes no inputs\nhelp: leave it out\n"
 
 
 def test_times_have_a_unit_that_fits(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,7 +124,7 @@ def test_names_stand_in_the_report_beside_the_file(run: Run) -> None:
     assert "input 'right' is float32 [4], and float64 [2] is given" in other
     _, _, other = run("scaled.pte", "--input", "0=y.npy")
     assert "nothing is given for inputs 'right' and 'n'\n" in other
-    assert "method 'forward' has no input 'lefft'\nhint: did you mean 'left'? it takes left: float32 [4], right:" in err
+    assert "method 'forward' has no input 'lefft'\nhelp: did you mean 'left'? it takes left: float32 [4], right:" in err
 
 
 @pytest.mark.parametrize("name", ["values.npz", "values.safetensors"])
@@ -182,46 +182,46 @@ def test_tensors_that_the_caller_owns_on_a_device_are_brought_there_and_back(run
         (
             ["chain.pte"],
             2,
-            "nothing is given for input 0\nhint: method 'forward' takes input 0: float32 [4]; `--random`",
+            "nothing is given for input 0\nhelp: method 'forward' takes input 0: float32 [4]; `--random`",
         ),
         (["scaled.pte", *X, *Y, *N, *X], 2, "nothing is given for inputs 1 and 2 in call 1"),
         (["scaled.pte", *X, "--random"], 2, "--random: inputs are given and made up at once"),
         (["scaled.pte", "--input", "3=x.npy"], 2, "method 'forward' has no input '3'"),
-        (["scaled.pte", "--input", "x.npy"], 2, "'x.npy' does not say which input it is\nhint: write `NAME=x.npy`"),
+        (["scaled.pte", "--input", "x.npy"], 2, "'x.npy' does not say which input it is\nhelp: write `NAME=x.npy`"),
         (["scaled.pte", "--input", "0=y.npz"], 2, "cannot read input 0: y.npz: No such file"),
         (["scaled.pte", "--input", "0=long.npy"], 2, "input 0 is float32 [4], and float32 [5] is given: axis 0 is 5"),
         (["bound.pte", "--input", "0=long.npy"], 2, "input 0 is float32 [4] at most, and float32 [5] is given"),
         (
             ["scaled.pte", "--input", "0=whole.npy"],
             2,
-            "input 0 is float32 [4], and int64 [4] is given\nhint: convert",
+            "input 0 is float32 [4], and int64 [4] is given\nhelp: convert",
         ),
         (["scaled.pte", "--input", "0=deep.npy"], 2, "input 0 is float32 [4], and float32 [1, 1, 4] is given"),
         (["scaled.pte", "--input", "0=few.txt"], 2, "input 0 is float32 [4], and few.txt holds 3 numbers"),
-        (["scaled.pte", "--input", "0=words.txt"], 2, "input 0: words.txt holds more than numbers\nhint: write"),
+        (["scaled.pte", "--input", "0=words.txt"], 2, "input 0: words.txt holds more than numbers\nhelp: write"),
         (["scaled.pte", "--input", "0=model.onnx"], 2, "input 0: model.onnx is no kind of file that inputs are read"),
         (
             ["scaled.pte", "--input", "0=objects.npy"],
             2,
             "input 0: objects.npy holds Python objects, which may run code",
         ),
-        (["scaled.pte", "--input", "0=broken.npz"], 2, "input 0: broken.npz is damaged or cut short\nhint: write it"),
-        (["scaled.pte", "--input", "0=short.npy"], 2, "input 0: short.npy is damaged or cut short\nhint: write it"),
-        (["scaled.pte", "--input", "0=header.npy"], 2, "input 0: header.npy is damaged or cut short\nhint: write it"),
-        (["scaled.pte", "--input", "0=empty.npy"], 2, "input 0: empty.npy is no .npy file\nhint: write it again"),
-        (["scaled.pte", "--input", "text.npz"], 2, "text.npz is no .npz file\nhint: write it again: `numpy.savez"),
-        (["scaled.pte", "--input", "b.safetensors"], 2, "b.safetensors is damaged or cut short\nhint: write it again"),
+        (["scaled.pte", "--input", "0=broken.npz"], 2, "input 0: broken.npz is damaged or cut short\nhelp: write it"),
+        (["scaled.pte", "--input", "0=short.npy"], 2, "input 0: short.npy is damaged or cut short\nhelp: write it"),
+        (["scaled.pte", "--input", "0=header.npy"], 2, "input 0: header.npy is damaged or cut short\nhelp: write it"),
+        (["scaled.pte", "--input", "0=empty.npy"], 2, "input 0: empty.npy is no .npy file\nhelp: write it again"),
+        (["scaled.pte", "--input", "text.npz"], 2, "text.npz is no .npz file\nhelp: write it again: `numpy.savez"),
+        (["scaled.pte", "--input", "b.safetensors"], 2, "b.safetensors is damaged or cut short\nhelp: write it again"),
         (["scaled.pte", "--input", "2=many"], 2, "input 2 is no tensor but a single int, and 'many' is none"),
         (["scaled.pte", "--input", "0=two.npz"], 2, "two.npz holds 'a', 'b', and none is named like input 0"),
         (["scaled.pte", "--random", "--method", "backward"], 2, "the program has no method 'backward'"),
-        (["scaled.pte", "--random", "--runtime", "fast"], 2, "there is no runtime 'fast'\nhint: one of: stock, replay"),
-        (["scaled.pte", "--random", "--runtime", "stock"], 3, "it is not here\nhint: leave out `--runtime stock`"),
+        (["scaled.pte", "--random", "--runtime", "fast"], 2, "there is no runtime 'fast'\nhelp: one of: stock, replay"),
+        (["scaled.pte", "--random", "--runtime", "stock"], 3, "it is not here\nhelp: leave out `--runtime stock`"),
         (
             ["scaled.pte", "--random", "--device-map", "gpu=sim"],
             2,
-            "--device-map: 'gpu' is no device\nhint: devices are",
+            "--device-map: 'gpu' is no device\nhelp: devices are",
         ),
-        (["scaled.pte", "--random", "--device-map", "cuda:0"], 2, "--device-map: 'cuda:0' maps no device\nhint: write"),
+        (["scaled.pte", "--random", "--device-map", "cuda:0"], 2, "--device-map: 'cuda:0' maps no device\nhelp: write"),
         (["scaled.pte", "--random", "--output", "json=scaled.pte"], 2, "is a file that the command itself reads"),
     ],
 )
@@ -276,7 +276,7 @@ def test_without_a_device_it_says_how_to_simulate_it(run: Run, monkeypatch: pyte
     code, _, err = run("two.pte", *X)
 
     assert code == 3
-    assert "no CUDA device\nhint: `--device-map cuda:0=sim,cuda:1=sim` simulates cuda:0 and cuda:1\n" in err
+    assert "no CUDA device\nhelp: `--device-map cuda:0=sim,cuda:1=sim` simulates cuda:0 and cuda:1\n" in err
 
 
 @pytest.mark.parametrize(
@@ -295,7 +295,7 @@ def test_a_device_map_that_does_not_do(run: Run, device_map: str, said: str) -> 
 
     first, hint = err.splitlines()
     assert (code, out, first) == (2, "", f"error: --device-map: {said}")
-    assert hint.startswith("hint: ")
+    assert hint.startswith("help: ")
     assert hint.count("cuda:0=sim,cuda:1=sim") == 1
 
 
@@ -359,7 +359,7 @@ def test_a_target_is_the_file_that_was_built_for_it(run: Run, tmp_path: Path) ->
     assert run("portable", *X, "-c", "etdev.toml")[0] == 0
     code, _, err = run("portabel", *X)
     assert code == 2
-    assert "there is no target 'portabel'\nhint: did you mean 'portable'?" in err
+    assert "there is no target 'portabel'\nhelp: did you mean 'portable'?" in err
 
 
 def test_what_is_neither_a_file_nor_a_target(run: Run) -> None:

@@ -95,12 +95,12 @@ def test_samples_are_measured(run: Run, capfd: pytest.CaptureFixture[str]) -> No
 @pytest.mark.parametrize(
     ("samples", "most", "code", "said"),
     [
-        ("", 4, 2, "nothing is given for input 0\nhint: method 'forward' takes input 0: float32 [4]; `--random` makes"),
+        ("", 4, 2, "nothing is given for input 0\nhelp: method 'forward' takes input 0: float32 [4]; `--random` makes"),
         (
             'samples = "data:long"',
             5,
             2,
-            "sample 1 of 'data:long' is not for this file: input 0 is float32 [4], and float32 [5] is given\nhint: ",
+            "sample 1 of 'data:long' is not for this file: input 0 is float32 [4], and float32 [5] is given\nhelp: ",
         ),
         ('samples = "data:long"', 4, 4, "sample 1: input 'x' has the shape [5], declared [n]"),
         ('samples = "data:whole"', 4, 4, "sample 0: input 'x' is int64, declared float32"),

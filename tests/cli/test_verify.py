@@ -87,9 +87,9 @@ def test_as_json(run: Run) -> None:
         (
             (),
             4,
-            "error: target 'other' has no artifact: {folder}/build/other/tiny.pte\nhint: run `etdev build other`",
+            "error: target 'other' has no artifact: {folder}/build/other/tiny.pte\nhelp: run `etdev build other`",
         ),
-        (("gpu",), 2, "no target matches 'gpu'\nhint: did you mean 'cpu'? targets: cpu, other\n"),
+        (("gpu",), 2, "no target matches 'gpu'\nhelp: did you mean 'cpu'? targets: cpu, other\n"),
         (("cpu", "--require", "x"), 2, "there is no check 'x'"),
     ],
 )
@@ -132,7 +132,7 @@ def test_a_changed_artifact(run: Run, tmp_path: Path, program: bytes, place: int
     assert (code, err) == (4, "")
     assert "  bytes      failed   changed since it was built: its sha256 is " in out
     assert "  note       the file is not the one that was built: its sha256 is " in out
-    assert "hint: build it again (`etdev build cpu`)" in out
+    assert "help: build it again (`etdev build cpu`)" in out
 
 
 @pytest.mark.parametrize(

@@ -146,7 +146,7 @@ def test_a_malformed_file(run: Run) -> None:
 
     assert (code, err) == (4, "")
     assert "  bytes      failed   the file is malformed: this is not an ExecuTorch program" in out
-    assert "             hint: it is no .pte, or one that was cut short or damaged: copy it again, or build it" in out
+    assert "             help: it is no .pte, or one that was cut short or damaged: copy it again, or build it" in out
     assert "  not run    plan, placement, kernels, replay, device: the check `bytes` failed\n" in out
     assert out.endswith("1 file, 1 rejected (bytes)\n")
 
@@ -209,9 +209,9 @@ def test_a_required_check_that_cannot_run(run: Run) -> None:
         ),
         (
             ["nowhere"],
-            "error: 'nowhere' is no file, and there is no config here whose target it could be\nhint: name a",
+            "error: 'nowhere' is no file, and there is no config here whose target it could be\nhelp: name a",
         ),
-        (["chain.pte", "cpu"], "error: 'chain.pte' is a file, 'cpu' is none\nhint: verify files and targets one after"),
+        (["chain.pte", "cpu"], "error: 'chain.pte' is a file, 'cpu' is none\nhelp: verify files and targets one after"),
         (["chain.pte", "-c", "a.toml"], "error: --config: 'chain.pte' is a file, which is verified without a config\n"),
         (["chain.pte", "-j", "2"], "error: --jobs: 'chain.pte' is a file, which is verified without a config\n"),
         (["chain.pte", "--set", "a=1"], "error: --set: 'chain.pte' is a file"),
@@ -219,11 +219,11 @@ def test_a_required_check_that_cannot_run(run: Run) -> None:
         (["chain.pte", "--require", "x"], "error: there is no check 'x'"),
         (
             ["chain.pte", "--device-map", "gpu=sim"],
-            "error: --device-map: 'gpu' is no device\nhint: devices are cpu, cuda:0",
+            "error: --device-map: 'gpu' is no device\nhelp: devices are cpu, cuda:0",
         ),
         (
             ["chain.pte", "--device-map", "cuda:0=gpu"],
-            "error: --device-map: cuda:0 cannot be mapped to 'gpu'\nhint: `sim`",
+            "error: --device-map: cuda:0 cannot be mapped to 'gpu'\nhelp: `sim`",
         ),
     ],
 )

@@ -14,17 +14,17 @@ from config.support import MINIMAL, emit, problems, said
 CASES = {
     "misspelled key": (
         MINIMAL + 'quantise = "int8"\n',
-        "etdev.toml:7:1: unknown key `targets.cpu.quantise`\n  hint: did you mean `quantize`?\n",
+        "etdev.toml:7:1: unknown key `targets.cpu.quantise`\n  help: did you mean `quantize`?\n",
     ),
     "key of another table": (
         MINIMAL + "atol = 0.1\n",
-        "etdev.toml:7:1: unknown key `targets.cpu.atol`\n  hint: `atol` is a key of `targets.cpu.verify`\n",
+        "etdev.toml:7:1: unknown key `targets.cpu.atol`\n  help: `atol` is a key of `targets.cpu.verify`\n",
     ),
     "key of a later version": (
         MINIMAL + '[serve]\ntarget = "cpu"\n',
         (
             "etdev.toml:7:2: unknown key `serve`\n"
-            "  hint: keys here: version, extends, project, model, constants, methods, quantize, targets, baseline, deploy, "
+            "  help: keys here: version, extends, project, model, constants, methods, quantize, targets, baseline, deploy, "
             "run, profiles\n"
         ),
     ),
@@ -32,7 +32,7 @@ CASES = {
         MINIMAL + 'verify.atol = "1e-3"\n',
         (
             'etdev.toml:7:15: `targets.cpu.verify.atol` is "1e-3"; expected a finite number of at least 0\n'
-            "  hint: write 1e-3, without quotes\n"
+            "  help: write 1e-3, without quotes\n"
         ),
     ),
     "one name for a list": (
@@ -41,14 +41,14 @@ CASES = {
             'etdev.toml:7:18: `targets.cpu.verify.require` is "runtime"; expected a list, each element one of "bytes", '
             '"plan", "placement", "kernels", "budget", "growth", "runtime", "replay", "device", "accuracy", '
             '"latency"\n'
-            '  hint: write a list: ["runtime"]\n'
+            '  help: write a list: ["runtime"]\n'
         ),
     ),
     "one table for a list of tables": (
         MINIMAL + 'partitioners = { backend = "xnnpack" }\n',
         (
             "etdev.toml:7:16: `targets.cpu.partitioners` is a table; expected a list, each element a table\n"
-            "  hint: write a list of tables: [{ … }]\n"
+            "  help: write a list of tables: [{ … }]\n"
         ),
     ),
     "what PyTorch calls a type": (
@@ -56,7 +56,7 @@ CASES = {
         (
             'etdev.toml:5:33: `methods.forward.inputs[0].dtype` is "float"; expected one of "float32", "float64", "float16",'
             ' "bfloat16", "int8", "int16", "int32", "int64", "uint8", "bool"\n'
-            '  hint: did you mean "float32"?\n'
+            '  help: did you mean "float32"?\n'
         ),
     ),
     "misspelled choice": (
@@ -64,7 +64,7 @@ CASES = {
         (
             'etdev.toml:5:33: `methods.forward.inputs[0].dtype` is "flot32"; expected one of "float32", "float64", "float16",'
             ' "bfloat16", "int8", "int16", "int32", "int64", "uint8", "bool"\n'
-            '  hint: did you mean "float32"?\n'
+            '  help: did you mean "float32"?\n'
         ),
     ),
     "misspelled choice beside a callable": (
@@ -72,7 +72,7 @@ CASES = {
         (
             'etdev.toml:7:18: `targets.cpu.memory.planner` is "gredy"; expected one of "naive", "greedy", "best" or '
             '"module:callable"\n'
-            '  hint: did you mean "greedy"?\n'
+            '  help: did you mean "greedy"?\n'
         ),
     ),
     "operator without a name": (
@@ -84,21 +84,21 @@ CASES = {
         (
             'etdev.toml:7:18: `targets.cpu.inplace.remove` is "relu"; expected a list, each element an operator such as '
             '"aten::relu.out"\n'
-            '  hint: write a list: ["relu"]\n'
+            '  help: write a list: ["relu"]\n'
         ),
     ),
     "misspelled choice beside a list": (
         MINIMAL + 'inplace.ops = "defalt"\n',
         (
             'etdev.toml:7:15: `targets.cpu.inplace.ops` is "defalt"; expected one of "default", "none"\n'
-            '  hint: did you mean "default"?\n'
+            '  help: did you mean "default"?\n'
         ),
     ),
     "owner that is none": (
         MINIMAL + 'io.forward.inputs = "devise"\n',
         (
             'etdev.toml:7:21: `targets.cpu.io.forward.inputs` is "devise"; expected one of "host", "device", "caller"\n'
-            '  hint: did you mean "device"?\n'
+            '  help: did you mean "device"?\n'
         ),
     ),
     **{
@@ -117,7 +117,7 @@ CASES = {
             'etdev.toml:7:17: `targets.cpu.budget.memory` is "256KiB"; expected a table from a device '
             '(cpu, cuda:0 to cuda:127) to a size such as "64KiB" (units: B, kB, MB, GB, KiB, MiB, GiB) or a whole number '
             "of bytes\n"
-            '  hint: write a table: memory = { cpu = "256KiB" }\n'
+            '  help: write a table: memory = { cpu = "256KiB" }\n'
         ),
     ),
     "budget of another device": (
@@ -132,7 +132,7 @@ CASES = {
         (
             'etdev.toml:7:15: `targets.cpu.budget.file` is "64K"; expected a size such as "64KiB" '
             "(units: B, kB, MB, GB, KiB, MiB, GiB) or a whole number of bytes\n"
-            '  hint: write "64KiB" or "64kB"\n'
+            '  help: write "64KiB" or "64kB"\n'
         ),
     ),
     **{
@@ -144,9 +144,9 @@ CASES = {
             ),
         )
         for written, hint in {
-            "64KB": '  hint: write "64KiB" or "64kB"\n',
-            "1.5 mib": '  hint: write "1.5MiB" or "1.5MB"\n',
-            "7b": '  hint: write "7B"\n',
+            "64KB": '  help: write "64KiB" or "64kB"\n',
+            "1.5 mib": '  help: write "1.5MiB" or "1.5MB"\n',
+            "7b": '  help: write "7B"\n',
             "7 bytes": "",
             "7 TB": "",
         }.items()
@@ -155,43 +155,43 @@ CASES = {
         MINIMAL.replace("[1, 8]", '["batch", 8]') + "[methods.forward.dims.batch]\nmin = 2\n",
         (
             "etdev.toml:7:1: `methods.forward.dims.batch.max` is missing; expected a whole number from 1 to 2147483647\n"
-            "  hint: Largest size. Required: it is what memory gets planned for.\n"
+            "  help: Largest size. Required: it is what memory gets planned for.\n"
         ),
     ),
     "undeclared dimension": (
         MINIMAL.replace("[1, 8]", '["batch", 8]'),
         (
             'etdev.toml:5:53: `methods.forward.inputs[0].shape[0]` is "batch", which `methods.forward.dims` does not declare\n'
-            "  hint: declare it: [methods.forward.dims] with batch = { max = 32 }\n"
+            "  help: declare it: [methods.forward.dims] with batch = { max = 32 }\n"
         ),
     ),
     "no model": (
         MINIMAL.replace('[model]\nentry = "model:make"\n', ""),
-        "etdev.toml:1:1: `model` is missing; expected a table\n  hint: Where the model comes from.\n",
+        "etdev.toml:1:1: `model` is missing; expected a table\n  help: Where the model comes from.\n",
     ),
     "hub model without a revision": (
         MINIMAL.replace('entry = "model:make"', 'hf = "org/name"'),
         (
             'etdev.toml:3:6: `model.hf` is "org/name", a name on the hub, which needs `revision`\n'
-            '  hint: add the commit hash as `revision`; a local directory is written "./org/name"\n'
+            '  help: add the commit hash as `revision`; a local directory is written "./org/name"\n'
         ),
     ),
     "reference to a scheme": (
         MINIMAL + 'quantize = "int"\n[quantize.int8]\nscheme = "8da4w"\n',
-        'etdev.toml:7:12: `targets.cpu.quantize` is "int", but there is no `quantize.int`\n  hint: did you mean "int8"?\n',
+        'etdev.toml:7:12: `targets.cpu.quantize` is "int", but there is no `quantize.int`\n  help: did you mean "int8"?\n',
     ),
     "duplicate key": (
         MINIMAL + "[targets.cpu.budget]\nfile = 1\n[targets.cpu.budget]\nfile = 2\n",
         (
             "etdev.toml:9:14: `targets.cpu.budget` is defined twice; the first time at etdev.toml:7:14\n"
-            "  hint: keep one of the two\n"
+            "  help: keep one of the two\n"
         ),
     ),
     "several at once, in the order of the file": (
         'version = 2\nmodle = 3\n[targets."a b"]\nbudget = { file = -1 }\n',
         (
             "etdev.toml:1:11: `version` is 2; expected 1\n"
-            "etdev.toml:2:1: unknown key `modle`\n  hint: did you mean `model`?\n"
+            "etdev.toml:2:1: unknown key `modle`\n  help: did you mean `model`?\n"
             'etdev.toml:3:10: `targets."a b"`: "a b" is not a valid name; expected a name of letters, digits, `.`, `_` and `-` '
             "that begins with a letter or digit\n"
             'etdev.toml:4:19: `targets."a b".budget.file` is -1; expected a size such as "64KiB" '
@@ -210,13 +210,13 @@ def test_text(case: str, tmp_path: Path) -> None:
 YAML = {
     "a word that YAML 1.1 took for true": (
         "version: 1\nmodel: {pt2: m.pt2, trust: yes}\ntargets: {cpu: {}}\n",
-        'etdev.yaml:2:28: `model.trust` is "yes"; expected true or false\n  hint: write true, without quotes\n',
+        'etdev.yaml:2:28: `model.trust` is "yes"; expected true or false\n  help: write true, without quotes\n',
     ),
     "a table without content": (
         "version: 1\nmodel: {pt2: m.pt2, trust: true}\ntargets:\n  cpu:\n",
         (
             "etdev.yaml:4:3: `targets.cpu` is null; expected a table\n"
-            "  hint: leave the key out, or write {} for an empty table\n"
+            "  help: leave the key out, or write {} for an empty table\n"
         ),
     ),
     "a date": (

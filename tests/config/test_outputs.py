@@ -240,7 +240,7 @@ def test_explain_finds_the_only_key_that_ends_so(short: str, key: str, etdev: An
     ],
 )
 def test_explain_of_what_is_no_key(key: str, message: str, hint: str, etdev: Any) -> None:
-    assert etdev("config", "explain", key) == (2, "", f"error: {message}\nhint: {hint}\n")
+    assert etdev("config", "explain", key) == (2, "", f"error: {message}\nhelp: {hint}\n")
 
 
 def test_explain_knows_every_key(etdev: Any) -> None:

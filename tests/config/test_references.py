@@ -210,7 +210,7 @@ def test_validate_shows_both_kinds(
     assert captured.out == (
         "etdev.toml: ok, 1 warning (1 target, 1 method, 0 profiles)\n"
         f"etdev.toml:4:11: warning: `model.weights`: there is no file {tmp_path}/w.safetensors\n"
-        "  hint: a build needs it: make it, or get it, before\n"
+        "  help: a build needs it: make it, or get it, before\n"
     )
     assert app.run(["validate", "--output", "github", "-q"]) == 0
     assert capsys.readouterr().out.startswith("::warning file=etdev.toml,line=4,col=11,title=etdev%3A missing-file::")

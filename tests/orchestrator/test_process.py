@@ -187,10 +187,10 @@ def test_an_error_that_does_not_survive_the_way(one: Orchestrator) -> None:
 @pytest.mark.parametrize(
     ("call", "args", "words"),
     [
-        (lambda: 1, (), r"<lambda> cannot be sent to another process(.|\n)*hint: call a function that has a name"),
+        (lambda: 1, (), r"<lambda> cannot be sent to another process(.|\n)*help: call a function that has a name"),
         (jobs.give, ((n for n in ()),), "argument 0 of give is a generator, which cannot be sent"),
         (jobs.give, ([threading.Lock()],), "argument 0 of give is a list, which cannot be sent(.|\n)*lock"),
-        (process_jobs.generate, (), "the result of generate is a generator, which cannot be sent(.|\n)*hint: return"),
+        (process_jobs.generate, (), "the result of generate is a generator, which cannot be sent(.|\n)*help: return"),
     ],
 )
 def test_what_cannot_be_sent_is_an_error_of_its_task(one: Orchestrator, call: Any, args: tuple, words: str) -> None:

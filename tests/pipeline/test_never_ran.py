@@ -123,7 +123,7 @@ def test_where_it_is_said() -> None:
     assert result.exit_code == ExitCode.DONE
     lines = render_result(result, io.StringIO()).splitlines()
     at = lines.index("  warning    nothing ran the program: no CUDA device")
-    assert lines[at + 1].lstrip().startswith("hint: `etdev verify gpu --device-map ")
+    assert lines[at + 1].lstrip().startswith("help: `etdev verify gpu --device-map ")
     assert lines[-1] == "p: 1 target, 1 built but not run"
     (finding,) = of_result(result)
     assert (finding.rule, finding.level) == ("never-ran", "warning")

@@ -335,7 +335,7 @@ def test_old_constants_inside_the_flatbuffer(tmp_path: Path) -> None:
 def test_methods_are_found_by_name() -> None:
     whole = hand.everything()
     assert whole.method("forward") is whole.execution_plan[0]
-    with pytest.raises(UsageError, match="no method 'backward'\n  hint: it has 'forward'"):
+    with pytest.raises(UsageError, match="no method 'backward'\n  help: it has 'forward'"):
         whole.method("backward")
 
 

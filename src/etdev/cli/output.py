@@ -119,12 +119,12 @@ def note(message: str, *, quiet: bool = False) -> None:
 
 
 def print_error(message: str, *, where: str | None = None, hint: str | None = None, label: str = "error") -> None:
-    """``error: WHERE: message`` and ``hint: …`` on stderr, whatever names out of a file are in them."""
+    """``error: WHERE: message`` and ``help: …`` on stderr, whatever names out of a file are in them."""
     head = f"{paint(f'{label}:', 'red')} " if label else ""
     place = f"{where}: " if where else ""
     note(f"{head}{escaped(place + message)}")
     if hint:
-        note(f"{paint('hint:', 'cyan')} {escaped(hint)}")
+        note(f"{paint('help:', 'cyan')} {escaped(hint)}")
 
 
 def paint(text: str, colour: str, *, stream: TextIO | None = None) -> str:

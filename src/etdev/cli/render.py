@@ -99,7 +99,7 @@ def _target_lines(result: BuildResult, target: TargetResult, stream: TextIO, *, 
     warning = never_ran(target)
     if warning is not None:
         yield _line("warning", paint(warning.message, "yellow", stream=stream))
-        yield _line("", f"hint: {warning.hint}")
+        yield _line("", f"help: {warning.hint}")
     for text in target.notes:
         yield _line("note", text)
     if target.seconds:
@@ -239,7 +239,7 @@ def _remedy_lines(where: str | None, hint: str | None) -> Iterator[str]:
     if where is not None:
         yield _line("", f"         at {where}")
     if hint is not None:
-        yield _line("", f"         hint: {hint}")
+        yield _line("", f"         help: {hint}")
 
 
 def _not_run_lines(skipped: Sequence[CheckResult]) -> Iterator[str]:

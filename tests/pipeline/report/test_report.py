@@ -146,7 +146,7 @@ def test_checks_with_what_failed(tmp_path: Path) -> None:
         ("budget", "failed"),
         ("device", "not run"),
     ]
-    assert page.checks[1].details == ("file 2 of 1", "hint: less")
+    assert page.checks[1].details == ("file 2 of 1", "help: less")
 
 
 def test_weights_in_another_file(tmp_path: Path) -> None:

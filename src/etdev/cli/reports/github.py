@@ -54,7 +54,7 @@ def _command(finding: Finding, places: Places) -> str:
     elif finding.source:
         message = f"{finding.source}: {message}"
     if finding.hint:
-        message = f"{message}\nhint: {finding.hint}"
+        message = f"{message}\nhelp: {finding.hint}"
     listed = ",".join(f"{name}={_escape_property(printable(value))}" for name, value in properties.items())
     return f"::{_COMMANDS[finding.level]} {listed}::{_escape_data(escaped(message))}"
 

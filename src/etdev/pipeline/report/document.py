@@ -205,6 +205,6 @@ def _notes(target: TargetResult | None, info: ProgramInfo) -> tuple[str, ...]:
 
 
 def _check(check: CheckResult) -> CheckRow:
-    hint = None if check.hint is None else f"hint: {check.hint}"
+    hint = None if check.hint is None else f"help: {check.hint}"
     details = (*check.problems, *(text for text in (check.where, hint) if text is not None))
     return CheckRow(check.name, check.status, check.summary, tuple(text for text in details if text != check.summary))
