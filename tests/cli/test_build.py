@@ -213,7 +213,7 @@ def test_the_project_may_be_elsewhere(project: Path, tmp_path_factory: pytest.Te
     """Paths are those of the config, what is shown is relative to where the user is."""
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     os.chdir(elsewhere)
-    code, out, _ = run("build", "-q", "-t", "cpu", "-c", str(project / "etdev.toml"), "--set", "project.out='out/deep'")
+    code, out, _ = run("build", "-t", "cpu", "-c", str(project / "etdev.toml"), "--set", "project.out='out/deep'")
 
     assert code == 0
     assert out.startswith(f"cpu  {project}/out/deep/cpu/tiny.pte  ")

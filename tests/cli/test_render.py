@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from etdev.cli.detail import Detail
 from etdev.cli.render import describe_delegation, render_result
 from etdev.decisions import Elision, InPlace, TilingDecision
 from etdev.pipeline.decisions import count_copies, count_inplace
@@ -29,7 +30,9 @@ from etdev.pipeline.result import (
     outcome,
 )
 
-GOLDEN = Path(__file__).parent / "golden" / "result.txt"
+
+def _golden(detail: Detail) -> Path:
+    return Path(__file__).parent / "golden" / f"result-{detail.name.lower()}.txt"
 
 
 def checks(**answers: CheckResult) -> tuple[CheckResult, ...]:
@@ -68,7 +71,7 @@ def linked(name: str, *buffers: BufferResult, copied: list[Elision], outputs: li
 
 
 def buffer(size: int, *, index: int = 1, greedy: int = 0, state: bool = False) -> BufferResult:
-    """A buffer whose plan is the least possible."""
+    """A buffer whose plan is optimal."""
     return BufferResult(index=index, device="cpu", size=size, lower_bound=size, greedy=greedy or size, state=state)
 
 
@@ -197,14 +200,15 @@ RESULT = BuildResult(
 )
 
 
-def test_the_golden_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Everything that a result can hold. Write it anew with ``python tests/cli/test_render.py`` and read the diff."""
-    assert render_result(RESULT, io.StringIO()) == GOLDEN.read_text(encoding="utf-8")
+def test_the_golden_texts() -> None:
+    """Everything that a result can hold. Write it with ``python tests/cli/test_render.py``, and read the diff."""
+    for shown in (Detail.LINE, Detail.SHORT, Detail.FULL):
+        assert render_result(RESULT, shown, io.StringIO()) == _golden(shown).read_text(encoding="utf-8")
 
 
 def test_each_decision_is_listed_when_asked_for() -> None:
     """C4: each candidate with its reason."""
-    said = render_result(RESULT, io.StringIO(), verbose=True).partition("\nstate  ")[2]
+    said = render_result(RESULT, Detail.DECISIONS, io.StringIO()).partition("\nstate  ")[2]
 
     assert [line for line in said.splitlines() if "instruction" in line or "code: " in line or "fill: " in line] == [
         "  views      prefill: 1 of 1 copy removed, 512 bytes less to copy in a call",
@@ -236,7 +240,7 @@ def test_what_there_was_nothing_to_ask_of_is_one_line() -> None:
     }
     answers = {name: answer(name, "not run", summary=reason) for name, reason in reasons.items()}
     found = checks(**{name: answer(name, "passed", summary="fine") for name in CHECKS} | answers)
-    shown = render_result(RESULT.model_copy(update={"targets": (target("cpu", found),)}), io.StringIO())
+    shown = render_result(RESULT.model_copy(update={"targets": (target("cpu", found),)}), Detail.FULL, io.StringIO())
     assert [line for line in shown.splitlines() if "not run" in line] == [
         (
             "  not run    growth, latency: the config sets no limit; device: the program has no memory on devices; "
@@ -261,7 +265,7 @@ def test_the_verdict(found: tuple[CheckResult, ...], required: tuple[str, ...], 
     """What was never run was called good."""
     result = RESULT.model_copy(update={"targets": (target("cpu", found, required=required),)})
 
-    assert render_result(result, io.StringIO()).splitlines()[-1] == f"digits: 1 target, 1 {verdict}"
+    assert render_result(result, Detail.FULL, io.StringIO()).splitlines()[-1] == f"digits: 1 target, 1 {verdict}"
 
 
 @pytest.mark.parametrize(
@@ -289,9 +293,9 @@ def test_colour_only_where_it_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None
             return True
 
     monkeypatch.setenv("TERM", "xterm")
-    assert "\x1b[" in render_result(RESULT, Terminal())
+    assert "\x1b[" in render_result(RESULT, Detail.FULL, Terminal())
     monkeypatch.setenv("NO_COLOR", "1")
-    assert "\x1b[" not in render_result(RESULT, Terminal())
+    assert "\x1b[" not in render_result(RESULT, Detail.FULL, Terminal())
 
 
 def test_the_json_is_plain_json() -> None:
@@ -304,8 +308,8 @@ def test_the_json_is_plain_json() -> None:
 
 
 if __name__ == "__main__":
-    GOLDEN.parent.mkdir(exist_ok=True)
-    GOLDEN.write_text(render_result(RESULT, io.StringIO()), encoding="utf-8")
+    for detail in (Detail.LINE, Detail.SHORT, Detail.FULL):
+        _golden(detail).write_text(render_result(RESULT, detail, io.StringIO()), encoding="utf-8")
 
 
 @pytest.mark.parametrize(
@@ -323,6 +327,6 @@ if __name__ == "__main__":
 def test_a_decision_about_tiling_has_both_figures(decision: TilingDecision, line: str | None) -> None:
     tiled = method("forward", {}, 0, add=2).model_copy(update={"forms": {"tiling": 3}, "tiling": decision})
     result = RESULT.model_copy(update={"targets": (target("cpu", checks(), methods=(tiled,)),)})
-    text = render_result(result, io.StringIO())
+    text = render_result(result, Detail.FULL, io.StringIO())
     assert ("tiled" in text) == (line is not None)
     assert line is None or line in text

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 
+from etdev.cli.detail import Detail
 from etdev.cli.render import render_result
 from etdev.cli.reports.findings import of_result
 from etdev.config.models import CheckName
@@ -121,7 +122,7 @@ def test_where_it_is_said() -> None:
     """The exit code stays."""
     result = BuildResult(project="p", config="etdev.toml", versions={}, targets=(target(ABSENT),))
     assert result.exit_code == ExitCode.DONE
-    lines = render_result(result, io.StringIO()).splitlines()
+    lines = render_result(result, Detail.FULL, io.StringIO()).splitlines()
     at = lines.index("  warning    nothing ran the program: no CUDA device")
     assert lines[at + 1].lstrip().startswith("help: `etdev verify gpu --device-map ")
     assert lines[-1] == "p: 1 target, 1 built but not run"

@@ -148,7 +148,7 @@ def _workers(text: str | None) -> tuple[int, ...]:
 def render(result: BenchResult, stream: TextIO | None = None) -> str:
     """A heading, then what was measured, then on what."""
     stream = stream or sys.stdout
-    heading = paint(printable(result.file), "bright_white", stream=stream)
+    heading = paint(printable(result.file), stream=stream)
     how = "in the stock runtime" if result.runtime == "stock" else "by etdev's interpreter"
     blocks = [f"{heading}  {printable(result.method)}, {how}"]
     if result.reason is not None:

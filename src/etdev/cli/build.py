@@ -8,6 +8,7 @@ import typer
 
 from etdev.cli.common import (
     ConfigOption,
+    DetailOption,
     DeviceMapOption,
     JobsOption,
     OutputOption,
@@ -17,8 +18,8 @@ from etdev.cli.common import (
     SetOption,
     TargetOption,
     TargetsArgument,
-    VerboseOption,
 )
+from etdev.cli.detail import Detail, wanted_detail
 from etdev.cli.output import Outputs, parse_outputs
 from etdev.errors import EtdevError, UsageError
 
@@ -58,7 +59,7 @@ def build(
     keep_going: KeepGoingOption = False,
     output: OutputOption = None,
     quiet: QuietOption = False,
-    verbose: VerboseOption = False,
+    verbose: DetailOption = 0,
 ) -> int:
     """Build the config's targets: export, quantize, lower, emit, link, write and verify.
 
@@ -85,18 +86,22 @@ def build(
             jobs=jobs,
             keep_going=keep_going,
             device_map=check_device_map(device_map),
-            verbose=verbose,
+            verbose=bool(verbose),
         )
-        return _dry_run(project, options, outputs) if dry else _build(project, options, outputs, quiet=quiet)
+        return (
+            _dry_run(project, options, outputs)
+            if dry
+            else _build(project, options, outputs, wanted_detail(quiet=quiet, verbose=verbose))
+        )
 
 
-def _build(project: Project, options: BuildOptions, outputs: Outputs, *, quiet: bool) -> int:
+def _build(project: Project, options: BuildOptions, outputs: Outputs, shown: Detail) -> int:
     from etdev.cli.progress import shown_progress
     from etdev.pipeline.options import choose_targets
 
     try:
         doing = f"building {', '.join(choose_targets(project, options.targets))}"
-        with shown_progress(doing, quiet=quiet) as options.progress:
+        with shown_progress(doing, quiet=shown is Detail.LINE) as options.progress:
             from etdev.cli.render import render_result
             from etdev.cli.reports.results import write_result
             from etdev.pipeline.build import build_project
@@ -106,7 +111,7 @@ def _build(project: Project, options: BuildOptions, outputs: Outputs, *, quiet: 
         if not isinstance(error, UsageError):  # Which ends a build before any target is looked at.
             _say_built(project)
         raise
-    write_result(outputs, result, lambda: render_result(result, verbose=options.verbose), html=lambda: _page(result))
+    write_result(outputs, result, lambda: render_result(result, shown), html=lambda: _page(result))
     return result.exit_code
 
 

@@ -133,6 +133,12 @@ DataOption = Annotated[
 ]
 QuietOption = Annotated[bool, typer.Option("-q", "--quiet", help="Say nothing but errors and results.")]
 VerboseOption = Annotated[bool, typer.Option("-v", "--verbose", help="Say more, and show tracebacks.")]
+DetailOption = Annotated[
+    int,
+    typer.Option(
+        "-v", "--verbose", count=True, help="Say more, and show tracebacks. Twice: each decision of the linker."
+    ),
+]
 
 
 def _matching(names: Iterable[str], incomplete: str) -> list[str]:

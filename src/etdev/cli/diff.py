@@ -98,10 +98,7 @@ def render_text(found: ProgramDiff, stream: TextIO | None = None) -> str:
     verdict = _verdict(found)
     if found.identical:
         return verdict
-    blocks = [
-        "\n".join([paint(printable(heading), "bright_white", stream=stream), *_lines(rows)])
-        for heading, rows in _blocks(found)
-    ]
+    blocks = ["\n".join([paint(printable(heading), stream=stream), *_lines(rows)]) for heading, rows in _blocks(found)]
     return "\n\n".join([*blocks, verdict])
 
 

@@ -113,7 +113,7 @@ def _write_traceback(error: BaseException) -> str:
 def wants_traceback(arguments: Sequence[str]) -> bool:
     """Whether the user asked for tracebacks: ``-v`` anywhere on the command line, or ``ETDEV_DEBUG`` set."""
     options = arguments[: arguments.index("--")] if "--" in arguments else arguments
-    return os.environ.get("ETDEV_DEBUG", "") not in ("", "0") or not {"-v", "--verbose"}.isdisjoint(options)
+    return os.environ.get("ETDEV_DEBUG", "") not in ("", "0") or not {"-v", "-vv", "--verbose"}.isdisjoint(options)
 
 
 def close_streams(code: int) -> int:

@@ -110,7 +110,7 @@ def render(
 
 
 def _file_lines(found: ProgramInfo, stream: TextIO, *, verbose: bool) -> Iterator[str]:
-    heading = paint(printable(found.file), "bright_white", stream=stream)
+    heading = paint(printable(found.file), stream=stream)
     header = "no extended header" if found.header_bytes is None else f"header of {found.header_bytes} bytes"
     yield f"{heading}  {format_size(found.size)} ({found.size:,} bytes, schema {found.schema_version}, {header})"
     yield line("methods", ", ".join(printable(method.name) for method in found.methods) or "none")
@@ -131,7 +131,7 @@ def _segment_row(segment: SegmentInfo) -> tuple[str, ...]:
 
 
 def _method_lines(method: MethodInfo, stream: TextIO, *, verbose: bool) -> Iterator[str]:
-    heading = paint(printable(method.name), "bright_white", stream=stream)
+    heading = paint(printable(method.name), stream=stream)
     yield f"{heading}  {count(method.instructions, 'instruction')}"
     yield from lines("inputs", columns([_argument_row(*item) for item in enumerate(method.inputs)]))
     yield from lines("outputs", columns([_argument_row(*item) for item in enumerate(method.outputs)]))

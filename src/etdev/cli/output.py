@@ -127,8 +127,11 @@ def print_error(message: str, *, where: str | None = None, hint: str | None = No
         note(f"{paint('help:', 'cyan')} {escaped(hint)}")
 
 
-def paint(text: str, colour: str, *, stream: TextIO | None = None) -> str:
-    """The text in bold colour if the stream (stderr by default) is a terminal that wants it."""
+def paint(text: str, colour: str | None = None, *, stream: TextIO | None = None) -> str:
+    """Return the text in bold if the stream (stderr by default) is a terminal that wants it.
+
+    Without ``colour`` it has the terminal's own foreground, which is readable on every background.
+    """
     return typer.style(text, fg=colour, bold=True) if colour_wanted(stream or sys.stderr) else text
 
 

@@ -91,7 +91,7 @@ def _says_something(method: MethodChange) -> bool:
 
 
 def _file_lines(result: RelinkResult, stream: TextIO) -> Iterator[str]:
-    heading = paint(printable(result.output), "bright_white", stream=stream)
+    heading = paint(printable(result.output), stream=stream)
     source = " and ".join(map(printable, (result.input, *result.data)))
     yield f"{heading}  from {source}, planner {result.planner}, alignment {result.alignment}"
     if left := _switched_off(result):
@@ -139,7 +139,7 @@ def _why_more(result: RelinkResult) -> str:
 
 
 def _method_lines(method: MethodChange, stream: TextIO, *, verbose: bool) -> Iterator[str]:
-    heading = paint(printable(method.name), "bright_white", stream=stream)
+    heading = paint(printable(method.name), stream=stream)
     yield f"{heading}  {_change(method.instructions_before, method.instructions_after, 'instruction')}"
     yield from lines("memory", columns([_buffer_row(buffer) for buffer in method.buffers]))
     if method.kept is not None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from etdev.cli.decisions import decision_lines, kind_name
+from etdev.cli.detail import Detail
 from etdev.cli.output import paint
 from etdev.cli.text import count, escaped, printable
 from etdev.decisions import TilingDecision
@@ -34,20 +36,28 @@ _LABEL_WIDTH = 11
 _LISTED_OPS = 4
 
 
-def render_result(result: BuildResult, stream: TextIO | None = None, *, verbose: bool = False) -> str:
-    """One block per target: file, delegation, memory, checks, time; then the verdict.
-
-    ``verbose`` adds what the linker decided about each copy and each output.
-    """
+def render_result(result: BuildResult, shown: Detail, stream: TextIO | None = None) -> str:
+    """Return a block for each target, then the verdict."""
     stream = stream or sys.stdout
-    blocks = ["\n".join(_target_lines(result, target, stream, verbose=verbose)) for target in result.targets]
+    if shown is Detail.LINE:
+        lines = [line for target in result.targets for line in _one_line(result, target, stream)]
+        lines += [line for failed in result.failed for line in _failed_lines(failed, stream)]
+        return "\n".join([*lines, _verdict(result)]) + "\n"
+    block = _short_lines if shown is Detail.SHORT else partial(_target_lines, verbose=shown is Detail.DECISIONS)
+    blocks = ["\n".join(block(result, target, stream)) for target in result.targets]
     blocks += ["\n".join(_failed_lines(failed, stream)) for failed in result.failed]
     return "\n\n".join([*blocks, *_notes(result.notes), _verdict(result)]) + "\n"
 
 
-def render_files(result: FilesResult, stream: TextIO | None = None) -> str:
-    """One block per file that was verified without a config: its checks; then the verdict."""
+def render_files(result: FilesResult, shown: Detail, stream: TextIO | None = None) -> str:
+    """Return a block for each file that was verified without a config, then the verdict."""
     stream = stream or sys.stdout
+    if shown is Detail.LINE:
+        lines = []
+        for file in result.files:
+            lines += [f"{paint(printable(file.file), stream=stream)}  {_file_kind(file)}"]
+            lines += _failed_check_lines(file.checks, stream)
+        return "\n".join(lines) + "\n"
     blocks = ["\n".join(_checked_file_lines(file, stream)) for file in result.files]
     kinds = Counter(_file_kind(file) for file in result.files)
     number = len(result.files)
@@ -61,7 +71,7 @@ def _notes(texts: Sequence[str]) -> list[str]:
 
 
 def _checked_file_lines(file: FileResult, stream: TextIO) -> Iterator[str]:
-    heading = paint(printable(file.file), "bright_white", stream=stream)
+    heading = paint(printable(file.file), stream=stream)
     yield f"{heading}  {format_size(file.size)} ({file.size:,} bytes)"
     yield from _verification_lines(file.checks, file.unmet, stream)
 
@@ -74,14 +84,80 @@ def _file_kind(file: FileResult) -> str:
     return "good as far as it was checked"
 
 
-def _target_lines(result: BuildResult, target: TargetResult, stream: TextIO, *, verbose: bool) -> Iterator[str]:
+def _one_line(result: BuildResult, target: TargetResult, stream: TextIO) -> Iterator[str]:
+    memory = f", {_sizes(target.memory)} planned" if target.memory else ""
+    heading = paint(target.name, stream=stream)
+    yield f"{heading}  {_kind(target)}, {format_size(target.size)}{memory}  {_place(result, target)}"
+    yield from _failed_check_lines(target.checks, stream)
+
+
+def _short_lines(result: BuildResult, target: TargetResult, stream: TextIO) -> Iterator[str]:
+    yield f"{paint(target.name, stream=stream)}  {_place(result, target)}  {format_size(target.size)}"
+    yield from _data_lines(target)
+    if target.memory:
+        greedy = _greedy(target)
+        other = "the same" if greedy == target.memory else _sizes(greedy)
+        yield _line("memory", f"{_sizes(target.memory)} planned; ExecuTorch's planner: {other}")
+    yield from _short_verification(target.checks, target.unmet, stream)
+    yield from _remarks(target, stream)
+
+
+def _short_verification(checks: Sequence[CheckResult], unmet: Sequence[CheckResult], stream: TextIO) -> Iterator[str]:
+    """Yield the number of checks by answer, then those that failed or had to run."""
+    passed = sum(check.status == "passed" for check in checks)
+    failed = [check for check in checks if check.status == "failed"]
+    skipped = [check for check in checks if check.status == "not run" and check not in unmet]
+    unasked = sum(check.summary in NOTHING_TO_ASK for check in skipped)
+    others = [check for check in skipped if check.summary not in NOTHING_TO_ASK]
+    counts = [f"{passed} passed"] if passed or not failed else []
+    counts += [f"{len(failed)} failed ({_names(failed)})"] if failed else []
+    counts += [f"{unasked} not needed"] if unasked else []
+    counts += [f"{len(others)} not run ({_names(others)})"] if others else []
+    yield _line("checks", ", ".join(counts))
+    yield from _failed_check_lines(checks, stream)
+    yield from _unmet_lines(unmet, stream)
+
+
+def _place(result: BuildResult, target: TargetResult) -> Path:
     path = result.path(target.name)
-    place = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
-    heading = paint(target.name, "bright_white", stream=stream)
-    scheme = f", {target.quantize}" if target.quantize else ""
-    yield f"{heading}  {place}  {format_size(target.size)} ({target.size:,} bytes{scheme})"
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+
+
+def _sizes(memory: Mapping[str, int]) -> str:
+    """``5.06 KiB``; with the device's name, unless that is the host alone."""
+    if list(memory) == ["cpu"]:
+        return format_size(memory["cpu"])
+    return ", ".join(f"{device} {format_size(size)}" for device, size in memory.items())
+
+
+def _greedy(target: TargetResult) -> dict[str, int]:
+    """Return the bytes that ExecuTorch's greedy planner needs for the same tensors, by device."""
+    found = dict(target.memory)  # State that methods share is in several buffers, and counts once.
+    for method in target.methods:
+        for buffer in method.buffers:
+            found[buffer.device] += buffer.greedy - buffer.size
+    return found
+
+
+def _data_lines(target: TargetResult) -> Iterator[str]:
     for data in target.data:
         yield _line("data", f"{data.name}  {format_size(data.size)} ({data.size:,} bytes)")
+
+
+def _remarks(target: TargetResult, stream: TextIO) -> Iterator[str]:
+    warning = never_ran(target)
+    if warning is not None:
+        yield _line("warning", paint(warning.message, "yellow", stream=stream))
+        yield _line("", f"help: {warning.hint}")
+    for text in target.notes:
+        yield _line("note", text)
+
+
+def _target_lines(result: BuildResult, target: TargetResult, stream: TextIO, *, verbose: bool) -> Iterator[str]:
+    scheme = f", {target.quantize}" if target.quantize else ""
+    heading = paint(target.name, stream=stream)
+    yield f"{heading}  {_place(result, target)}  {format_size(target.size)} ({target.size:,} bytes{scheme})"
+    yield from _data_lines(target)
     for method in target.methods:
         label = "ops" if len(target.methods) == 1 else method.name
         yield _line(label, describe_delegation(method))
@@ -96,12 +172,7 @@ def _target_lines(result: BuildResult, target: TargetResult, stream: TextIO, *, 
             name = method.name if len(target.methods) > 1 else None
             yield from decision_lines(method.copy_decisions, method.inplace_decisions, verbose=True, method=name)
     yield from _verification_lines(target.checks, target.unmet, stream)
-    warning = never_ran(target)
-    if warning is not None:
-        yield _line("warning", paint(warning.message, "yellow", stream=stream))
-        yield _line("", f"help: {warning.hint}")
-    for text in target.notes:
-        yield _line("note", text)
+    yield from _remarks(target, stream)
     if target.seconds:
         total = format_seconds(sum(target.seconds.values()))
         stages = ", ".join(f"{stage} {format_seconds(seconds)}" for stage, seconds in target.seconds.items())
@@ -120,7 +191,7 @@ def _tiling(decision: TilingDecision) -> str:
 
 
 def _failed_lines(failed: FailedTarget, stream: TextIO) -> Iterator[str]:
-    yield f"{paint(failed.name, 'bright_white', stream=stream)}  not built"
+    yield f"{paint(failed.name, stream=stream)}  not built"
     for error in failed.errors:
         yield _line("error", f"{paint('failed', _COLOURS['failed'], stream=stream)}   {escaped(error.message)}")
         yield from _remedy_lines(error.where, error.hint)
@@ -179,7 +250,7 @@ def _compared(buffer: BufferResult) -> str:
     """How good a plan is: against what no plan can beat, and against ExecuTorch's order."""
     if buffer.state:
         return "kept between calls"
-    least = "the least possible" if buffer.size <= buffer.lower_bound else f"at least {format_size(buffer.lower_bound)}"
+    least = "optimal" if buffer.size <= buffer.lower_bound else f"at least {format_size(buffer.lower_bound)}"
     if buffer.greedy == buffer.size:
         return f"{least}; greedy the same"
     return f"{least}; greedy {format_size(buffer.greedy)}"
@@ -215,9 +286,19 @@ def _verification_lines(checks: Sequence[CheckResult], unmet: Sequence[CheckResu
     for check in checks:
         if check.status != "not run":
             yield from _check_lines(check, stream)
+    yield from _unmet_lines(unmet, stream)
+    yield from _not_run_lines([check for check in checks if check.status == "not run" and check not in unmet])
+
+
+def _unmet_lines(unmet: Sequence[CheckResult], stream: TextIO) -> Iterator[str]:
     for check in unmet:
         yield _line(check.name, f"{paint('not run', 'red', stream=stream)}  required, but {escaped(check.summary)}")
-    yield from _not_run_lines([check for check in checks if check.status == "not run" and check not in unmet])
+
+
+def _failed_check_lines(checks: Sequence[CheckResult], stream: TextIO) -> Iterator[str]:
+    for check in checks:
+        if check.status == "failed":
+            yield from _check_lines(check, stream)
 
 
 def _check_lines(check: CheckResult, stream: TextIO) -> Iterator[str]:

@@ -135,7 +135,7 @@ def _workers(count: str | None, transport: str | None, ray_address: str | None) 
 def render(result: RunResult, stream: TextIO | None = None) -> str:
     """A heading, then the outputs of each call."""
     stream = stream or sys.stdout
-    heading = paint(printable(result.file), "bright_white", stream=stream)
+    heading = paint(printable(result.file), stream=stream)
     how = "in the stock runtime" if result.runtime == "stock" else "by etdev's interpreter"
     blocks = [f"{heading}  {printable(result.method)}, {how}"]
     if result.reason is not None:

@@ -22,6 +22,7 @@ from etdev.cli.common import (
     VerboseOption,
     complete_target,
 )
+from etdev.cli.detail import Detail
 from etdev.cli.output import parse_outputs
 from etdev.config.limits import MOST_WORKERS
 from etdev.errors import UsageError
@@ -73,6 +74,7 @@ def verify(
     from etdev.cli.reports import ALL_FORMATS, reported_errors
 
     outputs = parse_outputs(output, allowed=ALL_FORMATS)
+    shown = Detail.LINE if quiet else Detail.FULL
     files = [name for name in artifacts or () if name.endswith(".pte") or Path(name).is_file()]
     targets = (*(artifacts or ()), *(named or ()))
     if files:
@@ -82,7 +84,7 @@ def verify(
         if data and len(files) > 1:
             raise UsageError("data files belong to one program", where="--data", hint="verify one file at a time")
         with reported_errors(outputs, "verify"):
-            return _verify_files(files, require or (), device_map, data or (), outputs)
+            return _verify_files(files, require or (), device_map, data or (), outputs, shown)
     if data:
         raise UsageError("the data files of a target are known", where="--data", hint="leave it out")
     if config is None and targets:
@@ -100,33 +102,38 @@ def verify(
             metric_jobs=jobs,
             verbose=verbose,
         )
-        return _verify_targets(project, options, outputs, quiet=quiet)
+        return _verify_targets(project, options, outputs, shown)
 
 
-def _verify_targets(project: Project, options: BuildOptions, outputs: Outputs, *, quiet: bool) -> int:
+def _verify_targets(project: Project, options: BuildOptions, outputs: Outputs, shown: Detail) -> int:
     from etdev.cli.progress import shown_progress
     from etdev.pipeline.options import choose_targets
 
     doing = f"verifying {', '.join(choose_targets(project, options.targets))}"
-    with shown_progress(doing, quiet=quiet) as options.progress:
+    with shown_progress(doing, quiet=shown is Detail.LINE) as options.progress:
         from etdev.cli.render import render_result
         from etdev.cli.reports.results import write_result
         from etdev.pipeline.verify.verify_target import verify_project
 
         result = verify_project(project, options)
-    write_result(outputs, result, lambda: render_result(result))
+    write_result(outputs, result, lambda: render_result(result, shown))
     return result.exit_code
 
 
 def _verify_files(
-    files: Sequence[str], require: Sequence[str], device_map: str | None, data: Sequence[Path], outputs: Outputs
+    files: Sequence[str],
+    require: Sequence[str],
+    device_map: str | None,
+    data: Sequence[Path],
+    outputs: Outputs,
+    shown: Detail,
 ) -> int:
     from etdev.cli.reports.results import write_files
     from etdev.pipeline.options import check_device_map, parse_checks
     from etdev.pipeline.verify.verify_file import verify_files
 
     result = verify_files(files, require=parse_checks(require), device_map=check_device_map(device_map), data=data)
-    write_files(outputs, result)
+    write_files(outputs, result, shown)
     return result.exit_code
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from etdev.cli.detail import Detail
 from etdev.cli.output import TEXT, Outputs
 from etdev.cli.render import render_files
 from etdev.cli.reports import Report, findings, markdown, write_report
@@ -22,9 +23,9 @@ def write_result(outputs: Outputs, result: BuildResult, text: Callable[[], str],
     write_report(outputs, report, {TEXT: text, "json": lambda: result.model_dump_json(indent=2), **more})
 
 
-def write_files(outputs: Outputs, result: FilesResult) -> None:
+def write_files(outputs: Outputs, result: FilesResult, shown: Detail) -> None:
     """Write what a verification of files found."""
     found = findings.of_files(result)
     report = Report(found, partial(markdown.of_files, result, found))
-    own = {TEXT: lambda: render_files(result), "json": lambda: result.model_dump_json(indent=2)}
+    own = {TEXT: lambda: render_files(result, shown), "json": lambda: result.model_dump_json(indent=2)}
     write_report(outputs, report, own)
