@@ -1,4 +1,4 @@
-"""The commands as functions: what ``import etdev`` offers, and what the command line calls."""
+"""The commands as functions: the API of ``import etdev``, which the command line calls too."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def open_project(
     overrides: Sequence[str] = (),
     environ: Mapping[str, str] | None = None,
 ) -> Project:
-    """The project of a config; arguments and errors as for :func:`~etdev.backends.opening.open_config`."""
+    """Return the project of a config; arguments and errors are those of :func:`~etdev.backends.opening.open_config`."""
     return Project(open_config(config, profile=profile, overrides=overrides, environ=environ))
 
 
@@ -46,15 +46,19 @@ def build(
 ) -> BuildResult:
     """Build the targets of a config: export, quantize, lower, emit, link, write and verify.
 
-    ``targets`` are glob patterns, none meaning all; ``overrides`` are ``key=value`` texts as for ``--set``; ``require``
-    names checks that must have run; ``verify=False`` stops after writing; ``cache=False`` builds again even if nothing
-    has changed since an earlier build; ``locked`` asks that everything is as ``etdev.lock`` says; ``device_map`` says
-    what here stands for the programs' devices, as for ``--device-map``. ``jobs`` targets are built at the same time
-    (None: as many as the config says), each in a process. Returns what was built and verification found, also when a
-    gate was missed or an artifact rejected: see :attr:`BuildResult.ok`. Raises an :class:`~etdev.errors.EtdevError`
-    if the config, the environment or a stage stands in the way (with ``keep_going``, a target's error is in
-    :attr:`BuildResult.failed`), and
-    :class:`~etdev.pipeline.lock.LockStaleError` if the lock does not hold.
+    * ``targets``: glob patterns; none means all targets.
+    * ``overrides``: ``key=value`` texts as for ``--set``.
+    * ``require``: names of checks that must have run.
+    * ``verify=False``: stop after writing.
+    * ``cache=False``: build again even if nothing has changed since an earlier build.
+    * ``locked``: require that everything matches ``etdev.lock``.
+    * ``device_map``: the local devices for the programs' devices, as for ``--device-map``.
+    * ``jobs``: number of targets built at the same time, each in a process; None takes the config's number.
+    * ``keep_going``: report a target's error in :attr:`BuildResult.failed` instead of raising it.
+
+    Returns the built targets and the results of verification, also if a gate was missed or an artifact was rejected:
+    see :attr:`BuildResult.ok`. Raises an :class:`~etdev.errors.EtdevError` if the config, the environment or a stage
+    prevents the build, and :class:`~etdev.pipeline.lock.LockStaleError` if the lock does not match.
     """
     from etdev.pipeline.build import build_project
 
@@ -85,10 +89,10 @@ def verify(
     environ: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> BuildResult:
-    """Verify artifacts that were built before, as they lie in the output folder; arguments as for :func:`build`.
+    """Verify the artifacts of an earlier build in the output folder; arguments as for :func:`build`.
 
-    On ``jobs`` workers are the samples run that a metric hands to ``run.map``, if the program keeps no state. They are
-    processes that import the main module: a script calls this below ``if __name__ == "__main__":``.
+    ``jobs`` workers run the samples that a metric passes to ``run.map``, if the program keeps no state. The workers are
+    processes that import the main module, so a script calls this below ``if __name__ == "__main__":``.
     """
     from etdev.pipeline.verify.verify_target import verify_project
 
@@ -115,12 +119,12 @@ def deploy(
     environ: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> DeployResult:
-    """Bring the built files of a target to the place that ``[deploy.NAME]`` of the config says.
+    """Deploy the built files of a target to the place that ``[deploy.NAME]`` of the config states.
 
-    ``dry_run`` connects and says what would be done, ``rollback`` goes back to the release before the current one,
-    ``stale`` takes what was built although config, code or weights have changed since; the other arguments as for
-    :func:`build`. Raises an :class:`~etdev.errors.EtdevError` if the config, the environment, what was built or the
-    target stands in the way; the target serves what it served before then.
+    ``dry_run`` connects and reports what would be done. ``rollback`` returns to the release before the current one.
+    ``stale`` deploys the built files even if config, code or weights have changed since. The other arguments are those
+    of :func:`build`. Raises an :class:`~etdev.errors.EtdevError` if the config, the environment, the built files or the
+    target prevent it; the target then serves the same release as before.
     """
     from etdev.pipeline.deploy import DeployOptions, deploy_project
 

@@ -1,7 +1,6 @@
-"""What each stage of a build hands to the next. Frozen: a stage makes a new artifact, it never changes one.
+"""The artifacts that the stages of a build pass on. They are frozen: a stage makes a new one and changes none.
 
-The torch and executorch objects inside are typed as what they are but imported only for type checking, so that this
-module costs nothing to import.
+The torch and executorch types of their fields are imported only for type checking, so that this module imports neither.
 """
 
 from __future__ import annotations
@@ -28,15 +27,15 @@ Tensors = tuple["torch.Tensor", ...]
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """The model as the user's code, a transformers directory or a saved program gives it."""
+    """The model from the user's code, a transformers directory or a saved program."""
 
     module: torch.nn.Module
     """In eval mode. For a saved program, the module that the program unlifts to."""
     program: ExportedProgram | None = None
-    """Set if the model was saved after export."""
+    """The exported program if the model was saved after export, else None."""
     notes: tuple[str, ...] = ()
     constants: Constants = field(default_factory=dict)
-    """What the constant methods answer."""
+    """Values of the constant methods."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,7 @@ class ExportedMethod:
 
     program: ExportedProgram
     example: Tensors
-    """The inputs it was traced with."""
+    """The inputs that it was traced with."""
 
 
 @dataclass(frozen=True)
@@ -53,21 +52,21 @@ class ExportedModel:
     """All methods of the program, by name, in the config's order."""
 
     methods: Mapping[str, ExportedMethod]
-    """Empty for a model that was not exported, since an earlier build's object program is linked again."""
+    """Empty for a model that is not exported because an earlier build's object program is linked again."""
     eager: Mapping[str, Callable[..., Any]]
-    """What computes each method without lowering: the float module, or the quantized one."""
+    """Functions that compute each method without lowering: the float module, or the quantized one."""
     signatures: Mapping[str, Signature]
     """The inputs of each method."""
     outputs: Mapping[str, int]
-    """How many tensors each method returns."""
+    """Number of tensors that each method returns."""
     scheme: str | None = None
-    """The quantization scheme that was applied."""
+    """The quantization scheme that was applied; None for the float model."""
     constants: Constants = field(default_factory=dict)
-    """What the constant methods answer."""
+    """Values of the constant methods."""
     notes: tuple[str, ...] = ()
-    """What quantization had to say, for the report."""
+    """Notes from quantization, for the report."""
     known: KnownOutputs | None = None
-    """Outputs that need not be computed, and those that are to be remembered."""
+    """Outputs that need not be computed again, and outputs to remember."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +81,7 @@ class Undelegated:
 
 @dataclass(frozen=True)
 class Delegation:
-    """How one method was split between delegates and kernels."""
+    """The split of one method between delegates and kernels."""
 
     method: str
     calls: Mapping[str, int]
@@ -98,13 +97,13 @@ class Delegation:
 
 @dataclass(frozen=True)
 class ReplacedOps:
-    """What kernel-aware lowering did to one method."""
+    """The changes of kernel-aware lowering to one method."""
 
     method: str
     forms: Mapping[str, int]
-    """Number of ops by the form that took their place (:data:`etdev.backends.portable.forms.FORMS`)."""
+    """Number of ops by the form that replaced them (:data:`etdev.backends.portable.forms.FORMS`)."""
     tiling: TilingDecision | None = None
-    """None where there was nothing to decide."""
+    """None if no decision was necessary."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +112,7 @@ class EmittedFiles:
 
     path: Path
     folder: TemporaryDirectory[str]
-    """Where its files are, and nothing else; it is removed with this object."""
+    """Folder of its files only; it is removed with this object."""
 
 
 @dataclass(frozen=True)
@@ -127,17 +126,17 @@ class LoweredModel:
     """Methods that change buffers, so that the order of calls matters."""
     replaced: tuple[ReplacedOps, ...] = ()
     emitted: EmittedFiles | None = None
-    """Set if the object program was emitted already, to be measured."""
+    """The object program if it was emitted already to be measured, else None."""
 
     @property
     def methods(self) -> tuple[str, ...]:
-        """Those that were lowered, in order: all of the model, or some."""
+        """The lowered methods, in order: all of the model, or some."""
         return tuple(item.method for item in self.delegations)
 
 
 @dataclass(frozen=True)
 class WrittenFile:
-    """A file, at its temporary place until verification says what becomes of it."""
+    """A file at its temporary place until verification accepts or rejects it."""
 
     path: Path
     size: int

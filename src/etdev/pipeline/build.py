@@ -1,4 +1,4 @@
-"""A whole build: which targets there are already, and which have to be built."""
+"""A whole build: takes finished targets from the cache and builds the others."""
 
 from __future__ import annotations
 
@@ -27,16 +27,17 @@ from etdev.pipeline.result import BuildResult
 
 
 def build_project(project: Project, options: BuildOptions) -> BuildResult:
-    """Build the chosen targets; those that an earlier build has finished are taken from the cache. If another build of
-    one of them is running, first wait for it to end.
+    """Build the chosen targets; take those that an earlier build has finished from the cache.
 
-    What is good is entered in ``etdev.lock``; with :attr:`BuildOptions.locked`, nothing may be other than it says. What
-    became of each target is in ``results.json``, also if one of them ends the build with an error.
+    If another build of one of them is running, first wait for its end.
 
-    Raises an :class:`~etdev.errors.EtdevError` if a stage fails, unless :attr:`BuildOptions.keep_going`, a
-    :class:`~etdev.errors.TargetsError` if several targets do that were built at a time; artifacts of
-    targets that were finished before stay. A rejected artifact or a missed gate is a result, not an error: the other
-    targets are built all the same.
+    Good targets are entered in ``etdev.lock``. With :attr:`BuildOptions.locked`, everything must match the lock. The
+    outcome of each target is in ``results.json``, also if one of them ends the build with an error.
+
+    Raises an :class:`~etdev.errors.EtdevError` if a stage fails, unless :attr:`BuildOptions.keep_going`. Different
+    errors of several targets are combined in a :class:`~etdev.errors.TargetsError`. Artifacts of targets that were
+    finished before stay. A rejected artifact or a missed gate is a result, not an error: the other targets are still
+    built.
     """
     names = choose_targets(project, options.targets)
     with exclusive_outputs(project, names, options.progress):
@@ -59,7 +60,7 @@ def _build_alone(project: Project, names: tuple[str, ...], options: BuildOptions
         missing = [name for name in names if name not in found]
         outcome = Outcome(found)
         if missing:
-            from etdev.pipeline.build_missing import build_missing  # Takes longer to import than a build that is done.
+            from etdev.pipeline.build_missing import build_missing  # Takes longer to import than a finished build.
 
             build_missing(project, missing, options, cache, outcome)
         notes = () if cache.obstacle is None else (cache.obstacle,)
@@ -71,7 +72,7 @@ def _build_alone(project: Project, names: tuple[str, ...], options: BuildOptions
             raise error
         result = result.model_copy(update={"notes": (*result.notes, *_lock(project, options, lock, outcome.finished))})
     except EtdevError:
-        with suppress(WriteError):  # Which would only hide the error.
+        with suppress(WriteError):  # It would only hide the error.
             write_results(project, result)
         raise
     write_results(project, result)
@@ -81,7 +82,7 @@ def _build_alone(project: Project, names: tuple[str, ...], options: BuildOptions
 def _result(
     project: Project, names: Sequence[str], options: BuildOptions, outcome: Outcome, notes: Sequence[str]
 ) -> BuildResult:
-    """What became of all targets, in the config's order."""
+    """Return the outcome of all targets, in the config's order."""
     finished = outcome.finished
     result = start_result(
         project, tuple(finished[name].result for name in names if name in finished), options.device_map
@@ -97,7 +98,7 @@ def _result(
 
 
 def _lock(project: Project, options: BuildOptions, lock: Lock | None, found: Mapping[str, Finished]) -> Iterator[str]:
-    """Compare with the lock, or write it; gives why that could not be done."""
+    """Compare with the lock, or write it; yield the reason if that fails."""
     if options.locked and lock is not None:
         check_outputs(project, lock, {name: finished.locked for name, finished in found.items()})
     elif is_of_the_files_alone(project):
@@ -106,6 +107,6 @@ def _lock(project: Project, options: BuildOptions, lock: Lock | None, found: Map
             return  # The folder may be read-only.
         try:
             with exclusive_lock_file(project):
-                write_lock(project, find_lock(project), good)  # Builds of other targets write it, too.
+                write_lock(project, find_lock(project), good)  # Builds of other targets write it too.
         except (WriteError, UnicodeError) as error:
             yield f"the lock was not written: {error}"

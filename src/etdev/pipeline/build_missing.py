@@ -1,4 +1,4 @@
-"""Building the targets that an earlier build has not finished: here in turn, or several at a time."""
+"""Builds of the targets that the cache lacks, one after another or several at a time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from etdev.pipeline.targets import Builder, check_target
 def build_missing(
     project: Project, names: Sequence[str], options: BuildOptions, cache: Cache, outcome: Outcome
 ) -> None:
-    """Build targets until one fails, or all of them if the options say to keep going."""
+    """Build targets until one fails, or all of them with ``keep_going``."""
     ready = _checked(project, names, outcome)
     run = project.config.run
     if not ready or (outcome.errors and not options.keep_going):
@@ -31,7 +31,7 @@ def build_missing(
 
 
 def _checked(project: Project, names: Sequence[str], outcome: Outcome) -> list[str]:
-    """Those that this machine lacks nothing for, as far as that is known before anything slow happens."""
+    """Return the targets that this machine can build, as far as that is known early."""
     ready = []
     for name in names:
         try:

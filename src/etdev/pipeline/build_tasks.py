@@ -1,4 +1,4 @@
-"""What workers do to build targets: whole targets, or methods that come apart."""
+"""Tasks of workers: whole targets, or single methods of targets."""
 
 from __future__ import annotations
 
@@ -16,26 +16,28 @@ from etdev.pipeline.project import Project
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What one worker does at a time."""
+    """A unit of work for one worker."""
 
     target: str
     method: str | None = None
-    """The one to compile; None to build the target, of methods that were compiled or from the beginning."""
+    """The method to compile; None to build the target, from compiled methods or from the beginning."""
 
     @property
     def shown(self) -> str:
-        """What progress calls it."""
+        """Name in the progress display."""
         return self.target if self.method is None else f"{self.target} {self.method}"
 
 
 def workers_wanted(project: Project, options: BuildOptions) -> int:
-    """How many may work at the same time."""
+    """Return the number of workers that may run at the same time."""
     return options.jobs or project.config.run.jobs
 
 
 def plan_tasks(project: Project, names: Sequence[str], options: BuildOptions, cache: Cache) -> list[Task]:
-    """What has to be done first to build these targets: where there are more workers than targets, methods of targets
-    are compiled apart."""
+    """Return the first tasks for these targets.
+
+    If workers outnumber the targets, methods of targets are compiled separately.
+    """
     spare = workers_wanted(project, options) > len(names)
     tasks: list[Task] = []
     for name in names:
@@ -45,7 +47,7 @@ def plan_tasks(project: Project, names: Sequence[str], options: BuildOptions, ca
 
 
 def needs_the_machine(project: Project, name: str) -> bool:
-    """Would what else the machine does change what is found about a target: a time, or the memory of a device?"""
+    """Return whether other work on the machine would change results of a target: a time, or a device's memory."""
     target = project.config.targets[name]
     return target.budget.latency is not None or any(
         TARGET_DEVICE in placed_specs(backends.get(step.backend), step.device, step.compile_specs)
@@ -54,12 +56,12 @@ def needs_the_machine(project: Project, name: str) -> bool:
 
 
 def _comes_apart(project: Project, name: str) -> bool:
-    """Can the methods of a target be compiled one by one, with the same outcome?"""
+    """Return whether the methods of a target can be compiled one by one with the same outcome."""
     target = project.config.targets[name]
     return (
         len(project.config.methods) > 1
         and project.config.model.pt2 is None
-        and not target.etrecord  # There is one for all methods of a program.
+        and not target.etrecord  # All methods of a program share one record.
         and not needs_the_machine(project, name)
         and all(_compiles_apart(step.backend) for step in target.partitioners)
     )

@@ -1,4 +1,4 @@
-"""Building targets on workers: processes of this machine, or of the machines of a Ray cluster."""
+"""Builds of targets on workers: processes of this machine, or of the machines of a Ray cluster."""
 
 from __future__ import annotations
 
@@ -32,23 +32,25 @@ if TYPE_CHECKING:
     from etdev.pipeline.cache.store import Store
 
 _LOOK_SECONDS = 0.1
-"""How often progress is passed on."""
+"""Interval in seconds at which progress is passed on."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """What a worker has to know to build targets of a project."""
+    """The data that a worker needs to build targets of a project."""
 
     project: Project
     options: BuildOptions
     store: Store | None
-    """The cache; None for the one of the machine that the worker is on."""
+    """The cache; None for that of the worker's own machine."""
     progress: Address
     versions: Mapping[str, str | None]
-    """Of etdev, Python and the packages that the targets depend on, here and so there; None for a package that is not
-    here. Empty for processes of this machine."""
+    """Versions of etdev, Python and the targets' packages, which the worker must match.
+
+    None for a package that is not installed here. Empty for processes of this machine.
+    """
     files: Mapping[Path, str]
-    """Digests of the config's files, for the project's folder has to be the same there."""
+    """Digests of the config's files. The project's folder must be the same on the worker."""
 
 
 class RemoteBuilder:
@@ -65,25 +67,25 @@ class RemoteBuilder:
             self._open = stack.pop_all()
 
     def compile(self, name: str, method: str, folder: Path) -> tuple[Part, str | None]:
-        """A method of a target, and why the cache keeps nothing."""
+        """Compile a method of a target; return it and the reason why the cache keeps nothing."""
         return self._builder.compile(name, method, folder), self._cache.obstacle
 
     def build(self, name: str, parts: Sequence[Part]) -> tuple[Finished, str | None]:
-        """The target, and why the cache does not keep it."""
+        """Build a target; return it and the reason why the cache does not keep it."""
         return self._builder.build(name, parts), self._cache.obstacle
 
     def close(self) -> None:
-        """Close it, as the orchestrator does with objects."""
+        """Close the builder; the orchestrator calls this on its objects."""
         self._open.close()
 
 
 def build_on_workers(
     project: Project, tasks: Sequence[Task], options: BuildOptions, cache: Cache, outcome: Outcome
 ) -> None:
-    """Do these tasks, as many at a time as the options say, and build the targets whose methods they compile. After an
-    error no other is begun, unless the build is to keep going; those that are being built then end as they do.
+    """Run these tasks, as many at a time as the options allow, and build the targets whose methods they compile.
 
-    A target that has a time measured, or that uses devices, is built while no other is.
+    After an error no further target is begun, unless the build keeps going; running builds continue to their end. A
+    target whose time is measured, or that uses devices, is built while no other is.
     """
     run = project.config.run
     count = min(workers_wanted(project, options), len(tasks))
@@ -115,7 +117,7 @@ def build_on_workers(
 
 
 class _WorkerPool:
-    """Gives tasks to workers that are idle."""
+    """A scheduler that gives tasks to idle workers."""
 
     def __init__(
         self,
@@ -133,10 +135,10 @@ class _WorkerPool:
         self._builders: dict[int, ObjectHandle] = {}
         self._running: dict[Future[Any], tuple[Task, int]] = {}
         self._parts: dict[str, dict[str, Part]] = {name: {} for name in folders}
-        """Of the targets whose methods are compiled by themselves, those that are done."""
+        """Methods compiled so far, per target whose methods are compiled one by one."""
 
     def build(self, tasks: Sequence[Task]) -> None:
-        """Do all of them, and link the targets whose methods they compile."""
+        """Run all tasks, and link the targets whose methods they compile."""
         alone = {task for task in tasks if needs_the_machine(self._job.project, task.target)}
         waiting = deque(sorted(tasks, key=alone.__contains__))
         while waiting or self._running:
@@ -151,7 +153,7 @@ class _WorkerPool:
                 self._take(task, worker, future)
                 self._idle.insert(len(self._idle) if worker in self._lost else 0, worker)
                 if task.method is not None and self._parts[task.target].keys() == self._methods():
-                    waiting.appendleft(Task(task.target))  # For this worker, which has the models.
+                    waiting.appendleft(Task(task.target))  # First in line, for this worker has the models.
             if self._outcome.errors:
                 keep = self._job.options.keep_going
                 waiting = deque(task for task in waiting if keep and task.target not in self._outcome.errors)
@@ -217,7 +219,7 @@ def _own_address() -> str:
 
 
 def _check_place(job: Job) -> None:
-    """Refuse to build where something else would come of it: on a machine with another project, or other packages."""
+    """Refuse a worker that would build something else: its project or its packages differ."""
     host = socket.gethostname()
     for path, digest in job.files.items():
         if not path.is_file() or file_sha256(path) != digest:

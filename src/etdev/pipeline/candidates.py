@@ -1,7 +1,7 @@
-"""Choose how kernel-aware lowering changes a program, by what the linked candidates take.
+"""The choice of forms and tiling for a program, by the measured costs of linked candidates.
 
-Estimates steer the forms, and only linked programs decide: a method never takes more planned memory than the stock
-lowering of it, and it is tiled only where that saves more memory than it adds to the file.
+Estimates only steer the forms; linked programs decide. A method never takes more planned memory than its stock
+lowering. It is tiled only if that saves more memory than it adds to the file.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from etdev.program.sidecar import Sidecar
 from etdev.program.writer import flatbuffer_size
 
 _NEUTRAL = frozenset({"linear", "addmm", "clamp"})
-"""Forms that take no more memory than the ops that they replace."""
+"""Forms that take at most the memory of the ops that they replace."""
 _GREEDY = frozenset({"pow", "gelu", "pooling"})
-"""Forms that take memory, whatever the limit."""
+"""Forms that take additional memory at any limit."""
 _NEAR = 0.99
-"""Share of the memory that is left by estimate where the linked program exceeded it."""
+"""Safety factor of a limit on estimated memory: linked programs may exceed the estimate."""
 _STEP = 0.92
-"""Share of a limit that did not do, at most, the next one."""
+"""Largest factor from a limit that a linked program exceeded to the next one."""
 _LEAST = 0.8
-"""Share of the stock lowering's memory below which a limit is not lowered any more."""
+"""Share of the stock lowering's memory below which a limit is not lowered further."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +44,14 @@ class _Cost:
     """Bytes that one linked method takes."""
 
     memory: int
-    """Planned."""
+    """Planned memory."""
     file: int
     """Instructions, values and constants."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """A lowering, and what it takes."""
+    """A lowering and its costs."""
 
     lowered: LoweredModel
     applied: Mapping[str, Applied]
@@ -67,9 +67,9 @@ def choose_forms(
     names: Collection[str],
     place: Path | None,
 ) -> LoweredModel:
-    """Return the lowered methods with those of the forms that pay.
+    """Return the lowered methods with the forms that pay off.
 
-    With ``place``, the path of the object program, the emitted files of the choice come along.
+    With ``place``, the path of the object program, the result includes the emitted files of the choice.
     """
     tiling = project.config.targets[target].memory.tiling
     wanted = dict.fromkeys(lowered.methods, FormSettings(frozenset(names), tiling))
@@ -95,7 +95,7 @@ _ESTIMATED = "by estimate, the file would grow by more than memory would shrink"
 
 
 def _decided(candidate: _Candidate, decisions: Mapping[str, TilingDecision]) -> LoweredModel:
-    """Return the lowered methods with what was decided about each."""
+    """Return the lowered methods with the decision on each."""
     replaced = []
     for item in candidate.lowered.replaced:
         settings, applied = candidate.settings[item.method], candidate.applied[item.method]
@@ -107,7 +107,7 @@ def _decided(candidate: _Candidate, decisions: Mapping[str, TilingDecision]) -> 
 
 
 class _Trials:
-    """Lowers, emits and links candidates of one program."""
+    """Trials that lower, emit and link candidates of one program."""
 
     def __init__(
         self, project: Project, exported: ExportedModel, target: str, lowered: LoweredModel, place: Path | None
@@ -117,7 +117,7 @@ class _Trials:
         self._stock = self._measured(lowered)[1]
 
     def within_stock(self, settings: Mapping[str, FormSettings]) -> _Candidate:
-        """Apply the forms so that no method takes more memory than the stock lowering of it."""
+        """Apply the forms so that no method takes more memory than its stock lowering."""
         settings = {name: replace(found, limit=self._stock[name].memory) for name, found in settings.items()}
         while True:
             lowered, applied = _apply(self._lowered, settings)
@@ -131,7 +131,7 @@ class _Trials:
                 settings[name] = _stricter(settings[name], self._stock[name].memory, costs[name].memory)
 
     def tiled(self, settings: Mapping[str, FormSettings]) -> _Candidate:
-        """Apply the forms as the estimates say; it is measured if anything is tiled so."""
+        """Apply the forms as the estimates suggest; measure the result if anything is tiled."""
         room = {name: int(_NEAR * cost.memory) for name, cost in self._stock.items()}
         settings = {name: replace(found, limit=room[name]) for name, found in settings.items()}
         lowered, applied = _apply(self._lowered, settings)
@@ -156,7 +156,7 @@ class _Trials:
         return TilingDecision(False, saved, growth)
 
     def _measured(self, lowered: LoweredModel) -> tuple[EmittedFiles | None, dict[str, _Cost]]:
-        """Emit and link a copy of the lowered methods, each by itself."""
+        """Emit a copy of the lowered methods and link each of them separately."""
         folder = _folder(self._place)
         path = Path(folder.name) / (self._place.name if self._place else "candidate.object.pte")
         objects = emit_object(self._project, _copied(lowered), self._exported, self._target, path)
@@ -178,7 +178,7 @@ def _folder(place: Path | None) -> TemporaryDirectory[str]:
 
 
 def _stricter(settings: FormSettings, limit: int, memory: int) -> FormSettings:
-    """Return what to try after a method took more memory than its limit: the last attempt is the stock lowering."""
+    """Return the next settings after a method exceeded its limit; the last attempt is the stock lowering."""
     assert settings.limit is not None
     if settings.limit > _LEAST * limit:
         return replace(settings, limit=int(settings.limit * min(_NEAR * limit / memory, _STEP)))
@@ -190,7 +190,7 @@ def _stricter(settings: FormSettings, limit: int, memory: int) -> FormSettings:
 
 
 def _cost(objects: ObjectProgram, method: str, *, share_state: bool) -> _Cost:
-    """Return what a method takes in a program of its own, linked with the default settings."""
+    """Return the cost of a method in a program of its own, linked with the default settings."""
     alone = replace(objects.program, execution_plan=(objects.program.method(method),))
     sidecar = Sidecar({method: objects.sidecar.methods[method]})
     linked = link(alone, LinkOptions(share_state=share_state), sidecar).program
@@ -206,7 +206,7 @@ def _apply(lowered: LoweredModel, settings: Mapping[str, FormSettings]) -> tuple
 
 
 def _copied(lowered: LoweredModel) -> LoweredModel:
-    """Return a copy with graphs of its own. It shares what no stage changes: tensors and delegates."""
+    """Return a copy with its own graphs. It shares tensors and delegates, which no stage changes."""
     from executorch.exir.lowered_backend_module import LoweredBackendModule
 
     shared: list[Any] = []

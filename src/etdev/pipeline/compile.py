@@ -1,4 +1,4 @@
-"""From a target's settings to its object program: the one of an earlier build, or one that is made now."""
+"""The path from a target's settings to its object program, reused from an earlier build or compiled now."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ _SHOWN_FILES = 3
 
 
 class Record(BaseModel):
-    """What a build says of the stages up to emission, which a later one does not run again."""
+    """The results of the stages up to emission, which a later build does not run again."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     methods: tuple[MethodResult, ...]
     scheme: str | None
-    """The quantization scheme that was applied."""
+    """The quantization scheme that was applied; None if the target is not quantized."""
     outputs: dict[str, int]
     """Number of outputs of each method."""
     notes: tuple[str, ...]
@@ -50,18 +50,18 @@ class Record(BaseModel):
 
 @dataclass(frozen=True)
 class Compiled:
-    """An object program, made now or by an earlier build."""
+    """An object program, compiled by this build or reused from an earlier one."""
 
     objects: ObjectProgram
     record: Record
     signatures: Mapping[str, Signature]
     models: tuple[ExportedModel, ExportedModel] | None
-    """The float model and the one that was lowered; None if nobody asks for them."""
+    """The float model and the one that was lowered; None if no check needs them."""
     notes: tuple[str, ...]
     reads: Reads
-    """What it was made from."""
+    """Files, folders and packages that it was made from."""
     outputs: Mapping[str, Output]
-    """Its files, as they were when they were written."""
+    """Its files, with the digests that they had when they were written."""
 
 
 @dataclass(frozen=True)
@@ -70,21 +70,21 @@ class Part:
 
     method: str
     path: Path
-    """Its object program, with the sidecar beside it."""
+    """Its object program; the sidecar is next to it."""
     record: Record
     model: str
-    """Digest of the model that it is a method of."""
+    """Digest of the model that the method belongs to."""
     reads: Reads
-    """What it was made from."""
+    """Files, folders and packages that it was made from."""
     changed: tuple[str, ...]
-    """Files of which nobody knows what was read, by path relative to the config's folder."""
+    """Files that changed during the build, so that the content that was read is unknown."""
     seconds: Mapping[str, float]
-    """Per stage."""
+    """Seconds per stage."""
 
 
 @dataclass(frozen=True)
 class BuildSession:
-    """What all targets of a build share."""
+    """State shared by all targets of one build."""
 
     project: Project
     options: BuildOptions
@@ -93,20 +93,20 @@ class BuildSession:
     watch: Watch
     models: Models
     modelled: FileAccess
-    """What was read while models were loaded, exported and lowered, for whatever target."""
+    """Files read while models were loaded, exported and lowered, for any target."""
 
     @contextmanager
     def record_model_reads(self) -> Iterator[None]:
-        """What is read in the block, models are made from."""
+        """Record the files read in this block as model inputs."""
         before = set(self.user.modules().values())
         with self.watch.into(self.modelled):
             yield
             new = {str(path) for path in self.user.modules().values() if path not in before}
-            self.modelled.files.update(new)  # Whichever target they were imported for, another uses what came of it.
+            self.modelled.files.update(new)  # Other targets use the models made from them.
 
 
 def compile_method(session: BuildSession, name: str, method: str, folder: Path) -> Part:
-    """One method of a target as an object program in a folder."""
+    """Compile one method of a target to an object program in a folder."""
     clock = StageClock(f"{name} {method}", session.options.progress)
     path = folder / f"{method}.object.pte"
     with session.record_model_reads():
@@ -119,9 +119,9 @@ def compile_method(session: BuildSession, name: str, method: str, folder: Path) 
 def compile_target(
     session: BuildSession, name: str, clock: StageClock, folder: Path, parts: Sequence[Part] = ()
 ) -> Compiled:
-    """The object program of a target, of all its methods if those were compiled already.
+    """Return the object program of a target; merge ``parts`` if its methods were compiled one by one.
 
-    Its files are made in ``folder``, unless the ones of an earlier build that stand at their places are the same.
+    Its files are made in ``folder``. Files of an earlier build that are in place and are the same stay where they are.
     """
     path = folder / object_place(session.project, name).name
     if parts:
@@ -135,7 +135,7 @@ def compile_target(
     objects, record, reads, outputs = found
     facts = object_facts(session.project, name, session.cache.digests)
     models, verify = session.models, session.options.verify
-    with session.record_model_reads():  # Another target may go on with the models that are loaded here.
+    with session.record_model_reads():  # Another target may use the models that are loaded here.
         known = KnownOutputs(session.cache.reference(session.project, name, facts, reads))
         prepared = remembering(models.prepare_unexported(name, record.outputs, clock, known), known) if verify else None
         signatures = prepared[1].signatures if prepared else models.signatures(clock)
@@ -146,20 +146,20 @@ def compile_target(
 def remembering(
     models: tuple[ExportedModel, ExportedModel], known: KnownOutputs
 ) -> tuple[ExportedModel, ExportedModel]:
-    """Return the float model and the one that is lowered; the latter's outputs are remembered if it is quantized."""
+    """Return the float model and the one that is lowered; the latter records its outputs if it is quantized."""
     float_model, reference = models
     return (float_model, reference if reference is float_model else replace(reference, known=known))
 
 
 def keep_reference(project: Project, name: str, cache: Cache, reference: ExportedModel, reads: Reads) -> None:
-    """Keep the outputs of a quantized model in the cache if it has computed some that were not known."""
+    """Keep the outputs of a quantized model in the cache if it computed outputs that were not known."""
     if reference.known is not None and reference.known.has_new and not cache.changed:
         facts = object_facts(project, name, cache.digests)
         cache.keep_reference(project, name, facts, reads, reference.known.content())
 
 
 def find_record(project: Project, name: str, cache: Cache) -> tuple[Record, Reads] | None:
-    """Return what a build says of a quantized target's object program, if one now would give the same."""
+    """Return the record and the reads of a quantized target's object program if the cache has it."""
     if project.config.targets[name].quantize is None:
         return None
     entry = cache.find(project, name, "object", object_facts(project, name, cache.digests))
@@ -170,7 +170,7 @@ def find_record(project: Project, name: str, cache: Cache) -> tuple[Record, Read
 
 
 def declared_files(project: Project) -> Iterator[Path]:
-    """Files that the config says the model is made of; of folders, all that is in them."""
+    """Yield the files that the config names for the model, and every file of the folders that it names."""
     model = project.config.model
     for key in ("weights", "pt2", "hf"):
         if getattr(model, key) is not None:
@@ -180,7 +180,10 @@ def declared_files(project: Project) -> Iterator[Path]:
 
 
 def _contents(path: Path) -> Iterable[Path]:
-    """A file, or every file in a folder; nothing for what is no path: a model on the hub has a pinned commit."""
+    """Return a file, or every file in a folder.
+
+    Return nothing if the path does not exist: the config then names a model on the hub, which has a pinned commit.
+    """
     if path.is_dir():
         return sorted(item for item in path.rglob("*") if item.is_file())
     return [path] if path.is_file() else []
@@ -189,7 +192,10 @@ def _contents(path: Path) -> Iterable[Path]:
 def _reused(
     session: BuildSession, name: str, staged: Path
 ) -> tuple[ObjectProgram, Record, Reads, Mapping[str, Output]] | None:
-    """The target's object program if a build now would give the same one; at ``staged`` if it is not at its place."""
+    """Return the target's object program from the cache; None if the cache lacks it.
+
+    If its files are not in place, they are restored to the folder of ``staged``.
+    """
     project, cache = session.project, session.cache
     entry = cache.find(project, name, "object", object_facts(project, name, cache.digests))
     if entry is None:
@@ -218,7 +224,7 @@ def _compiled(session: BuildSession, name: str, path: Path, clock: StageClock) -
 def _emitted(
     session: BuildSession, name: str, methods: Sequence[str] | None, path: Path, clock: StageClock
 ) -> tuple[Record, ObjectProgram]:
-    """All methods of a target, or some, as an object program."""
+    """Lower and emit the given methods of a target; all of them if ``methods`` is None."""
     project = session.project
     _, reference = session.models.prepare(name, clock)
     with clock.stage("lower"):
@@ -239,7 +245,7 @@ def _emitted(
 
 
 def _merged(session: BuildSession, name: str, parts: Sequence[Part], path: Path, clock: StageClock) -> Compiled:
-    """The methods of a target that were compiled one by one, in the config's order."""
+    """Merge the methods of a target that were compiled one by one, in the config's order."""
     project = session.project
     _require_one_model(project, name, parts)
     reads = Reads()
@@ -268,9 +274,9 @@ def _merged(session: BuildSession, name: str, parts: Sequence[Part], path: Path,
 
 
 def _require_one_model(project: Project, name: str, parts: Sequence[Part]) -> None:
-    """Each process has made the model for itself.
+    """Check that all processes made the same model; each one makes it separately.
 
-    Raises :class:`~etdev.errors.LoadError` if they have made different ones.
+    Raises :class:`~etdev.errors.LoadError` if two of them have different weights.
     """
     other = next((part for part in parts if part.model != parts[0].model), None)
     if other is not None:
@@ -283,7 +289,7 @@ def _require_one_model(project: Project, name: str, parts: Sequence[Part]) -> No
 
 
 def _kept(session: BuildSession, name: str, compiled: Compiled) -> Compiled:
-    """With what it was made from; the cache has it if that is known."""
+    """Add the reads to a compiled target, and keep it in the cache if the content that was read is known."""
     project, cache = session.project, session.cache
     reads = compiled.reads.joined(_reads(session, name))
     if not cache.changed:
@@ -294,7 +300,7 @@ def _kept(session: BuildSession, name: str, compiled: Compiled) -> Compiled:
 
 
 def _reads(session: BuildSession, name: str) -> Reads:
-    """What an object program was made from."""
+    """Return the files, folders and packages that an object program is made from."""
     project, user = session.project, session.user
     roots = list(_roots(project, name))
     modules = imported_files(roots, user.modules())
@@ -310,7 +316,7 @@ def _reads(session: BuildSession, name: str) -> Reads:
 
 
 def _roots(project: Project, name: str) -> Iterator[str]:
-    """Modules that the config names for what comes before the link."""
+    """Yield the modules that the config names for the stages before the link."""
     config = project.config
     yield from config.project.imports
     entries = [config.model.entry, config.constants if isinstance(config.constants, str) else None]
@@ -322,7 +328,10 @@ def _roots(project: Project, name: str) -> Iterator[str]:
 
 
 def _split_state(project: Project, lowered: LoweredModel, exported: ExportedModel) -> Iterator[str]:
-    """State that methods share in the model and not in the program, unless the config says that it is meant so."""
+    """Yield a note on state that methods share in the model but not in the program.
+
+    Yield nothing if the config sets `model.share_state`.
+    """
     if says_share_state(project):
         return
     for name, methods in find_common(lowered, exported).items():
@@ -333,7 +342,7 @@ def _split_state(project: Project, lowered: LoweredModel, exported: ExportedMode
 
 
 def _undeclared(session: BuildSession) -> Iterator[str]:
-    """Files that the model's code reads and the config does not name."""
+    """Yield a note on files that the model's code reads and the config does not name."""
     project = session.project
     declared = {str(path) for path in declared_files(project)}
     names = sorted(

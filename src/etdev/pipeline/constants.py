@@ -1,4 +1,4 @@
-"""What the constant methods of a program answer: a table of the config, or what a function says of the model."""
+"""Values of a program's constant methods, from a table of the config or from a function of the model."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ _TABLE: TypeAdapter[Constants] = TypeAdapter(Constants, config=ConfigDict(strict
 
 
 def constants_of(project: Project, user: UserCode, module: torch.nn.Module) -> Constants:
-    """The config's ``constants``. Raises :class:`~etdev.errors.LoadError` if a function gives no such table."""
+    """Return the config's ``constants``.
+
+    Raises :class:`~etdev.errors.LoadError` if a function does not return a valid table.
+    """
     given = project.config.constants
     if not isinstance(given, str):
         return given
@@ -42,7 +45,7 @@ def constants_of(project: Project, user: UserCode, module: torch.nn.Module) -> C
 
 
 def _problem(project: Project, name: Any, value: Any) -> tuple[str, str] | None:
-    """What a config would not say so, and what to do."""
+    """Return a phrase on what is wrong with a constant, and a hint; None if it is valid."""
     if name in (project.config.methods or {"forward"}):  # A saved program has this method, declared or not.
         return "has the name of a method", "a program's methods and constants share their names"
     answers = list(value) if isinstance(value, list | tuple) else [value]

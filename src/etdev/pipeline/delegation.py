@@ -1,4 +1,4 @@
-"""How lowering split a method between delegates and kernels."""
+"""Statistics on the split of a method between delegates and kernels."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from torch.fx import GraphModule, Node
 
 _BOOKKEEPING = ("getitem", "sym_size", "alloc", "_assert", "sym_constrain", "cond", "map_impl", "scan")
-"""Nodes that only move references and sizes, or that call a branch whose ops are counted themselves."""
+"""Prefixes of nodes that only move references and sizes, or that call a branch whose ops are counted separately."""
 
 
 def summarize_delegation(method: str, program: ExportedProgram) -> Delegation:
-    """Count what is in delegates and what is not, control-flow branches included."""
+    """Count ops inside and outside of delegates, including control-flow branches."""
     calls: Counter[str] = Counter()
     undelegated: Counter[str] = Counter()
     delegated = 0
@@ -34,7 +34,7 @@ def summarize_delegation(method: str, program: ExportedProgram) -> Delegation:
 
 
 def _calls(module: GraphModule) -> Iterator[tuple[GraphModule, Node]]:
-    """Every op of a graph and of its control-flow branches, without what only moves references and sizes."""
+    """Yield every op of a graph and of its control-flow branches, without those that only move references and sizes."""
     for node in module.graph.nodes:
         if node.op == "get_attr" and type(branch := getattr(module, str(node.target), None)).__name__ == "GraphModule":
             yield from _calls(branch)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""``etdev deploy``: from a built target to a release at its place."""
+"""``etdev deploy``: publishes a built target as a release."""
 
 from __future__ import annotations
 
@@ -34,34 +34,38 @@ class ReleasedFileInfo(Part):
 
 
 class DeployResult(Part):
-    """What a deployment did; or with ``dry_run``, what one would do."""
+    """The result of a deployment; with ``dry_run``, the result that one would have."""
 
     format: Literal[1] = 1
     name: str
-    """Of the deployment, in the config."""
+    """Name of the deployment in the config."""
     target: str
     uri: str
     dry_run: bool
     action: Literal["published", "switched", "unchanged"]
-    """``published``: a new release was uploaded and is current. ``switched``: one that lay there is. ``unchanged``: it
-    was current already."""
+    """The change of the current release.
+
+    * ``published``: a new release was uploaded and is current.
+    * ``switched``: a release that was uploaded before became current.
+    * ``unchanged``: the release was current already.
+    """
     release: str
     """Name of the release that is current now."""
     before: str | None
-    """Of the one that was; None for the first."""
+    """Name of the release that was current before; None for the first."""
     files: tuple[ReleasedFileInfo, ...]
-    """Of the release, beside its manifest; empty for a rollback."""
+    """Files of the release without its manifest; empty for a rollback."""
     not_run: tuple[str, ...] = ()
     """Checks of the verification that did not run, as the manifest states."""
     removed: tuple[str, ...] = ()
     """Releases beyond ``keep``."""
     leftovers: tuple[str, ...] = ()
-    """What interrupted deployments had left, and is removed."""
+    """Remains of interrupted deployments, which are removed."""
     notes: tuple[str, ...] = ()
 
 
 class ReleaseInfo(Part):
-    """A release that lies at a target."""
+    """A release at a deployment's target."""
 
     name: str
     time: datetime
@@ -78,7 +82,7 @@ class ReleaseInfo(Part):
 
 
 class ReleaseList(Part):
-    """What lies at a target, newest first."""
+    """The releases at a deployment's target, newest first."""
 
     format: Literal[1] = 1
     name: str
@@ -88,20 +92,20 @@ class ReleaseList(Part):
 
 @dataclass(frozen=True)
 class DeployOptions:
-    """How it is deployed, as opposed to what and where: the config says that."""
+    """Options of a deployment. The config states its content and destination."""
 
     dry_run: bool = False
     rollback: bool = False
     stale: bool = False
-    """What was built is deployed, although config or code have changed since."""
+    """True to deploy the built files even if config or code have changed since."""
     progress: Progress = field(default_factory=Silent)
 
 
 def deploy_project(project: Project, name: str, options: DeployOptions) -> DeployResult:
-    """Deploy what was built, or go back to the release before.
+    """Deploy the built files, or return to the release before.
 
     Raises :class:`~etdev.errors.UsageError` for a deployment that the config does not have,
-    :class:`~etdev.errors.DeployError` if what was built is not to be deployed or the target fails, and
+    :class:`~etdev.errors.DeployError` if the built files must not be deployed or the target fails, and
     :class:`~etdev.errors.MissingRequirementError`.
     """
     settings = _settings(project, name)
@@ -122,7 +126,7 @@ def deploy_project(project: Project, name: str, options: DeployOptions) -> Deplo
 
 
 def list_project(project: Project, name: str) -> ReleaseList:
-    """What lies at a deployment's target; errors as for :func:`deploy_project`."""
+    """List the releases at a deployment's target; errors as for :func:`deploy_project`."""
     settings = _settings(project, name)
     with _connected(project, name) as transport:
         found = tuple(map(_info, listing(transport)))
@@ -141,7 +145,10 @@ def _settings(project: Project, name: str) -> Deploy:
 
 @contextmanager
 def _connected(project: Project, name: str) -> Iterator[Transport]:
-    """The way to a deployment's target. Errors of the block that name no place are about the target as a whole."""
+    """Open the connection to a deployment's target.
+
+    Errors of the block without a place get the target's URI as their place.
+    """
     try:
         with open_transport(_reach(project, name)) as transport:
             yield transport

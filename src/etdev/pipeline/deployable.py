@@ -1,4 +1,4 @@
-"""What a build has left, as a release: whether it may be deployed, its files, its manifest. Runs nothing of it."""
+"""Releases from built files: whether a target may be deployed, its files, its manifest. Runs none of its code."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from etdev.program import Program
 from etdev.program.devices import named_devices
 
 _BUILD_PACKAGES = ("etdev", "python", "torch", "executorch")
-"""Whose versions a manifest states."""
+"""Packages whose versions a manifest states."""
 
 
 def make_release(project: Project, target: str) -> Release:
-    """The release of a target as it was built.
+    """Return the release of a target as it was built.
 
-    Raises :class:`~etdev.errors.DeployError` if it was not built, is not the file that was, or did not pass.
+    Raises :class:`~etdev.errors.DeployError` if it was not built, did not pass, or if its file changed since the build.
     """
     path = project.artifact(target)
     build = f"run `etdev build {target}` first"
@@ -54,9 +54,9 @@ def make_release(project: Project, target: str) -> Release:
 
 
 def check_current(project: Project, target: str) -> tuple[str, ...]:
-    """Refuse a target that was built from another config or other code than lies here now.
+    """Refuse a target that was built from another config or other code than the project has now.
 
-    Returns notes on what cannot be told. Raises :class:`~etdev.errors.DeployError`.
+    Returns notes on inputs that cannot be compared. Raises :class:`~etdev.errors.DeployError`.
     """
     since = since_built(project, target)
     if since.said is not None:
@@ -105,7 +105,7 @@ def _refuse_unverified(built: TargetResult, place: Path) -> None:
 
 
 def _files(path: Path, built: TargetResult) -> tuple[ReleasedFile, ...]:
-    """Return the program and its data files, as they were built."""
+    """Return the program and its data files; refuse files that changed since the build."""
     digests = {path.name: built.sha256, **{data.name: data.sha256 for data in built.data}}
     files = tuple(_file(path.with_name(name)) for name in digests)
     for file in files:

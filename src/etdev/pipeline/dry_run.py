@@ -1,4 +1,4 @@
-"""``build --dry-run``: import everything that the config names and check shapes; lower and write nothing."""
+"""``build --dry-run``: imports all code that the config names and checks shapes, without lowering or writing."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ class CheckedMethod(BaseModel):
     outputs: tuple[str, ...]
     """``float32 [32, 10]``, with every dynamic dimension at its maximum."""
     sizes: tuple[dict[str, int], ...]
-    """The sizes of dynamic dimensions that it was called with, without values."""
+    """Sizes of dynamic dimensions with which it was called on fake tensors."""
     samples: bool
-    """Whether the config names samples, the first of which it computed; otherwise random inputs of smallest sizes."""
+    """True if it computed the first of the config's samples, False for random inputs of the smallest sizes."""
 
 
 class DryRun(BaseModel):
-    """What a dry run found to be in order."""
+    """The checks that a dry run passed."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -52,7 +52,7 @@ class DryRun(BaseModel):
 
 
 def describe_calls(method: CheckedMethod) -> str:
-    """``batch = 1, 32, 16, 31, and computed the first sample``."""
+    """Return ``batch = 1, 32, 16, 31; computed on the first sample``."""
     if not method.inputs:
         return "no inputs"
     names = method.sizes[0]
@@ -62,10 +62,10 @@ def describe_calls(method: CheckedMethod) -> str:
 
 
 def dry_run(project: Project, options: BuildOptions) -> DryRun:
-    """Load the model, call each method with several sizes and on its first sample, and check what else gives samples.
+    """Load the model, call each method with several sizes and on its first sample, and check all other samples.
 
-    Raises what a build would raise for the same mistakes, in less time. What ``torch.export`` and the stages behind it
-    refuse is not found out.
+    Raises the errors that a build would raise for the same mistakes, in less time. Errors of ``torch.export`` and of
+    later stages are not found.
     """
     names = choose_targets(project, options.targets)
     for name in names:
@@ -104,7 +104,7 @@ def _check_method(project: Project, user: UserCode, loaded: LoadedModel, signatu
 
 
 def _fake_calls(project: Project, user: UserCode, loaded: LoadedModel, signature: Signature) -> tuple[str, ...]:
-    """Call a method with sizes from all over the ranges. Its outputs for the largest ones."""
+    """Call a method with sizes from all over the ranges; return its outputs for the largest sizes."""
     outputs: tuple[str, ...] = ()
     with as_forward(loaded.module, signature.method):
         for choice in sizes_to_try(signature):
@@ -118,7 +118,7 @@ def _fake_calls(project: Project, user: UserCode, loaded: LoadedModel, signature
 
 
 def _call(project: Project, user: UserCode, loaded: LoadedModel, signature: Signature, inputs: Tensors) -> None:
-    """Compute one call, as verification will: fake tensors take dtypes that no kernel takes."""
+    """Compute one call as verification does, since fake tensors accept dtypes that no kernel accepts."""
     model = unexported_model(project, loaded, {})
     try:
         compute(project, user, model, signature.method, inputs)

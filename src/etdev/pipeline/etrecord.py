@@ -1,8 +1,8 @@
 """ETRecords: zip files that tell ExecuTorch's Inspector which op an event of the runtime belongs to.
 
-The runtime names an event by the position of its instruction. Three members of the zip, JSON, say what is at a
-position; the others are serialized graphs, which a link leaves as they are. So a record follows a link without torch
-and executorch. The format is that of ``executorch/devtools/etrecord/_etrecord.py`` of executorch 1.4.
+The runtime names an event by the position of its instruction. Three JSON members of the zip map positions to ops and
+delegates. The others are serialized graphs, which a link does not change. So a record follows a link without torch and
+executorch. The format is that of ``executorch/devtools/etrecord/_etrecord.py`` of executorch 1.4.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from etdev.program import Program
 from etdev.program.model import DelegateCall
 
 DelegateMap: TypeAlias = Mapping[str, Any]
-"""What ExecuTorch knows of a delegate: its ``name``, and under ``delegate_map`` its own numbers → debug handles."""
+"""ExecuTorch's description of a delegate: its ``name``, and in ``delegate_map`` its own numbers → debug handles."""
 
 _HANDLES = "debug_handle_map"
 _DELEGATES = "delegate_map"
@@ -30,18 +30,20 @@ _OUTPUTS = "instruction_id_to_num_outs_map"
 
 @dataclass(frozen=True, slots=True)
 class InstructionMaps:
-    """What a record says of a program's instructions: method → position of an instruction → that."""
+    """A record's data on a program's instructions, by method and position of the instruction."""
 
     handles: Mapping[str, Mapping[int, tuple[int, ...]]]
     """Debug handles of the ops that became the instruction."""
     delegates: Mapping[str, Mapping[int, DelegateMap]]
-    """Of each delegate call."""
+    """Description of the delegate of each delegate call."""
     outputs: Mapping[str, Mapping[int, int]]
     """Number of outputs of each delegate call."""
 
     def members(self) -> dict[str, Any]:
-        """The members of the zip as ExecuTorch has them before it writes JSON: one handle stands for itself, several
-        and those of a delegate call in a list."""
+        """Return the members of the zip as ExecuTorch has them before it writes JSON.
+
+        A single handle is a number. Several handles, and those of a delegate call, are a list.
+        """
         handles = {
             method: {
                 position: found[0] if len(found) == 1 and position not in self.outputs[method] else list(found)
@@ -53,7 +55,10 @@ class InstructionMaps:
 
 
 def delegate_outputs(program: Program, inputs: Mapping[str, Mapping[int, int]]) -> dict[str, dict[int, int]]:
-    """The number of outputs of each delegate call, by how many of its arguments are inputs; for the methods given."""
+    """Return the number of outputs of each delegate call of the given methods.
+
+    ``inputs`` has the number of arguments that are inputs.
+    """
     return {
         name: {
             position: len(call.args) - inputs[name][position]
@@ -65,9 +70,9 @@ def delegate_outputs(program: Program, inputs: Mapping[str, Mapping[int, int]]) 
 
 
 def read_delegates(path: Path) -> dict[str, dict[int, DelegateMap]]:
-    """What the record at ``path`` says of delegate calls, by method and position.
+    """Read the descriptions of delegate calls from the record at ``path``, by method and position.
 
-    Raises :class:`~etdev.errors.ProgramError` if it is not there or broken.
+    Raises :class:`~etdev.errors.ProgramError` if the record is missing or broken.
     """
     try:
         with ZipFile(path) as archive:
@@ -81,15 +86,18 @@ def read_delegates(path: Path) -> dict[str, dict[int, DelegateMap]]:
 
 
 def write_record(source: Path, maps: InstructionMaps, path: Path) -> None:
-    """Write the record at ``source`` with other maps to ``path``. Equal content gives equal bytes. Raises OSError."""
+    """Write the record at ``source`` with other maps to ``path``.
+
+    Equal content makes equal bytes. Raises OSError.
+    """
     members = {name: json.dumps(content) for name, content in maps.members().items()}
     with ZipFile(source) as before, ZipFile(path, "w") as after:
         for item in before.infolist():
-            # Without the time of the original, which has no meaning.
+            # Leave out the time of the original, which has no meaning.
             if item.filename in members:
                 after.writestr(ZipInfo(item.filename), members[item.filename])
                 continue
             copied = ZipInfo(item.filename)
-            copied.file_size = item.file_size  # It tells how large the fields for sizes have to be.
+            copied.file_size = item.file_size  # It determines the size of the fields for sizes.
             with before.open(item) as content, after.open(copied, "w") as file:
                 shutil.copyfileobj(content, file, 1 << 20)

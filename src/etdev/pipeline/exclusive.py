@@ -1,4 +1,4 @@
-"""One build at a time of each target, in one output folder."""
+"""Locks that allow one build at a time of each target in one output folder."""
 
 from __future__ import annotations
 
@@ -14,22 +14,25 @@ from etdev.pipeline.project import Project
 
 @contextmanager
 def exclusive_outputs(project: Project, targets: Sequence[str], progress: Progress) -> Iterator[None]:
-    """Keep other builds from the folders of these targets; first wait for those that are at work there.
+    """Keep other builds from the folders of these targets; first wait for builds that are running.
 
-    Folders that the block leaves empty are removed if it began without them. Raises
+    Folders that did not exist before and are empty after the block are removed. Raises
     :class:`~etdev.errors.WriteError`.
     """
     with ExitStack() as stack:
         folders = [project.out, *(project.out / name for name in targets)]
         stack.callback(_remove_empty, [folder for folder in folders if not folder.exists()])
-        for name in sorted(targets):  # In the same order everywhere, so that no two builds wait for each other.
+        for name in sorted(targets):  # The same order everywhere prevents deadlocks between builds.
             stack.enter_context(_exclusive(project.out, name, progress))
         yield
 
 
 @contextmanager
 def exclusive_lock_file(project: Project) -> Iterator[None]:
-    """Keep others from ``etdev.lock`` while it is read and written. Raises :class:`~etdev.errors.WriteError`."""
+    """Keep others from ``etdev.lock`` while it is read and written.
+
+    Raises :class:`~etdev.errors.WriteError`.
+    """
     place = project.lock
     with ExitStack() as stack:
         with write_errors_named(place):

@@ -1,4 +1,4 @@
-"""Stage *export*: every method of the module as a graph of ATen ops, by ``torch.export``."""
+"""Stage *export*: turns every method of the module into a graph of ATen ops with ``torch.export``."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DynamicShapes = tuple[dict[int, Any] | None, ...]
 
 
 def signatures(project: Project, loaded: LoadedModel) -> dict[str, Signature]:
-    """The declared inputs of every method; for a saved program without declarations, what its placeholders say."""
+    """Return the declared inputs of every method; those of a saved program come from its placeholders."""
     from etdev.pipeline.saved_program import signature_of_program
 
     if loaded.program is not None:
@@ -58,7 +58,7 @@ def export_model(project: Project, loaded: LoadedModel, user: UserCode) -> Expor
 
 
 def unexported_model(project: Project, loaded: LoadedModel, outputs: Mapping[str, int]) -> ExportedModel:
-    """What verification needs of a model that is not exported again; ``outputs`` as an earlier export counted them."""
+    """Return the model for verification without exporting it; ``outputs`` has the counts of an earlier export."""
     declared = signatures(project, loaded)
     eager = {name: method_of(project, loaded.module, name) for name in declared}
     return ExportedModel({}, eager, declared, outputs, constants=loaded.constants)
@@ -72,10 +72,10 @@ def _output_counts(methods: Mapping[str, ExportedMethod]) -> dict[str, int]:
 def export_module(
     project: Project, user: UserCode, module: torch.nn.Module, signature: Signature, example: Tensors
 ) -> ExportedProgram:
-    """``torch.export`` of ``module.forward`` with the declared dynamic dimensions.
+    """Export ``module.forward`` with the declared dynamic dimensions.
 
-    ``example`` must have every dynamic dimension at its maximum: guards that later passes evaluate on the example
-    narrow a dimension's range around it, and the upper end is what memory gets planned for.
+    ``example`` must have every dynamic dimension at its maximum. Later passes evaluate guards on the example, which
+    narrows a dimension's range around it, and memory is planned for the upper end.
     """
     import torch
 
@@ -110,7 +110,7 @@ def _refuse_unclear_writes(project: Project, program: ExportedProgram) -> None:
 
 
 def dynamic_shapes(signature: Signature) -> DynamicShapes:
-    """The declaration in ``torch.export``'s terms: per input, its dynamic axes."""
+    """Return the declaration in ``torch.export``'s terms: the dynamic axes of each input."""
     import torch
 
     dims = {
@@ -125,7 +125,7 @@ def dynamic_shapes(signature: Signature) -> DynamicShapes:
 
 
 def _as_taken(function: Callable[..., Any], shapes: DynamicShapes) -> tuple[Any, ...]:
-    """``torch.export`` wants what ``*args`` takes as one tuple."""
+    """Pack the shapes of ``*args`` into one tuple, as ``torch.export`` expects."""
     for index, parameter in enumerate(inspect.signature(function).parameters.values()):
         if parameter.kind is inspect.Parameter.VAR_POSITIONAL and index < len(shapes):
             return (*shapes[:index], shapes[index:])
@@ -133,7 +133,7 @@ def _as_taken(function: Callable[..., Any], shapes: DynamicShapes) -> tuple[Any,
 
 
 def method_of(project: Project, module: torch.nn.Module, name: str) -> Callable[..., Any]:
-    """``module.NAME`` as something to call eagerly."""
+    """Return ``module.NAME`` as a function to call eagerly."""
     function = module if name == "forward" else getattr(module, name, None)
     if not callable(function) or (name == "forward" and _has_no_forward(module)):
         own = [key for key, value in vars(type(module)).items() if callable(value) and not key.startswith("_")]
@@ -152,7 +152,7 @@ def _has_no_forward(module: torch.nn.Module) -> bool:
 
 
 def check_call(project: Project, function: Callable[..., Any], signature: Signature) -> None:
-    """Whether the method can be called with as many inputs as the config declares."""
+    """Raise an error if the method cannot be called with as many inputs as the config declares."""
     target = getattr(function, "forward", function)
     parameters = inspect.signature(target)
     try:
@@ -172,7 +172,7 @@ def _count(signature: Signature) -> str:
 
 @contextmanager
 def as_forward(module: torch.nn.Module, name: str) -> Iterator[None]:
-    """Let ``module.forward`` be ``module.NAME`` for a while; names of parameters and buffers stay what they are."""
+    """Let ``module.forward`` be ``module.NAME`` inside the block; parameters and buffers keep their names."""
     if name == "forward":
         yield
         return

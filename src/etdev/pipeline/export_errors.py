@@ -1,6 +1,6 @@
-"""What ``torch.export`` raises, said in the terms of the config and of the user's own code.
+"""Translation of ``torch.export``'s errors into the terms of the config and of the user's code.
 
-The texts matched here are those of torch 2.13; one that is not recognised is passed on with its place.
+The texts matched here are those of torch 2.13. An unknown text is passed on with its place.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _MULTIPLE = re.compile(r"^\s*(?P<dim>\w+) = (?P<factor>\d+)\*_\w+\s*$", re.MULTI
 def explain_export_error(
     error: Exception, project: Project, user: UserCode, signature: Signature, module: torch.nn.Module
 ) -> ExportError:
-    """The error to raise in place of ``error``, which calling or exporting ``module`` raised.
+    """Return the error to raise in place of ``error``, which calling or exporting ``module`` raised.
 
-    Where the model itself raised, it is called with other inputs, to find some that it takes.
+    If the model itself raised, call it with other inputs to find some that it takes.
     """
     kinds: dict[str, Callable[[Exception, Project, UserCode, Signature], ExportError]] = {
         "UserError": _guard,
@@ -59,7 +59,7 @@ def explain_export_error(
 def unfit_input(
     error: Exception, project: Project, user: UserCode, signature: Signature, remedy: Remedy
 ) -> ExportError:
-    """The error of a method that does not take what the config declares, and is known to take something else."""
+    """Return the error of a method that does not take its declared inputs but is known to take others."""
     place = user.place(error.__traceback__)
     return ExportError(
         f"method {signature.method!r} does not take {remedy.found}: {type(error).__name__}: "
@@ -71,7 +71,7 @@ def unfit_input(
 
 
 def _guard(error: Exception, project: Project, user: UserCode, signature: Signature) -> ExportError:
-    """The model does not work for the whole range of a dynamic dimension."""
+    """Explain that the model does not work for the whole range of a dynamic dimension."""
     text = str(error).partition("\n\nThe error above occurred")[0]
     equal = _EQUAL.search(text)
     if equal:
@@ -127,7 +127,7 @@ def _guard_remedy(text: str, dim: str) -> str:
 
 
 def _data_dependent(error: Exception, project: Project, user: UserCode, signature: Signature) -> ExportError:
-    """The model decides on the values in a tensor, which are not known when it is exported."""
+    """Explain that the model depends on values in a tensor, which are unknown during export."""
     place = user.place(error.__traceback__)
     expression = re.search(r"data-dependent expression (.+?) \(unhinted", str(error))
     number = "extract" in str(error)[:60] or (expression is not None and expression[1].isalnum())
@@ -145,7 +145,7 @@ def _data_dependent(error: Exception, project: Project, user: UserCode, signatur
 
 
 def _model_error(error: Exception, project: Project, user: UserCode, signature: Signature) -> ExportError:
-    """The model itself raised on inputs of the declared types."""
+    """Explain that the model itself raised on inputs of the declared types."""
     text = _first_line(error, signature)
     place = user.place(error.__traceback__)
     where = project.where("methods", signature.method)
@@ -174,7 +174,7 @@ def _model_error(error: Exception, project: Project, user: UserCode, signature: 
 
 
 def _first_line(error: Exception, signature: Signature) -> str:
-    """What the error says first, with the config's name for torch's symbol (``s77``) if only one is possible."""
+    """Return the error's first line; replace torch's symbol (``s77``) by the config's name if only one is possible."""
     text = next(iter(str(error).strip().splitlines()), "no message")
     symbols = set(re.findall(r"\bs\d+\b", text))
     if len(symbols) == 1 and len(signature.dims) == 1:

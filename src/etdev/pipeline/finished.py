@@ -1,4 +1,4 @@
-"""Targets that an earlier build has finished: their files and what was found, if a build now would give the same."""
+"""Finished targets of earlier builds: their files and results, if a build now would produce the same."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 UNCHANGED = "unchanged: taken from the cache"
 LINKED_AGAIN = "linked again: nothing before the link has changed since it was exported"
-"""What is said of a target whose object program an earlier build has made."""
+"""Note on a target whose object program comes from an earlier build."""
 QUANTIZED_AGAIN = "quantized again for verification: the cache lacks the quantized model's outputs on some of its calls"
-"""The note on such a target if its quantized model is needed all the same."""
+"""Note on such a target if its quantized model is needed nevertheless."""
 
 
 class Finished(BaseModel):
@@ -41,19 +41,19 @@ class Finished(BaseModel):
 
     result: TargetResult
     locked: LockedTarget
-    """For ``etdev.lock``."""
+    """Its entry of ``etdev.lock``."""
 
     changed: tuple[str, ...] = ()
-    """Files that it was made from and that were written meanwhile."""
+    """Files that it was made from and that were written during the build."""
 
     @property
     def good(self) -> bool:
-        """Is it as it should be: no gate missed, nothing required that did not run, and made of files that stayed?"""
+        """Return whether no gate was missed, all required checks ran, and no file changed during the build."""
         return self.result.status == "built" and not self.result.unmet and not self.changed
 
 
 def find_finished(project: Project, target: str, options: BuildOptions, cache: Cache) -> Finished | None:
-    """The target as an earlier build has finished it, its files at their places; None if it has to be built."""
+    """Return the target from an earlier build, with its files in place; None if it has to be built."""
     facts = linked_facts(project, target, options, cache.digests)
     entry = cache.find(project, target, "linked", facts)
     if entry is None:
@@ -76,7 +76,7 @@ def find_finished(project: Project, target: str, options: BuildOptions, cache: C
 
 
 def keep_finished(session: BuildSession, finished: Finished, compiled: Compiled) -> None:
-    """Remember a target that is as it should be, with its files as this build wrote them."""
+    """Keep a good target in the cache, with its files as this build wrote them."""
     if not finished.good:
         return
     project, cache, result = session.project, session.cache, finished.result
@@ -111,7 +111,7 @@ def keep_finished(session: BuildSession, finished: Finished, compiled: Compiled)
 
 
 def _superfluous(project: Project, target: str, entry: Entry) -> list[Path]:
-    """Files of other builds that a finished target does not have."""
+    """Return the files of other builds that do not belong to a finished target."""
     artifact = project.artifact(target)
     external = {*data_places(project, target), *(path for path, _ in reported_data(project, target))}
     known = (

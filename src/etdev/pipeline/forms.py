@@ -1,4 +1,4 @@
-"""Which of the table's forms a target's lowering may use: what its runtime has decides."""
+"""Forms that a target's lowering may use, limited by the kernels of its runtime."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from etdev.pipeline.project import Project
 
 
 def usable_forms(project: Project, target: str) -> tuple[str, ...]:
-    """Names of the forms that the target's runtime has the kernels for; none if the config asks for the stock lowering.
+    """Return the names of the forms that the target's runtime has the kernels for; none for the stock lowering.
 
     Raises :class:`~etdev.errors.ConfigError` for a ``runtime.operators`` that cannot be read.
     """

@@ -1,4 +1,4 @@
-"""Which of a project's modules the code that makes a model is made of."""
+"""The modules of a project that other modules import, directly or indirectly."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pathlib import Path
 from etdev.files import read_file
 
 _COMPUTED = frozenset({"__import__", "exec", "import_module", "importlib", "pkgutil", "runpy"})
-"""Names that a module has that may import what its source does not name."""
+"""Names in a module that may import something that its source does not name."""
 
 
 def imported_files(roots: Iterable[str], modules: Mapping[str, Path]) -> set[Path]:
-    """Files of the modules ``roots``, of those that they import, at whatever depth, and of the packages around them.
+    """Return the files of the modules ``roots``, of their imports at any depth, and of the packages around them.
 
-    ``modules`` are all of the project's modules that were imported, with their files. If one that is found imports by
-    computed names, there is no telling: all of them.
+    ``modules`` are all modules of the project that were imported, with their files. If one of the modules found imports
+    by computed names, return the files of all modules.
     """
     found: dict[str, Path] = {}
     todo = [part for root in roots for part in _with_packages(root)]
@@ -33,7 +33,10 @@ def imported_files(roots: Iterable[str], modules: Mapping[str, Path]) -> set[Pat
 
 
 def _named(name: str, file: Path) -> set[str] | None:
-    """What the source of a module imports; None if that is computed. An extension module's is not looked at."""
+    """Return the names that a module's source imports; None if they are computed.
+
+    An extension module counts as importing nothing.
+    """
     if file.suffix != ".py":
         return set()
     try:
@@ -69,7 +72,7 @@ def _imports(node: ast.AST, package: str) -> Iterator[str]:
 
 
 def _with_packages(dotted: str) -> Iterator[str]:
-    """``a.b.c``, ``a.b`` and ``a``."""
+    """Yield ``a.b.c``, ``a.b`` and ``a``."""
     while dotted:
         yield dotted
         dotted = dotted.rpartition(".")[0]

@@ -1,4 +1,4 @@
-"""Cases of an operator, run in hand-made programs in the stock runtime."""
+"""Runs of an operator's cases in generated programs in the stock runtime."""
 
 from __future__ import annotations
 
@@ -34,20 +34,22 @@ DTYPES = {
     m.ScalarType.LONG: "int64",
     m.ScalarType.BOOL: "bool",
 }
-"""Element types that kernels of the runtime are tried with, and what PyTorch calls them."""
+"""Element types that kernels of the runtime are tried with, and their PyTorch names."""
 _FLOATING = frozenset({m.ScalarType.FLOAT, m.ScalarType.HALF, m.ScalarType.DOUBLE, m.ScalarType.BFLOAT16})
 _MOST_BYTES = 16 << 20
 _FIRST_CASES = 8
-"""In the first program of each input: small ones, that do little harm if they go wrong."""
+"""Number of cases in the first program of each input; the cases are small and do little harm if they fail."""
 _MOST_CASES = 400
 _MOST_CRASHES = 3
-"""After so many, a kernel that takes the process down without sharing any memory is not tried with other types, and one
-that does it once more counts as refusing."""
+"""Crashes without shared memory after which a kernel is not tried with further element types.
+
+A crash after these counts as a refusal.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Dtypes:
-    """Element types of those tensors of a case that have none of their own."""
+    """Element types of the tensors of a case that do not state one."""
 
     donor: m.ScalarType
     output: m.ScalarType
@@ -65,7 +67,7 @@ class Dtypes:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A case to be run with some element types."""
+    """A case to run with given element types."""
 
     case: Case
     dtypes: Dtypes
@@ -74,13 +76,13 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a run."""
+    """The result of a run."""
 
     run: Run
     kind: Literal["identical", "different", "refused", "not taken"]
     example: str = ""
     copies: bool = False
-    """Whether the output is the input, byte for byte."""
+    """True if the output equals the input, byte for byte."""
 
 
 def _differs(outcomes: Iterable[Outcome]) -> bool:
@@ -88,7 +90,7 @@ def _differs(outcomes: Iterable[Outcome]) -> bool:
 
 
 class Bench:
-    """Runs cases of one operator."""
+    """A runner for the cases of one operator."""
 
     def __init__(self, runtime: StockRuntime, schema: Schema, folder: Path) -> None:
         self.schema = schema
@@ -97,7 +99,7 @@ class Bench:
         self._taken: dict[tuple[object, ...], bool] = {}
 
     def takes(self, run: Run) -> bool:
-        """Whether the kernel runs at all, each tensor in memory of its own."""
+        """Return whether the kernel takes the case at all, with separate memory for each tensor."""
         key = (id(run.case), *_dtypes_of(self.schema, run).values())
         if key not in self._taken:
             self._taken[key] = self._runs(run)
@@ -116,7 +118,7 @@ class Bench:
         return True
 
     def compare(self, runs: Sequence[Run]) -> list[Outcome]:
-        """Runs without and with shared memory, up to some that differ."""
+        """Compare runs without and with shared memory; stop after the first program with a difference."""
         outcomes: list[Outcome] = []
         for chunk in _chunks(runs):
             outcomes += self._compare(chunk)
@@ -141,7 +143,10 @@ class Bench:
             return [Outcome(run, kind, f"{run.case} {run.dtypes}: {error}")]
 
     def _execute(self, runs: Sequence[Run], *, share: bool) -> list[Outcome]:
-        """One program with all runs. Raises :class:`ProgramFailureError` if one of them fails."""
+        """Execute all runs in one program.
+
+        Raises :class:`ProgramFailureError` if one of them fails.
+        """
         import torch
 
         built = _Builder(self.schema)
@@ -156,7 +161,7 @@ class Bench:
 
 
 def _chunks(runs: Iterable[Run]) -> Iterator[list[Run]]:
-    """Runs that fit into one program."""
+    """Yield groups of runs that fit into one program."""
     chunk: list[Run] = []
     size, most = 0, _FIRST_CASES
     for run in runs:
@@ -191,7 +196,7 @@ class _Place:
 
 @dataclass(frozen=True, slots=True)
 class _Pair:
-    """Where the outputs of a run lie without and with shared memory."""
+    """The places of a run's outputs, without and with shared memory."""
 
     run: Run
     alone: tuple[_Place, ...]
@@ -212,9 +217,9 @@ def _outcome(pair: _Pair, before: Bytes, after: Bytes) -> Outcome:
 
 
 def _dtypes_of(schema: Schema, run: Run) -> dict[str, m.ScalarType]:
-    """The element type of every tensor: that of the case, or else that of the trial."""
+    """Return the element type of every tensor: the type of the case if it states one, else that of the trial."""
     donor, output = schema.arguments[run.donor.argument].name, schema.outputs[run.donor.output].name
-    # What a kernel makes beside the output in question is of its kind, as mean and deviation are, or of the inputs'.
+    # Other outputs of a kernel have the type of this one, as mean and deviation do, or that of the inputs.
     beside = run.dtypes.others if run.case.outputs[run.donor.output].dtype else run.dtypes.output
     dtypes = {item.name: run.dtypes.others for item in schema.arguments}
     dtypes |= {item.name: beside for item in schema.outputs}
@@ -225,9 +230,9 @@ def _dtypes_of(schema: Schema, run: Run) -> dict[str, m.ScalarType]:
 
 
 class _Builder:
-    """A program whose only input is its whole memory, and whose only output is that memory after all calls.
+    """A builder of a program that shows every byte that a kernel reads or writes.
 
-    So every byte that a kernel reads is known, and every byte that it leaves is seen.
+    The program's only input is its whole memory. Its only output is that memory after all calls.
     """
 
     def __init__(self, schema: Schema) -> None:
@@ -239,7 +244,7 @@ class _Builder:
         self._end = 0
 
     def add(self, run: Run, *, share: bool) -> _Pair:
-        """Call the kernel once, and once more with the chosen output on the chosen input if ``share``."""
+        """Call the kernel; if ``share``, call it again with the chosen output on the bytes of the chosen input."""
         schema, case = self._schema, run.case
         dtypes = _dtypes_of(schema, run)
         named: dict[str, int] = {}
@@ -263,7 +268,7 @@ class _Builder:
         return _Pair(run, places, shared_places, donor, tuple(kind.itemsize for kind in kinds))
 
     def program(self) -> m.Program:
-        """All calls so far."""
+        """Return the program with all calls so far."""
         size = self._end + _GAP
         memory = m.Tensor(m.ScalarType.BYTE, (size,), (0,), allocation_info=m.AllocationDetails(1, 0))
         name, _, overload = self._schema.operator.partition(".")
@@ -281,7 +286,7 @@ class _Builder:
         return m.Program((plan,), segments=(m.Segment(0, Blob()),), constant_segment=m.SubsegmentOffsets(0, (0,)))
 
     def content(self) -> Bytes:
-        """What the memory holds before the first call: inputs, and noise where outputs will be."""
+        """Return the memory before the first call: inputs, and random bytes in the places of outputs."""
         import numpy as np
 
         random = np.random.default_rng(0)
@@ -291,7 +296,7 @@ class _Builder:
         return memory
 
     def _call(self, given: Sequence[int], outs: Sequence[int]) -> None:
-        # A kernel's outputs stand after its arguments, and once more as what it returns: several of them as a list.
+        # Outputs follow the arguments of a kernel, and are repeated as its return value: several of them as a list.
         returned = outs[0] if len(outs) == 1 else self._add(m.TensorList(tuple(outs)))
         self._calls.append(m.KernelCall(0, (*given, *outs, returned)))
 
@@ -340,7 +345,7 @@ class _Builder:
         return _Place(tensor.allocation_info.memory_offset, tensor.nbytes)
 
     def _plain(self, value: m.Value) -> int:
-        """The index of a value that nobody changes."""
+        """Return the index of a constant value; equal values share one index."""
         if value not in self._plains:
             self._plains[value] = self._add(value)
         return self._plains[value]
@@ -351,11 +356,11 @@ class _Builder:
 
 
 _GAP = 64
-"""Bytes at least that lie after each tensor, and the multiple that each begins at."""
+"""Alignment of each tensor in bytes. At least one byte of padding follows each tensor."""
 
 
 def _numbers(spec: TensorArg, dtype: m.ScalarType, random: Generator) -> Bytes:
-    """Content of a tensor, flat in the order in which it lies in memory."""
+    """Return the content of a tensor, flat and in memory order."""
     import numpy as np
 
     count = prod(spec.shape)
@@ -370,10 +375,10 @@ def _numbers(spec: TensorArg, dtype: m.ScalarType, random: Generator) -> Bytes:
     elif dtype in _FLOATING:
         numbers = 2 * random.standard_normal(count)
     else:
-        # Never 0, which no whole number is divided by.
+        # Never 0, which would divide a whole number.
         sign = 1 if dtype is m.ScalarType.BYTE else 2 * random.integers(0, 2, count) - 1
         numbers = sign * random.integers(1, 100, count)
     if dtype is m.ScalarType.BFLOAT16:
-        # NumPy has no such type: it is the upper half of a float32.
+        # NumPy has no bfloat16, which is the upper half of a float32.
         return np.ascontiguousarray(numbers.astype(np.float32).view(np.uint16)[1::2])
     return numbers.astype(DTYPES[dtype])

@@ -1,8 +1,8 @@
-"""Arguments to try a kernel with, when it is to be found out whether it may write over one of them.
+"""Arguments for trials that find out whether a kernel may write over one of its inputs.
 
-A kernel that reads an element after it wrote to that place may be right by luck: for one row, for the sizes that its
-vectors divide, up to the first block of its cache tiling. So there is every size from 1 to beyond all vectors, sizes
-around powers of two, several ranks and rows, every dimension that an operator can work along.
+A kernel that reads an element after it wrote to that place may be right by luck: for one row, for sizes that its
+vectors divide, up to the first block of its cache tiling. So the cases cover every size from 1 to beyond all vectors,
+sizes around powers of two, several ranks and rows, and every dimension that an operator can work along.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ Shape: TypeAlias = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class TensorArg:
-    """A tensor to be made for a kernel."""
+    """A tensor argument to be generated for a kernel."""
 
     shape: Shape
     dtype: ScalarType | None = None
-    """None: whichever is tried."""
+    """Element type; None for the type under trial."""
     below: int | None = None
-    """Its numbers are distinct if they can be, from 0 to less than this: indices. None: any."""
+    """Exclusive upper bound of index values, which start at 0 and are distinct if possible; None for other data."""
     ones: bool = False
     channels_last: bool = False
     same_as: str | None = None
-    """Name of the argument that is this one too: one tensor given twice."""
+    """Name of another argument whose tensor is passed for this one too."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One call: what it is given, by the names of the operator's schema, and the outputs that it makes."""
+    """One call: its arguments by the names of the operator's schema, and the outputs that it makes."""
 
     arguments: Mapping[str, Any]
-    """Tensors, numbers, texts, None, and lists of these. What is not in it has the schema's default."""
+    """Tensors, numbers, strings, None, and lists of these. Missing arguments have the schema's default."""
     outputs: tuple[TensorArg, ...]
 
     def __str__(self) -> str:
-        """``[64, 33], dim 1``: the shape of the first output, and the numbers that matter."""
+        """Return ``[64, 33], dim 1``: the shape of the first output, and the numbers that matter."""
         shape = f"[{', '.join(map(str, self.outputs[0].shape))}]"
         shown = [f"{name} {value}" for name, value in self.arguments.items() if name in ("dim", "dims", "alpha")]
         order = ["channels last"] if self.outputs[0].channels_last else []
@@ -50,7 +50,7 @@ class Case:
 
 
 SIZES = (*range(1, 71), 127, 128, 129, 255, 256, 257, 1000, 1023, 1024, 1025, 4096, 100_003)
-"""Of one dimension: all up to beyond four AVX-512 vectors, and around the sizes that kernels work in."""
+"""Sizes of one dimension: all up to beyond four AVX-512 vectors, and those around kernels' block sizes."""
 _ROWS = (1, 2, 7, 8, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 129, 256, 257, 1023, 1025)
 SHAPES: tuple[Shape, ...] = (
     (),
@@ -70,11 +70,11 @@ FLOAT, DOUBLE = ScalarType.FLOAT, ScalarType.DOUBLE
 
 
 def cases(operator: str, arguments: Sequence[tuple[str, str, bool]], outputs: int = 1) -> tuple[Case, ...]:
-    """What to try an operator with.
+    """Return the cases to try an operator with.
 
-    ``arguments`` are name and type of each, and whether it has a default; ``outputs`` is how many outputs it has.
-    Operators that need more than tensors of the output's shape have cases of their own; for others, and for those that
-    nobody here knows, every tensor has the shape of the output or is broadcast to it.
+    ``arguments`` has the name and type of each argument, and whether it has a default. ``outputs`` is the number of
+    outputs. Operators that need more than tensors of the output's shape have cases of their own. For all others, every
+    tensor has the shape of the output or is broadcast to it.
     """
     short = operator.partition("::")[2].partition(".")[0]
     own = _CASES.get(operator) or _CASES.get(short)
@@ -138,12 +138,12 @@ def _alternatives(arguments: Sequence[tuple[str, str, bool]], shape: Shape) -> I
 
 
 def data(shape: Iterable[int], dtype: ScalarType | None = None) -> TensorArg:
-    """Numbers of any size and sign, except 0."""
+    """Return a tensor of numbers of any size and sign, except 0."""
     return TensorArg(tuple(shape), dtype)
 
 
 def indices(below: int, *shape: int) -> TensorArg:
-    """Positions in a dimension of that size."""
+    """Return a tensor of positions in a dimension of size ``below``."""
     return TensorArg(shape, LONG, below=below)
 
 
@@ -218,7 +218,7 @@ def _masked_scatter() -> Iterator[Case]:
 
 
 def _along(argument: str = "dim", **more: Any) -> Callable[[], Iterator[Case]]:
-    """An operator that works along any one dimension, and keeps the shape."""
+    """Return cases of an operator that works along any one dimension and keeps the shape."""
 
     def make() -> Iterator[Case]:
         for shape in SHAPES:
@@ -231,7 +231,7 @@ def _along(argument: str = "dim", **more: Any) -> Callable[[], Iterator[Case]]:
 
 
 def _reduced(*, listed: bool, second: ScalarType | None = None, **more: Any) -> Callable[[], Iterator[Case]]:
-    """A reduction: it keeps the shape only where the dimension has size 1."""
+    """Return cases of a reduction, which keeps the shape only if the dimension has size 1."""
 
     def make() -> Iterator[Case]:
         for shape in ((1,), (7, 1), (1, 33), (64, 1, 5), (3, 1025, 1)):
@@ -311,7 +311,7 @@ def _dropout() -> Iterator[Case]:
 
 
 def _squares(**tensors: int) -> Callable[[], Iterator[Case]]:
-    """A contraction of square matrices; the number says of each tensor how many dimensions it has."""
+    """Return cases of a product of square matrices; each number is the rank of that tensor."""
 
     def make() -> Iterator[Case]:
         for n in _SQUARES:
@@ -402,7 +402,7 @@ def _padded(rank: int, dims: int, argument: str = "padding", **more: Any) -> Cal
 
 
 def _moved(argument: str, **more: Any) -> Callable[[], Iterator[Case]]:
-    """Elements change places along each dimension."""
+    """Return cases of an operator that moves elements along each dimension."""
 
     def make() -> Iterator[Case]:
         for shape in SHAPES:
@@ -445,7 +445,7 @@ def _lower_triangle() -> Iterator[Case]:
 
 
 def _whole(**more: Callable[[Shape], Any]) -> Callable[[], Iterator[Case]]:
-    """A copy of a part, where the part is all."""
+    """Return cases of an operator that copies a part, in which the part is the whole tensor."""
 
     def make() -> Iterator[Case]:
         for shape in (*_SOME, (1, 4, 16, 16)):
@@ -534,7 +534,7 @@ def _repeat_interleave() -> Iterator[Case]:
         yield _case((n,), {"repeats": repeats, "output_size": n})
 
 
-# The kernels for quantized numbers end the process where they do not take an element type, so each case states its own,
+# The kernels for quantized numbers abort the process on an unsupported element type. So each case states its own types,
 # and ranges that every type has.
 
 
@@ -692,4 +692,4 @@ _CASES: Mapping[str, Callable[[], Iterable[Case]]] = {
     "dequantize_per_token": _per_token(dequantize=True),
     "quantized_decomposed::add.out": _quantized_add,
 }
-"""By operator, or by its name without namespace and overload."""
+"""Cases by operator, or by its name without namespace and overload."""

@@ -1,7 +1,7 @@
-"""Which operators a target's link may run in place: etdev's table, changed by the config, and tried where it has to be.
+"""The operators that a target's link may run in place: etdev's table, as the config changes it.
 
-An operator that is not in etdev's table is tried with the kernels of the installed runtime. That it is right on all
-shapes that were tried is no proof, and other runtimes have other kernels, so it is reported for what it is.
+An operator that is not in etdev's table is tried with the kernels of the installed runtime. Correct results on all
+tried shapes are not a proof, and other runtimes have other kernels. The report says so.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from etdev.runtime.stock import StockRuntime
 
 @dataclass(frozen=True, slots=True)
 class TriedOp:
-    """An operator that the config adds, and what was seen when its kernel wrote over its inputs."""
+    """An operator that the config adds, and the result of its trial."""
 
     operator: str
     """``aten::addmm.out``."""
     positions: tuple[str, ...]
-    """Input and output that may share memory: ``self -> out``."""
+    """Pairs of input and output that may share memory: ``self -> out``."""
     tested: str
-    """On what, and with whose kernels."""
+    """Number of shapes, element types and kernels of the trial."""
 
     def __str__(self) -> str:
         return f"{self.operator} may work in place ({', '.join(self.positions)}): {self.tested}"
@@ -41,31 +41,31 @@ class TriedOp:
 
 @dataclass(frozen=True, slots=True)
 class InPlaceOps:
-    """What a link may run in place."""
+    """The operators that a link may run in place."""
 
     table: Mapping[str, tuple[Donor, ...]]
     tried: tuple[TriedOp, ...] = ()
-    """Operators of ``table`` that are not etdev's own."""
+    """Operators of ``table`` that etdev's own table lacks."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Named:
-    """An operator as the config spells it, and where."""
+    """An operator as the config spells it, and its key."""
 
     text: str
     key: KeyPath
 
 
 _TRIALS: dict[tuple[str, tuple[str, ...], Path], tuple[Trial, ...]] = {}
-"""What was seen in this process: per operator, modules that register kernels, and their folder."""
+"""Trials made in this process, by operator, modules that register kernels, and folder of those modules."""
 
 
 def resolve_ops(project: Project, target: str, user: UserCode) -> InPlaceOps:
-    """The operators of the target's ``inplace``, each one that is not in etdev's table tried first.
+    """Return the operators of the target's ``inplace``; try each one that is not in etdev's table.
 
-    Trying takes seconds for each operator, in a stock runtime that is started for it. Raises
-    :class:`~etdev.errors.ConfigError` with every operator that the runtime lacks or that gives another result in place,
-    :class:`~etdev.errors.MissingRequirementError` where there is no runtime to try one.
+    A trial takes seconds per operator, in a stock runtime that is started for it. Raises
+    :class:`~etdev.errors.ConfigError` with every operator that the runtime lacks or that has another result in place,
+    and :class:`~etdev.errors.MissingRequirementError` if no runtime is installed.
     """
     settings = project.config.targets[target].inplace
     key: KeyPath = ("targets", target, "inplace")
@@ -91,7 +91,10 @@ def resolve_ops(project: Project, target: str, user: UserCode) -> InPlaceOps:
 
 
 def _require_operators(project: Project, runtime: StockRuntime, wanted: Sequence[_Named]) -> dict[str, KeyPath]:
-    """The operators meant, each with the key that names it first. All of them have to be in the runtime."""
+    """Return the operators that the entries name, each with the first key that names it.
+
+    Raises :class:`~etdev.errors.ConfigError` if the runtime lacks one.
+    """
     found: dict[str, KeyPath] = {}
     problems = []
     for item in wanted:
@@ -108,7 +111,10 @@ def _require_operators(project: Project, runtime: StockRuntime, wanted: Sequence
 
 
 def _named_by(project: Project, unwanted: Sequence[_Named], known: Iterable[str]) -> set[str]:
-    """The operators that are to be left out. Each entry has to mean one that could be in place."""
+    """Return the operators to leave out.
+
+    Raises :class:`~etdev.errors.ConfigError` for an entry that names no operator of ``known``.
+    """
     found: set[str] = set()
     problems = []
     for item in unwanted:
@@ -126,7 +132,7 @@ def _named_by(project: Project, unwanted: Sequence[_Named], known: Iterable[str]
 def _try_all(
     project: Project, runtime: StockRuntime, names: Mapping[str, KeyPath]
 ) -> tuple[dict[str, tuple[Donor, ...]], tuple[TriedOp, ...]]:
-    """Donors and report of operators that etdev's table lacks."""
+    """Try operators that etdev's table lacks; return their donors and a report."""
     table: dict[str, tuple[Donor, ...]] = {}
     tried, problems = [], []
     for name, key in names.items():
@@ -143,7 +149,7 @@ def _try_all(
 
 
 def _trials(project: Project, runtime: StockRuntime, operator: str) -> tuple[Trial, ...]:
-    """What is seen of each input and output; empty if there is no way to try the operator."""
+    """Return a trial per pair of input and output; empty if the operator cannot be tried."""
     key = (operator, project.config.project.imports, project.base("project", "imports"))
     if key not in _TRIALS:
         schema = operator_schema(operator)

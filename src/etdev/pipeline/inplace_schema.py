@@ -1,4 +1,4 @@
-"""What an operator takes and gives, as PyTorch knows it."""
+"""Arguments and outputs of an operator, from PyTorch's schema."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ class Argument:
 
     name: str
     kind: str
-    """Its type as PyTorch's schema has it: ``Tensor``, ``Optional[int]``."""
+    """Type as PyTorch's schema spells it: ``Tensor``, ``Optional[int]``."""
     has_default: bool = False
     default: Any = None
 
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """What an operator takes and gives."""
+    """Arguments and outputs of an operator."""
 
     operator: str
     """``aten::add.out``."""
@@ -30,14 +30,14 @@ class Schema:
     outputs: tuple[Argument, ...]
 
     def donors(self) -> Iterator[Donor]:
-        """Each argument that is a tensor, with each output that is one."""
+        """Yield each pair of a tensor argument and a tensor output."""
         for position, argument in enumerate(self.arguments):
             if argument.kind in ("Tensor", "Optional[Tensor]"):
                 yield from (Donor(position, out) for out, given in enumerate(self.outputs) if given.kind == "Tensor")
 
 
 def operator_schema(operator: str) -> Schema | None:
-    """The schema that PyTorch knows an operator by; None if it knows none."""
+    """Return PyTorch's schema of an operator; None if it has none."""
     import torch
 
     namespace, _, rest = operator.partition("::")

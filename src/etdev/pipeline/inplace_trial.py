@@ -1,7 +1,7 @@
-"""Whether a kernel may write over one of its inputs, found out by running it.
+"""Trials that find out whether a kernel may write over one of its inputs.
 
-Each case runs twice in the stock runtime, in one hand-made program: with memory of its own for every tensor, and with
-an output on the bytes of an input. Equal bytes in all cases are no proof, but a difference is one.
+Each case runs twice in the stock runtime, in one generated program: with separate memory for every tensor, and with an
+output on the bytes of an input. Equal bytes in all cases are not a proof, but a difference is one.
 """
 
 from __future__ import annotations
@@ -22,24 +22,30 @@ from etdev.program.inplace import Donor
 from etdev.runtime.stock import StockRuntime
 
 Verdict: TypeAlias = Literal["safe", "unsafe", "identity", "few", "refused", "not run"]
-"""``identity``: every case that has the input's shape copies it, so that the operator can go altogether. ``few``: it
-ran on too few shapes to tell, as a reduction does, which keeps the shape over a dimension of size 1 only. ``refused``:
-the kernel finds the overlap itself and fails. ``not run``: it took none of the cases."""
+"""The conclusion of a trial.
+
+* ``safe``: equal bytes in all cases, on enough shapes.
+* ``unsafe``: other bytes in a case, or a crash.
+* ``identity``: every case that has the input's shape copies it, so that the operator can be removed.
+* ``few``: too few shapes ran to tell. A reduction keeps the shape only over a dimension of size 1.
+* ``refused``: the kernel detects the overlap and fails.
+* ``not run``: the kernel took none of the cases.
+"""
 
 ENOUGH_SHAPES = 8
-"""From which number of shapes on equal results count."""
+"""Number of shapes from which equal results count."""
 
 _PROBES = 4
-"""Cases that show whether a kernel takes some element types at all."""
+"""Number of cases that show whether a kernel takes some element types at all."""
 _FEW = 24
-"""Cases of element types that differ from each other."""
+"""Number of cases for element types that differ from each other."""
 _LIMIT = 60.0
-"""Seconds for one program, which takes less than one if nothing is wrong."""
+"""Time limit of one program in seconds; a correct one takes less than one second."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What was seen of one output over one input."""
+    """The results for one output on the bytes of one input."""
 
     operator: str
     donor: Donor
@@ -48,23 +54,23 @@ class Trial:
     output: str
     """Name of the output."""
     identical: int = 0
-    """Cases with the same bytes."""
+    """Number of cases with the same bytes."""
     different: int = 0
-    """Cases with other bytes, or that took the runtime down."""
+    """Number of cases with other bytes, or that crashed the runtime."""
     refused: int = 0
-    """Cases that the kernel takes, but not with shared memory."""
+    """Number of cases that the kernel takes, but not with shared memory."""
     shapes: int = 0
-    """Different shapes among the cases that ran."""
+    """Number of distinct shapes among the cases that ran."""
     dtypes: tuple[str, ...] = ()
     """Element types that ran: ``float32``, or ``int32 to float32`` of input and output."""
     example: str = ""
     """A case with other bytes, or the failure."""
     copies: bool = False
-    """Whether every output was a copy of the input."""
+    """True if every output was a copy of the input."""
 
     @property
     def verdict(self) -> Verdict:
-        """What follows from it."""
+        """The conclusion from all cases."""
         if self.different:
             return "unsafe"
         if self.refused or not self.identical:
@@ -74,7 +80,7 @@ class Trial:
         return "safe" if self.shapes >= ENOUGH_SHAPES else "few"
 
     def __str__(self) -> str:
-        """``self -> out: differs at [64, 64] float32: 3,210 of 4,096 elements, after 17 equal cases``."""
+        """Return ``self -> out: differs at [64, 64] float32: 3,210 of 4,096 elements, after 17 equal cases``."""
         start = f"{self.argument} -> {self.output}: "
         count = self.identical + self.different + self.refused
         match self.verdict:
@@ -92,10 +98,10 @@ class Trial:
 
 
 def try_operator(runtime: StockRuntime, schema: Schema) -> tuple[Trial, ...]:
-    """Try every input of an operator that an output could lie on. The kernels are those of ``runtime``.
+    """Try every input of an operator whose bytes an output could reuse; run the kernels of ``runtime``.
 
-    A kernel that reads what it has written over may write anywhere, so ``runtime`` is of no use for anything else
-    afterwards. An input is done with at its first difference.
+    A kernel that reads bytes that it has overwritten may then write anywhere, so do not use ``runtime`` for anything
+    else afterwards. The trial of an input ends at its first difference.
     """
     given = [(item.name, item.kind, item.has_default) for item in schema.arguments]
     known = tuple(_within(schema, case) for case in cases(schema.operator, given, len(schema.outputs)))
@@ -106,7 +112,7 @@ def try_operator(runtime: StockRuntime, schema: Schema) -> tuple[Trial, ...]:
 
 @contextmanager
 def _limited(runtime: StockRuntime) -> Iterator[None]:
-    """Calls that hang end soon. The runtime starts before: that may take longer."""
+    """Limit the time of calls, which may hang. The runtime starts before, since its start may take longer."""
     assert runtime.operators
     before, runtime.limit = runtime.limit, _LIMIT
     try:
@@ -116,7 +122,7 @@ def _limited(runtime: StockRuntime) -> Iterator[None]:
 
 
 def _within(schema: Schema, case: Case) -> Case:
-    """A case with exactly the schema's arguments."""
+    """Return a case with exactly the schema's arguments."""
     given = {item.name: case.arguments.get(item.name, item.default) for item in schema.arguments}
     return Case(given, case.outputs)
 
@@ -131,7 +137,7 @@ def _try_donor(bench: Bench, donor: Donor, known: Sequence[Case]) -> Trial:
         if any(bench.takes(run) for run in (*_spread(runs, _PROBES), *runs[:1])):
             outcomes = bench.compare(runs if dtypes.are_one or not is_taken else _spread(runs, _FEW))
             seen.add(outcomes)
-            # What is nothing to the first types, others will not take either.
+            # Skip cases that the kernel does not take with the first types: other types do not change that.
             untaken = {id(outcome.run.case) for outcome in outcomes if outcome.kind == "not taken"}
             kept = kept if is_taken else [case for case in known if id(case) not in untaken]
             is_taken = is_taken or dtypes.are_one
@@ -151,9 +157,10 @@ def _try_donor(bench: Bench, donor: Donor, known: Sequence[Case]) -> Trial:
 
 
 def _assignments(schema: Schema) -> list[Dtypes]:
-    """Element types whose elements have one size; of kernels with more inputs, also beside one of another type.
+    """Return assignments of element types in which input and output have one element size.
 
-    Those where all are the same come first: they get all cases, the others a few of them.
+    For kernels with several inputs, the other inputs also get another type. Assignments of a single type come first:
+    they get all cases, the others a few of them.
     """
     alone = sum(argument.kind in ("Tensor", "Optional[Tensor]") for argument in schema.arguments) == 1
     found: list[Dtypes] = []
@@ -166,7 +173,7 @@ def _assignments(schema: Schema) -> list[Dtypes]:
 
 
 def _fits(case: Case, dtypes: Dtypes, argument: str, output: int) -> bool:
-    """Whether the output has shape, order and element size of the input in this case."""
+    """Return whether the output has shape, order and element size of the input in this case."""
     given, made = case.arguments[argument], case.outputs[output]
     if not isinstance(given, TensorArg) or given.same_as:
         return False
@@ -176,7 +183,7 @@ def _fits(case: Case, dtypes: Dtypes, argument: str, output: int) -> bool:
 
 
 def _spread(runs: Sequence[Run], count: int) -> Sequence[Run]:
-    """So many, evenly from all."""
+    """Return at most ``count`` runs, evenly spread over all."""
     if len(runs) <= count:
         return runs
     return [runs[(2 * i + 1) * len(runs) // (2 * count)] for i in range(count)]
@@ -184,7 +191,7 @@ def _spread(runs: Sequence[Run], count: int) -> Sequence[Run]:
 
 @dataclass
 class _Seen:
-    """Sums of outcomes."""
+    """Totals over outcomes."""
 
     counts: Counter[str] = field(default_factory=Counter)
     shapes: set[tuple[int, ...]] = field(default_factory=set)

@@ -1,4 +1,4 @@
-"""A method's inputs: made up from the config's declaration, or checked against it."""
+"""Inputs of a method: generated from the config's declaration, or checked against it."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ class Signature:
 
     @classmethod
     def of(cls, name: str, method: Method) -> Signature:
-        """The declaration of ``[methods.NAME]``."""
+        """Return the declaration of ``[methods.NAME]``."""
         return cls(name, method.inputs or (), method.dims)
 
     def sizes(self, choice: Mapping[str, int]) -> list[tuple[int, ...]]:
-        """Shape of every input for one size per dynamic dimension."""
+        """Return the shape of every input for one size per dynamic dimension."""
         return [tuple(choice[size] if isinstance(size, str) else size for size in item.shape) for item in self.inputs]
 
     def largest(self) -> dict[str, int]:
-        """Every dynamic dimension at its maximum."""
+        """Return every dynamic dimension at its maximum."""
         return {name: dim.max for name, dim in self.dims.items()}
 
     def smallest(self) -> dict[str, int]:
-        """Every dynamic dimension at its minimum."""
+        """Return every dynamic dimension at its minimum."""
         return {name: dim.min for name, dim in self.dims.items()}
 
     def describe(self) -> str:
-        """``image: float32 [batch, 1, 8, 8], …``."""
+        """Return ``image: float32 [batch, 1, 8, 8], …``."""
         return ", ".join(f"{item.name}: {item.dtype} [{', '.join(map(str, item.shape))}]" for item in self.inputs)
 
 
@@ -57,7 +57,7 @@ class Call:
 
 
 def make_inputs(signature: Signature, choice: Mapping[str, int], seed: int = 0) -> Tensors:
-    """Inputs of the declared types: normal numbers for floats, coin tosses for bools, zeros for integers.
+    """Return random inputs of the declared types: normal floats, random bools, and zeros for integers.
 
     Integers are zero because the declaration does not say what they index, and zero is valid for every table.
     """
@@ -77,7 +77,7 @@ def make_inputs(signature: Signature, choice: Mapping[str, int], seed: int = 0) 
 
 
 def random_samples(signature: Signature) -> Iterator[Tensors]:
-    """Three inputs where no real ones are given: largest sizes, smallest sizes, largest sizes with other numbers."""
+    """Yield inputs for a method without samples: largest sizes, smallest sizes, largest sizes with other numbers."""
     yield make_inputs(signature, signature.largest(), seed=1)
     if signature.dims:
         yield make_inputs(signature, signature.smallest(), seed=2)
@@ -87,9 +87,10 @@ def random_samples(signature: Signature) -> Iterator[Tensors]:
 def read_samples(
     user: UserCode, function: object, entry: str, signature: Signature, where: str, kind: type[EtdevError] = LoadError
 ) -> Iterator[Tensors]:
-    """The tuples that a config's ``samples`` or ``calibration`` callable gives, each checked against the declaration.
+    """Yield the tuples from a config's ``samples`` or ``calibration`` function, each checked against the declaration.
 
-    Lazy. Raises ``kind`` naming the sample, the input and the axis that do not fit, or what the user's code raised.
+    The function is read lazily. Raises ``kind`` with the sample, the input and the axis that do not fit, or with the
+    error that the user's code raised.
     """
     hint = "return a list of tuples, or yield them"
     for index, sample in _items(user, function, entry, where, kind, "sample", "tuples of tensors", hint):
@@ -105,7 +106,7 @@ def read_samples(
 
 
 def first_sample(project: Project, user: UserCode, entry: str, signature: Signature, key: tuple[str, ...]) -> Tensors:
-    """The first sample of the callable that a key of the config names, checked as by :func:`read_samples`."""
+    """Return the first sample of the function that a key names, checked as by :func:`read_samples`."""
     where = project.where(*key)
     function = user.get(entry, project.base(*key), where)
     return next(read_samples(user, function, entry, signature, where))
@@ -114,10 +115,10 @@ def first_sample(project: Project, user: UserCode, entry: str, signature: Signat
 def read_sessions(
     user: UserCode, function: object, entry: str, signatures: Mapping[str, Signature], where: str
 ) -> Iterator[tuple[Call, ...]]:
-    """The lists of (method, inputs) that a config's ``sessions`` callable gives, checked against the declarations.
+    """Yield the lists of (method, inputs) from a config's ``sessions`` function, checked against the declarations.
 
-    Lazy. Raises :class:`~etdev.errors.LoadError` naming the session, the call and what does not fit, or what the user's
-    code raised.
+    The function is read lazily. Raises :class:`~etdev.errors.LoadError` with the session, the call and the mismatch, or
+    with the error that the user's code raised.
     """
     hint = "return a list of sessions, each a list of pairs (method, inputs), or yield them"
     for index, session in _items(user, function, entry, where, LoadError, "session", "lists of calls", hint):
@@ -135,7 +136,7 @@ def read_sessions(
 
 
 def _check_call(call: object, signatures: Mapping[str, Signature]) -> tuple[str, str | None] | None:
-    """What is wrong with one call of a session, and the remedy if it has one of its own; None if it fits."""
+    """Return the problem with one call of a session, and a remedy if it has a specific one; None if the call fits."""
     if not isinstance(call, tuple | list):
         return f"it is {_kind(call)}, not a pair (method, inputs)", None
     if len(call) != 2 or not isinstance(call[0], str):
@@ -166,7 +167,10 @@ def _items(
     elements: str,
     hint: str,
 ) -> Iterator[tuple[int, Any]]:
-    """What a callable of the user's returns or yields, numbered; at least one ``noun``."""
+    """Yield the items that a user's function returns or yields, numbered.
+
+    Raises ``kind`` if it has no ``noun``.
+    """
     assert callable(function)
     with translated(user, kind, f"{entry!r} failed", where=where):
         result = function()
@@ -187,7 +191,7 @@ def _items(
 
 
 def check_sample(sample: object, signature: Signature) -> str | None:
-    """What is wrong with one sample, as a sentence; None if it fits."""
+    """Return the problem with one sample as a sentence; None if it fits."""
     import torch
 
     if not isinstance(sample, tuple | list):
@@ -212,7 +216,7 @@ def check_sample(sample: object, signature: Signature) -> str | None:
 
 
 def _sample_remedy(sample: object, signature: Signature) -> str | None:
-    """What to write in the config if the sample is right, or what the sample may lack."""
+    """Return the change of the config that makes a correct sample fit, or what the sample may lack."""
     import torch
 
     if not isinstance(sample, tuple | list) or len(sample) != len(signature.inputs):

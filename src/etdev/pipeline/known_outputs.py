@@ -1,4 +1,4 @@
-"""Outputs of a quantized model on the calls of its verification: with them it need not be made again."""
+"""Outputs of a quantized model on the calls of its verification, so that the model need not be made again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from etdev.pipeline.artifacts import Tensors
 
 _MOST_BYTES = 256 << 20
-"""A cache entry is not larger; what does not fit is computed again."""
+"""Limit of a cache entry in bytes; outputs beyond it are computed again."""
 
 _PLAIN = (int, float, bool, str, type(None))
 
@@ -33,18 +33,18 @@ class KnownOutputs:
     """Outputs by the digest of a call: its method, its inputs, and the calls before it on the same state."""
 
     def __init__(self, content: bytes | None = None) -> None:
-        """Begin with what :meth:`content` returned in an earlier run; with nothing if that cannot be read."""
+        """Start with the content that :meth:`content` returned in an earlier run, or empty if it cannot be read."""
         self._found = {} if content is None else _loaded(content)
         self._used: dict[str, _Kept] = {}
         self._size = 0
         self.has_new = False
-        """Return whether there are outputs that no earlier run knew."""
+        """True if there are outputs that no earlier run knew."""
 
     def __bool__(self) -> bool:
         return bool(self._found)
 
     def find(self, key: str | None) -> Known | None:
-        """Return what is known of a call, with tensors of the caller's own."""
+        """Return the known facts about a call, with copies of its tensors; None if it is unknown."""
         found = None if key is None else self._found.get(key)
         if key is None or found is None:
             return None
@@ -53,7 +53,7 @@ class KnownOutputs:
         return Known([item.clone() if hasattr(item, "clone") else item for item in outputs], written)
 
     def add(self, key: str | None, outputs: Sequence[Any], written: Iterable[str]) -> None:
-        """Remember the outputs of a call and the buffers that it writes to, if they can be kept in a file."""
+        """Record the outputs of a call and the buffers that it writes to, if they can be stored in a file."""
         if key is None or not all(_can_be_kept(item) for item in outputs):
             return
         self.has_new = True
@@ -78,7 +78,7 @@ class KnownOutputs:
 
 
 def key_of_call(method: str, inputs: Tensors, before: str | None = "") -> str | None:
-    """Return the digest of a call after the calls of the digest ``before``; None if it cannot be told from others."""
+    """Return the digest of a call after the calls of the digest ``before``; None if it cannot be identified."""
     import torch
 
     if before is None:
@@ -96,7 +96,7 @@ _T = TypeVar("_T")
 
 
 class MadeOnDemand(Mapping[str, _T]):
-    """A table that is made when the first of its items is asked for."""
+    """A table that is made when one of its items is first accessed."""
 
     def __init__(self, make: Callable[[], Mapping[str, _T]]) -> None:
         self._make = make

@@ -1,4 +1,4 @@
-"""Stage *link*: from the object program to physical addresses, as the target's settings say."""
+"""Stage *link*: turns an object program into a program with physical addresses, by the target's settings."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ class LinkedProgram:
 
     linked: Linked
     greedy: Mapping[str, Mapping[int, int]]
-    """For comparison: per method and buffer, the bytes that ExecuTorch's greedy order takes for the same tensors."""
+    """For comparison: bytes that ExecuTorch's greedy planner needs for the same tensors, per method and buffer."""
     delegate_inputs: Mapping[str, Mapping[int, int]]
-    """Per method, position of each delegate call → how many of its arguments are inputs."""
+    """Number of arguments that are inputs, per method and position of each delegate call."""
     proof: ValidationReport
-    """That it does what the object program does."""
+    """Proof that it computes what the object program computes."""
     debug_handles: Mapping[str, Mapping[int, tuple[int, ...]]]
-    """Per method, position of an instruction → ExecuTorch's numbers of the ops that it comes from."""
+    """ExecuTorch's numbers of the ops that an instruction comes from, per method and position."""
     data: DataFiles = field(default_factory=DataFiles)
-    """The files that its data goes into."""
+    """The files that its data is written to."""
     nested: tuple[NestedReport, ...] = ()
-    """On the programs in reference delegates."""
+    """Reports on the programs in reference delegates."""
 
 
 def link_program(
@@ -54,8 +54,8 @@ def link_program(
 ) -> LinkedProgram:
     """Link an object program with the target's ``memory``, ``io``, ``elide``, ``inplace`` and ``external_weights``.
 
-    The link is proved. Raises :class:`~etdev.errors.ConfigError` with the key of ``io`` that asks for what cannot be,
-    :class:`~etdev.errors.LinkError` with that of a planner that fails.
+    The link is proved. Raises :class:`~etdev.errors.ConfigError` with the key of ``io`` that asks for the impossible,
+    and :class:`~etdev.errors.LinkError` with the key of a planner that fails.
     """
     data = _data_files(project, target, objects)
     options = replace(_options(project, target, user, objects, signatures), inplace=inplace.table)
@@ -91,7 +91,10 @@ def link_program(
 
 
 def _aligned(program: Program) -> Program:
-    """With the alignments that ExecuTorch gave it. The file states none; what it fits by chance may be larger."""
+    """Set the alignments that ExecuTorch used.
+
+    The file does not state them, and its offsets may fit larger ones by chance.
+    """
     return replace(program, segment_alignment=SEGMENT_ALIGNMENT, inline_alignment=CONSTANT_ALIGNMENT)
 
 

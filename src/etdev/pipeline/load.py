@@ -1,4 +1,4 @@
-"""Stage *load*: from the config's ``[model]`` to an ``nn.Module`` in eval mode."""
+"""Stage *load*: makes an ``nn.Module`` in eval mode from the config's ``[model]``."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 
 def load_model(project: Project, user: UserCode) -> LoadedModel:
-    """Import what the config names under ``imports``, then make the model.
+    """Import the modules that the config names under ``imports``, then make the model.
 
-    Raises :class:`~etdev.errors.LoadError` at the key that is to blame.
+    Raises :class:`~etdev.errors.LoadError` at the config's key that causes it.
     """
     _require_inputs(project)
     register_imports(project, user)
@@ -44,7 +44,7 @@ def _load(project: Project, user: UserCode) -> LoadedModel:
 
 
 def register_imports(project: Project, user: UserCode) -> None:
-    """Import what the config names under ``imports``, once: before any other code of the project."""
+    """Import the modules that the config names under ``imports``, once and before any other code of the project."""
     import_package("torch")
     names = project.config.project.imports
     if names:
@@ -70,7 +70,7 @@ def _load_entry(project: Project, user: UserCode, entry: str) -> LoadedModel:
     make = user.get(entry, project.base("model", "entry"), where)
     _check_kwargs(project, make, entry, model.kwargs)
     with translated(user, LoadError, f"{entry!r} failed", where=where), torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)  # what the weights do not fill is the same in every build
+        torch.manual_seed(0)  # values that the weights do not fill are equal in every build
         module = make(**model.kwargs)
     if not isinstance(module, torch.nn.Module):
         raise LoadError(
@@ -86,7 +86,7 @@ def _load_entry(project: Project, user: UserCode, entry: str) -> LoadedModel:
 
 
 def _check_kwargs(project: Project, make: Callable[..., Any], entry: str, kwargs: Mapping[str, Any]) -> None:
-    """Point at ``model.kwargs`` when they do not fit the callable, instead of at a TypeError inside it."""
+    """Report a mismatch at ``model.kwargs`` if they do not fit the callable, instead of a TypeError inside it."""
     try:
         signature = inspect.signature(make)
     except (TypeError, ValueError):
@@ -145,7 +145,7 @@ def _load_saved_program(project: Project) -> LoadedModel:
 
 
 def iter_tensors(value: Any) -> list[torch.Tensor]:
-    """All tensors in a nested result, in order (dicts and dataclasses through torch's pytree)."""
+    """Return all tensors in a nested result, in order (dicts and dataclasses through torch's pytree)."""
     import torch
     from torch.utils._pytree import tree_leaves
 

@@ -20,19 +20,22 @@ if TYPE_CHECKING:
 EXTRA = 'pip install "etdev[hf]"'
 
 _DEFAULTS = {"use_cache": False, "attn_implementation": "eager"}
-"""Attributes of the configuration that ``model.kwargs`` may override. The default attention, sdpa, makes GPT-2 fail in
-lowering (``Cannot view a tensor with shape …``, executorch 1.4.1 and transformers 5.23)."""
+"""Attributes of the configuration that ``model.kwargs`` may override.
+
+The default attention, sdpa, makes GPT-2 fail in lowering (``Cannot view a tensor with shape …``, executorch 1.4.1 and
+transformers 5.23).
+"""
 
 _HUB_HINT = "a hub model needs the network, or its files in the local cache"
 _DIRECTORY_HINT = "the directory needs config.json and model.safetensors: save it with model.save_pretrained"
 
 
 def load_transformers(project: Project) -> LoadedModel:
-    """The class that ``architectures[0]`` of the configuration names, with its weights from safetensors.
+    """Load the class that ``architectures[0]`` of the configuration names, with its weights from safetensors.
 
-    Inputs of the config's methods are passed by name, so they are called as the model calls them (``input_ids``);
-    outputs are flattened to tensors in the model's order. The key-value cache is off unless ``model.kwargs`` turns it
-    on. No code and no pickles from the directory or the hub are loaded.
+    Inputs of the config's methods are passed by name, so their names are the model's own (``input_ids``). Outputs are
+    flattened to tensors in the model's order. The key-value cache is off unless ``model.kwargs`` turns it on. No code
+    and no pickles from the directory or the hub are loaded.
     """
     name = project.config.model.hf
     assert name is not None
@@ -55,7 +58,10 @@ def load_transformers(project: Project) -> LoadedModel:
 
 
 def _is_cached(name: str, revision: str) -> bool:
-    """Whether all that a pinned model needs is here; asking for its optional files would wait for the network."""
+    """Return whether the local cache has all that a pinned model needs.
+
+    A query for the optional files would wait for the network.
+    """
     from huggingface_hub import try_to_load_from_cache
 
     def has(file: str) -> bool:
@@ -65,7 +71,10 @@ def _is_cached(name: str, revision: str) -> bool:
 
 
 def _configuration(project: Project, transformers: Any, source: str, extra: dict[str, Any]) -> Any:
-    """The model's configuration with ``model.kwargs`` on top; transformers ignores those that it does not know."""
+    """Return the model's configuration changed by ``model.kwargs``.
+
+    Raises :class:`~etdev.errors.MismatchError` for an unknown attribute, which transformers ignores.
+    """
     kwargs = project.config.model.kwargs
     config, unused = transformers.AutoConfig.from_pretrained(
         source, trust_remote_code=False, return_unused_kwargs=True, **extra, **{**_DEFAULTS, **kwargs}
@@ -83,7 +92,7 @@ def _configuration(project: Project, transformers: Any, source: str, extra: dict
 def _load(
     model_class: Any, source: str, config: Any, extra: dict[str, Any], where: str
 ) -> tuple[torch.nn.Module, tuple[str, ...]]:
-    """The model with its weights; transformers would make up those that the files lack."""
+    """Return the model with its weights; refuse files that lack some, which transformers would initialize randomly."""
     model, found = model_class.from_pretrained(
         source,
         config=config,
@@ -129,7 +138,7 @@ def _import(where: str) -> Any:
 
 
 def _source(project: Project, name: str, where: str) -> tuple[str, dict[str, Any]]:
-    """What to hand to transformers: a directory, or a hub name and its revision."""
+    """Return the arguments for transformers: a directory, or a hub name and its revision."""
     revision = project.config.model.revision
     if revision is not None:
         return name, {"revision": revision, "local_files_only": _is_cached(name, revision)}
@@ -173,7 +182,7 @@ def _by_name(project: Project, model: torch.nn.Module) -> None:
 
 
 def _check_names(project: Project, method: str, names: list[str], original: Callable[..., Any]) -> None:
-    """Refuse inputs that the model does not name: its ``**kwargs`` would take them and ignore them."""
+    """Refuse inputs that the model does not name, since its ``**kwargs`` would accept and ignore them."""
     known = list(inspect.signature(original).parameters.values())[1:]
     own = [parameter.name for parameter in known if parameter.kind is not inspect.Parameter.VAR_KEYWORD]
     for index, name in enumerate(names):
@@ -188,7 +197,7 @@ def _check_names(project: Project, method: str, names: list[str], original: Call
 
 
 def _flat(original: Callable[..., Any], names: list[str]) -> Callable[..., tuple[Any, ...]]:
-    """A method, not a closure over the model, so that a copy of the model calls itself."""
+    """Return a method instead of a closure over the model, so that a copy of the model calls itself."""
     from etdev.pipeline.load import iter_tensors
 
     def forward(self: torch.nn.Module, *inputs: Any) -> tuple[Any, ...]:

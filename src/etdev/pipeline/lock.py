@@ -1,4 +1,4 @@
-"""``etdev.lock``: what every target was built from, what came out, and its figures, to be committed with the config."""
+"""``etdev.lock``: the inputs, digests and figures of every target, to be committed with the config."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SHOWN = 10
 
 
 class LockStaleError(EtdevError):
-    """Something is not as ``etdev.lock`` says."""
+    """An error about a difference from ``etdev.lock``."""
 
     exit_code = ExitCode.LOCK_STALE
     rule = "lock"
@@ -37,34 +37,37 @@ class _Part(BaseModel):
 
 
 class LockedTarget(_Part):
-    """One target, as it was built when all was well."""
+    """The lock's entry of one good build of a target."""
 
     sha256: str
-    """Of the ``.pte``."""
+    """SHA-256 of the ``.pte``."""
     data: dict[str, str] = {}
     """SHA-256 of the data files, by name."""
     figures: Figures
     versions: dict[str, str]
-    """Of what took part, by name."""
+    """Versions of etdev, Python and the packages that took part, by name."""
     settings: dict[str, Plain]
-    """Those that are not the defaults and have an effect on the file, by dotted key."""
+    """Settings that differ from the defaults and affect the file, by dotted key."""
     files: dict[str, str]
-    """SHA-256 of what was read, by path relative to the config's folder."""
+    """SHA-256 of the files that were read, by path relative to the config's folder."""
     packages: dict[str, str] = {}
-    """Versions of the packages that code of the project imports."""
+    """Versions of the packages that the project's code imports."""
     folders: dict[str, str] = {}
-    """Of the names in folders that were listed."""
+    """SHA-256 of the names in the folders that were listed."""
 
 
 class Lock(_Part):
-    """The whole file."""
+    """The content of the lock file."""
 
     version: Literal[1] = 1
     targets: dict[str, LockedTarget] = {}
 
 
 def read_lock(text: str, where: str) -> Lock:
-    """Parse a lock. Raises :class:`~etdev.errors.UsageError` naming ``where`` and what is wrong."""
+    """Parse a lock.
+
+    Raises :class:`~etdev.errors.UsageError` with ``where`` and the flaw.
+    """
     hint = "restore it, or remove it: `etdev build` writes it anew"
     try:
         return Lock.model_validate(tomllib.loads(text))
@@ -78,7 +81,10 @@ def read_lock(text: str, where: str) -> Lock:
 
 
 def find_lock(project: Project) -> Lock | None:
-    """The project's lock; None if there is none. Raises :class:`~etdev.errors.UsageError` for one that is damaged."""
+    """Return the project's lock; None if it has none.
+
+    Raises :class:`~etdev.errors.UsageError` for a damaged lock.
+    """
     path = project.lock
     try:
         return read_lock(read_file(path).decode("utf-8"), str(path))
@@ -91,9 +97,9 @@ def find_lock(project: Project) -> Lock | None:
 
 
 def write_lock(project: Project, lock: Lock | None, built: Mapping[str, LockedTarget]) -> None:
-    """Enter targets that were built; those that the config has no more go. Writes nothing if nothing has changed.
+    """Write built targets to the lock, and remove those that the config no longer has.
 
-    Raises :class:`~etdev.errors.WriteError`.
+    Writes nothing if nothing changed. Raises :class:`~etdev.errors.WriteError`.
     """
     if is_entered(project, lock, built):
         return
@@ -103,7 +109,7 @@ def write_lock(project: Project, lock: Lock | None, built: Mapping[str, LockedTa
 
 
 def is_entered(project: Project, lock: Lock | None, built: Mapping[str, LockedTarget]) -> bool:
-    """Return whether the lock has these targets already, as they were built, and none that the config lacks."""
+    """Return whether the lock already has these targets as they were built, and no target that the config lacks."""
     return lock is not None and _entered(project, lock, built) == lock.targets
 
 
@@ -113,12 +119,12 @@ def _entered(project: Project, lock: Lock | None, built: Mapping[str, LockedTarg
 
 
 def is_of_the_files_alone(project: Project) -> bool:
-    """Do all settings stand in files, so that they hold for whoever has these? A lock says nothing of others."""
+    """Return whether all settings come from the config's files; a lock covers no other settings."""
     return all(origin.layer in ("extends", "file") for origin in project.loaded.origins.values())
 
 
 def check_inputs(project: Project, lock: Lock | None, facts: Mapping[str, Facts], digests: Digests) -> None:
-    """Raise :class:`LockStaleError` if a target would be built from something else than the lock says."""
+    """Raise :class:`LockStaleError` if a target would be built from other inputs than the lock states."""
     if lock is None:
         raise LockStaleError("there is no lock", where=str(project.lock), hint="`etdev build` writes it")
     stale = [f"{name}: {text}" for name, now in facts.items() for text in _moved(project, lock, name, now, digests)]
@@ -127,7 +133,7 @@ def check_inputs(project: Project, lock: Lock | None, facts: Mapping[str, Facts]
 
 
 def check_outputs(project: Project, lock: Lock, built: Mapping[str, LockedTarget]) -> None:
-    """Raise :class:`LockStaleError` if what was built is not what the lock says."""
+    """Raise :class:`LockStaleError` if the built files differ from the lock."""
     stale = [text for name, found in built.items() for text in _others(name, found, lock.targets[name])]
     if stale:
         raise _stale(
@@ -139,7 +145,7 @@ def check_outputs(project: Project, lock: Lock, built: Mapping[str, LockedTarget
 
 
 def _others(name: str, found: LockedTarget, locked: LockedTarget) -> Iterator[str]:
-    """The files of a target that are not the locked ones."""
+    """Yield a sentence for each file of a target that differs from the locked one."""
     names = sorted({*found.data, *locked.data})
     for what, digest, was in (
         ("program's", found.sha256, locked.sha256),
@@ -154,7 +160,7 @@ def _short(digest: str | None) -> str:
 
 
 def differs(project: Project, name: str, locked: LockedTarget, now: Facts, digests: Digests) -> Iterator[Difference]:
-    """How what a target would be built from now differs from what it was built from."""
+    """Yield the differences between a target's current inputs and the inputs in the lock."""
     yield from differences(Facts(settings=locked.settings, versions=locked.versions), now, name)
     was = Reads(files=locked.files, folders=locked.folders, packages=locked.packages)
     yield from changes(was, project.loaded.root, digests)

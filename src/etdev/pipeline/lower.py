@@ -1,4 +1,4 @@
-"""Stage *lower*: the edge dialect, and the partitioners in the config's order."""
+"""Stage *lower*: runs the partitioners in the config's order, then chooses forms for the remaining ops."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ def lower_model(
     methods: Sequence[str] | None = None,
     place: Path | None = None,
 ) -> LoweredModel:
-    """Offer every method, or some, to the target's partitioners, in order, and let fast kernels do what they leave.
+    """Lower all methods, or the given ones, with the target's partitioners; then apply forms to the remaining ops.
 
-    ``place`` is the path that the object program gets: emission moves the one there that was measured.
-    Raises :class:`~etdev.errors.LowerError` naming the backend that failed, and
-    :class:`~etdev.errors.MissingRequirementError` for one that is not installed.
+    ``place`` is the final path of the object program. Emission moves the measured object program there. Raises
+    :class:`~etdev.errors.LowerError` with the backend that failed, and :class:`~etdev.errors.MissingRequirementError`
+    for a backend that is not installed.
     """
     steps = [_backend(project, target, index) for index in range(len(project.config.targets[target].partitioners))]
     import_package("executorch.exir")
@@ -70,7 +70,7 @@ def lower_model(
 
 
 def require_backends(project: Project, target: str) -> None:
-    """Refuse a target whose backends or other packages are not installed, before anything slow happens."""
+    """Fail early if a backend or another package of the target is not installed."""
     require_packages(project, [target], "building")
     for index in range(len(project.config.targets[target].partitioners)):
         _backend(project, target, index)
@@ -108,8 +108,11 @@ def _make(project: Project, target: str, index: int, method: str) -> Any | None:
 
 @contextmanager
 def _kept_tables(program: ExportedProgram) -> Iterator[None]:
-    """Let lowering work on tables of its own: ExecuTorch 1.4.1 takes buffers that delegates own out of those of the
-    export, which the next target lowers again."""
+    """Give lowering its own copies of the program's tables.
+
+    ExecuTorch 1.4.1 removes buffers that delegates own from the tables of the export, which the next target lowers
+    again.
+    """
     tables: Any = program._state_dict, program._constants
     program._state_dict, program._constants = map(dict, tables)
     try:

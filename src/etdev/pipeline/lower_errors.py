@@ -1,6 +1,6 @@
-"""What lowering and emission raise, said in the terms of the config and of the user's model.
+"""Translation of errors of lowering and emission into the terms of the config and of the user's model.
 
-The texts matched here are those of executorch 1.4.1; one that is not recognised is passed on with its place.
+The texts matched here are those of executorch 1.4.1. An unknown text is passed on with its place.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _VERBOSE = "run with -v for the whole trace"
 
 @contextmanager
 def translated_lowering(project: Project, target: str, names: list[str], exported: ExportedModel) -> Iterator[None]:
-    """Turn what partitioners and the edge dialect's checks raise into a :class:`~etdev.errors.LowerError`."""
+    """Turn errors of partitioners and of the edge dialect's checks into a :class:`~etdev.errors.LowerError`."""
     try:
         yield
     except EtdevError:
@@ -98,7 +98,7 @@ def _explain_lowering(
 
 
 def _unsupported_ops(project: Project, programs: Iterable[ExportedProgram], met: str, where: str) -> LowerError:
-    """The error that names every op which is not in Core ATen; ExecuTorch names the one that it ``met`` first."""
+    """Return an error that names every op outside Core ATen; ExecuTorch names only the first, ``met``."""
     edge = tuple(decomposed(programs))
     ops = dict.fromkeys((met, *_outside_core(edge)))
     found = [f"{op}{line_of(project, edge, op)}" for op in ops]
@@ -110,7 +110,7 @@ def _unsupported_ops(project: Project, programs: Iterable[ExportedProgram], met:
 
 
 def _outside_core(programs: Iterable[ExportedProgram]) -> Iterator[str]:
-    """Yield the ops that the check of ExecuTorch refuses, each by its name there."""
+    """Yield the ops that ExecuTorch's check refuses, each by its name there."""
     from executorch.exir.verification.verifier import EXIRATenDialectVerifier
 
     verifier = EXIRATenDialectVerifier()
@@ -143,7 +143,7 @@ def _mixed_dtypes(project: Project, exported: ExportedModel, where: str, what: s
 
 
 def explain_emission(error: Exception, project: Project, target: str, programs: Iterable[ExportedProgram]) -> EmitError:
-    """The error to raise in place of what ``to_executorch`` raised on the lowered ``programs``."""
+    """Return the error to raise in place of the one that ``to_executorch`` raised on the lowered ``programs``."""
     text = str(error)
     where = project.where("targets", target)
     missing = _MISSING_OUT.search(text)
@@ -201,7 +201,7 @@ def _missing_out_variants(ops: list[str], lines: list[str], where: str) -> EmitE
 
 
 def decomposed(programs: Iterable[ExportedProgram]) -> Iterator[ExportedProgram]:
-    """The programs in the ops that lowering looks at; slow, for errors only."""
+    """Yield the programs decomposed into the ops that lowering checks; slow, for errors only."""
     return (program.run_decompositions() for program in programs)
 
 
@@ -211,7 +211,7 @@ def _lines_of(project: Project, programs: Iterable[ExportedProgram], ops: list[s
 
 
 def line_of(project: Project, programs: Iterable[ExportedProgram], op: str) -> str:
-    """`` (model.py:12, in forward)`` for the first node of this op that a line beside the config made, else nothing."""
+    """Return `` (model.py:12, in forward)`` for the first node of this op that a project file made, else nothing."""
     for program in programs:
         graphs = [module.graph for module in program.graph_module.modules() if hasattr(module, "graph")]
         for node in (node for graph in graphs for node in graph.nodes):
@@ -230,7 +230,7 @@ def line_of_node(project: Project, node: Node) -> str:
 
 
 def root_cause(error: BaseException) -> str:
-    """The first line of the innermost exception: pass managers wrap what went wrong several times."""
+    """Return the first line of the innermost exception; pass managers wrap errors several times."""
     while error.__cause__ is not None:
         error = error.__cause__
     lines = [line for line in str(error).strip().splitlines() if line.strip()]

@@ -1,4 +1,4 @@
-"""The machine that something was measured on, and what a process took of it."""
+"""The machine of a measurement, and the memory of a process."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from etdev.pipeline.result import Part
 from etdev.pipeline.versions import versions
 
 _BUSY = 0.5
-"""Load for each core from which other processes may be in the way."""
+"""Load per core above which other processes may disturb measurements."""
 
 
 class Machine(Part):
-    """What a time belongs to."""
+    """The machine on which a time was measured."""
 
     cpu: str | None
-    """Its model; None where the system does not say."""
+    """Model name; None if the system does not state it."""
     cores: int
-    """That this process may use."""
+    """Number of cores that this process may use."""
     load: float | None
-    """Processes that ran or wanted to, on average over the minute before; None where the system does not say."""
+    """Average number of running and waiting processes over the minute before; None if the system does not state it."""
     system: str
     versions: Mapping[str, str]
-    """Of etdev, Python and the packages that take part."""
+    """Versions of etdev, Python and the packages that take part."""
 
 
 def describe_machine() -> Machine:
@@ -34,14 +34,14 @@ def describe_machine() -> Machine:
 
 
 def describe_load(machine: Machine) -> str | None:
-    """What to say of times measured while other processes may have been in the way; None if they were not."""
+    """Return a warning about times measured while other processes may have been in the way; None if not."""
     if machine.load is None or machine.load <= machine.cores * _BUSY:
         return None
     return f"the machine was busy before, with a load of {machine.load:.1f}: the times may be those of a slower one"
 
 
 def usable_cores() -> int:
-    """Cores that this process may run on; where the system does not say, all that there are."""
+    """Return the number of cores that this process may use; all cores if the system does not state it."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -63,9 +63,9 @@ def _load() -> float | None:
 
 
 def peak_resident(process: int) -> int | None:
-    """Most bytes of a process that were in memory at once, since it began; None where the system does not say.
+    """Return the peak resident memory of a process in bytes; None if the system does not state it.
 
-    Linux's ``VmHWM``, which counts pages of mapped files too.
+    This is Linux's ``VmHWM``, which counts pages of mapped files too.
     """
     try:
         found = re.search(r"^VmHWM:\s+(\d+) kB$", Path(f"/proc/{process}/status").read_text(), re.MULTILINE)

@@ -1,4 +1,4 @@
-"""Whether two processes have made the same model of a project."""
+"""A digest of a project's model, to compare the models that two processes made."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def digest_of_model(model: ExportedModel) -> str:
-    """SHA-256 of the weights, buffers and other tensors of all methods, and of what the constant methods answer."""
+    """Return the SHA-256 of the weights, buffers and other tensors of all methods, and of the constant methods."""
     known: dict[object, str] = {}
     found = hashlib.sha256(repr(sorted(model.constants.items())).encode())
     for method, exported in model.methods.items():
@@ -23,7 +23,7 @@ def digest_of_model(model: ExportedModel) -> str:
 
 
 def _digest_of(value: object, known: dict[object, str]) -> str:
-    """Of a tensor; nothing for other things. Methods share their weights, which are looked at once."""
+    """Return the digest of a tensor; empty for other values. Weights that methods share are read once."""
     import torch
 
     if not isinstance(value, torch.Tensor) or value.layout != torch.strided:

@@ -20,7 +20,7 @@ from etdev.pipeline.usercode import UserCode
 
 
 class Models:
-    """Loads and exports on first use; later targets share the result, which no later stage changes."""
+    """A store of models that loads and exports on first use; later targets share the result, which no stage changes."""
 
     def __init__(self, project: Project, user: UserCode) -> None:
         self._project, self._user = project, user
@@ -31,26 +31,26 @@ class Models:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What loading had to say, for the report."""
+        """Notes from loading, for the report."""
         return self._loaded.notes if self._loaded else ()
 
     def load(self, clock: StageClock) -> LoadedModel:
-        """The eager float model."""
+        """Return the eager float model."""
         if self._loaded is None:
             with clock.stage("load"):
                 self._loaded = load_model(self._project, self._user)
         return self._loaded
 
     def signatures(self, clock: StageClock) -> dict[str, Signature]:
-        """The inputs of each method."""
+        """Return the declared inputs of each method."""
         if self._project.config.model.pt2 is None:
             return {name: Signature.of(name, method) for name, method in self._project.config.methods.items()}
         return signatures(self._project, self.load(clock))
 
     def check_samples(self) -> None:
-        """Read the first sample of each method whose inputs the config declares, once, before anything slow happens.
+        """Read the first sample of each method whose inputs the config declares, once and before the slow stages.
 
-        Raises :class:`~etdev.errors.LoadError` for one that the method does not take.
+        Raises :class:`~etdev.errors.LoadError` for a sample that the method does not take.
         """
         if not self._samples_checked:
             for name, method in self._project.config.methods.items():
@@ -60,7 +60,7 @@ class Models:
             self._samples_checked = True
 
     def prepare(self, target: str, clock: StageClock) -> tuple[ExportedModel, ExportedModel]:
-        """The float model, and the one that the target lowers: the same object if the target is not quantized."""
+        """Return the float model and the one that the target lowers: the same object if the target is not quantized."""
         loaded = self.load(clock)
         if self._exported is None:
             with clock.stage("export"):
@@ -76,12 +76,11 @@ class Models:
     def prepare_unexported(
         self, target: str, outputs: Mapping[str, int], clock: StageClock, known: KnownOutputs
     ) -> tuple[ExportedModel, ExportedModel]:
-        """Like :meth:`prepare`, for a target that is linked again: the models that it is verified against, without an
-        export.
+        """Return the models of :meth:`prepare` without an export, to verify a target that is linked again.
 
-        ``outputs`` counts the outputs of each method. If outputs of the quantized model are ``known``, that is made
-        when others are asked for. A scheme that works on exported graphs needs the export then; what was exported for
-        another target is taken.
+        ``outputs`` has the number of outputs of each method. If outputs of the quantized model are ``known``, the model
+        is made only when others are needed. A scheme that works on exported graphs needs the export then; an export for
+        another target is reused.
         """
         name = self._project.config.targets[target].quantize
         if name is None or name in self._quantized or not known:
@@ -122,7 +121,7 @@ class Models:
         )
 
     def _calibration(self, exported: ExportedModel, name: str, method: str) -> Iterator[Tensors]:
-        """Calibration inputs of a method; where none are needed, one run on the example to set the observers up."""
+        """Return calibration inputs of a method; if none are needed, the example, which sets up the observers."""
         if not exported.signatures[method].inputs:
             return iter([exported.methods[method].example])
         settings = self._project.config.quantize[name]

@@ -1,4 +1,4 @@
-"""Programs inside programs: the blobs of reference delegates are linked and proved as the program around them is."""
+"""Programs inside programs: the blobs of reference delegates are linked and proved like the program around them."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ from etdev.validator import guess_correspondences, validate_link
 
 @dataclass(frozen=True, slots=True)
 class NestedReport:
-    """What became of the program in one delegate."""
+    """The result of linking the program in one delegate."""
 
     method: str
     delegate: int
     """Index into the method's delegates."""
     device: Device
     before: int
-    """Bytes of planned memory, before it was linked."""
+    """Bytes of planned memory before the link."""
     memory: int
-    """Bytes of planned memory that the delegate allocates on its device, beside what the method plans."""
+    """Bytes of planned memory that the delegate allocates on its device, in addition to the method's plan."""
 
 
 def link_nested(program: Program, options: LinkOptions | None = None) -> tuple[Program, tuple[NestedReport, ...]]:
     """Link the program in each reference delegate with the same settings; equal blobs stay one.
 
-    Each link is proved. Raises :class:`~etdev.errors.LinkError` for a blob that is no program, or as
-    :func:`etdev.linker.link` does, naming the delegate.
+    Each link is proved. Raises :class:`~etdev.errors.LinkError` for a blob that is not a program, or as
+    :func:`etdev.linker.link` does, with the delegate.
     """
     options = replace(options or LinkOptions(), caller={}, keep={}, share_state=False)
     linked: dict[BackendDelegateDataReference, tuple[Program, Program]] = {}
@@ -65,7 +65,7 @@ def link_nested(program: Program, options: LinkOptions | None = None) -> tuple[P
 
 
 def reference_delegates(program: Program) -> Iterator[tuple[ExecutionPlan, int, BackendDelegate]]:
-    """The delegates whose blob is a program, with the method and their index there."""
+    """Yield the delegates whose blob is a program, each with its method and its index in that method."""
     for plan in program.execution_plan:
         for index, delegate in enumerate(plan.delegates):
             if delegate.id == DELEGATE_ID:
@@ -73,7 +73,10 @@ def reference_delegates(program: Program) -> Iterator[tuple[ExecutionPlan, int, 
 
 
 def nested_program(program: Program, plan: ExecutionPlan, index: int) -> Program:
-    """The program in a reference delegate. Raises :class:`~etdev.errors.LinkError` if its blob is none."""
+    """Return the program in a reference delegate.
+
+    Raises :class:`~etdev.errors.LinkError` if its blob is not a program.
+    """
     try:
         return parse(_blob(program, plan.delegates[index]))
     except ProgramError as error:
@@ -85,9 +88,9 @@ def nested_program(program: Program, plan: ExecutionPlan, index: int) -> Program
 
 
 def known_delegate_inputs(program: Program, plan: ExecutionPlan) -> dict[int, int]:
-    """Return how many arguments of each delegate call are inputs, by position.
+    """Return the number of arguments of each delegate call that are inputs, by position.
 
-    A nested program says so itself. Of other delegates, it follows from the instructions before the call.
+    A nested program states it. For other delegates, it follows from the instructions before the call.
     """
     found = dict(delegate_inputs(plan))
     nested: dict[int, int] = {}
@@ -102,9 +105,9 @@ def known_delegate_inputs(program: Program, plan: ExecutionPlan) -> dict[int, in
 
 
 def with_nested_of(before: Program, after: Program) -> Program:
-    """``before`` with the nested programs of ``after``, as far as each is proved to do the same.
+    """Return ``before`` with the nested programs of ``after`` that are proved to compute the same.
 
-    For a comparison of the two: what was not proved stays different.
+    This serves a comparison of the two: programs without a proof stay different.
     """
     for one, other in zip(before.execution_plan, after.execution_plan, strict=False):
         for index in range(min(len(one.delegates), len(other.delegates))):
@@ -117,9 +120,9 @@ def with_nested_of(before: Program, after: Program) -> Program:
 
 
 def device_memory(program: Program) -> dict[str, tuple[int, int]]:
-    """Bytes per device that methods plan there, and that the programs of delegates plan there beside them.
+    """Return bytes per device: planned by methods, and planned by the programs of delegates in addition.
 
-    A blob that is no program plans nothing here.
+    A blob that is not a program counts as 0.
     """
     nested: dict[str, int] = defaultdict(int)
     for plan, index, delegate in reference_delegates(program):
@@ -131,7 +134,7 @@ def device_memory(program: Program) -> dict[str, tuple[int, int]]:
 
 
 def memory_by_device(reports: Sequence[NestedReport]) -> dict[str, int]:
-    """Bytes that delegates allocate for their programs: each has memory of its own."""
+    """Return the bytes that delegates allocate for their programs, by device; each has memory of its own."""
     found: dict[Device, int] = defaultdict(int)
     for report in reports:
         found[report.device] += report.memory
@@ -139,7 +142,7 @@ def memory_by_device(reports: Sequence[NestedReport]) -> dict[str, int]:
 
 
 def describe_nested(reports: Sequence[NestedReport]) -> Iterator[str]:
-    """What to tell somebody who builds a program with reference delegates; nothing about one without."""
+    """Yield a note for the author of a program with reference delegates; nothing for one without."""
     if reports:
         sizes = ", ".join(f"{format_size(size)} on {device}" for device, size in memory_by_device(reports).items())
         calls = f"{len(reports)} delegates" if len(reports) > 1 else "a delegate"

@@ -1,4 +1,4 @@
-"""Targets that verification accepted although nothing ran their programs: why, and what would run them."""
+"""Warnings about targets that verification accepted although no check ran their programs."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _RUNNING = ("runtime", "replay", "device")
 
 @dataclass(frozen=True, slots=True)
 class NeverRan:
-    """The warning about such a target."""
+    """The warning about a program that no check ran."""
 
     message: str
     hint: str
 
 
 def never_ran(target: TargetResult) -> NeverRan | None:
-    """Say that nothing ran a target's program; None if something did, or if that is an error already.
+    """Return a warning if no check ran a target's program; None if one did, or if that is an error already.
 
     A required check that did not run is such an error, and ``--no-verify`` asks for no run.
     """
@@ -49,7 +49,7 @@ def _on_other_devices(target: TargetResult, devices: tuple[str, ...]) -> str:
 
 
 def _in_another_runtime(target: TargetResult) -> str:
-    """ExecuTorch's ``executor_runner`` takes one data file."""
+    """Return a command for ExecuTorch's ``executor_runner``, which takes one data file."""
     program = PurePath(target.artifact)
     names = [str(program.with_name(item.name)) for item in target.data]
     delegates = {name for method in target.methods for name in method.delegate_calls}

@@ -1,7 +1,7 @@
-"""The operators that a program needs, as ExecuTorch's selective build reads them: ``selected_operators.yaml``.
+"""The operators that a program needs, in the format of ExecuTorch's selective build: ``selected_operators.yaml``.
 
-What ``executorch/codegen/tools/gen_oplist.py`` of executorch 1.4 writes of a ``.pte``: every operator that a method
-names, and the dtypes and dimension orders that its calls have. What delegates do inside is not among them.
+The content is that of ``executorch/codegen/tools/gen_oplist.py`` of executorch 1.4 for a ``.pte``: every operator that
+a method names, and the dtypes and dimension orders of its calls. Operators inside delegates are not included.
 """
 
 from __future__ import annotations
@@ -16,16 +16,19 @@ from etdev.program import model as m
 from etdev.program.effects import operator_name
 
 _KEY_VERSION = "v1"
-"""Of the form of a kernel key (``runtime/kernel/operator_registry.h``)."""
+"""Version of the format of a kernel key (``runtime/kernel/operator_registry.h``)."""
 
 
 def file_operators(file: Path) -> str:
-    """The YAML of the program in a file. Raises :class:`~etdev.errors.ProgramError`."""
+    """Return the YAML of the program in a file.
+
+    Raises :class:`~etdev.errors.ProgramError`.
+    """
     return operators_yaml(read(file), file.name)
 
 
 def operators_yaml(program: Program, name: str) -> str:
-    """The YAML of a program; ``name`` is stated as what asks for the operators. Equal programs give equal texts."""
+    """Return the YAML of a program, with ``name`` as the origin of the operators. Equal programs have equal texts."""
     from ruamel.yaml import YAML
 
     yaml = YAML(typ="safe", pure=True)
@@ -36,7 +39,7 @@ def operators_yaml(program: Program, name: str) -> str:
 
 
 def selected_operators(program: Program, name: str) -> dict[str, Any]:
-    """What the YAML holds, with everything in a fixed order."""
+    """Return the content of the YAML, with everything in a fixed order."""
     operators = {operator_name(operator) for plan in program.execution_plan for operator in plan.operators}
     keys = kernel_keys(program)
     return {
@@ -59,7 +62,7 @@ def selected_operators(program: Program, name: str) -> dict[str, Any]:
 
 
 def kernel_keys(program: Program) -> dict[str, set[str]]:
-    """Operator → the kernel keys of its calls: dtype and dimension order of each tensor, ``v1/6;0,1|6;0,1``."""
+    """Return the kernel keys of each operator's calls: dtype and dimension order per tensor, ``v1/6;0,1|6;0,1``."""
     found: dict[str, set[str]] = defaultdict(set)
     for plan in program.execution_plan:
         for call in (call for chain in plan.chains for call in chain.instructions):
@@ -71,7 +74,7 @@ def kernel_keys(program: Program) -> dict[str, set[str]]:
 
 
 def _key_part(plan: m.ExecutionPlan, value: m.Value) -> str | None:
-    """What a key says of an argument; of a list, what it says of the first tensor in it."""
+    """Return the part of a key for an argument; a list has the part of its first tensor."""
     if isinstance(value, m.TensorList | m.OptionalTensorList):
         tensors = (plan.values[item] for item in value.items if item >= 0)
         first = next((item for item in tensors if isinstance(item, m.Tensor)), None)

@@ -1,4 +1,4 @@
-"""How the stages are run, as opposed to what is built: the config says that."""
+"""Options of a build. The config states its content."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ from etdev.runtime.device_map import NO_MAP, DeviceMap, parse_device_map
 
 @dataclass
 class BuildOptions:
-    """How a build is done, as opposed to what is built (the config says that)."""
+    """Options of a build. The config states its content."""
 
     targets: Sequence[str] = ()
     """Glob patterns; none means every target."""
     require: Sequence[CheckName] = ()
-    """Checks that must have run, beside those that the config requires."""
+    """Checks that must have run, in addition to those that the config requires."""
     verify: bool = True
     """False stops after writing; the artifact is put in place unverified, and the report says so."""
     cache: bool = True
     """False builds again even if nothing has changed since an earlier build."""
     locked: bool = False
-    """Whether everything has to be as ``etdev.lock`` says."""
+    """True if everything must match ``etdev.lock``."""
     device_map: DeviceMap = field(default_factory=lambda: NO_MAP)
-    """What here stands for the programs' devices."""
+    """The local devices for the programs' devices."""
     jobs: int | None = None
-    """Targets, and methods of targets, that are built at the same time; None: as many as the config says."""
+    """Number of targets, or methods of targets, built at the same time; None takes the config's number."""
     metric_jobs: int = 1
-    """Workers for the samples that a metric hands to ``run.map``, if the program keeps no state."""
+    """Number of workers for the samples that a metric passes to ``run.map``, if the program keeps no state."""
     keep_going: bool = False
-    """Whether the other targets are built after a stage of one has failed."""
+    """True to build the other targets after a stage of one has failed."""
     verbose: bool = False
     progress: Progress = field(default_factory=Silent)
 
 
 def choose_targets(project: Project, patterns: Iterable[str]) -> tuple[str, ...]:
-    """Names of the targets that the patterns match, in the config's order. One text is one pattern."""
+    """Return the names of the targets that the patterns match, in the config's order. One string is one pattern."""
     names = tuple(project.config.targets)
     patterns = (patterns,) if isinstance(patterns, str) else tuple(patterns)
     for pattern in patterns:
@@ -57,12 +57,15 @@ def choose_targets(project: Project, patterns: Iterable[str]) -> tuple[str, ...]
 
 
 def required_checks(project: Project, name: str, options: BuildOptions) -> tuple[CheckName, ...]:
-    """Checks that the config and the caller want to have run."""
+    """Return the checks that the config and the caller require to run."""
     return tuple(dict.fromkeys((*project.config.targets[name].verify.require, *options.require)))
 
 
 def parse_checks(names: Iterable[str]) -> tuple[CheckName, ...]:
-    """Names of checks from a caller; raises :class:`~etdev.errors.UsageError` for one that does not exist."""
+    """Return the checks with these names.
+
+    Raises :class:`~etdev.errors.UsageError` for a name that does not exist.
+    """
     known = {str(check): check for check in CHECKS}
     names = (names,) if isinstance(names, str) else tuple(names)
     for name in names:
@@ -72,7 +75,10 @@ def parse_checks(names: Iterable[str]) -> tuple[CheckName, ...]:
 
 
 def check_device_map(text: str | None) -> DeviceMap:
-    """The map that a caller states, ``cuda:0=sim``; None for no map. Raises :class:`~etdev.errors.UsageError`."""
+    """Return the device map of a caller's text, ``cuda:0=sim``; None is an empty map.
+
+    Raises :class:`~etdev.errors.UsageError`.
+    """
     try:
         return NO_MAP if text is None else parse_device_map(text)
     except UsageError as error:

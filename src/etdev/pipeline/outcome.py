@@ -1,4 +1,4 @@
-"""What became of the targets that had to be built."""
+"""The outcome of a build for the targets that had to be built."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from etdev.pipeline.result import FailedTarget, Obstacle
 
 @dataclass
 class Outcome:
-    """Targets that are built and verified, and errors that kept others from it."""
+    """Targets that are built and verified, and errors that prevented others."""
 
     finished: dict[str, Finished] = field(default_factory=dict)
     errors: dict[str, EtdevError] = field(default_factory=dict)
 
     def error(self, names: Sequence[str], worst: ExitCode, hint: str) -> EtdevError | None:
-        """What ends the build: the only error that there is, also if several targets have it, or all of them together.
+        """Return the error that ends the build; None if no target has one.
 
-        ``names`` give their order; ``worst`` is the exit code of the worst target, also of those that were built.
+        If all errors are equal and their exit code is ``worst``, it is the first error; otherwise it combines all of
+        them. ``names`` is their order. ``worst`` is the exit code of the worst target, including built ones.
         """
         errors = {name: self.errors[name] for name in names if name in self.errors}
         first = next(iter(errors.values()), None)
@@ -29,7 +30,7 @@ class Outcome:
         return TargetsError(errors, worst, hint=hint)
 
     def failed(self, names: Sequence[str]) -> tuple[FailedTarget, ...]:
-        """The errors as a result has them, in the order of these targets."""
+        """Return the errors in the form of a result, in the order of these targets."""
         return tuple(_failed(name, self.errors[name]) for name in names if name in self.errors)
 
 

@@ -1,4 +1,4 @@
-"""Whose memory inputs and outputs lie in: the config says it by names, the linker takes and refuses positions."""
+"""Owners of the memory of inputs and outputs: maps the config's names to the linker's positions and back."""
 
 from __future__ import annotations
 
@@ -16,13 +16,16 @@ from etdev.pipeline.objects import ObjectProgram
 from etdev.pipeline.project import Project
 
 _END = re.compile(r"\b(?P<kind>input|output) (?P<position>\d+)(?= of method )")
-"""How the linker names one."""
+"""The linker's name for an input or output."""
 
 
 def caller_owned(
     project: Project, target: str, method: str, objects: ObjectProgram, signatures: Mapping[str, Signature]
 ) -> CallerOwned:
-    """``[targets.X.io.METHOD]`` by positions. Raises :class:`~etdev.errors.ConfigError` for a name of nothing."""
+    """Return ``[targets.X.io.METHOD]`` by positions.
+
+    Raises :class:`~etdev.errors.ConfigError` for an unknown name.
+    """
     key = ("targets", target, "io", method)
     if method not in signatures:
         raise _error(project, key, f"the program has no method {method!r}", _valid(method, "methods", (*signatures,)))
@@ -40,7 +43,7 @@ def caller_owned(
 
 
 def refused_end(project: Project, target: str, error: CallerOwnedError, signature: Signature) -> ConfigError:
-    """What the linker refuses, at the key that asks for it and with the input's name."""
+    """Return the linker's refusal as an error at the key that asks for it, with the input's name."""
     key: KeyPath = ("targets", target, "io", error.method)
     found = _END.search(error.message)
     if found is None:
@@ -65,7 +68,7 @@ def _positions_of(owner: Owner, owners: Mapping[int, Owner]) -> frozenset[int]:
 def _owners(
     project: Project, key: KeyPath, owners: Owner | Mapping[str, Owner], names: Sequence[str]
 ) -> dict[int, Owner]:
-    """Whose what the config names is, by its position among ``names``."""
+    """Return the owner that the config names, by position among ``names``."""
     given = dict.fromkeys(names, owners) if isinstance(owners, str) else owners
     kinds = str(key[-1])
     for name in given:

@@ -1,4 +1,4 @@
-"""Where a build puts what it makes, in the folder of a target."""
+"""Paths of the files that a build makes in the folder of a target."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from etdev.pipeline.project import Project
 from etdev.program.flat_tensor.model import SUFFIX
 
 REJECTED_SUFFIX = ".rejected"
-"""Of a file that verification has refused."""
+"""Suffix of a file that verification has rejected."""
 
 
 def object_place(project: Project, target: str) -> Path:
-    """Where a target's object program is written."""
+    """Return the path of a target's object program."""
     return project.out / target / f"{project.name}.object.pte"
 
 
 def sidecar_place(path: Path) -> Path:
-    """Where the sidecar of the object program at ``path`` is: the same name with ``.json``."""
+    """Return the path of the sidecar of the object program at ``path``: the same name with ``.json``."""
     return path.with_suffix(".json")
 
 
 def record_place(program: Path) -> Path:
-    """Where the record of the program at ``program`` is: the same name with ``.etrecord``."""
+    """Return the path of the record of the program at ``program``: the same name with ``.etrecord``."""
     return program.with_suffix(".etrecord")
 
 
@@ -52,12 +52,12 @@ def reported_data(project: Project, target: str) -> list[tuple[Path, bool]]:
 
 
 def operators_place(program: Path) -> Path:
-    """Where the list of the operators of the program at ``program`` is: the same name with ``.operators.yaml``."""
+    """Return the path of the operator list of the program at ``program``: its name with ``.operators.yaml``."""
     return program.with_suffix(".operators.yaml")
 
 
 def object_files(project: Project, target: str, folder: Path | None = None) -> tuple[Path, ...]:
-    """The files of an object program, in the order in which they are written: at their places, or in a folder."""
+    """Return the files of an object program in the order of writing: at their places, or in a folder."""
     path = object_place(project, target)
     path = path if folder is None else folder / path.name
     record = [record_place(path)] if project.config.targets[target].etrecord else []
@@ -65,5 +65,5 @@ def object_files(project: Project, target: str, folder: Path | None = None) -> t
 
 
 def report_place(project: Project, target: str) -> Path:
-    """Where it is said what a build of the target has found."""
+    """Return the path of the report on a build of the target."""
     return project.artifact(target).with_name("report.json")

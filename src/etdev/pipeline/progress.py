@@ -1,4 +1,4 @@
-"""How a build tells what it is doing; the command line shows it, the Python API is silent unless asked."""
+"""Progress of a build. The command line shows it; the Python API is silent unless asked."""
 
 from __future__ import annotations
 
@@ -8,67 +8,67 @@ from contextlib import contextmanager
 from typing import Protocol
 
 Count = Callable[[int, int | None], None]
-"""Takes how many calls of a program were made, and how many there will be if that is known."""
+"""A callback with the number of calls of a program so far, and the total if it is known."""
 
 
 WAIT = "wait for another build of it"
-"""Begins the name of the stage in which a build of the same output runs elsewhere."""
+"""Prefix of the name of the stage that waits for another build of the same output."""
 
 
 def uncounted(done: int, total: int | None) -> None:
-    """Tells nobody."""
+    """Ignore the count."""
 
 
 class Progress(Protocol):
-    """Receives what happens in a build, in order."""
+    """A receiver of a build's events, in order."""
 
     def started(self, target: str, stage: str) -> None:
-        """A stage of a target begins."""
+        """Report that a stage of a target begins."""
 
     def counted(self, target: str, stage: str, done: int, total: int | None) -> None:
-        """So many calls were made in it, of so many if that is known."""
+        """Report the number of calls made in a stage, and the total if it is known."""
 
     def finished(self, target: str, stage: str, seconds: float) -> None:
-        """It is done."""
+        """Report that a stage has ended without an error."""
 
     def failed(self, target: str, stage: str) -> None:
-        """It raised."""
+        """Report that a stage raised an error."""
 
     def ended(self, target: str) -> None:
-        """No further stage of the target comes."""
+        """Report that no further stage of the target follows."""
 
 
 class Silent:
-    """Shows nothing."""
+    """A receiver that shows nothing."""
 
     def started(self, target: str, stage: str) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def counted(self, target: str, stage: str, done: int, total: int | None) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def finished(self, target: str, stage: str, seconds: float) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def failed(self, target: str, stage: str) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def ended(self, target: str) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 class StageClock:
-    """Times the stages of one target and passes them on to a :class:`Progress`."""
+    """A timer of one target's stages that reports them to a :class:`Progress`."""
 
     def __init__(self, target: str, progress: Progress) -> None:
         self.seconds: dict[str, float] = {}
         self._target, self._progress = target, progress
         self._open: list[tuple[str, float]] = []
-        """The stages that run, one inside the other, each with the seconds of those that ran inside it."""
+        """The running stages, outermost first, each with the seconds of the stages that ran inside it."""
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Time one stage; a stage entered twice adds up. The time of one that runs inside another counts only there."""
+        """Time one stage; repeated stages add up, and the time of an inner stage counts only for that stage."""
         self._progress.started(self._target, name)
         self._open.append((name, 0.0))
         start = time.perf_counter()
@@ -88,11 +88,11 @@ class StageClock:
             self._progress.started(self._target, outer)
 
     def include(self, others: Sequence[Mapping[str, float]]) -> None:
-        """Count in stages that ran elsewhere at the same time: the longest of each."""
+        """Add stages that ran elsewhere at the same time: the longest of each."""
         for name in dict.fromkeys(name for seconds in others for name in seconds):
             longest = max(seconds.get(name, 0.0) for seconds in others)
             self.seconds[name] = self.seconds.get(name, 0.0) + longest
 
     def count(self, stage: str) -> Count:
-        """What passes on how many calls were made in a stage."""
+        """Return a callback that reports the number of calls made in a stage."""
         return lambda done, total: self._progress.counted(self._target, stage, done, total)

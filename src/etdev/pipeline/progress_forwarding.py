@@ -1,7 +1,7 @@
-"""Progress of builds in other processes, maybe on other machines, to the one that shows it.
+"""Forwarding of progress from builds in other processes or on other machines to the process that shows it.
 
-Each sends lines of JSON over a connection that a key protects. Progress is a courtesy: where nobody can be reached,
-nothing is sent, and the build goes on.
+Each sender writes lines of JSON over a connection that a key protects. Progress is optional: if the receiver cannot be
+reached, nothing is sent and the build continues.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from typing import Any, Self
 from etdev.pipeline.progress import Progress
 
 _EVERY_SECONDS = 0.1
-"""How often calls of a program are told of."""
+"""Minimal interval in seconds between reports of the number of calls."""
 _ANSWER_SECONDS = 5.0
-"""How long to wait for another machine."""
+"""Time limit in seconds for an answer of another machine."""
 _ON_THE_WAY_SECONDS = 1.0
-"""How long what was sent may take."""
+"""Time limit in seconds for messages on their way."""
 _EVENTS = frozenset({"started", "counted", "finished", "failed", "ended"})
 _LOST = (OSError, EOFError, AuthenticationError)
 
 
 @dataclass(frozen=True)
 class Address:
-    """Where progress is sent to."""
+    """The receiver's address."""
 
     place: str | tuple[str, int]
     """A socket in the file system, or host and port."""
@@ -47,7 +47,10 @@ def _listener(host: str | None) -> Listener:
 
 
 def _connected(address: Address) -> socket.socket:
-    """A bare connection. Raises OSError if nobody answers soon."""
+    """Return a bare connection.
+
+    Raises OSError if the other side does not answer soon.
+    """
     if isinstance(address.place, tuple):
         return socket.create_connection(address.place, _ANSWER_SECONDS)
     found = socket.socket(socket.AF_UNIX)
@@ -60,9 +63,10 @@ def _connected(address: Address) -> socket.socket:
 
 
 class Relay:
-    """Takes progress from other processes, in threads, and passes it on when it is told to. A context manager.
+    """A receiver of progress from other processes, which passes it on when asked. A context manager.
 
-    ``host`` is this machine's address for others to reach; without one, only processes of this machine can.
+    Threads read the connections. ``host`` is this machine's address for other machines; without it, only processes of
+    this machine can connect.
     """
 
     def __init__(self, progress: Progress, host: str | None = None) -> None:
@@ -77,9 +81,9 @@ class Relay:
         self._thread = Thread(target=self._accept, name="etdev progress", daemon=True)
 
     def pass_on(self, last: str | None = None) -> None:
-        """Tell what has come since the last time; in this thread, which the display may interrupt.
+        """Report the events since the last call, in the calling thread, which the display may interrupt.
 
-        ``last`` is a target that is done: what is still on the way about it is waited for, and its end is told.
+        ``last`` is a target that is done: wait for its last events, and report its end.
         """
         until = time.monotonic() + _ON_THE_WAY_SECONDS
         while True:
@@ -103,7 +107,7 @@ class Relay:
 
     def __exit__(self, *error: object) -> None:
         self._closed = True
-        with suppress(OSError), _connected(self.address):  # Nothing else wakes who waits for a connection.
+        with suppress(OSError), _connected(self.address):  # This wakes the thread that waits for a connection.
             pass
         self._thread.join(_ANSWER_SECONDS)
         self._listener.close()
@@ -120,7 +124,7 @@ class Relay:
     def _read(self, connection: Connection[Any, Any]) -> None:
         with connection:
             try:
-                deliver_challenge(connection, self.address.key)  # Who does not answer keeps only this thread waiting.
+                deliver_challenge(connection, self.address.key)  # A silent client blocks only this thread.
                 answer_challenge(connection, self.address.key)
                 while True:
                     event, *arguments = json.loads(connection.recv_bytes(1 << 16))
@@ -131,40 +135,40 @@ class Relay:
 
 
 class Sender:
-    """A :class:`~etdev.pipeline.progress.Progress` that tells a :class:`Relay`, if that can be reached."""
+    """A :class:`~etdev.pipeline.progress.Progress` that sends events to a :class:`Relay`, if it can be reached."""
 
     def __init__(self, address: Address) -> None:
         self._counted = 0.0
         self._connection: Connection[Any, Any] | None = None
         with suppress(*_LOST):
-            _connected(address).close()  # A machine that does not answer would keep the build waiting for minutes.
+            _connected(address).close()  # A machine that does not answer would delay the build by minutes.
             self._connection = Client(address.place, authkey=address.key)
 
     def started(self, target: str, stage: str) -> None:
-        """Tell it."""
+        """Send the event."""
         self._tell("started", target, stage)
 
     def counted(self, target: str, stage: str, done: int, total: int | None) -> None:
-        """Tell it, now and then."""
+        """Send the event if the last one was not just sent."""
         now = time.monotonic()
         if done <= 1 or now - self._counted >= _EVERY_SECONDS:
             self._counted = now
             self._tell("counted", target, stage, done, total)
 
     def finished(self, target: str, stage: str, seconds: float) -> None:
-        """Tell it."""
+        """Send the event."""
         self._tell("finished", target, stage, seconds)
 
     def failed(self, target: str, stage: str) -> None:
-        """Tell it."""
+        """Send the event."""
         self._tell("failed", target, stage)
 
     def ended(self, target: str) -> None:
-        """Tell it."""
+        """Send the event."""
         self._tell("ended", target)
 
     def close(self) -> None:
-        """Tell nothing more."""
+        """Send nothing more."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None

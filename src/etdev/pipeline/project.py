@@ -1,4 +1,4 @@
-"""What the stages need to know of a loaded config: names, folders, and the places that errors point at."""
+"""A loaded config as the stages use it: names, folders, and the places that errors point at."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Project:
 
     @property
     def name(self) -> str:
-        """``project.name``, or the folder's name with what a file name may not hold replaced by ``_``."""
+        """``project.name``, or the folder's name with invalid characters replaced by ``_``."""
         if self.config.project.name is not None:
             return self.config.project.name
         cleaned = re.sub(r"[^A-Za-z0-9._-]", "_", self.loaded.root.name).lstrip("._-")
@@ -39,22 +39,22 @@ class Project:
         return self.loaded.resolve("project", "out")
 
     def artifact(self, target: str) -> Path:
-        """Where a target's program is written."""
+        """Return the path of a target's program."""
         return self.out / target / f"{self.name}.pte"
 
     @property
     def results(self) -> Path:
-        """Where a build writes what became of its targets."""
+        """Path of the file with the outcome of all targets of a build."""
         return self.out / RESULTS
 
     @property
     def lock(self) -> Path:
-        """``etdev.lock``, beside the config."""
+        """Path of ``etdev.lock``, next to the config."""
         return self.loaded.root / "etdev.lock"
 
     @property
     def files(self) -> list[Path]:
-        """What a build reads or writes besides the model's own files: the config's, and each target's."""
+        """Files that a build reads or writes besides the model's own: those of the config and of each target."""
         suffixes = (".pte", ".etrecord", ".object.pte", ".object.json", ".object.etrecord")
         names = [f"{self.name}{suffix}" for suffix in suffixes]
         folders = [self.out / target for target in self.config.targets]
@@ -66,17 +66,17 @@ class Project:
         ]
 
     def where(self, *key: str | int) -> str:
-        """Place of a key for an error message, with the key's own name: ``etdev.toml:3:9 (model.entry)``."""
+        """Return the place of a key for an error message, with the key's own name: ``etdev.toml:3:9 (model.entry)``."""
         return f"{self.loaded.where(*key)} ({_dotted(key)})"
 
     def error(self, message: str, *key: str | int, hint: str | None, rule: str = CONFLICT) -> ConfigError:
-        """What only a stage can find wrong with the value of a key."""
+        """Return an error about the value of a key that only a stage can find."""
         origin = self.loaded.origin(*key)
         source, line, column = (origin.source, origin.line, origin.column) if origin else (None, None, None)
         return ConfigError((Problem(message, format_key(key), source, line, column, hint, rule),))
 
     def base(self, *key: str | int) -> Path:
-        """Folder that the module named by this key is looked up in."""
+        """Return the folder in which the module that this key names is searched."""
         origin = self.loaded.origin(*key)
         return origin.base if origin is not None else self.loaded.root
 
@@ -89,5 +89,5 @@ def _dotted(key: tuple[str | int, ...]) -> str:
 
 
 def says_share_state(project: Project) -> bool:
-    """Does the config say whether methods share state, whichever it is?"""
+    """Return whether the config sets `model.share_state`, to either value."""
     return ("model", "share_state") in project.loaded.origins

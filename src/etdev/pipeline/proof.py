@@ -1,4 +1,4 @@
-"""Every link is proved: the linked program computes what the one before the link does."""
+"""Proofs of links: the linked program computes what the program before the link computes."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def compare_link(
     foreign: bool = False,
     tried: Mapping[str, Sequence[Donor]] | None = None,
 ) -> ValidationReport:
-    """Compare a program with what was linked from it, also methods that keep their plans.
+    """Compare a program with the program linked from it, including methods that keep their plans.
 
-    ``delegate_inputs`` has, per method, the position before the link of each delegate call → how many of its arguments
-    are inputs. ``tried`` has kernels that may write over an operand as trials have shown.
+    ``delegate_inputs`` has the number of arguments that are inputs, per method and position of each delegate call
+    before the link. ``tried`` has kernels that may write over an operand, according to trials.
     """
     correspondences = {
         report.name: Correspondence(report.renumbered, delegate_inputs.get(report.name, {}))
@@ -46,7 +46,10 @@ def prove_link(
     *,
     tried: Mapping[str, Sequence[Donor]] | None = None,
 ) -> ValidationReport:
-    """The same; raises :class:`~etdev.errors.LinkError` for a method that does something else."""
+    """Compare as :func:`compare_link`.
+
+    Raises :class:`~etdev.errors.LinkError` for a method that computes something else.
+    """
     found = compare_link(before, linked, delegate_inputs, tried=tried)
     for violation in found.violations:
         raise wrong_link(violation)
@@ -54,7 +57,7 @@ def prove_link(
 
 
 def wrong_link(violation: Violation, where: str | None = None) -> LinkError:
-    """What to tell somebody whose program was linked to one that does something else."""
+    """Return the error for a program that was linked to a different one."""
     return LinkError(
         f"the link is wrong: {violation.message}",
         where=where,
@@ -64,7 +67,7 @@ def wrong_link(violation: Violation, where: str | None = None) -> LinkError:
 
 
 def summarize_proof(found: ValidationReport) -> str:
-    """What was proved, in a few words."""
+    """Return a short text on the extent of the proof."""
     does = "instruction does what it" if found.instructions == 1 else "instructions do what they"
     values = "value" if found.reads == 1 else "values"
     counts = f"{found.instructions:,} {does} did before the link, {found.reads:,} {values} compared"

@@ -1,4 +1,4 @@
-"""Keeping what libraries print out of the way: stdout belongs to results, warnings to those who ask for them."""
+"""Redirection of output from libraries: stdout is for results, and warnings are shown on request only."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _STDOUT, _STDERR = 1, 2
 def quiet_libraries(*, verbose: bool = False) -> Iterator[None]:
     """Send prints to stderr; unless ``verbose``, hide Python warnings and log messages below ERROR.
 
-    torch, torchao and executorch warn on every start about what no user of etdev can change, through handlers that they
-    install while they are imported, so the level is set for all loggers.
+    torch, torchao and executorch warn on every start about things that users of etdev cannot change. They use handlers
+    that they install during import, so the level is set for all loggers.
     """
     with _stdout_to_stderr(), warnings.catch_warnings():
         if verbose:
@@ -36,7 +36,10 @@ def quiet_libraries(*, verbose: bool = False) -> Iterator[None]:
 
 @contextmanager
 def held_back() -> Iterator[None]:
-    """Keep what torch prints about a failure (the graph so far) for its traceback; what it logs is that traceback."""
+    """Hide torch's output about a failure: a note of the exception gets its prints, its log is dropped.
+
+    The prints show the graph so far, and the log repeats the traceback.
+    """
     printed, before = io.StringIO(), logging.root.manager.disable
     logging.disable(max(before, logging.ERROR))
     try:
@@ -52,10 +55,10 @@ def held_back() -> Iterator[None]:
 
 @contextmanager
 def _stdout_to_stderr() -> Iterator[None]:
-    """Python's ``sys.stdout``, and the process's own: C++ libraries and programs that user code starts write to it."""
+    """Redirect ``sys.stdout`` and the process's stdout, which C++ libraries and child processes write to."""
     _flush()
     ours = None
-    with suppress(OSError):  # There may be no such stream.
+    with suppress(OSError):  # The process may have no stdout.
         ours = os.dup(_STDOUT)
         os.dup2(_STDERR, _STDOUT)
     try:
@@ -69,7 +72,7 @@ def _stdout_to_stderr() -> Iterator[None]:
 
 
 def _flush() -> None:
-    """Write out what Python and C hold back for standard output, so that it goes where it was meant to go."""
+    """Flush the buffers of Python and C for stdout, so that their content goes to its original destination."""
     if sys.__stdout__ is not None:
         with suppress(OSError, ValueError):
             sys.__stdout__.flush()

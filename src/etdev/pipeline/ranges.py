@@ -1,4 +1,4 @@
-"""Ranges of dynamic dimensions, which stages that run a graph must not narrow."""
+"""Protection of the ranges of dynamic dimensions in stages that run a graph."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 def fixed_ranges(program: ExportedProgram) -> Iterator[None]:
     """Keep lowering and emission from narrowing the ranges of dynamic dimensions.
 
-    Both run the graph, convolutions among it, on fake tensors again; torch's choice of a convolution backend asks
-    whether the batch is below 16, and the answer would become a bound of the dimension (max 32 was emitted as 15), also
-    for every later lowering of the same export. Seen with executorch 1.4.1 and torch 2.13.0.
+    Both run the graph on fake tensors again, including convolutions. Torch's choice of a convolution backend asks
+    whether the batch is below 16. The answer would become a bound of the dimension (max 32 was emitted as 15), also for
+    every later lowering of the same export. Seen with executorch 1.4.1 and torch 2.13.0.
     """
     import torch
     from torch.utils._pytree import tree_leaves

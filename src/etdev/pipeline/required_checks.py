@@ -1,4 +1,4 @@
-"""Required checks that cannot run for a target, whatever is built: found in the config, before a build. No torch.
+"""Required checks that cannot run for a target, found in the config before a build. Imports no torch.
 
 A build that requires such a check always ends with exit code 3.
 """
@@ -19,7 +19,7 @@ from etdev.pipeline.result import NO_LIMIT, NO_METRIC
 
 
 def unrunnable_checks(loaded: LoadedConfig) -> Iterator[Problem]:
-    """Find the required checks of each target that cannot run, at their places in the config."""
+    """Yield a problem for each required check that cannot run, at its place in the config."""
     for name, target in loaded.config.targets.items():
         for index, check in enumerate(target.verify.require):
             reason = _obstacle(check, target)
@@ -28,7 +28,7 @@ def unrunnable_checks(loaded: LoadedConfig) -> Iterator[Problem]:
 
 
 def _obstacle(check: CheckName, target: Target) -> str | None:
-    """Say why a check cannot run for a target; None if it may."""
+    """Return the reason why a check cannot run for a target; None if it may run."""
     devices, foreign = _devices(target), _not_replayed(target)
     not_replayed = f"etdev cannot run delegates of the backend {foreign[0]!r} yet" if foreign else None
     not_in_stock = f"ExecuTorch's Python runtime ignores devices, and the target uses {devices[0]}" if devices else None
@@ -54,8 +54,10 @@ def _devices(target: Target) -> list[str]:
 
 
 def _not_replayed(target: Target) -> list[str]:
-    """Return the backends of the target whose delegates the interpreter does not run. A plug-in may bring its own way
-    to run them."""
+    """Return the backends of the target whose delegates the interpreter does not run.
+
+    Plug-ins are not included, since they may bring their own way to run delegates.
+    """
     names = [step.backend for step in target.partitioners if backends.plugin_distribution(step.backend) is None]
     replayed = {*backends.get("reference").delegate_ids}
     return [name for name in names if not replayed.issuperset(backends.get(name).delegate_ids)]

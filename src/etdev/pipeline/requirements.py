@@ -1,4 +1,4 @@
-"""Packages that building a config takes: which are missing, found out early and cheaply, and which are broken."""
+"""Packages that building a config requires: finds missing ones early and cheaply, and reports broken ones."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class Requirement:
     package: str
     remedy: str
     key: tuple[str, ...] | None
-    """The config's key that asks for it; None: every config does."""
+    """The config's key that requires it; None if every config does."""
 
 
 def build_packages(config: Config, target: str) -> tuple[str, ...]:
     """Return the packages whose versions a target's file can depend on, installed or not.
 
-    Packages that the project's own code imports are not among them: only running it tells which these are.
+    Packages that the project's own code imports are not included; they are known only after it runs.
     """
     found = [*_ALWAYS]
     if config.model.weights is not None or config.model.hf is not None:
@@ -45,7 +45,7 @@ def build_packages(config: Config, target: str) -> tuple[str, ...]:
 
 
 def required_packages(config: Config, targets: Collection[str]) -> Iterator[Requirement]:
-    """What these targets of a config need beside what their backends do."""
+    """Yield the packages that these targets need, in addition to those of their backends."""
     yield Requirement("torch", BUILD_EXTRA, None)
     yield Requirement("executorch", BUILD_EXTRA, None)
     if config.model.weights is not None:
@@ -58,7 +58,7 @@ def required_packages(config: Config, targets: Collection[str]) -> Iterator[Requ
 
 
 def require_packages(project: Project, targets: Collection[str], doing: str) -> None:
-    """Refuse to go on without a package that these targets need, before anything slow happens."""
+    """Fail early if a package that these targets need is missing."""
     for need in required_packages(project.config, targets):
         found = find_packages(need.package, remedy=need.remedy)
         if not found.available:
@@ -70,7 +70,7 @@ def require_packages(project: Project, targets: Collection[str], doing: str) -> 
 
 
 def import_package(module: str, remedy: str = BUILD_EXTRA) -> None:
-    """Import a module of an installed package, before anything else does, so that a broken one is told from a bug.
+    """Import a module of an installed package before any other import, so that a broken package is not taken for a bug.
 
     Any exception counts: packages that do not fit each other fail with more than ImportError.
     """

@@ -1,4 +1,4 @@
-"""What a program saved by ``torch.export.save`` says about its inputs, against what the config declares."""
+"""Inputs of a program saved by ``torch.export.save``, compared with the config's declaration."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 def signature_of_program(project: Project, program: ExportedProgram, declared: Method | None) -> Signature:
-    """The program's own inputs; the config's names for them if it declares any.
+    """Return the program's inputs, with the config's names if it declares them.
 
     Raises :class:`~etdev.errors.MismatchError` if the two disagree, and :class:`~etdev.errors.ExportError` if an input
-    is no tensor, or if a dynamic dimension has no upper bound.
+    is not a tensor, or if a dynamic dimension has no upper bound.
     """
     found = _read_signature(project, program)
     if declared is None or declared.inputs is None:
@@ -43,7 +43,10 @@ def signature_of_program(project: Project, program: ExportedProgram, declared: M
 
 
 def _disagreement(stated: Signature, found: Signature) -> str | None:
-    """The first input that is declared otherwise than the program has it. A range may be declared narrower below."""
+    """Return the first difference between the declared inputs and the program's; None if they agree.
+
+    A declared range may begin at a larger minimum.
+    """
     names: dict[str, str] = {}
     for mine, its in zip(stated.inputs, found.inputs, strict=True):
         if mine.dtype != its.dtype:
@@ -98,7 +101,7 @@ def _read_signature(project: Project, program: ExportedProgram) -> Signature:
 
 
 def _require_positional(program: ExportedProgram, where: str) -> None:
-    """Whether the program is called with one tensor after the other: not by keyword, not with nested containers."""
+    """Raise an error unless every input is a positional tensor: no keywords, no containers."""
     arguments, keywords = program.call_spec.in_spec.children()
     if keywords.num_leaves or any(not argument.is_leaf() for argument in arguments.children()):
         raise ExportError(

@@ -1,4 +1,4 @@
-"""What has changed since the file that lies in the output folder was built: config, code, weights."""
+"""Changes since the file in the output folder was built: config, code, weights."""
 
 from __future__ import annotations
 
@@ -21,35 +21,35 @@ _SHOWN = 3
 
 @dataclass(frozen=True)
 class SinceBuilt:
-    """How what a target would be built from now differs from what its file was built from."""
+    """Differences between the inputs of a target's file and its current inputs."""
 
     target: str
     changed: tuple[str, ...] = ()
-    """Settings, files and folders that are others now, a sentence each."""
+    """Settings, files and folders that changed, a sentence each."""
     missing: tuple[str, ...] = ()
-    """Files that are not here, a sentence each: of these nobody can tell."""
+    """Files that are missing here and cannot be compared, a sentence each."""
 
     @property
     def said(self) -> str | None:
-        """What has changed, and what to do; None if nothing has."""
+        """The changes and a remedy; None if nothing changed."""
         if not self.changed:
             return None
         return f"since it was built, {_some(self.changed)}: `etdev build {self.target}` builds it again"
 
     @property
     def unknown(self) -> str | None:
-        """Of what nobody can tell whether it has changed; None if everything is here."""
+        """The inputs that cannot be compared; None if all can."""
         if not self.missing:
             return None
         return f"whether it is what the project would build is not known: {_some(self.missing)}"
 
 
 def since_built(project: Project, target: str, *, settings: bool = True) -> SinceBuilt:
-    """Compare the project with what the file of a target was built from, by the lock or by the cache.
+    """Compare the project with the inputs of a target's file, which the lock or the cache has.
 
-    Without ``settings`` only files count: for a caller who has no profile, which it may have been built with.
-    Versions of packages are left out: a file may be verified and deployed where others are installed, or none. Says
-    nothing of a file that neither lock nor cache knows, or that cannot be read: whoever needs it says that.
+    Without ``settings`` only files count: the caller may not know the profile of the build. Versions of packages are
+    ignored: a file may be verified and deployed on a machine with other packages. The result is empty for a file that
+    neither lock nor cache knows, or that cannot be read; other code reports that.
     """
     counted = ("setting", *_FILES) if settings else _FILES
     with Cache(open_store()) as cache:
@@ -66,8 +66,11 @@ def since_built(project: Project, target: str, *, settings: bool = True) -> Sinc
 
 
 def _built_there(project: Project, target: str, cache: Cache) -> Callable[[LockedTarget], bool]:
-    """Return a test of whether the files of a build are the ones in the output folder. Builds with other weights have
-    the same program where those are in data files, so the test compares all files that are there."""
+    """Return a test of whether the files of a build are the ones in the output folder.
+
+    The test compares data files too, since builds with other weights have the same program if the weights are in data
+    files.
+    """
     program = cache.digests.of(project.artifact(target))
     data = {path.name: cache.digests.of(path) for path in data_places(project, target) if path.is_file()}
     return lambda built: (
@@ -90,11 +93,11 @@ def _some(sentences: tuple[str, ...]) -> str:
 
 
 def _known(project: Project, target: str, cache: Cache) -> Iterator[LockedTarget]:
-    """Builds of a target of which it is known what they were made from."""
-    with suppress(UsageError):  # A damaged lock says nothing here; whoever needs it says that it is damaged.
+    """Yield the builds of a target whose inputs are known."""
+    with suppress(UsageError):  # Other code reports a damaged lock.
         lock = find_lock(project)
         if lock is not None and target in lock.targets:
             yield lock.targets[target]
     for entry in cache.store.entries(project.name, target, "linked"):
-        with suppress(ValidationError):  # Of another version of etdev.
+        with suppress(ValidationError):  # The entry comes from another version of etdev.
             yield Finished.model_validate_json(entry.record).locked

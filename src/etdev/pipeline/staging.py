@@ -1,4 +1,4 @@
-"""Files of a target that are next to their places until all of them are accepted or rejected."""
+"""Files of a target that stay next to their places until all of them are accepted or rejected."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from etdev.pipeline.project import Project
 
 
 class StagedFile:
-    """A file that stands beside its place until it is accepted or rejected; gone if neither happens.
+    """A file that stays next to its place until it is accepted or rejected.
 
-    A context manager: leaving it without a verdict (an error, Ctrl-C) removes the file and leaves whatever stood at
+    A context manager. Leaving it without a verdict (an error, Ctrl-C) removes the file and leaves the file at
     ``target`` as it was.
     """
 
     path: Path
-    """Where the file stands until the verdict; known once entered."""
+    """Path of the file until the verdict; set on entry."""
 
     def __init__(self, target: Path) -> None:
         self.target = target
@@ -47,22 +47,24 @@ class StagedFile:
         self._stack.close()
 
     def accept(self) -> Path:
-        """Put the file at its place; a rejected one of an earlier build goes."""
+        """Put the file at its place; remove a rejected file of an earlier build."""
         return self._settle(self.target, self.rejected)
 
     def reject(self) -> Path:
-        """Put the file beside its place as ``NAME.pte.rejected``; the artifact of an earlier build goes, so that nobody
-        takes it for this one."""
+        """Put the file next to its place as ``NAME.pte.rejected``; remove the artifact of an earlier build.
+
+        Otherwise the old artifact could be mistaken for the new one.
+        """
         return self._settle(self.rejected, self.target)
 
     def withdraw(self) -> None:
-        """Remove what stands at the place, and what was rejected; this file may still take the place."""
+        """Remove the file at the place and a rejected one; this file may still take the place."""
         with write_errors_named(self.target):
             self.target.unlink(missing_ok=True)
             self.rejected.unlink(missing_ok=True)
 
     def is_in_place(self) -> bool:
-        """Return whether the bytes of this file are at the place already."""
+        """Return whether the bytes of this file are already at the place."""
         with write_errors_named(self.target):
             same_size = self.target.is_file() and self.target.stat().st_size == self.path.stat().st_size
             return same_size and file_sha256(self.target) == file_sha256(self.path)
@@ -75,10 +77,13 @@ class StagedFile:
 
 
 class StagedObjects:
-    """The object program of a target in a folder of its own, until its files take their places. A context manager."""
+    """The object program of a target in a folder of its own, until its files are moved to their places.
+
+    A context manager.
+    """
 
     folder: Path
-    """Where the files are made; known once entered."""
+    """Folder in which the files are made; set on entry."""
 
     def __init__(self, project: Project, target: str) -> None:
         self._place = object_place(project, target)
@@ -95,7 +100,7 @@ class StagedObjects:
 
     @contextmanager
     def places_named(self) -> Iterator[None]:
-        """Name the place of a file, not where it is made, if the block cannot write it."""
+        """Report the final place of a file, not its temporary one, if the block cannot write it."""
         try:
             yield
         except WriteError as error:
@@ -105,11 +110,11 @@ class StagedObjects:
             raise WriteError(error.message, where=str(self._place.with_name(path.name)), hint=error.hint) from error
 
     def settle(self, program: StagedFile) -> None:
-        """Put the files at their places, unless those of an earlier build stay there.
+        """Move the files to their places, unless those of an earlier build stay.
 
-        The linked program of before goes before they change.
+        The earlier linked program is removed before they change.
         """
-        last = sidecar_place(self._place).name  # With it, all belong together.
+        last = sidecar_place(self._place).name  # Once it is in place, all files belong together.
         new = sorted((path.name for path in self.folder.iterdir()), key=lambda name: (name == last, name))
         record = record_place(self._place)
         gone = [record] if not self._has_record and record.exists() else []
@@ -125,10 +130,9 @@ class StagedObjects:
 
 
 class StagedTarget:
-    """The files of a target, where ``data`` are names of its data files: at no time is one at its place next to
-    the program, or the report, of another build.
+    """The files of a target; ``data`` are the names of its data files. A context manager, as :class:`StagedFile` is.
 
-    A context manager, as :class:`StagedFile` is.
+    At no time is a file at its place next to the program or the report of another build.
     """
 
     def __init__(self, project: Project, target: str, objects: StagedObjects, data: Sequence[str] = ()) -> None:
@@ -154,15 +158,15 @@ class StagedTarget:
         self._stack.close()
 
     def write_report(self, text: str) -> None:
-        """Write the report, which takes its place last."""
+        """Write the report, which is moved to its place last."""
         with write_errors_named(self._report.target):
             self._report.path.write_text(text, encoding="utf-8")
 
     def settle(self, *, rejected: bool) -> Path:
-        """Put all files at their places and return the program's.
+        """Move all files to their places and return the program's place.
 
-        A file that needs or describes another goes before the other changes, and comes after it. A rejected program
-        and its data files get ``.rejected`` added to their names.
+        A file that needs or describes another is removed before the other changes, and placed after it. A rejected
+        program and its data files get ``.rejected`` added to their names.
         """
         self._withdraw_others()
         self._report.withdraw()
@@ -172,8 +176,7 @@ class StagedTarget:
         return place
 
     def _accept(self) -> Path:
-        """Data files come before the program that needs them, and the program of the last build goes before one of them
-        changes."""
+        """Place data files before the program that needs them; remove the last program before one of them changes."""
         changed = [file for file in self.data.values() if not file.is_in_place()]
         if changed:
             self.program.withdraw()

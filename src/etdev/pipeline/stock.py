@@ -7,7 +7,7 @@ from etdev.runtime.stock import StockRuntime
 
 
 def runtime_for(project: Project) -> StockRuntime:
-    """The stock runtime with the project's custom kernels."""
+    """Return the stock runtime with the project's custom kernels."""
     imports = project.config.project.imports
     path = [project.base("project", "imports")] if imports else []
     return StockRuntime(imports=imports, path=path)

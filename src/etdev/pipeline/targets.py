@@ -1,4 +1,4 @@
-"""Building a target: the stages in order, and what becomes of the file."""
+"""The build of one target: runs the stages in order and puts the files in place."""
 
 from __future__ import annotations
 
@@ -42,14 +42,16 @@ from etdev.runtime.stock import StockRuntime
 
 
 def check_target(project: Project, name: str) -> None:
-    """Refuse a target that this machine lacks something for, before anything slow happens."""
+    """Fail early if this machine cannot build the target."""
     require_backends(project, name)
     check_runtime_settings(project, name)
 
 
 class Builder:
-    """Builds targets, one after the other, of models that are loaded and exported once. A context manager: inside, what
-    anybody prints goes to stderr, and the project's modules can be imported."""
+    """A builder of targets, one after another, from models that are loaded and exported once.
+
+    Use it as a context manager. Inside, all printed output goes to stderr, and the project's modules can be imported.
+    """
 
     def __init__(self, project: Project, options: BuildOptions, cache: Cache) -> None:
         self._project, self._options, self._cache = project, options, cache
@@ -71,7 +73,7 @@ class Builder:
         self._open.close()
 
     def compile(self, name: str, method: str, folder: Path) -> Part:
-        """Compile one method of a target into a folder. Raises what stands in the way."""
+        """Compile one method of a target into a folder; raise the error that prevents it."""
         try:
             _register(self._session, name, self._runtime)
             return compile_method(self._session, name, method, folder)
@@ -79,9 +81,10 @@ class Builder:
             self._options.progress.ended(f"{name} {method}")
 
     def build(self, name: str, parts: Sequence[Part] = ()) -> Finished:
-        """Build and verify a target; the cache keeps it if it is as it should be. Raises what stands in the way.
+        """Build and verify a target; raise the error that prevents it.
 
-        ``parts`` are its methods in the config's order, if those were compiled by themselves.
+        The cache keeps the target if it is good. ``parts`` are its methods in the config's order, if they were compiled
+        one by one.
         """
         try:
             return _build_target(self._session, name, self._runtime, parts)
@@ -90,7 +93,7 @@ class Builder:
 
 
 def _own_places(project: Project, cache: Cache) -> list[Path]:
-    """Files and folders that a build reads and writes by itself."""
+    """Return the files and folders that a build itself reads and writes."""
     apart = project.out != project.loaded.root and project.out not in project.loaded.root.parents
     libraries = [Path(path) for path in (*LIBRARIES, sys.prefix, sys.base_prefix)]
     return [*project.files, *([project.out] if apart else []), cache.store.folder, *libraries]
@@ -106,7 +109,7 @@ def _stock_runtime(project: Project, options: BuildOptions) -> Iterator[StockRun
 
 
 def _register(session: BuildSession, name: str, runtime: StockRuntime | None) -> None:
-    """Import what verification will call, and look at the first samples, before anything slow happens."""
+    """Import the functions that verification calls, and check the first samples, before the slow stages."""
     if runtime is not None:
         register_imports(session.project, session.user)
         check_functions(session.project, session.user, name)
@@ -184,7 +187,10 @@ def _describe(
     written: WrittenProgram,
     tried: Sequence[str],
 ) -> TargetResult:
-    """What was built, before it is verified; ``tried`` is said of operators that the config adds."""
+    """Describe the built target before it is verified.
+
+    ``tried`` are the notes on operators that the config adds to those that may work in place.
+    """
     project, linked = session.project, program.linked
     return TargetResult(
         name=name,
@@ -222,7 +228,7 @@ def _data(program: LinkedProgram, written: WrittenProgram, staged: StagedTarget)
 
 
 def _with_changes(session: BuildSession, result: TargetResult) -> TargetResult:
-    """With a note on files that were written while the target was built."""
+    """Add a note on files that were written while the target was built."""
     changed = sorted(session.cache.changed)
     if not changed:
         return result
@@ -231,7 +237,7 @@ def _with_changes(session: BuildSession, result: TargetResult) -> TargetResult:
 
 
 def _locked(session: BuildSession, result: TargetResult, figures: Figures, compiled: Reads) -> LockedTarget:
-    """What the bytes of a target's file follow from, and what they are."""
+    """Return the lock's entry of a target: its digests, and everything that its bytes depend on."""
     project, user = session.project, session.user
     planner = project.config.targets[result.name].memory.planner
     modules = imported_files([planner.partition(":")[0]], user.modules()) if ":" in planner else set()

@@ -1,7 +1,7 @@
-"""Calling a method on made-up inputs: whether it takes what the config declares, and if not, what it would take.
+"""Trial calls of a method: check that it takes its declared inputs, or find a declaration that works.
 
-What torch says of inputs that do not fit has many forms, and often names neither input nor axis. So nothing is read out
-of it: a declaration that the method runs with is a remedy, one change at a time.
+Torch's messages on unfit inputs have many forms, and often name neither input nor axis. So they are not parsed.
+Instead, the declaration is changed one thing at a time; a change with which the method runs is a remedy.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ if TYPE_CHECKING:
 Choice = Mapping[str, int]
 """A size for each dynamic dimension."""
 Call = Callable[[Signature, Choice], Any]
-"""Calls a method on inputs of some declaration; raises what the method raises."""
+"""A call of a method on inputs of a declaration; it raises what the method raises."""
 
 _MOST_SECONDS = 10.0
-"""How long remedies are looked for: a large model takes a while for each call."""
+"""Time limit of the search for remedies; a large model takes a while for each call."""
 _MOST_SIZES = 10
-"""Of one axis, the nearest first."""
+"""Number of sizes tried per axis, the nearest first."""
 _MOST_INSIDE = 64
-"""Of the sizes inside a range, from its smallest on."""
+"""Number of sizes tried inside a range, from its smallest on."""
 
 
 @dataclass(frozen=True)
 class Remedy:
-    """A change of the declaration that makes a method run."""
+    """A change of the declaration with which a method runs."""
 
     key: tuple[str | int, ...]
-    """What to change, below ``methods.NAME``."""
+    """Key to change, below ``methods.NAME``."""
     found: str
-    """What the method does not take, as the config has it: ``input 'x' as float32 [2, 5]``."""
+    """Input that the method does not take, in the config's terms: ``input 'x' as float32 [2, 5]``."""
     hint: str
 
 
 def on_fakes(function: Callable[..., Any]) -> Call:
-    """Call on tensors without values: nothing is computed, and dtypes are not compared everywhere."""
+    """Return a call on fake tensors: nothing is computed, and dtypes are not compared everywhere."""
 
     def call(signature: Signature, choice: Choice) -> Any:
         import torch
@@ -70,8 +70,11 @@ def on_fakes(function: Callable[..., Any]) -> Call:
 
 @contextmanager
 def _restored_attributes(module: torch.nn.Module | None) -> Iterator[None]:
-    """Give a module and those in it back the attributes that they had, as ``torch.export`` does, and what was in their
-    containers: a model may keep what its first call computes. Buffers that were registered meanwhile stay."""
+    """Restore the attributes of a module and its submodules on exit, as ``torch.export`` does.
+
+    The content of dicts and lists is restored too: a model may store what its first call computes. Buffers that were
+    registered meanwhile stay.
+    """
     tables = [vars(part) for part in module.modules()] if module is not None else []
     owned = ("_parameters", "_buffers", "_modules")
     before = [(table, _contents(table, owned)) for table in tables]
@@ -91,7 +94,7 @@ def _restored_attributes(module: torch.nn.Module | None) -> Iterator[None]:
 
 
 def _contents(table: Mapping[str, Any], but: Sequence[str]) -> dict[str, tuple[Any, Any]]:
-    """Each attribute, and what is in it if it is a dict or a list."""
+    """Return each attribute, and its content if it is a dict or a list."""
     return {
         name: (value, type(value)(value) if type(value) in (dict, list) else None)
         for name, value in table.items()
@@ -100,7 +103,7 @@ def _contents(table: Mapping[str, Any], but: Sequence[str]) -> dict[str, tuple[A
 
 
 def on_numbers(function: Callable[..., Any]) -> Call:
-    """Call for real, on random numbers."""
+    """Return a call on random numbers, which computes."""
 
     def call(signature: Signature, choice: Choice) -> Any:
         import torch
@@ -112,7 +115,7 @@ def on_numbers(function: Callable[..., Any]) -> Call:
 
 
 def sizes_to_try(signature: Signature) -> list[dict[str, int]]:
-    """Both ends of all ranges, then two choices between them, in which dimensions differ if they can."""
+    """Return both ends of all ranges, then two choices between them, in which dimensions differ if possible."""
     ends = [signature.smallest(), signature.largest()]
     spread = {
         name: dim.min + (dim.max - dim.min) * (index + 1) // (len(signature.dims) + 1)
@@ -130,12 +133,12 @@ def sizes_to_try(signature: Signature) -> list[dict[str, int]]:
 
 
 def describe_choice(choice: Choice) -> str:
-    """``n = 1, m = 4``."""
+    """Return ``n = 1, m = 4``."""
     return ", ".join(f"{name} = {size}" for name, size in choice.items())
 
 
 def find_remedy(signature: Signature, call: Call, sizes: Iterable[int] = ()) -> Remedy | None:
-    """The first change of one thing that the method runs with; None if it runs as declared, or with none of them.
+    """Return the first single change with which the method runs; None if it runs as declared, or with no change.
 
     ``sizes`` are those of the model's own tensors.
     """
@@ -171,7 +174,10 @@ def _sizes_inside(signature: Signature, call: Call, sizes: Iterable[int]) -> lis
 
 
 def find_dtype(signature: Signature, call: Call) -> Remedy | None:
-    """Like :func:`find_remedy`, for dtypes alone and the smallest sizes: ``call`` may compute."""
+    """Return the first change of a dtype with which the method runs on the smallest sizes; ``call`` may compute.
+
+    The result is None as for :func:`find_remedy`.
+    """
     if _runs(call, signature, signature.smallest()):
         return None
     return _first_that_runs(signature, call, _dtypes(signature), smallest_only=True)
@@ -180,10 +186,10 @@ def find_dtype(signature: Signature, call: Call) -> Remedy | None:
 @dataclass(frozen=True)
 class _Change:
     index: int
-    """Of the input."""
+    """Index of the input."""
     key: str
     item: Input
-    """In place of the input that is declared."""
+    """Replacement for the declared input."""
     hint: str
 
 
@@ -216,7 +222,7 @@ def _runs(call: Call, signature: Signature, choice: Choice) -> bool:
 
 
 def _of_dims(signature: Signature, good: list[dict[str, int]], bad: Choice) -> Remedy:
-    """The method runs with some of the sizes that the config admits."""
+    """Return the remedy if the method runs with some of the sizes that the config allows."""
     names = list(signature.dims)
     one = names[0] if len(names) == 1 else None
     works = " and with ".join(describe_choice(choice) for choice in good)
@@ -232,7 +238,7 @@ def _of_dims(signature: Signature, good: list[dict[str, int]], bad: Choice) -> R
 
 
 _DTYPES = ("float32", "int64", "int32", "bool", "float16", "bfloat16", "float64")
-"""The most likely first."""
+"""Dtypes to try, the most likely first."""
 
 
 def _dtypes(signature: Signature) -> Iterator[_Change]:
@@ -273,5 +279,5 @@ def _other_shapes(shape: _Shape, signature: Signature, sizes: list[int]) -> Iter
 
 
 def tensor_sizes(module: torch.nn.Module) -> set[int]:
-    """The sizes of a model's parameters and buffers, which are often those that its inputs need."""
+    """Return the sizes of a model's parameters and buffers, which are often those that its inputs need."""
     return {size for tensor in (*module.parameters(), *module.buffers()) for size in tensor.shape}

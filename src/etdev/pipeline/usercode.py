@@ -1,4 +1,4 @@
-"""Importing and calling the Python code that a config names, and saying where in it something went wrong."""
+"""Imports and calls of the Python code that a config names, with errors located in that code."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ from etdev.files import real_path
 LIBRARIES = (*map(sysconfig.get_path, ("purelib", "platlib", "stdlib")), site.getusersitepackages())
 
 _STAMPS: dict[Path, tuple[int, int, int] | None] = {}
-"""Of the files of registered modules, when they were imported."""
+"""Size and times of each registered module's file when it was imported; None if it did not exist."""
 _REGISTERED: dict[tuple[Path, str], dict[str, ModuleType]] = {}
-"""What importing a module for its custom ops brought in, by folder and name: registering an op twice is an error."""
+"""Modules that a registered module brought in, by folder and name: registering an op twice is an error."""
 
 
 class UserCode:
     """The modules that one build imports from the folders of its config files.
 
-    A context manager: inside, those folders come first in the module search, also for imports that the user's functions
-    make later; on leaving, what was imported from them is forgotten, so that the next build in this process sees the
-    files as they are then. Modules imported by :meth:`register` are remembered for the whole process.
+    A context manager. Inside, those folders come first in the module search, also for imports that the user's functions
+    make later. On exit, the modules imported from them are forgotten, so that the next build in this process reads the
+    files again. Modules imported by :meth:`register` stay for the whole process.
 
-    A process has one module of a name, and code expects the one in its own folder. What each file imports is read from
-    its source before it runs, so that code in two folders that means two modules of one name is refused (it would share
-    one of them), also where the import stands inside a function.
+    A process has one module per name, and code expects the module in its own folder. Imports are read from each source
+    file before it runs, including imports inside functions. Code in two folders that means two modules of one name is
+    refused, because it would share one of them.
     """
 
     def __init__(self) -> None:
@@ -58,11 +58,11 @@ class UserCode:
         self._path_before: list[str] = []
         self._modules_before: dict[str, ModuleType] = {}
         self._meant: dict[str, Path] = {}
-        """File of each local module that a config or local code names."""
+        """File of each local module that a config or local code imports, by module name."""
         self._asked: set[tuple[str, ...]] = set()
-        """Names of modules that somebody imported: of those outside of packages, or in local ones."""
+        """Imported names, split at the dots: top-level modules, and modules in local packages."""
         self._named: set[str] = set()
-        """What the imports in local code name."""
+        """Names in the import statements of local code."""
         self._hook = FileFinder.path_hook(
             (partial(_SourceLoader, self._note_imports), SOURCE_SUFFIXES),  # type: ignore[arg-type]
             (ExtensionFileLoader, EXTENSION_SUFFIXES),
@@ -86,7 +86,7 @@ class UserCode:
         sys.modules.update(self._hidden)
 
     def register(self, names: Iterable[str], base: Path, where: str) -> None:
-        """Import modules for what they register (custom ops), once per process."""
+        """Import modules that register custom ops, once per process."""
         for name in names:
             known = _REGISTERED.get((base, name))
             if known is None:
@@ -103,7 +103,7 @@ class UserCode:
             self._kept |= known.keys()
 
     def get(self, entry: str, base: Path, where: str) -> Callable[..., Any]:
-        """The callable ``module:attribute``, the module looked up in ``base`` first.
+        """Return the callable ``module:attribute``; search the module in ``base`` first.
 
         Raises :class:`~etdev.errors.MismatchError` at ``where`` if the module or the attribute does not exist, and
         :class:`~etdev.errors.LoadError` if importing it fails.
@@ -123,7 +123,7 @@ class UserCode:
         return function
 
     def describe(self, error: BaseException) -> str:
-        """``TypeError: … (model.py:12, in forward)``: the error and the last line of the user's own code behind it."""
+        """Return ``TypeError: … (model.py:12, in forward)``: the error and the innermost line of the user's code."""
         text = str(error).strip() or "no message"
         place = self.place(error.__traceback__)
         if isinstance(error, SyntaxError) and error.filename is not None:
@@ -131,7 +131,7 @@ class UserCode:
         return f"{type(error).__name__}: {text}" + (f" ({place})" if place else "")
 
     def place(self, trace: TracebackType | None) -> str | None:
-        """``model.py:12, in forward`` for the innermost frame of the user's own code, relative to its config."""
+        """Return ``model.py:12, in forward`` for the innermost frame of the user's code, relative to its config."""
         for frame in reversed(traceback.extract_tb(trace)):
             short = self.shorten(frame.filename)
             if short is not None:
@@ -139,7 +139,7 @@ class UserCode:
         return None
 
     def shorten(self, filename: str) -> str | None:
-        """The file relative to the config's folder; None if it is not the user's code."""
+        """Return the file relative to the config's folder; None if it is not the user's code."""
         path = Path(filename)
         if any(path.is_relative_to(library) for library in LIBRARIES):
             return None
@@ -150,7 +150,7 @@ class UserCode:
         return None
 
     def modules(self) -> dict[str, Path]:
-        """Every module of the user's own code that has been imported so far, with its file."""
+        """Return every module of the user's code that has been imported so far, with its file."""
         files = {name: _file_of(module) for name, module in list(sys.modules.items())}
         return {
             name: path
@@ -159,22 +159,22 @@ class UserCode:
         }
 
     def missing(self) -> set[Path]:
-        """Modules, as paths without a suffix, that were looked for in the project's folders and are not there."""
+        """Return modules that were searched in the project's folders and do not exist, as paths without a suffix."""
         places = {base.joinpath(*parts) for base in self._bases for parts in self._asked}
         return {place for place in places if not _is_module(place)}
 
     def packages(self, roots: Iterable[str]) -> dict[str, str]:
-        """Versions of the installed packages that code of the project, or ``roots``, names in imports; by package."""
+        """Return versions of the installed packages that the project's imports or ``roots`` name, by package."""
         tops = {name.partition(".")[0] for name in (*self._named, *roots)}
         known = _packages_of_modules()
         return {package: metadata.version(package) for top in sorted(tops) for package in known.get(top, ())}
 
     def stale(self) -> set[Path]:
-        """Files of modules that were registered before and have changed since: what is imported is the old code."""
+        """Return files of registered modules that changed after their import, so that the imported code is old."""
         return {path for (base, _), known in _REGISTERED.items() if base in self._bases for path in _changed(known)}
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
-        """A finder of ``sys.meta_path``: a module that local code means is found where that code expects it."""
+        """Find a module where the importing local code expects it; this is a finder of ``sys.meta_path``."""
         parts = tuple(name.split("."))
         package = sys.modules.get(name.rpartition(".")[0])
         if len(parts) == 1 or (package is not None and self._is_local(package)):
@@ -207,7 +207,7 @@ class UserCode:
             raise LoadError(f"importing {name!r} failed: {self.describe(error)}", where=where) from error
 
     def _add_base(self, base: Path) -> None:
-        """Search ``base`` before everything else, the folders of other config files included."""
+        """Search ``base`` before all other folders, including those of other config files."""
         if base not in self._bases:
             self._bases.append(base)
             self._forget_finders()
@@ -215,7 +215,7 @@ class UserCode:
         sys.path[:] = [str(base), *(entry for entry in sys.path if entry != str(base))]
 
     def _find_in_bases(self, path: str) -> Any:
-        """A path hook for the user's own folders."""
+        """Return a finder for one of the user's folders; this is a path hook."""
         if not self._is_own(Path(path)):
             raise ImportError(f"{path} is not the user's code")
         return self._hook(path)
@@ -225,11 +225,11 @@ class UserCode:
             del sys.path_importer_cache[path]
 
     def _hide_foreign(self, top: str, base: Path, where: str) -> None:
-        """Make room for a local module whose name some other module already has in this process."""
+        """Hide a loaded module if a local module has the same name."""
         loaded = sys.modules.get(top)
         local = [path for path in (base / top / "__init__.py", base / f"{top}.py") if path.is_file()]
         if loaded is not None and getattr(loaded, "__file__", None) is None and (base / top).is_dir():
-            local.append(base / top)  # a namespace package, which only another one can hide
+            local.append(base / top)  # A namespace package, which only another namespace package can hide.
         if not local or loaded is None:
             return
         path = _file_of(loaded)
@@ -256,7 +256,7 @@ class UserCode:
                     self._note_import(f"{node.module}.{alias.name}", base)
 
     def _note_import(self, dotted: str, base: Path) -> None:
-        """Note which file in ``base`` an import there means, if any, and refuse a second one of the same name."""
+        """Record the file in ``base`` that an import means, if any, and refuse a second file for the same name."""
         name, file = _local_module(dotted, base)
         if file is None:
             return
@@ -276,9 +276,9 @@ class UserCode:
         return path is not None and self._is_own(path)
 
     def _is_own(self, path: Path) -> bool:
-        """Whether a path lies in a config's folder and not in one that the process imports from anyway.
+        """Return whether a path is in a config's folder and not in a folder that the process imports from anyway.
 
-        The latter is how packages that are installed from their sources (etdev's, the user's) can lie below a config.
+        Packages that are installed from their sources (etdev's, the user's) can be located below a config.
         """
         if self.shorten(str(path)) is None:
             return False
@@ -290,9 +290,11 @@ class UserCode:
 
 
 class _SourceLoader(SourceFileLoader):
-    """Compiles the source as it stands. Cached bytecode is told apart by whole seconds, and would be written there.
+    """A loader that always compiles the current source.
 
-    ``note`` is told the source and the folder that the module's whole name is looked up in, before the source runs.
+    Cached bytecode is compared with its source by whole seconds, and writing it would change the user's folder.
+    ``note`` receives the syntax tree and the folder in which the module's full name is searched, before the source
+    runs.
     """
 
     def __init__(self, note: Callable[[ast.Module, Path], None], fullname: str, path: str) -> None:
@@ -311,7 +313,7 @@ class _SourceLoader(SourceFileLoader):
 def translated(
     user: UserCode, kind: type[EtdevError], what: str, *, where: str | None = None, hint: str | None = None
 ) -> Iterator[None]:
-    """Turn what the user's code raises into ``kind`` with a sentence that starts with ``what``."""
+    """Turn errors of the user's code into ``kind``, with a message that starts with ``what``."""
     try:
         yield
     except EtdevError:
@@ -322,17 +324,17 @@ def translated(
 
 @functools.cache
 def _packages_of_modules() -> Mapping[str, list[str]]:
-    """Module → the installed packages that have it; finding out takes a while."""
+    """Return the installed packages that provide each module; cached, because the search is slow."""
     return metadata.packages_distributions()
 
 
 def _is_module(place: Path) -> bool:
-    """Is there a module, or a folder that is one, at a path without a suffix?"""
+    """Return whether a module or a folder is at a path without a suffix."""
     return place.is_dir() or any(Path(f"{place}{end}").is_file() for end in MODULE_ENDS)
 
 
 def _stamp(path: Path) -> tuple[int, int, int] | None:
-    """What changes with a file; None if it is not there."""
+    """Return size and times of a file, which change with it; None if it does not exist."""
     try:
         found = path.stat()
     except OSError:
@@ -356,7 +358,10 @@ def _file_of(module: ModuleType) -> Path | None:
 
 
 def _local_module(dotted: str, base: Path) -> tuple[str, Path | None]:
-    """The outermost module of a dotted name that is a file or a package in ``base``; folders without one go deeper."""
+    """Return the name and file of the outermost module of a dotted name that is in ``base``.
+
+    Folders without an ``__init__`` file are searched further. The file is None if ``base`` has no such module.
+    """
     parts = dotted.split(".")
     for count, part in enumerate(parts, 1):
         folder = base.joinpath(*parts[: count - 1])

@@ -1,4 +1,4 @@
-"""Versions of what takes part in a build, found without importing any of it."""
+"""Versions of the packages that take part in a build, found without importing them."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ PACKAGES = ("torch", "executorch", "torchao", "transformers", "openvino", "numpy
 
 
 def versions(packages: Iterable[str] = PACKAGES) -> dict[str, str]:
-    """Return the versions of etdev, of Python and of those of these packages that are installed."""
+    """Return the versions of etdev, of Python and of the given packages that are installed."""
     found = {name: version for name in packages if (version := package_version(name)) is not None}
     return {"etdev": etdev.__version__, "python": platform.python_version(), **found}
 
 
 @functools.cache
 def package_version(name: str) -> str | None:
-    """Of an installed package, looked up once; None if there is none."""
+    """Return the version of an installed package; None if it is not installed. The result is cached."""
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:

@@ -1,4 +1,4 @@
-"""Loading ``safetensors`` weights into a module, strictly: every name and every shape must match."""
+"""Strict loading of ``safetensors`` weights into a module: every name and every shape must match."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ _WRAPPERS = {
     "model.": "Lightning adds it to a module's attribute `model`",
     "_orig_mod.": "torch.compile adds it",
 }
-"""What is known to put a prefix before the names of a model's tensors."""
+"""Prefixes of tensor names, and the known wrapper that adds each."""
 
 
 def load_weights(module: torch.nn.Module, path: Path, where: str) -> tuple[str, ...]:
-    """Copy the tensors of ``path`` into the module's state. Returns notes for the report.
+    """Copy the tensors of ``path`` into the module's state; return notes for the report.
 
     Tensors that share storage in the module (tied weights) need only one of their names in the file, as safetensors
-    writes them. Raises :class:`~etdev.errors.MismatchError` listing missing, unexpected and misshapen names; the module
-    is untouched then.
+    writes them. Raises :class:`~etdev.errors.MismatchError` with missing, unexpected and misshapen names; the module is
+    unchanged then.
     """
     stored = _read(path, where)
     state = _tensors(module)
@@ -54,7 +54,7 @@ def load_weights(module: torch.nn.Module, path: Path, where: str) -> tuple[str, 
 
 
 def misfit(*, missing: Sequence[str] = (), unexpected: Sequence[str] = (), misshapen: Sequence[str] = ()) -> str | None:
-    """``missing: a, b; unexpected: c``, long lists cut; None if there is nothing to list."""
+    """Return ``missing: a, b; unexpected: c`` with long lists cut; None if all lists are empty."""
     parts = [
         f"{title}: {', '.join(names[:_LISTED])}" + (f" and {rest} more" if (rest := len(names) - _LISTED) > 0 else "")
         for title, names in (("missing", missing), ("unexpected", unexpected), ("of another shape", misshapen))
@@ -64,7 +64,7 @@ def misfit(*, missing: Sequence[str] = (), unexpected: Sequence[str] = (), missh
 
 
 def _prefix_hint(stored: Iterable[str], state: Iterable[str]) -> str | None:
-    """How to mend names that are those of the model but for something in front of all of them."""
+    """Return a hint if all names differ only by a common prefix, else None."""
     there, wanted = set(stored), set(state)
     if prefix := _prefix(there, wanted):
         who = f" ({_WRAPPERS[prefix]})" if prefix in _WRAPPERS else ""
@@ -81,7 +81,7 @@ def _prefix_hint(stored: Iterable[str], state: Iterable[str]) -> str | None:
 
 
 def _prefix(longer: Set[str], shorter: Set[str]) -> str | None:
-    """What stands before every one of the longer names, if without it they are names among the shorter ones."""
+    """Return the prefix of all longer names, if the rest of each is one of the shorter names; else None."""
     for name in sorted(longer)[:1]:
         for short in shorter:
             prefix = name.removesuffix(short)
@@ -93,7 +93,7 @@ def _prefix(longer: Set[str], shorter: Set[str]) -> str | None:
 
 
 def _tensors(module: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """The module's state, without what ``get_extra_state`` adds that is no tensor."""
+    """Return the module's state, without values from ``get_extra_state`` that are not tensors."""
     import torch
 
     state: dict[str, object] = module.state_dict(keep_vars=True)
@@ -105,7 +105,7 @@ def _read(path: Path, where: str) -> Mapping[str, torch.Tensor]:
     from safetensors.torch import load_file
 
     try:
-        open_file(path).close()  # A pipe would be waited for.
+        open_file(path).close()  # Loading would wait for a pipe.
         stored: dict[str, torch.Tensor] = load_file(path)
     except FileNotFoundError:
         raise MismatchError(f"there is no file {path}", where=where) from None
@@ -118,7 +118,7 @@ def _read(path: Path, where: str) -> Mapping[str, torch.Tensor]:
 
 
 def _tied_names(state: Mapping[str, torch.Tensor]) -> dict[str, set[str]]:
-    """For each name, the names of the same tensor: same memory, shape and strides."""
+    """Return the other names of each tensor: same memory, shape and strides."""
     groups: dict[object, set[str]] = {}
     for name, tensor in state.items():
         key = (tensor.data_ptr(), tuple(tensor.shape), tensor.stride()) if tensor.numel() else name

@@ -1,4 +1,4 @@
-"""Stage *write*: the program as files that are not yet at their places."""
+"""Stage *write*: writes the program to files that are not yet at their places."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from etdev.program.writer import write_into
 
 
 def write_files(linked: Program, data: DataFiles, staged: StagedTarget) -> WrittenProgram:
-    """Write a linked program and its data files, which ``staged`` has places for.
+    """Write a linked program and its data files to the places of ``staged``.
 
     Raises as :func:`write_program`.
     """
@@ -35,16 +35,18 @@ def write_files(linked: Program, data: DataFiles, staged: StagedTarget) -> Writt
 
 
 def write_program(program: Program, staged: StagedFile) -> WrittenFile:
-    """Stream a program out. Its digest is taken of what then lies in the file.
+    """Write a program to its staged file; compute the digest from the written file.
 
-    Raises :class:`~etdev.errors.WriteError` with the path and the cause; nothing is left behind then.
+    Raises :class:`~etdev.errors.WriteError` with the path and the cause; no file remains then.
     """
     return _written(staged, partial(write_into, program))
 
 
 def write_operators(written: Program, program: Path, staged: StagedFile) -> WrittenFile:
-    """Write the list of the operators that a program needs, which will be ``program``. Raises as
-    :func:`write_program`."""
+    """Write the list of operators that a program needs; ``program`` is the final path of that program.
+
+    Raises as :func:`write_program`.
+    """
     text = operators_yaml(written, program.name)
     return _written(staged, lambda path: path.write_text(text, encoding="utf-8"))
 
@@ -59,10 +61,10 @@ def _written(staged: StagedFile, write: Callable[[Path], object]) -> WrittenFile
 
 
 def write_linked_record(objects: ObjectProgram, program: LinkedProgram, staged: StagedFile) -> None:
-    """Write the ETRecord of a linked program: that of the object program, with the instructions where they are now.
+    """Write the ETRecord of a linked program: the object program's record with the new positions of instructions.
 
-    Raises :class:`~etdev.errors.WriteError` and, if somebody has changed the object program's record since,
-    :class:`~etdev.errors.ProgramError`.
+    Raises :class:`~etdev.errors.WriteError`, and :class:`~etdev.errors.ProgramError` if the object program's record has
+    been changed since.
     """
     source = record_place(objects.path)
     moved = {method.name: method.renumbered for method in program.linked.methods}
