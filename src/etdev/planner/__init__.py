@@ -1,6 +1,6 @@
 """Memory planning: buffers with lifetimes in, offsets in one arena out. Imports nothing else of etdev.
 
-What is planned is in :mod:`etdev.planner.problem`.
+:mod:`etdev.planner.problem` defines the input and the result.
 """
 
 from etdev.planner.bounds import lower_bound

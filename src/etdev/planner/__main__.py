@@ -1,4 +1,4 @@
-"""``python -m etdev.planner FILE.csv``: plan a problem that is given as text."""
+"""``python -m etdev.planner FILE.csv``: plans a problem that is given as text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NO_FIT, _BAD_INPUT = 1, 2
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit code: 0, 1 if the plan exceeds the capacity, 2 for input that is no problem."""
+    """Return the exit code: 0, 1 if the plan exceeds the capacity, 2 if the input is not a valid problem."""
     options = _parser().parse_args(arguments)
     try:
         text = sys.stdin.read() if str(options.file) == "-" else options.file.read_text(encoding="utf-8-sig")

@@ -1,10 +1,11 @@
-"""The default planner: several orders, the smallest result, and searches for a smaller one.
+"""The default planner: the smallest result of several orders, and searches for a smaller one.
 
-Buffers are placed one after the other, each between what is already in use during its lifetime. Which order is good
-differs from problem to problem, so a few are tried, until one meets the lower bound. Where none does, what lies too
-high is planned anew with its surroundings, and all of a problem that is not too large is searched for a plan that fits.
+Buffers are placed one after another, each between ranges that are already in use during its lifetime. The best order
+differs from problem to problem, so a few are tried until one meets the lower bound. If none does, buffers that end too
+high are planned again with their surroundings. If the problem is not too large, all of it is also searched for a plan
+that fits.
 
-The result depends on the problem only: effort is counted in steps, never in seconds, and what is drawn comes from a
+The result depends only on the problem. Effort is counted in steps, never in seconds, and random numbers come from a
 generator with a fixed seed.
 """
 
@@ -29,47 +30,47 @@ from etdev.planner.tables import make_tables
 from etdev.planner.windows import Mender
 
 _PLACING_STEPS = 20_000_000
-"""Orders are tried until that many steps are spent, which takes about ten seconds; the first is always tried."""
+"""Steps after which no further order is tried (about ten seconds); the first order is always tried."""
 _STEPS_PER_BUFFER = 40
-"""Steps that a buffer counts for besides one for each range that it is placed among; about what it takes in time."""
+"""Steps per placed buffer, in addition to one for each range that it is placed among. It matches their times."""
 _MOST_SEARCHED = 4_000
-"""Buffers that are searched all together, at most."""
+"""Largest number of buffers that are searched all together."""
 _MOST_PAIRS = 400_000
-"""Pairs of them that are in use together, at most."""
+"""Largest number of pairs of buffers in use together for such a search."""
 _SEARCH_STEPS = 200_000_000
-"""Steps of one search of a part for what nobody asked for, at most."""
+"""Largest number of steps of one search of a part, unless a capacity demands more."""
 _ALL_STEPS = 300_000_000
-"""Steps of all searches of a problem together, without a capacity: half a minute in Python."""
+"""Steps of all searches of a problem without a capacity: half a minute in Python."""
 _DEMANDED_STEPS = 20_000_000_000
-"""The same for a capacity."""
+"""Steps of all searches of a problem with a capacity."""
 _STEPS_PER_PAIR = 4_000
-"""The first, for each of the n * n pairs of buffers; so few buffers take no time."""
+"""Steps of one search for each of the n * n pairs of buffers, so that few buffers take no time."""
 _LEAST_COUNTED = 40
-"""Fewer buffers count as so many: with pins, a proof takes more than their number tells."""
+"""Smallest number n for that product: with pins, a proof takes more steps than the number of buffers suggests."""
 _FIRST_STEPS = 30_000_000
-"""Steps of a first search."""
+"""Steps of the first search."""
 _PROBES = 16
-"""Capacities that are tried between a goal that is not met and the smallest plan."""
+"""Number of capacities that are tried between a goal that is not met and the smallest plan."""
 _MENDING_STEPS = 25_000_000
-"""Steps for planning anew what lies too high."""
+"""Steps for planning again buffers that end too high."""
 _TURNS = 4
-"""How often a part is placed anew after that, at most; half as often for more than so many buffers."""
+"""Largest number of times that a part is placed again after that; half as many for more than ``_MANY`` buffers."""
 _MANY = 200_000
 _FEW = 300
-"""Buffers that to plan anew with their surroundings is to plan anew altogether."""
+"""Number of buffers up to which planning them again with their surroundings means planning all of them again."""
 _MOST_COMPARED = 20_000
-"""Buffers for which ``greedy`` is tried too, at most; for more it takes minutes."""
+"""Largest number of buffers for which ``greedy`` is tried too; for more it takes minutes."""
 
 
 class Proven(list[int]):
-    """Offsets, and what has been found out about all others on the way."""
+    """Offsets, with a bound that was proved for all plans on the way."""
 
     lower_bound: int = 0
-    """Bytes that no plan goes below."""
+    """Bytes; no plan is smaller."""
 
 
 def best(problem: Problem) -> list[int]:
-    """The smallest plan that was found; never larger than that of ``naive``, nor, up to 20,000 buffers, ``greedy``."""
+    """Return the smallest plan found: at most that of ``naive``, and for up to 20,000 buffers that of ``greedy``."""
     bound = lower_bound(problem)
     target = max(bound, problem.capacity or 0)
     offsets = Proven(buffer.pin or 0 for buffer in problem.buffers)
@@ -91,7 +92,7 @@ def best(problem: Problem) -> list[int]:
 
 
 def _least(problem: Problem, offsets: Proven) -> Proven:
-    """The smallest of this plan and those of other planners."""
+    """Return the smallest of this plan and those of other planners."""
     least, size = offsets, arena_size(problem, offsets)
     for planner in (naive, greedy) if len(problem.buffers) <= _MOST_COMPARED else (naive,):
         other = Proven(planner(problem))
@@ -103,7 +104,7 @@ def _least(problem: Problem, offsets: Proven) -> Proven:
 
 @dataclass(slots=True)
 class _Budget:
-    """The steps that are left for all searches of a problem."""
+    """The number of steps that are left for all searches of a problem."""
 
     left: int
 
@@ -124,7 +125,7 @@ class _Refinement:
         self._restarts = tables and Restarts(tables)
 
     def run(self) -> None:
-        """From what is quick on, until the goal is met."""
+        """Run the attempts, the quick ones first, until the goal is met."""
         few = len(self._part.buffers) <= _FEW
         mend = [] if self._restarts is not None and few else [self._mend_goal]
         whole = [self._place_further, self._search_first]
@@ -159,7 +160,7 @@ class _Refinement:
             self._part.bound = max(self._part.bound, capacity + 1)
 
     def _mend(self, capacity: int) -> None:
-        """Plan anew what lies too high; where that cannot be done, place it before all else, and mend what results."""
+        """Plan buffers that end too high again; if that fails, place them before all others and repeat."""
         part = self._part
         offsets = part.offsets
         first: list[int] = []
@@ -185,7 +186,7 @@ class _Refinement:
             self._take(found)
 
     def _narrow(self) -> None:
-        """Search for half of what may be gained, then for half of what is left, whether that was found or not."""
+        """Search for half of the possible gain, then for half of the rest, and so on, whether or not each is found."""
         part = self._part
         low = max(self._goal + 1, part.bound)
         for _ in range(_PROBES):
@@ -206,7 +207,7 @@ class _Refinement:
 
 
 def _place_part(part: Part, goal: int, *, further: bool = False) -> None:
-    """Plan a part by the first of the orders, or by the others until one meets the goal."""
+    """Plan a part by the first order; if ``further``, by the others until one meets the goal."""
     buffers = part.buffers
     timeline = Timeline(buffers)
     crowds = find_crowds(buffers, timeline)
@@ -226,7 +227,7 @@ def _place_part(part: Part, goal: int, *, further: bool = False) -> None:
 
 
 def _place_first(part: Part, first: Sequence[int]) -> list[int]:
-    """Offsets if some buffers are placed before all others, and these by the first of the orders."""
+    """Return the offsets if some buffers are placed before all others, which follow by the first order."""
     buffers = part.buffers
     timeline = Timeline(buffers)
     early = set(first)
@@ -240,13 +241,13 @@ def _size(buffers: Sequence[Buffer], offsets: Sequence[int]) -> int:
 
 
 def _place(buffers: Sequence[Buffer], timeline: Timeline, order: Sequence[int], fit: Fit) -> tuple[list[int], int]:
-    """Return offsets, and the steps that were spent.
+    """Return offsets, and the number of steps spent.
 
-    When the steps run out, the rest is placed above all that is in use in its lifetime.
+    When the steps run out, each remaining buffer is placed above all bytes in use during its lifetime.
     """
     most_steps = max(_PLACING_STEPS, 2 * _STEPS_PER_BUFFER * len(order))
-    # That its size is rounded up to what divides all offsets costs no other buffer a place, and ranges that touch are
-    # one for the tree.
+    # Rounding a size up to a divisor of all offsets takes no place from other buffers. Ranges that touch become one
+    # range in the tree.
     unit = min(buffer.alignment for buffer in buffers)
     occupancy = Occupancy(timeline)
     offsets = [buffer.pin or 0 for buffer in buffers]

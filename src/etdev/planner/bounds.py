@@ -1,4 +1,4 @@
-"""How small a plan can be at most."""
+"""A lower bound on the size of a plan."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from etdev.planner.problem import Buffer, Problem
 
 
 def lower_bound(problem: Problem) -> int:
-    """Bytes that no plan of the problem goes below; O(n log n) for each alignment that occurs.
+    """Return a number of bytes that no plan of the problem goes below; O(n log n) per distinct alignment.
 
-    It is the largest of: the end of each pinned buffer; and, for each alignment A and each instant, what the buffers
-    that are in use then and have alignment A or more need for themselves. Those lie at multiples of A, so each keeps
-    the others off its size rounded up to a multiple of A; only the topmost one does not need the bytes that it is
-    rounded up by, and which one that is is not known.
+    It is the largest of the ends of pinned buffers, and of a sum for each alignment A and each instant. The sum is over
+    the buffers that are in use then and have alignment A or more. Their offsets are multiples of A, so each keeps the
+    others off its size rounded up to a multiple of A. Only the topmost buffer does not need its rounding. Since that
+    buffer is unknown, the sum omits the largest rounding.
     """
     pinned = (b.pin + b.size for b in problem.buffers if b.pin is not None and b.start < b.end)
     bound = max(pinned, default=0)
@@ -25,10 +25,10 @@ def lower_bound(problem: Problem) -> int:
 
 
 def _peak(buffers: Sequence[Buffer], alignment: int) -> int:
-    """Largest sum over the instants of sizes rounded up, without the largest rounding."""
+    """Return the largest sum of rounded sizes over the instants, without the largest rounding."""
     by_start = sorted(range(len(buffers)), key=lambda index: buffers[index].start)
     by_end = sorted(range(len(buffers)), key=lambda index: buffers[index].end)
-    roundings: list[tuple[int, int]] = []  # A heap, largest first, of (-rounding, end), with some that have ended.
+    roundings: list[tuple[int, int]] = []  # A heap of (-rounding, end), largest rounding first; some have ended.
     peak = live = ended = 0
     for index in by_start:
         buffer = buffers[index]

@@ -1,4 +1,4 @@
-"""Whether a plan is right, found out without any code of the planners."""
+"""Validation of a plan, without any code of the planners."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from etdev.planner.problem import Buffer, CollisionError, OffsetError, PlanError, Problem, label
 
 _MOST_BYTES = 2**63 - 1
-"""Bytes of an arena: what a signed number of 64 bits holds."""
+"""Largest arena in bytes: the range of signed 64-bit numbers."""
 
 
 def check_plan(problem: Problem, offsets: Sequence[int]) -> None:
-    """Raise :class:`PlanError` for the first thing that is wrong with the offsets; O(n log n).
+    """Raise :class:`PlanError` for the first flaw in the offsets; O(n log n).
 
-    There must be one integer per buffer, a multiple of its alignment, its pin if it has one, below 2**63; and no two
-    buffers that are in use at the same instant may share a byte.
+    The offsets must have one integer per buffer: a multiple of its alignment, equal to its pin if it has one, and with
+    an end below 2**63. No two buffers that are in use at the same instant may share a byte.
     """
     numbers = read_offsets(problem, offsets)
     for index, (buffer, offset) in enumerate(zip(problem.buffers, numbers, strict=True)):
@@ -27,13 +27,13 @@ def check_plan(problem: Problem, offsets: Sequence[int]) -> None:
 
 
 def read_offsets(problem: Problem, offsets: object) -> tuple[int, ...]:
-    """The offsets as integers, whatever kind of sequence and of integers they are.
+    """Return the offsets as integers, from any kind of sequence and of integers.
 
     Raises :class:`PlanError` if they are not a sequence with one integer per buffer.
     """
     if not isinstance(offsets, Sequence) and (isinstance(offsets, Mapping) or not hasattr(offsets, "__getitem__")):
         raise PlanError(f"expected a sequence of offsets, found {type(offsets).__name__}")
-    values = list(offsets)  # type: ignore[call-overload]  # What has items can be iterated over.
+    values = list(offsets)  # type: ignore[call-overload]  # Anything with items is iterable.
     if len(values) != len(problem.buffers):
         raise PlanError(f"expected one offset for each of {len(problem.buffers)} buffers, found {len(values)} offsets")
     return tuple(_read_offset(index, problem.buffers[index], value) for index, value in enumerate(values))
@@ -42,7 +42,7 @@ def read_offsets(problem: Problem, offsets: object) -> tuple[int, ...]:
 def _read_offset(index: int, buffer: Buffer, value: object) -> int:
     if not isinstance(value, bool):
         try:
-            return operator.index(value)  # type: ignore[arg-type]  # Says itself what it does not take.
+            return operator.index(value)  # type: ignore[arg-type]  # It rejects unfit types itself.
         except TypeError:
             pass
     raise OffsetError(
@@ -63,9 +63,9 @@ def _flaw(buffer: Buffer, offset: int) -> str | None:
 
 
 def _check_collisions(buffers: Sequence[Buffer], offsets: Sequence[int]) -> None:
-    """Go through the instants with the ranges that are in use, which are disjoint up to the first collision.
+    """Sweep over the instants with the ranges in use, which are disjoint up to the first collision.
 
-    So a range that comes in can only hit its neighbours.
+    So a new range can only collide with its neighbours.
     """
     live: list[tuple[int, int]] = []  # (offset, index), sorted
     for index, begins in _events(buffers):
@@ -81,7 +81,7 @@ def _check_collisions(buffers: Sequence[Buffer], offsets: Sequence[int]) -> None
 
 
 def _events(buffers: Sequence[Buffer]) -> Iterator[tuple[int, bool]]:
-    """(index, whether it begins), in the order of instants; at an instant ends come first."""
+    """Yield (index, True at the start and False at the end), by instant; at the same instant ends come first."""
     active = [index for index, buffer in enumerate(buffers) if buffer.occupies]
     events = [(buffers[index].end, False, index) for index in active]
     events += [(buffers[index].start, True, index) for index in active]

@@ -1,9 +1,9 @@
-"""Problems as text: one buffer a line, as published instances have them.
+"""Problems as text with one buffer per line, in the format of published instances.
 
-The first line names the columns, in any order: ``lower`` and ``upper`` (or ``start`` and ``end``), the first instant at
-which a buffer is in use and the first at which it is not any more; ``size`` in bytes; and, if wanted, ``id``,
-``alignment`` and ``offset`` (or ``pin``), where the buffer has to lie. Other columns are passed over. A value of the
-last two may be left empty.
+The first line names the columns, in any order. ``lower`` and ``upper`` (or ``start`` and ``end``) are the first instant
+at which a buffer is in use, and the first at which it no longer is. ``size`` is in bytes. ``id``, ``alignment`` and
+``offset`` (or ``pin``, the required offset) are optional. Other columns are ignored. Values of ``alignment`` and
+``offset`` may be empty.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from etdev.planner.problem import Buffer
 
 _NAMES = {"start": "lower", "begin": "lower", "end": "upper", "pin": "offset", "name": "id"}
-"""Other names of columns."""
+"""Alternative names of columns."""
 _REQUIRED = ("lower", "upper", "size")
 
 
 class CsvError(ValueError):
-    """Text that is no problem; the message has the line."""
+    """An error in a text that is not a valid problem; the message states the line."""
 
 
 def read_buffers(lines: Iterable[str], alignment: int = 1) -> list[Buffer]:
-    """The buffers, in their order; their names are their ids, or, without that column, their numbers from 0 on.
+    """Return the buffers in their order; their names are their ids, or without that column their numbers from 0.
 
-    ``alignment`` is that of buffers that state none. Raises :class:`CsvError` for the first line that is wrong.
+    ``alignment`` is that of buffers that state none. Raises :class:`CsvError` for the first invalid line.
     """
     reader = csv.reader(lines, skipinitialspace=True)
     buffers: list[Buffer] = []

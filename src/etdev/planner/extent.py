@@ -1,4 +1,4 @@
-"""How many bytes a plan takes."""
+"""The size of a plan in bytes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from etdev.planner.problem import Problem
 
 
 def arena_size(problem: Problem, offsets: Sequence[int]) -> int:
-    """Largest end, in bytes, of the buffers that are ever in use; 0 if none is."""
+    """Return the largest end, in bytes, of the buffers that are ever in use; 0 without such buffers."""
     ends = (
         offset + buffer.size
         for buffer, offset in zip(problem.buffers, offsets, strict=True)

@@ -1,15 +1,15 @@
-"""Where a buffer fits between ranges that are in use."""
+"""Rules for the offset of a buffer between ranges that are in use."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
 Fit = Callable[[Iterable[tuple[int, int]], int, int], int]
-"""(sorted ranges in use, which may overlap; size; alignment) to offset, all in bytes."""
+"""Maps (sorted ranges in use, which may overlap; size; alignment) to an offset, all in bytes."""
 
 
 def first_fit(used: Iterable[tuple[int, int]], size: int, alignment: int) -> int:
-    """The lowest offset."""
+    """Return the lowest offset."""
     mask = alignment - 1
     offset = 0
     for begin, end in used:
@@ -21,7 +21,7 @@ def first_fit(used: Iterable[tuple[int, int]], size: int, alignment: int) -> int
 
 
 def best_fit(used: Iterable[tuple[int, int]], size: int, alignment: int) -> int:
-    """In the smallest gap, the lowest of equal ones; above everything if it fits into none."""
+    """Return the offset of the smallest gap, the lowest of equal ones; above everything if it fits into none."""
     mask = alignment - 1
     offset, smallest, chosen = 0, None, 0
     for begin, end in used:

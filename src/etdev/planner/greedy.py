@@ -1,12 +1,12 @@
-"""What ExecuTorch's own planner does, ``exir/memory_planning.py: greedy`` of executorch 1.4.1. For comparison.
+"""ExecuTorch's own planner, ``exir/memory_planning.py: greedy`` of executorch 1.4.1, for comparison.
 
-Objects, which are stretches of the arena, are made as needed and never grow. The largest buffer comes first; of equal
-ones the last. A buffer goes to the start of the first object that is free during its whole lifetime; else into the
-first object that has enough bytes left above everything that is in use there during its lifetime; else it becomes an
-object of its own. The arena is the objects, one behind the other.
+It divides the arena into objects, which are made as needed and never grow. The largest buffer comes first; of equal
+ones the last. A buffer goes to the start of the first object that is large enough and free during its whole lifetime.
+Otherwise it goes into the first object with enough bytes above everything that is in use in it during that lifetime.
+Otherwise it becomes an object of its own. The arena is the concatenation of the objects.
 
-ExecuTorch knows one alignment and no pins. Here each size is rounded up to its own alignment, an object has the largest
-alignment of what is in it, and the objects lie behind all pinned buffers, as ExecuTorch's lie behind the memory of
+ExecuTorch has one alignment and no pins. Here each size is rounded up to its own alignment, and an object has the
+largest alignment of its buffers. The objects follow all pinned buffers, as ExecuTorch's objects follow the memory of
 submodules.
 """
 
@@ -18,11 +18,14 @@ from etdev.planner.naive import pinned_end
 from etdev.planner.problem import Problem
 
 _SORTED_ALIGNMENT = 16
-"""Bytes. ``exir/tensor.py: ALIGNMENT``: what sizes are rounded up to for sorting, whatever alignment is planned for."""
+"""Alignment in bytes of the sizes that buffers are sorted by, whatever the plan's alignment is.
+
+It is ``ALIGNMENT`` of ``exir/tensor.py``.
+"""
 
 
 def greedy(problem: Problem) -> list[int]:
-    """Offsets as ExecuTorch would choose them."""
+    """Return the offsets that ExecuTorch would choose."""
     buffers = problem.buffers
     objects: list[_SharedObject] = []
     homes: dict[int, tuple[_SharedObject, int]] = {}
@@ -51,7 +54,7 @@ def _order(problem: Problem) -> list[int]:
 
 
 class _SharedObject:
-    """A stretch of the arena, and up to where it is in use at each instant."""
+    """A range of the arena, and the top of its use at each instant."""
 
     __slots__ = ("alignment", "ends", "offset", "size", "starts", "tops")
 
@@ -59,13 +62,13 @@ class _SharedObject:
         self.size = size
         self.alignment = 1
         self.offset = 0
-        # Disjoint stretches of time, sorted: in [starts[i], ends[i]) bytes below tops[i] are in use.
+        # Disjoint, sorted ranges of instants: in [starts[i], ends[i]) bytes below tops[i] are in use.
         self.starts: list[int] = []
         self.ends: list[int] = []
         self.tops: list[int] = []
 
     def top(self, start: int, end: int, most: int) -> int:
-        """Largest top in a stretch of time, 0 if nothing is in use; any number above ``most`` if it is above that."""
+        """Return the largest top in a range of instants, 0 if unused; any number above ``most`` if that is exceeded."""
         top = 0
         for place in range(bisect_right(self.ends, start), bisect_left(self.starts, end)):
             top = max(top, self.tops[place])
@@ -74,7 +77,7 @@ class _SharedObject:
         return top
 
     def put(self, start: int, end: int, top: int, alignment: int) -> None:
-        """Use the bytes below ``top``, which is above everything that is in use in that stretch of time."""
+        """Use the bytes below ``top``, which must be above everything in use in that range of instants."""
         self.alignment = max(self.alignment, alignment)
         first, last = bisect_right(self.ends, start), bisect_left(self.starts, end)
         pieces = [(start, end, top)]
@@ -88,7 +91,7 @@ class _SharedObject:
 def _find_home(
     objects: list[_SharedObject], size: int, start: int, end: int, alignment: int
 ) -> tuple[_SharedObject, int] | None:
-    """The object that a buffer goes into, and where in it."""
+    """Return the object that a buffer goes into, and its offset in that object; None if none has room."""
     above: tuple[_SharedObject, int] | None = None
     for shared in objects:
         top = shared.top(start, end, shared.size - size)

@@ -1,8 +1,8 @@
-"""A search for a smaller plan, from an order that gave a good one.
+"""A search for a smaller plan, starting from an order that resulted in a good one.
 
-Buffers are placed in the order, each at the lowest offset that is free, in an arena that is one byte smaller than the
-best plan so far. One that does not fit is moved to an earlier place in the order, which is drawn, and placing goes on
-from there. Each time that all fit, the arena shrinks.
+Buffers are placed in the order, each at the lowest free offset, in an arena that is one byte smaller than the best plan
+so far. A buffer that does not fit is moved to a random earlier place in the order, and placing continues from that
+place. Each time that all buffers fit, the arena shrinks.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from etdev.planner.fit import first_fit
 from etdev.planner.problem import Buffer, Problem
 
 _STEPS = 2_000_000
-"""Overlapping buffers that are looked at in one search, at most; about half a second."""
+"""Largest number of overlapping buffers that one search visits; about half a second."""
 _STEPS_PER_MOVE = 100
-"""The same, for each of the n * n moves of a buffer to another place in an order; so few buffers take no time."""
+"""The same per n * n moves of a buffer to another place in an order, so that few buffers take no time."""
 _PAIRS = 1_000_000
-"""Overlapping pairs of buffers, at most, for the search to be worth its memory and its time."""
+"""Largest number of overlapping pairs of buffers for which the search is worth its memory and its time."""
 
 
 def improve(problem: Problem, order: Sequence[int], size: int, target: int) -> list[int] | None:
-    """Offsets of a plan smaller than ``size``, or None if none was found.
+    """Return the offsets of a plan smaller than ``size``; None if none was found.
 
-    ``order`` has all buffers that are to be placed, as indices; all others have pins or are never in use. The search
-    ends at a plan of ``target`` bytes or fewer.
+    ``order`` has the indices of all buffers to place. All others have pins or are never in use. The search ends at a
+    plan of ``target`` bytes or fewer.
     """
     overlaps = _find_overlaps(problem.buffers)
     if overlaps is None:
@@ -40,7 +40,7 @@ def improve(problem: Problem, order: Sequence[int], size: int, target: int) -> l
 
 
 class _Search:
-    """An order of buffers, and where the first of them lie."""
+    """An order of buffers, and the ranges of those that are placed."""
 
     def __init__(self, buffers: Sequence[Buffer], order: Sequence[int], overlaps: Sequence[Sequence[int]]) -> None:
         self._buffers = buffers
@@ -48,13 +48,13 @@ class _Search:
         self._overlaps = overlaps
         self._random = Random(0)
         self._steps = min(_STEPS, _STEPS_PER_MOVE * len(order) ** 2)
-        # (begin, end) of each buffer that is placed.
+        # (begin, end) of each placed buffer, None for the others.
         self._placed: list[tuple[int, int] | None] = [
             None if buffer.pin is None else (buffer.pin, buffer.pin + buffer.size) for buffer in buffers
         ]
 
     def fit(self, size: int) -> bool:
-        """Place all buffers in an arena of that many bytes; False if the steps do not suffice for it."""
+        """Place all buffers in an arena of ``size`` bytes; return False if that fails within the steps."""
         place = 0
         self._clear(0, len(self._order))
         while place < len(self._order):
@@ -64,7 +64,7 @@ class _Search:
                 place += 1
                 continue
             if place == 0:
-                return False  # Pinned buffers alone are in its way.
+                return False  # Only pinned buffers are in its way.
             earlier = self._random.randrange(place)
             self._order.insert(earlier, self._order.pop(place))
             self._clear(earlier, place + 1)
@@ -72,7 +72,7 @@ class _Search:
         return True
 
     def _put(self, index: int, size: int) -> bool:
-        """Place one buffer; False if the arena is too small for it."""
+        """Place one buffer; return False if the arena is too small for it."""
         self._steps -= 1 + len(self._overlaps[index])
         buffer = self._buffers[index]
         used = sorted(entry for other in self._overlaps[index] if (entry := self._placed[other]) is not None)
@@ -87,17 +87,17 @@ class _Search:
             self._placed[index] = None
 
     def offsets(self) -> list[int]:
-        """Where the buffers lie, 0 for those that are never in use."""
+        """Return the offsets of the buffers, 0 for those that are never in use."""
         return [0 if entry is None else entry[0] for entry in self._placed]
 
 
 def _find_overlaps(buffers: Sequence[Buffer]) -> list[list[int]] | None:
-    """For each buffer those that are in use at some instant of its lifetime; None if they are too many."""
+    """Return for each buffer those in use at some instant of its lifetime; None if there are too many pairs."""
     events = [(buffer.end, False, index) for index, buffer in enumerate(buffers) if buffer.occupies]
     events += [(buffer.start, True, index) for index, buffer in enumerate(buffers) if buffer.occupies]
     events.sort()
     overlaps: list[list[int]] = [[] for _ in buffers]
-    live: dict[int, None] = {}  # A set that keeps its order, so that every run sees the same.
+    live: dict[int, None] = {}  # A set with a fixed order, so that every run sees the same.
     pairs = 0
     for _, begins, index in events:
         if not begins:

@@ -1,4 +1,4 @@
-"""Making plans: run a planner, check what it gave, say how good it is."""
+"""Runs of a planner: checks its answer and computes a lower bound."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from etdev.planner.naive import naive
 from etdev.planner.problem import Plan, PlanError, Planner, Problem
 
 PLANNERS: Mapping[str, Planner] = MappingProxyType({"best": best, "greedy": greedy, "naive": naive})
-"""The planners that come with etdev, by name."""
+"""The planners of etdev, by name."""
 
 
 def make_plan(problem: Problem, planner: str | Planner = "best", *, name: str | None = None) -> Plan:
-    """Plan a problem with a planner of ``PLANNERS`` or with any function; its answer is checked in both cases.
+    """Plan a problem with a planner of ``PLANNERS`` or with any function, and check its answer.
 
-    ``name`` is what the plan and messages call the planner; a function's is ``module:function``. Raises
-    :class:`PlanError` if the answer is wrong. What the planner itself raises passes through.
+    ``name`` is the planner's name in the plan and in messages; a function's default is ``module:function``. Raises
+    :class:`PlanError` if the answer is wrong. Errors of the planner itself pass through.
     """
     function, name = _find_planner(planner, name)
     answer: object = function(problem)

@@ -1,4 +1,4 @@
-"""No reuse: every buffer has bytes of its own. For comparison, and to see whether reuse is to blame."""
+"""Planning without reuse, for comparison and to exclude reuse as the cause of a fault."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from etdev.planner.problem import Problem
 
 
 def naive(problem: Problem) -> list[int]:
-    """One buffer behind the other, in their order, behind all that are pinned."""
+    """Return the offsets of buffers one after another, in their order, after all pinned buffers."""
     offsets = [buffer.pin or 0 for buffer in problem.buffers]
     end = pinned_end(problem)
     for index, buffer in enumerate(problem.buffers):
@@ -17,5 +17,5 @@ def naive(problem: Problem) -> list[int]:
 
 
 def pinned_end(problem: Problem) -> int:
-    """First byte behind all pinned buffers that ever hold a byte."""
+    """Return the largest end of the pinned buffers that ever hold a byte; 0 without any."""
     return max((b.pin + b.size for b in problem.buffers if b.pin is not None and b.occupies), default=0)

@@ -1,12 +1,12 @@
-"""Which bytes are in use at which instants, while buffers are being placed.
+"""Bytes that are in use at each instant, while buffers are being placed.
 
-A binary tree over the instants. A buffer's lifetime is covered by a few nodes (two per level at most); each node holds
-the union of the byte ranges in use during its whole stretch of time, and the union of those in use at any time in it.
-What is in use at any time of a lifetime is then found in the nodes that cover it and in those above them. Ranges that
-touch are one, so a tight plan stays a few ranges per node, however many buffers it has: no list of overlapping pairs
-is needed, which for thousands of buffers in use at once would not fit into memory.
+This is a binary tree over the instants. A few nodes (at most two per level) cover a buffer's lifetime. Each node holds
+the union of the byte ranges in use during its whole range of instants, and the union of those in use at any time in it.
+The nodes that cover a lifetime, and those above them, then hold all ranges in use at any time of that lifetime. Ranges
+that touch become one range, so a tight plan stays a few ranges per node for any number of buffers. No list of
+overlapping pairs is needed, which for thousands of buffers in use at once would not fit into memory.
 
-Only nodes that cover some lifetime are ever looked at. Most lifetimes are short, so there are few such nodes above one.
+Only nodes that cover a lifetime are ever visited. Most lifetimes are short, so few such nodes are above a node.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from etdev.planner.problem import Buffer
 
 
 class Timeline:
-    """The lifetimes of some buffers as half-open ranges of ranks, and the nodes of a tree that cover each of them.
+    """The lifetimes of buffers as half-open ranges of ranks, and the tree nodes that cover each of them.
 
-    Ranks count the instants at which a buffer starts; two lifetimes overlap exactly if their ranges do.
+    Ranks count the distinct start instants. Two lifetimes overlap exactly if their ranges do.
     """
 
     def __init__(self, buffers: Sequence[Buffer]) -> None:
@@ -30,12 +30,12 @@ class Timeline:
         self.ranges = [(rank[buffer.start], bisect_left(starts, buffer.end)) for buffer in buffers]
         self._leaves = 1 << max(self.ranks - 1, 0).bit_length()
         self.covers = [self._cover(first, last) for first, last in self.ranges]
-        """By buffer. Node 1 is the root, 2n and 2n + 1 are below n."""
+        """Covering nodes by buffer. Node 1 is the root, and 2n and 2n + 1 are the children of n."""
         self.parents = _find_parents(node for cover in self.covers for node in cover)
-        """For each node of a cover the nearest such node above it, 0 if there is none."""
+        """For each node of a cover the nearest such node above it, 0 if it has none."""
 
     def _cover(self, first: int, last: int) -> tuple[int, ...]:
-        """The fewest nodes whose stretches of time make up that one."""
+        """Return the fewest nodes whose ranges together are exactly that range of ranks."""
         nodes = []
         low, high = first + self._leaves, last + self._leaves
         while low < high:
@@ -61,7 +61,7 @@ class Occupancy:
         self._ever: dict[int, list[int]] = {}
 
     def used(self, index: int) -> list[tuple[int, int]]:
-        """(begin, end) of bytes in use at any time in the lifetime of a buffer, sorted; they may overlap."""
+        """Return (begin, end) of the bytes in use at any time in the lifetime of a buffer, sorted; they may overlap."""
         cover = self._covers[index]
         found: list[tuple[int, int]] = []
         for node in cover:
@@ -76,7 +76,7 @@ class Occupancy:
         return found
 
     def use(self, index: int, begin: int, end: int) -> None:
-        """Use the bytes from ``begin`` to before ``end`` in the lifetime of a buffer."""
+        """Mark the half-open range of bytes as used during the lifetime of a buffer."""
         cover = self._covers[index]
         for node in cover:
             _add(self._always, node, begin, end)
@@ -85,13 +85,13 @@ class Occupancy:
             _add(self._ever, node, begin, end)
 
     def coarsen(self) -> None:
-        """Take all bytes below the highest one in use for used, in each node: looking and adding then take no time."""
+        """Treat all bytes below the highest used one as used, in each node; queries and updates then take no time."""
         for unions in (self._always, self._ever):
             for node, flat in unions.items():
                 unions[node] = [0, flat[-1]]
 
     def _above(self, nodes: Iterable[int]) -> list[int]:
-        """All nodes of covers above some nodes."""
+        """Return all nodes of covers above the given nodes."""
         above: list[int] = []
         parents = self._parents
         for node in nodes:
@@ -113,7 +113,7 @@ def _find_parents(nodes: Iterable[int]) -> dict[int, int]:
 
 
 def _add(unions: dict[int, list[int]], node: int, begin: int, end: int) -> None:
-    """Add a range to the union of a node. A place in the flat list is odd inside of a range, even outside."""
+    """Add a range to the union of a node. A position in the flat list is odd inside of a range, even outside."""
     flat = unions.get(node)
     if flat is None:
         unions[node] = [begin, end]

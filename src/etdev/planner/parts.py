@@ -1,4 +1,4 @@
-"""Problems apart: buffers that are planned without regard to others."""
+"""Parts of a problem: groups of buffers that are planned independently."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from dataclasses import dataclass, field
 from etdev.planner.problem import Buffer, Problem
 
 _DEPTH = 6
-"""How often buffers are taken from below the same others, at most; lifetimes nested deeper than that are rare."""
+"""Largest depth to which bottom buffers are split off a group; deeper nested lifetimes are rare."""
 
 
 @dataclass(slots=True)
 class Part:
-    """Buffers that no other one is in use together with, except for what lies below all of them."""
+    """Buffers that are never in use together with other buffers, except for those below all of them."""
 
     indices: tuple[int, ...]
-    """In ``problem.buffers``, by start."""
+    """Indices in ``problem.buffers``, by start."""
     buffers: tuple[Buffer, ...]
     base: int
-    """Bytes below. Offsets and sizes of a part count from there."""
+    """Bytes below the part. Its offsets and sizes count from this offset."""
     offsets: list[int] = field(default_factory=list)
     """The smallest plan so far, in the order of ``buffers``."""
     size: int = 0
-    """Bytes that it takes."""
+    """Size of that plan in bytes."""
     bound: int = 0
-    """Bytes that any plan takes, as far as this was proved by a search."""
+    """Lower bound in bytes, as far as a search has proved it."""
 
 
 def find_parts(problem: Problem, offsets: list[int]) -> list[Part]:
-    """The parts of a problem; writes the offsets of the buffers that are in none.
+    """Return the parts of a problem; write the offsets of the buffers that are in none of them.
 
-    Those are buffers that are in use as long as all others are: they lie at the bottom, if that costs no padding. To
-    move one there from where it lies in any plan is to exchange it with what is below, so no smaller plan is missed.
+    Those buffers are in use as long as all others of their group. They are placed at the bottom if that costs no
+    padding. In any plan, such a buffer can be exchanged with the buffers below it, so no smaller plan is missed.
     """
     buffers = problem.buffers
     active = sorted((i for i, b in enumerate(buffers) if b.occupies), key=lambda index: buffers[index].start)
@@ -56,7 +56,7 @@ def find_parts(problem: Problem, offsets: list[int]) -> list[Part]:
 
 
 def _apart(buffers: Sequence[Buffer], indices: Sequence[int]) -> Iterator[list[int]]:
-    """The indices, which are in the order of starts, where none is in use before and after a start."""
+    """Yield groups of the indices, which are sorted by start; no lifetime crosses from one group to the next."""
     group: list[int] = []
     end = 0
     for index in indices:
@@ -70,7 +70,7 @@ def _apart(buffers: Sequence[Buffer], indices: Sequence[int]) -> Iterator[list[i
 
 
 def _whole(buffers: Sequence[Buffer], group: Sequence[int]) -> list[int]:
-    """Those that are in use from the first start to the last end, and that leave the alignment of others as it is."""
+    """Return the buffers in use from the first start to the last end that keep the alignment of others."""
     start = buffers[group[0]].start
     end = max(buffers[index].end for index in group)
     alignment = max(buffers[index].alignment for index in group)

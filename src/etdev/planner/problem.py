@@ -1,7 +1,7 @@
-"""What is planned, and what a plan is.
+"""The input and the result of planning.
 
-Nothing here knows of tensors, files or devices: a buffer is so many bytes that are in use from one instant to another,
-and a plan says at which offset of the arena each one lies. Instants are integers that only have an order; a linker
+Nothing here depends on tensors, files or devices. A buffer is a number of bytes that are in use from one instant to
+another. A plan states the offset of each buffer in the arena. Instants are integers whose order alone matters; a linker
 uses the indices of instructions.
 """
 
@@ -16,11 +16,11 @@ class PlanError(ValueError):
 
 
 class ProblemError(PlanError):
-    """A buffer that cannot be: a negative size, an end before its start, a pin that its alignment forbids."""
+    """An invalid buffer: a negative size, an end before its start, a pin that its alignment forbids."""
 
 
 class OffsetError(PlanError):
-    """The offset of one buffer is not a number, is negative, misaligned, or is not the buffer's pin."""
+    """An offset that is not an integer, is negative, misaligned, or differs from the buffer's pin."""
 
     def __init__(self, message: str, buffer: int) -> None:
         super().__init__(message)
@@ -29,12 +29,12 @@ class OffsetError(PlanError):
 
 
 class CollisionError(PlanError):
-    """Two buffers that are in use at the same instant share bytes."""
+    """A collision: two buffers that are in use at the same instant share bytes."""
 
     def __init__(self, message: str, first: int, second: int, instant: int) -> None:
         super().__init__(message)
         self.first = first
-        """Index in ``problem.buffers`` of the one that is in use earlier, or of the lower index."""
+        """Index in ``problem.buffers`` of the buffer whose use begins earlier, or of the lower index."""
         self.second = second
         self.instant = instant
         """The first instant at which both are in use."""
@@ -42,16 +42,16 @@ class CollisionError(PlanError):
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """Bytes that are needed for a while."""
+    """Bytes that are in use for a range of instants."""
 
     size: int
     """Bytes, 0 or more."""
     start: int
-    """First instant at which its bytes are in use."""
+    """First instant at which it is in use."""
     end: int
-    """First instant at which they are free again (half-open). A buffer with ``start == end`` is never in use."""
+    """First instant at which it is free again (half-open). A buffer with ``start == end`` is never in use."""
     alignment: int = 16
-    """Power of two that the offset is a multiple of."""
+    """Divisor of the offset, a power of two."""
     pin: int | None = None
     """Offset that the buffer must have."""
     name: str = ""
@@ -59,22 +59,25 @@ class Buffer:
 
     @property
     def occupies(self) -> bool:
-        """Whether it ever holds a byte. One that does not collides with nothing."""
+        """True if it ever holds a byte; otherwise it collides with nothing."""
         return self.size > 0 and self.start < self.end
 
     @property
     def flaw(self) -> str | None:
-        """Why there can be no such buffer, as the end of a sentence; None if there can."""
+        """The flaw that makes the buffer invalid, as the end of a sentence; None if it is valid."""
         return _flaw(self)
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """The buffers of one arena on one device. Raises :class:`ProblemError` for the first buffer that cannot be."""
+    """The buffers of one arena on one device.
+
+    Raises :class:`ProblemError` for the first invalid buffer.
+    """
 
     buffers: tuple[Buffer, ...]
     capacity: int | None = None
-    """Bytes. A planner may stop at a plan that fits; what to do about a plan that does not is the caller's matter."""
+    """Bytes. A planner may stop at a plan that fits; the caller handles a plan that does not."""
 
     def __post_init__(self) -> None:
         for index, buffer in enumerate(self.buffers):
@@ -86,34 +89,34 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Where each buffer lies. Made, and checked, by :func:`etdev.planner.make_plan`."""
+    """The offset of each buffer. :func:`etdev.planner.make_plan` makes and checks plans."""
 
     offsets: tuple[int, ...]
     """Bytes from the start of the arena, in the order of ``problem.buffers``."""
     size: int
     """Bytes of the arena: the largest end of the buffers that are ever in use."""
     lower_bound: int
-    """Bytes: no plan can be smaller. Some problems have no plan that small."""
+    """Bytes. No plan is smaller; for some problems every plan is larger."""
     planner: str
-    """Name of what made it."""
+    """Name of the planner that made it."""
 
     @property
     def optimal(self) -> bool:
-        """Whether the plan is known to be the smallest."""
+        """True if the plan is known to be the smallest."""
         return self.size == self.lower_bound
 
 
 Planner = Callable[[Problem], Sequence[int]]
-"""Offsets in bytes, in the order of ``problem.buffers``."""
+"""A function that returns offsets in bytes, in the order of ``problem.buffers``."""
 
 
 def label(index: int, buffer: Buffer) -> str:
-    """How messages call a buffer: ``buffer 3``, ``buffer 3 'relu'``."""
+    """Return the name of a buffer in messages: ``buffer 3``, ``buffer 3 'relu'``."""
     return f"buffer {index} {buffer.name!r}" if buffer.name else f"buffer {index}"
 
 
 def _flaw(buffer: Buffer) -> str | None:
-    """What is wrong with a buffer, as the end of a sentence."""
+    """Return the flaw of a buffer, as the end of a sentence; None if it is valid."""
     pin = buffer.pin
     for what, value in (("size", buffer.size), ("start", buffer.start), ("end", buffer.end), ("pin", pin)):
         if not _is_int(value) and not (what == "pin" and value is None):

@@ -1,8 +1,8 @@
 """Many short searches instead of a long one.
 
-How long the exact search takes for a problem depends on its rule and on the order in which it tries buffers, by factors
-of a thousand and more, and which ones are lucky cannot be told before. So it is stopped early and started again with
-others, longer now and then so that it comes to an end at last.
+The time of the exact search depends on its rule and on its order of buffers, by factors of a thousand and more. The
+good ones are not known in advance. So the search is stopped early and started again with others. Some searches are
+longer, so that one of them completes in the end.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from etdev.planner.tables import Tables, convert
 
 _RULES = (Rule(1, 1), Rule(1, 0), Rule(0, 1), Rule(0, 0, 1), Rule(1, 0, 0, 1))
 _NODES_PER_BUFFER = 12
-"""Answers that a search may give before it is started again, for each buffer; a plan takes about one."""
+"""Answers per buffer after which a search is started again; a plan takes about one."""
 _LEAST_COUNTED = 40
-"""Fewer buffers count as so many: a proof that there is no plan takes more."""
+"""Smallest number of buffers for that product: a proof that no plan fits takes more."""
 _DISORDER = 0.3
-"""Places by which buffers are moved in an order, at most, over the number of buffers."""
+"""Largest move of a buffer in a disturbed order, as a share of the number of buffers."""
 _PLAIN_STEPS = 5_000_000
-"""Steps after which searches run compiled if they can. In Python they take about a second."""
+"""Steps after which searches run compiled if numba is installed; in Python they take about a second."""
 
 
 class Restarts:
-    """Searches for plans of the same buffers that fit one capacity or another."""
+    """Searches for plans of the same buffers with various capacities."""
 
     def __init__(self, tables: Tables, spent: int = 0) -> None:
-        """``spent`` is what other searches for the same problem have taken so far."""
+        """Prepare the searches; ``spent`` is the number of steps of other searches for the same problem so far."""
         self.steps = 0
-        """Steps spent."""
+        """Number of steps spent."""
         self._spent = spent
         self._plain = self._tables = tables
         self._runner: Runner = PLAIN
@@ -39,20 +39,19 @@ class Restarts:
         self._random = Random(0)
 
     def fit(self, capacity: int, most_steps: int) -> tuple[int, list[int]]:
-        """``FOUND`` with offsets that fit the capacity, ``NONE`` for there are none, or ``STOPPED``: the steps are
-        spent."""
+        """Return ``FOUND`` with offsets that fit the capacity, ``NONE`` if none do, or ``STOPPED`` after the steps."""
         end = self.steps + most_steps
         most_nodes = _NODES_PER_BUFFER * max(len(self._orders[0]) + 1, _LEAST_COUNTED)
         for turn, length in enumerate(_luby()):
             rule = _RULES[turn % len(_RULES)]
-            # Each rule with each order once, and then with orders that are much like them.
+            # Each rule with each order once, and then with similar orders.
             order = self._orders[(turn + turn // len(_RULES)) % len(self._orders)]
             if turn >= len(_RULES) * len(self._orders):
                 order = self._disturb(order)
             result, offsets = self._search(rule, order, capacity, most_nodes * length, end - self.steps)
             if result != STOPPED or self.steps >= end:
                 return result, offsets
-        raise AssertionError  # There is always another turn.
+        raise AssertionError  # _luby() never ends.
 
     def _search(
         self, rule: Rule, order: Sequence[int], capacity: int, most_nodes: int, most_steps: int
@@ -69,7 +68,7 @@ class Restarts:
         return int(result), [int(low) for low in state.low] if result == FOUND else []
 
     def _compile(self) -> None:
-        """Go on compiled, if numba is there."""
+        """Continue with compiled kernels if numba is installed."""
         runner = compiled_runner()
         if runner is not None and self._runner is PLAIN:
             self._runner = runner
@@ -82,7 +81,7 @@ class Restarts:
 
 
 def _make_orders(tables: Tables) -> list[list[int]]:
-    """By lifetime, bytes, their product, and how much there is at the fullest instant of the lifetime."""
+    """Return orders by lifetime, bytes, their product, and the peak during the lifetime."""
     count = len(tables.size)
     totals = [
         sum(tables.height[tables.crowd[place]] for place in range(tables.crowd_start[s], tables.crowd_start[s + 1]))
@@ -103,7 +102,7 @@ def _make_orders(tables: Tables) -> list[list[int]]:
 
 
 def _luby() -> Iterator[int]:
-    """1, 1, 2, 1, 1, 2, 4, and so on: within a factor of log n as good as the best lengths, whatever these are.
+    """Yield 1, 1, 2, 1, 1, 2, 4, and so on, which is within a factor of log n of the best lengths for any search.
 
     Luby, Sinclair, Zuckerman, "Optimal speedup of Las Vegas algorithms", 1993.
     """

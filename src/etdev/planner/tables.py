@@ -1,7 +1,7 @@
 """The tables that the exact search works on: buffers and sections as flat integers.
 
-A *section* is a stretch of time in which the same buffers are in use, and no more of them in the stretches beside it
-that have a subset of these. Two buffers are in use together exactly if they share a section.
+A *section* is a stretch of time in which lifetimes begin but none ends, so all of its buffers are in use at its last
+start. Two buffers are in use together exactly if they share a section.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from etdev.planner.problem import Buffer
 
 
 class Tables(NamedTuple):
-    """What does not change during a search. Indices are those of the list of buffers that the tables were made from."""
+    """The constants of a search. Indices are those of the list of buffers that the tables were made from."""
 
     size: Table
     """Bytes."""
@@ -24,32 +24,35 @@ class Tables(NamedTuple):
     mask: Table
     """Alignment - 1."""
     pin: Table
-    """-1: none."""
+    """Pinned offset; -1 for none."""
     width: Table
-    """Instants."""
+    """Length of the lifetime in instants."""
     first: Table
     """First section."""
     last: Table
-    """Behind the last section."""
+    """Section after the last one (half-open)."""
     kind: Table
-    """Equal for buffers that may change places."""
+    """Equal for buffers that are interchangeable."""
     near_start: Table
-    """The neighbours of buffer i, which are in use together with it, are near[near_start[i] : near_start[i + 1]]."""
+    """Start of the neighbours in ``near``: those of buffer i are near[near_start[i] : near_start[i + 1]].
+
+    Neighbours are in use together with the buffer.
+    """
     near: Table
     crowd_start: Table
-    """The buffers of section s are crowd[crowd_start[s] : crowd_start[s + 1]]."""
+    """Start of the buffers in ``crowd``: those of section s are crowd[crowd_start[s] : crowd_start[s + 1]]."""
     crowd: Table
     spare: Table
-    """For each section, the most bytes that one of its buffers is rounded up by."""
+    """For each section, the largest rounding of one of its buffers in bytes."""
 
 
 def find_sections(buffers: Sequence[Buffer]) -> tuple[list[int], list[int], int]:
-    """(first section of each buffer, section behind its last, number of sections); all buffers occupy bytes."""
+    """Return (first section of each buffer, section after its last, number of sections); all buffers occupy bytes."""
     starts = sorted({buffer.start for buffer in buffers})
     rank = {start: index for index, start in enumerate(starts)}
     first = [rank[buffer.start] for buffer in buffers]
     last = [bisect_left(starts, buffer.end) for buffer in buffers]
-    # An instant at which buffers only begin has a superset of those of the instant before.
+    # If buffers only begin at an instant, its set includes that of the instant before.
     ends = set(last)
     section, sections = 0, []
     for place in range(len(starts) + 1):
@@ -59,7 +62,7 @@ def find_sections(buffers: Sequence[Buffer]) -> tuple[list[int], list[int], int]
 
 
 def make_tables(buffers: Sequence[Buffer], most_pairs: int) -> Tables | None:
-    """Tables as lists; None if more pairs of buffers than that are in use together, or for astronomic numbers."""
+    """Return tables as lists; None for too many pairs of buffers in use together, or for too large numbers."""
     if sum(b.size + b.alignment for b in buffers) + max(b.pin or 0 for b in buffers) >= LARGEST:
         return None
     first, last, count = find_sections(buffers)
@@ -94,7 +97,7 @@ def make_tables(buffers: Sequence[Buffer], most_pairs: int) -> Tables | None:
 
 
 def convert(tables: Tables, runner: Runner) -> Tables:
-    """The same tables for a runner."""
+    """Return the same tables for a runner."""
     return Tables(*(runner.table(table) for table in tables))
 
 

@@ -1,7 +1,7 @@
-"""Mending a plan: what lies too high is planned anew, together with what is in use about the same time.
+"""Improvement of a plan: buffers that end too high are planned again with those in use around the same time.
 
-The rest of the plan stays, and is for the search like pinned buffers. So the work is that of small problems however
-large the whole one is.
+The rest of the plan stays, and acts like pinned buffers in the search. So the work is that of small problems, for a
+plan of any size.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from etdev.planner.search import FOUND
 from etdev.planner.tables import make_tables
 
 _MARGIN = 4
-"""Starts before and after that the first window takes in; each further one takes in twice as many."""
+"""Number of starts before and after that the first window includes; each further window doubles it."""
 _MOST_MOVED = 600
-"""Buffers that are planned anew at once, at most."""
+"""Largest number of buffers that are planned again at once."""
 _MOST_NEAR = 2_000
-"""The same with those that stay where they are."""
+"""Largest number of buffers in a window, including those that stay."""
 _MOST_PAIRS = 100_000
 _STRIDE = 256
-"""Neighbours that are passed over together if all of them have ended."""
+"""Number of neighbours that are skipped together if all of them have ended."""
 _STEPS = 4_000_000
 """Steps of one search."""
 
 
 class Mender:
-    """A plan of some buffers, in the order of their starts, that is being made smaller."""
+    """A plan of buffers, sorted by start, that is being made smaller."""
 
     def __init__(self, buffers: Sequence[Buffer], offsets: Sequence[int], most_steps: int) -> None:
         self._buffers = buffers
@@ -38,10 +38,10 @@ class Mender:
         self._ends = [max(b.end for b in buffers[place : place + _STRIDE]) for place in range(0, len(buffers), _STRIDE)]
         self.offsets = list(offsets)
         self.steps = 0
-        """Steps spent."""
+        """Number of steps spent."""
 
     def fit(self, capacity: int) -> list[int]:
-        """Make the plan fit a capacity. The buffers that lie too high still, if that could not be done."""
+        """Make the plan fit a capacity; return the buffers that still end too high."""
         high = [index for index in range(len(self.offsets)) if self._end(index) > capacity]
         return [index for index in high if self._end(index) > capacity and not self._mend(index, capacity)]
 
@@ -49,7 +49,7 @@ class Mender:
         return self.offsets[index] + self._buffers[index].size
 
     def _mend(self, index: int, capacity: int) -> bool:
-        """Plan the surroundings of a buffer anew, in larger and larger windows."""
+        """Plan the surroundings of a buffer again, in larger and larger windows; return whether it fits now."""
         margin, moved = _MARGIN, 0
         while self.steps < self._most_steps:
             inside, around = self._look(index, capacity, margin)
@@ -63,9 +63,10 @@ class Mender:
         return False
 
     def _look(self, index: int, capacity: int, margin: int) -> tuple[list[int], list[int]]:
-        """The buffers that are in use in a window only, and those that are in use there and elsewhere.
+        """Return the buffers that are in use only in a window, and those that are in use in it and elsewhere.
 
-        All that lie too high in the window are in use in it only: it is widened until that is so, or too much.
+        The window is widened until all of its buffers that end too high are in use only in it, or until it is too
+        large.
         """
         begin, end = self._buffers[index].start, self._buffers[index].end
         while True:
@@ -83,13 +84,13 @@ class Mender:
         return inside, [i for i in near if i not in within]
 
     def _widen(self, begin: int, end: int, margin: int) -> tuple[int, int]:
-        """From so many starts before to so many starts after."""
+        """Return the instants ``margin`` starts before the range and ``margin`` starts after it."""
         first = max(bisect_left(self._starts, begin) - margin, 0)
         last = bisect_left(self._starts, end) + margin
         return self._starts[first], self._starts[last] if last < len(self._starts) else max(self._ends)
 
     def _find(self, first: int, last: int) -> list[int]:
-        """The buffers in use at any instant from ``first`` to before ``last``, or too many of them."""
+        """Return the buffers in use at any instant of the half-open range, or too many of them."""
         begin, behind = bisect_left(self._starts, first), bisect_left(self._starts, last)
         if behind - begin > _MOST_NEAR:
             self.steps += _MOST_NEAR
