@@ -1,4 +1,4 @@
-"""Stage *verify*: the checks, each a question with the answers ``passed``, ``failed`` and ``not run: REASON``.
+"""Stage *verify*: the checks. Each answers ``passed``, ``failed`` or ``not run: REASON``.
 
 A check that did not run is never reported as passed.
 """

@@ -1,4 +1,4 @@
-"""Check *accuracy*: does the config's own metric on its own data hold?"""
+"""Check *accuracy*: compute the config's metric on its own data, and compare it with its limits."""
 
 from __future__ import annotations
 
@@ -30,26 +30,26 @@ _QUANTIZED_HINT = (
 
 @dataclass
 class _Tally:
-    """Calls that were made, and how many there will be if that is known."""
+    """Progress of a metric's calls: the number done, and the total if it is known."""
 
     count: Count
     done: int = 0
     total: int | None = None
 
     def announce(self, samples: object) -> None:
-        """So many more are to come, if they can be counted."""
+        """Add these samples to the total; the total is unknown if they have no length."""
         self.total = max(self.total or 0, self.done) + len(samples) if isinstance(samples, Sized) else None
 
     def add(self) -> None:
-        """One more was made."""
+        """Count one more call, and report it."""
         self.done += 1
         self.count(self.done, self.total if self.total is None or self.done <= self.total else None)
 
 
 class Run:
-    """The built program, for the user's metric: ``run(*inputs) -> outputs``.
+    """The built program, as the user's metric calls it: ``run(*inputs) -> outputs``.
 
-    State is the program's initial state at the start and carries over from call to call.
+    State starts as the program's initial state and carries over from call to call.
     """
 
     def __init__(self, runtime: Runtime, model: ExportedModel, method: str, jobs: Jobs | None, tally: _Tally) -> None:
@@ -58,11 +58,17 @@ class Run:
         self._tally = tally
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
-        """All outputs of one call, as a tuple; without the inputs it changed, which a program answers before them."""
+        """Return all outputs of one call as a tuple.
+
+        The inputs that the call changed are left out; a program returns those before its outputs.
+        """
         return self._own(self._runtime.call(self._method, self._checked(inputs)))
 
     def map(self, samples: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
-        """Outputs for each tuple of inputs, in order; on several workers if there are any."""
+        """Return an iterator over the outputs for each tuple of inputs, in order.
+
+        The calls run on several workers if there are any.
+        """
         self._tally.announce(samples)
         if self._jobs is None:
             return (self(*sample) for sample in samples)
@@ -75,12 +81,12 @@ class Run:
         return inputs
 
     def _own(self, outputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Those of the method, which come last, of one more call."""
+        """Count one more call, and return the method's own outputs, which come last."""
         self._tally.add()
         return outputs[len(outputs) - self._model.outputs[self._method] :]
 
     def method(self, name: str) -> Run:
-        """Another method of the same program, on the same state."""
+        """Return another method of the same program, on the same state."""
         if name not in self._model.signatures:
             raise ValueError(f"the program has no method {name!r}; it has {', '.join(self._model.signatures)}")
         return Run(self._runtime, self._model, name, self._jobs, self._tally)
@@ -96,11 +102,12 @@ def check_accuracy(
     jobs: Jobs | None = None,
     count: Count = uncounted,
 ) -> CheckResult:
-    """Call the metric and compare it with the gate. What it has ``run.map`` do goes to ``jobs``; ``count`` is told of
-    each call.
+    """Call the metric, and compare its value with the limits of ``gate``.
 
-    Raises :class:`~etdev.errors.VerifyError` if the metric itself fails or returns no number; a program that fails in
-    the runtime makes the check fail as a broken artifact.
+    Samples that the metric passes to ``run.map`` run on ``jobs``. ``count`` is called for each call.
+
+    Raises :class:`~etdev.errors.VerifyError` if the metric itself fails or does not return a number. If the program
+    fails in the runtime, the check fails as for a broken artifact.
     """
     key = ("targets", target, "verify", "accuracy", "fn")
     where = project.where(*key)
@@ -122,7 +129,7 @@ def check_accuracy(
 
 
 class _ProgramFailedError(VerifyError):
-    """The program, not the metric, failed."""
+    """Failure of the program, not of the metric."""
 
 
 def _protected(function: Callable[[Run], Any], run: Run) -> Any:
@@ -133,7 +140,7 @@ def _protected(function: Callable[[Run], Any], run: Run) -> Any:
 
 
 def _number(value: Any, fn: str, where: str) -> float:
-    """A Python or numpy number, or a tensor of one element."""
+    """Return the value as a float; it must be a Python or numpy number, or a tensor of one element."""
     try:
         if isinstance(value, bool | str | bytes):
             raise TypeError
@@ -152,7 +159,7 @@ def _judge(value: float, gate: Accuracy, project: Project, target: str, *, quant
         limits.append((value <= gate.max, "max", f"at most {gate.max:g}"))
     wanted = " and ".join(text for _, _, text in limits)
     text = f"{gate.fn} = {value:.6g} ({wanted})"
-    missed = [key for held, key, _ in limits if not held]  # A NaN holds no limit.
+    missed = [key for held, key, _ in limits if not held]  # A NaN satisfies no limit.
     if missed:
         problem = f"{gate.fn} gave {value:.6g}, the config asks for {wanted}"
         return CheckResult(

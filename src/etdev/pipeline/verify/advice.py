@@ -1,4 +1,4 @@
-"""What helps against each kind of limit that was missed."""
+"""Advice for each kind of limit that a target misses."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from etdev.program.devices import D2H_COPY, H2D_COPY
 
 
 def advise(project: Project, target: str, program: Program | None, key: tuple[str, ...]) -> str:
-    """How to have less of what ``budget.KEY`` limits, or to allow more. ``("growth", "memory", "cuda:0")`` is a key.
+    """Return advice on reducing the figure that ``budget.KEY`` limits, or on changing the limit.
 
-    ``program`` is None if the file cannot be read.
+    A key may be ``("growth", "memory", "cuda:0")``. ``program`` is None if the file cannot be read.
     """
     figure, *device = key[1:] if key[0] == "growth" else key
     setting = f"budget.growth.{figure}" if key[0] == "growth" else f"budget.{figure}"
@@ -41,7 +41,7 @@ def _advice(project: Project, target: str, program: Program | None, figure: str,
 
 
 def _copies_ends(program: Program) -> bool:
-    """Whether a method copies one of its inputs to a device, or one of its outputs back."""
+    """Return whether a method copies one of its inputs to a device, or one of its outputs back."""
     return any(
         call.args[0] in plan.inputs if plan.operators[call.op_index].name == H2D_COPY else call.args[1] in plan.outputs
         for plan in program.execution_plan

@@ -1,6 +1,6 @@
-"""The allocating half of the check *device*: planned buffers on devices, allocated, written, read back and freed.
+"""Memory test of the check *device*: planned buffers on devices are allocated, written, read back and freed.
 
-Nothing here knows what a device is beyond its allocator, so it runs on simulated ones too.
+This module knows devices only by their allocators, so it runs on simulated devices too.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from etdev.runtime.errors import OutOfDeviceMemoryError
 from etdev.runtime.memory import DeviceMemoryBuffer
 
 _GUARD = 256
-"""Bytes behind the end of each buffer that nobody may touch."""
+"""Guard bytes after the end of each buffer, which must stay unchanged."""
 _PERIOD = 65_521
-"""Bytes after which a pattern repeats: a prime, so that no two places of a power of two apart look alike."""
+"""Bytes after which a pattern repeats; a prime, so that places a power of two bytes from each other differ."""
 _PIECE = 64 * _PERIOD
-"""Bytes that are copied at once."""
+"""Bytes per copy."""
 _MOST_PROBLEMS = 20
 
 DelegateInputs = Mapping[str, Mapping[int, int]]
-"""Per method, position of each delegate call → how many of its arguments are inputs."""
+"""Per method: position of each delegate call → number of its arguments that are inputs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Allocations:
-    """What was found."""
+    """The allocated buffers, the memory of their devices, and the problems found."""
 
     buffers: tuple[AllocatedBuffer, ...] = ()
     devices: tuple[DeviceMemory, ...] = ()
@@ -47,12 +47,14 @@ class Allocations:
 def check_allocations(
     program: Program, registry: Registry, *, alignment: int, inputs: DelegateInputs | None = None
 ) -> Allocations:
-    """Allocate all planned buffers that are on devices at once, look at their addresses, write and read back every
-    tensor's bytes while its neighbours in time are there, and free them.
+    """Allocate all planned buffers that are on devices at once, check them, and free them.
 
-    ``alignment``, in bytes, is what the addresses have to be a multiple of. Without ``inputs``, how many arguments of a
-    delegate call are inputs is derived from the file. Raises :class:`~etdev.errors.MissingRequirementError` if a device
-    is not there or has too little memory free; whatever happens, everything is freed.
+    This checks the addresses. It writes each extent when its use begins and reads it back when its use ends, so extents
+    that are in use at the same time are in memory together.
+
+    Addresses must be multiples of ``alignment``, in bytes. Without ``inputs``, the number of inputs of each delegate
+    call is derived from the file. Raises :class:`~etdev.errors.MissingRequirementError` if a device is missing or has
+    too little free memory. Everything is freed in every case.
     """
     sizes = _device_buffers(program)
     devices = sorted({device for device, _ in sizes})
@@ -87,7 +89,7 @@ def check_allocations(
 
 
 def _device_buffers(program: Program) -> dict[tuple[Device, int], int]:
-    """Device and number of each buffer that is not on the host → the largest size that a method gives it, in order."""
+    """Return the largest size of each buffer on a device over all methods, by device and number, sorted."""
     sizes: dict[tuple[Device, int], int] = {}
     for plan in program.execution_plan:
         for index, size in enumerate(plan.non_const_buffer_sizes):
@@ -104,7 +106,7 @@ def _allocated(device: Device, index: int, size: int, alignment: int, registry: 
 
 @contextmanager
 def _naming(what: str) -> Iterator[None]:
-    """An error within the block says what memory it is about."""
+    """Add the name of the memory to errors raised in the block."""
     try:
         yield
     except EtdevError as error:
@@ -113,7 +115,7 @@ def _naming(what: str) -> Iterator[None]:
 
 
 def _warm_up(devices: Sequence[Device], registry: Registry) -> None:
-    """Let the devices' libraries take what they keep, before anything is counted."""
+    """Use each device once, so that its library allocates its own memory before the first measurement."""
     for device in devices:
         with (
             _naming(f"the first bytes on {device}"),
@@ -151,7 +153,7 @@ def _memory(
 
 
 class _BufferCheck:
-    """One allocated buffer, and what the methods keep in it."""
+    """Test of one allocated buffer and of what the methods store in it."""
 
     def __init__(
         self,
@@ -172,7 +174,7 @@ class _BufferCheck:
 
     @property
     def result(self) -> AllocatedBuffer:
-        """What was done."""
+        """Facts about the buffer, and the bytes written to it."""
         address = self._buffer.data()
         return AllocatedBuffer(
             device=str(self.device),
@@ -186,7 +188,10 @@ class _BufferCheck:
         )
 
     def run(self, registry: Registry, others: Sequence[Allocation]) -> Iterator[str]:
-        """One sentence per thing that is wrong. ``others`` are allocations on the device from before."""
+        """Test the buffer, and yield one sentence per problem.
+
+        ``others`` are allocations on the device from before the test.
+        """
         began = time.perf_counter()
         self._allocator = registry.get(self.device.type)
         yield from self._address_problems(others)
@@ -218,7 +223,7 @@ class _BufferCheck:
                 yield f"{self.label}: it overlaps {item.size:,} bytes that are allocated at {item.address:#x}"
 
     def _method_problems(self, plan: m.ExecutionPlan) -> Iterator[str]:
-        """Each extent is written when it comes into use, and read when it goes out of use."""
+        """Write each extent when its use begins, and read it back when its use ends."""
         extents = _extents(plan, self._index, self._inputs)
         moments = [(item.start, 1, item) for item in extents] + [(item.end, 0, item) for item in extents]
         for _, begins, item in sorted(moments, key=lambda moment: moment[:2]):
@@ -247,10 +252,10 @@ class _BufferCheck:
 
 @dataclass(frozen=True, slots=True)
 class _Extent:
-    """Bytes of a buffer that are in use from the instant ``start`` until before ``end``."""
+    """Bytes of a buffer that are in use from ``start`` (inclusive) to ``end`` (exclusive), in positions."""
 
     name: str
-    """Of what lies there, by the method and the value's number: its pattern is drawn from it."""
+    """Method and value number of the content; the byte pattern is derived from it."""
     offset: int
     size: int
     start: int
@@ -258,7 +263,10 @@ class _Extent:
 
 
 def _extents(plan: m.ExecutionPlan, buffer: int, inputs: DelegateInputs | None) -> list[_Extent]:
-    """What a method keeps in a buffer. If its data flow cannot be followed, each tensor has an instant of its own."""
+    """Return the extents that a method stores in a buffer.
+
+    If the data flow cannot be followed, each tensor gets a position of its own.
+    """
     known = delegate_inputs(plan) if inputs is None else inputs.get(plan.name, {})
     calls = sum(isinstance(call, m.DelegateCall) for chain in plan.chains for call in chain.instructions)
     if calls <= len(known):
@@ -284,7 +292,7 @@ def _name(plan: m.ExecutionPlan, value: int) -> str:
 
 
 def _pieces(size: int, name: str) -> Iterator[tuple[int, bytes]]:
-    """A pattern of the name, in pieces: where in it each begins, and its bytes."""
+    """Yield the byte pattern of a name in pieces: the offset of each piece, and its bytes."""
     pattern = random.Random(name).randbytes(min(size, _PERIOD))
     whole = pattern * min(_PIECE // _PERIOD, size // _PERIOD + 1) if size > _PERIOD else pattern
     for start in range(0, size, _PIECE):

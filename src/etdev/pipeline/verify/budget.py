@@ -1,5 +1,7 @@
-"""Check *budget*: do the file, its weights, the memory of each device, what is copied and what is delegated stay within
-the config's limits?"""
+"""Check *budget*: compare a file's figures with the config's limits.
+
+The figures are the file's size, its weights, the memory of each device, copied bytes and the share of delegated ops.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ from etdev.units import format_share, format_size
 
 
 def check_budget(project: Project, target: str, measured: Measured) -> CheckResult:
-    """Compare what a file takes with each limit of ``[targets.X.budget]`` but those on growth and on time."""
+    """Compare a file with each limit of ``[targets.X.budget]``, except those on growth and latency."""
     limits, unjudged = _Limits(project, target, measured), []
     budget = limits.budget
     found = [*limits.of_file()]
@@ -44,7 +46,7 @@ def check_budget(project: Project, target: str, measured: Measured) -> CheckResu
 
 
 class _Limits:
-    """The limits of one target, and what was found."""
+    """Limits of one target, and the figures found."""
 
     def __init__(self, project: Project, target: str, measured: Measured) -> None:
         self._project, self._target, self._measured = project, target, measured
@@ -74,7 +76,7 @@ class _Limits:
     def of_delegation(self, program: Program, least: float) -> Limit:
         figures, methods = self._measured.figures(program), self._measured.methods
         taken, left = figures.delegated_ops or 0, figures.undelegated_ops or 0
-        share = 1.0 if figures.delegated is None else figures.delegated  # Of no ops, none is left out.
+        share = 1.0 if figures.delegated is None else figures.delegated  # Without ops, the share is 1.
         seen = f"{taken:,} of {taken + left:,} ops delegated"
         lacking = f"{seen}: {format_share(share)}, less than budget.delegated ({format_share(least)})"
         return Limit(

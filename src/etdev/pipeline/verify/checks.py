@@ -34,7 +34,7 @@ from etdev.runtime.stock import StockRuntime
 
 @dataclass(frozen=True)
 class Candidate:
-    """The file to verify and what it came from."""
+    """A file to verify, and the models that it was built from."""
 
     path: Path
     size: int
@@ -43,18 +43,18 @@ class Candidate:
     reference: ExportedModel
     """The quantized model before lowering, or ``float_model`` itself."""
     linked: LinkedProgram | None = None
-    """What was written; None if that is not known any more."""
+    """The link's result; None if it is not available any more."""
     inplace: Mapping[str, tuple[Donor, ...]] = field(default_factory=lambda: DEFAULT)
-    """The kernels that may write over an operand."""
+    """Kernels that may write their output over an operand."""
     methods: tuple[MethodResult, ...] = ()
-    """How lowering split its methods; none if that is not known any more."""
+    """How lowering split each method; empty if unknown."""
     data: tuple[Path, ...] = ()
     """Data files of the program."""
     lookups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Per method, the names of the data that its delegates look up, as emission noted them."""
 
     def measured(self, program: Program | None) -> Measured:
-        """What limits are about; ``program`` is what the file holds, None if it cannot be read."""
+        """Return the figures' sources for limits; ``program`` is the file's content, or None if it cannot be read."""
         return Measured(self.path, self.size, program, self.methods)
 
 
@@ -71,8 +71,8 @@ def verify_program(
 ) -> tuple[CheckResult, ...]:
     """Answer every check for one file.
 
-    ``device_map`` says what here stands for the program's devices; on ``jobs`` workers the metric's samples are run,
-    and ``count`` is told of each. Raises :class:`~etdev.errors.VerifyError` if the user's samples, metric or eager
+    ``device_map`` maps the program's devices to those of this machine. The metric's samples run on ``jobs`` workers,
+    and ``count`` is called for each. Raises :class:`~etdev.errors.VerifyError` if the user's samples, metric or eager
     model fail.
     """
     check, found = check_bytes(candidate.path, candidate.data, candidate.lookups)
@@ -95,7 +95,7 @@ def verify_program(
 
 
 def _read(project: Project, target: str, candidate: Candidate, found: Program) -> dict[CheckName, CheckResult]:
-    """What the file says, without anything being run."""
+    """Answer the checks *plan*, *placement*, *budget* and *growth*, which only read the file."""
     settings = project.config.targets[target]
     linked = candidate.linked
     if linked is None:
@@ -113,9 +113,9 @@ def _read(project: Project, target: str, candidate: Candidate, found: Program) -
 
 
 def check_functions(project: Project, user: UserCode, target: str) -> None:
-    """Find the samples, the sessions and the metric that verification will call, before anything slow happens.
+    """Find the samples, sessions and metric that verification will call, so that a missing one fails early.
 
-    Raises :class:`~etdev.errors.MismatchError` at the key that names what does not exist.
+    Raises :class:`~etdev.errors.MismatchError` at the key that names a missing function.
     """
     wanted: dict[tuple[str, ...], str] = {
         ("methods", name, "samples"): method.samples
@@ -132,12 +132,12 @@ def check_functions(project: Project, user: UserCode, target: str) -> None:
 
 
 def not_run(check: CheckName, reason: str) -> CheckResult:
-    """The answer of a check that could not be asked."""
+    """Return the result of a check that could not run."""
     return CheckResult(name=check, status="not run", summary=reason)
 
 
 def _located(check: CheckResult, project: Project, target: str) -> CheckResult:
-    """The check *plan*, with the place and the remedy of a failure."""
+    """Return the check *plan*, with a location and help if it failed."""
     if check.status != "failed":
         return check
     hint = "another planner or alignment is linked in an instant (targets.X.memory); report this with the model"
@@ -145,7 +145,10 @@ def _located(check: CheckResult, project: Project, target: str) -> CheckResult:
 
 
 def _with_remedy(check: CheckResult, project: Project, target: str) -> CheckResult:
-    """The check *placement*, with the place and the remedy of a failure; the check *budget* has those of a limit."""
+    """Return the check *placement*, with a location and help if it failed.
+
+    A missed gate gets neither: the check *budget* reports them for the limit.
+    """
     if check.status != "failed" or check.gate:
         return check
     where = project.where("targets", target, "partitioners")
@@ -163,7 +166,7 @@ def _subject(project: Project, user: UserCode, target: str, candidate: Candidate
 def _samples(
     project: Project, user: UserCode, model: ExportedModel
 ) -> tuple[dict[str, Iterable[Tensors]], frozenset[str]]:
-    """Samples per method, and the methods for which they are random."""
+    """Return the samples per method, and the methods whose samples are random."""
     samples: dict[str, Iterable[Tensors]] = {}
     weak: set[str] = set()
     for name, signature in model.signatures.items():
@@ -180,7 +183,7 @@ def _samples(
 
 
 class _Samples:
-    """Samples that are made anew each time that somebody goes through them: none is kept."""
+    """Samples that each iteration makes again; none is kept."""
 
     def __init__(self, make: Callable[[], Iterator[Tensors]]) -> None:
         self._make = make

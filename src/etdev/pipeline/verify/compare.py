@@ -1,4 +1,4 @@
-"""How far a program's outputs are from a reference, and how far they may be."""
+"""Comparison of a program's outputs with a reference, and the differences allowed."""
 
 from __future__ import annotations
 
@@ -11,20 +11,25 @@ if TYPE_CHECKING:
     import torch
 
 RELATIVE_TOLERANCE = {"float64": 1e-3, "float32": 1e-3, "float16": 1e-2, "bfloat16": 5e-2}
-"""Default tolerance per dtype, relative to the largest magnitude in the reference output of the sample (at least
-:data:`SMALLEST_PEAK`). Kernels sum in other orders than eager torch and round intermediate results; the figures leave
-room for that. Other dtypes must be equal. float64 is held to float32's figure, since delegates and
-some kernels compute it in single precision."""
+"""Default tolerance per dtype, relative to the largest magnitude in the sample's reference output.
+
+That magnitude counts as at least :data:`SMALLEST_PEAK`. Kernels sum in other orders than eager PyTorch and round
+intermediate results; the figures leave room for that. Other dtypes must be equal. float64 has float32's figure, since
+delegates and some kernels compute it in single precision.
+"""
 
 SMALLEST_PEAK = 1e-2
-"""Outputs smaller than this are compared as if their largest value were this."""
+"""Floor of the largest magnitude; outputs smaller than this are compared as if it were this."""
 
 QUANTIZED_MARGIN_DB = 6.0
 QUANTIZED_SNR_RANGE = (3.0, 30.0)
-"""Default for a quantized target against the quantized model before lowering: not more noise than quantization itself
-made, less :data:`QUANTIZED_MARGIN_DB`, and within this range. A delegate now and then rounds to the next quantization
-step where the reference rounds to the other, and the model amplifies such steps as it amplifies quantization noise, so
-no absolute figure is both safe and sharp; a wrong program is near 0 dB."""
+"""Range, in dB, of the SNR required by default of a quantized target.
+
+The reference is the quantized model before lowering. The target needs the SNR of quantization itself, less
+:data:`QUANTIZED_MARGIN_DB`, clamped to this range. A delegate now and then rounds to the next quantization step where
+the reference rounds to the other. The model amplifies such steps as it amplifies quantization noise, so no absolute
+figure is both safe and sharp. A wrong program is near 0 dB.
+"""
 
 
 @dataclass
@@ -33,29 +38,31 @@ class Difference:
 
     dtype: str
     compute_dtype: str = "float32"
-    """Coarsest dtype that the program may compute float32 in."""
+    """Coarsest dtype in which the program may compute float32."""
     max_abs_error: float = 0.0
     allowed: float = math.inf
     excess: float = -math.inf
-    """Largest error minus what was allowed; at most 0 if every call is within."""
+    """Largest error minus the allowed error; at most 0 if every call is within tolerance."""
     signal: float = 0.0
     noise: float = 0.0
     worst: str = ""
-    """The call of :attr:`excess`."""
+    """Name of the call with the largest :attr:`excess`."""
     problems: list[str] = field(default_factory=list)
 
     @property
     def snr_db(self) -> float | None:
-        """Signal-to-noise ratio over all calls; None if equal. A reference of zeros counts as one value of
-        :data:`SMALLEST_PEAK`."""
+        """Signal-to-noise ratio over all calls, in dB; None if equal.
+
+        A reference of zeros counts as one value of :data:`SMALLEST_PEAK`.
+        """
         if self.noise == 0.0:
             return None
         return 10 * (math.log10(self.signal or SMALLEST_PEAK**2) - math.log10(self.noise))
 
     def add(self, found: Any, expected: Any, at: str) -> None:
-        """Compare one call's value; ``at`` names the call: ``sample 3``.
+        """Compare one call's value; ``at`` names the call, such as ``sample 3``.
 
-        A difference in kind, shape, dtype, NaNs or infinities is a problem of its own.
+        A difference in kind, shape, dtype, NaNs or infinities is recorded as a problem.
         """
         problem = mismatch(found, expected)
         if problem is None and not _is_tensor(expected):
@@ -78,7 +85,7 @@ class Difference:
         if not bool(finite.any()):
             return
         error = (found64 - expected64)[finite]
-        if not expected.dtype.is_floating_point:  # Whole numbers beyond 2**53 differ though their float64 do not.
+        if not expected.dtype.is_floating_point:  # Distinct integers above 2**53 can be equal in float64.
             error = error.where(found[finite] == expected[finite], error.abs().clamp(min=1.0))
         largest = _bounded(error.abs().max())
         allowed = tolerance(self.dtype, self.compute_dtype, float(expected64[finite].abs().max()))
@@ -90,14 +97,14 @@ class Difference:
 
 
 def tolerance(dtype: str, compute_dtype: str, peak: float) -> float:
-    """Largest absolute error allowed by default in an output whose largest magnitude is ``peak``."""
+    """Return the largest absolute error allowed by default in an output whose largest magnitude is ``peak``."""
     if dtype not in RELATIVE_TOLERANCE:
         return 0.0
     return max(RELATIVE_TOLERANCE[dtype], RELATIVE_TOLERANCE[compute_dtype]) * max(peak, SMALLEST_PEAK)
 
 
 def worst_excess(found: torch.Tensor, expected: torch.Tensor, atol: float, rtol: float) -> float:
-    """Largest ``|found - expected| - (atol + rtol * |expected|)`` over all elements; above 0 means out of tolerance."""
+    """Return the largest ``|found - expected| - (atol + rtol * |expected|)``; above 0 means out of tolerance."""
     import torch
 
     if expected.numel() == 0:
@@ -108,12 +115,12 @@ def worst_excess(found: torch.Tensor, expected: torch.Tensor, atol: float, rtol:
 
 
 def _bounded(value: torch.Tensor) -> float:
-    """The largest finite number instead of an overflow, so that ratios and reports stay numbers."""
+    """Return the value, clamped to the largest finite number so that ratios and reports stay numbers."""
     return min(float(value), sys.float_info.max)
 
 
 def mismatch(found: Any, expected: Any) -> str | None:
-    """How the kind, shape or dtype of an output is another than the reference's."""
+    """Return how the kind, shape or dtype of an output differs from the reference's; None if it does not."""
     if _is_tensor(found) != _is_tensor(expected):
         return f"is {type(found).__name__}, not {type(expected).__name__}"
     if not _is_tensor(expected):
@@ -130,7 +137,10 @@ def _is_tensor(value: object) -> bool:
 
 
 def required_snr_db(reference_snr_db: float | None) -> float:
-    """Smallest ratio of runtime to quantized reference, given the reference's own ratio to the float model."""
+    """Return the smallest SNR allowed between the program and the quantized reference, in dB.
+
+    ``reference_snr_db`` is the SNR of the reference against the float model; None if those are equal.
+    """
     lowest, highest = QUANTIZED_SNR_RANGE
     if reference_snr_db is None:
         return highest

@@ -1,7 +1,7 @@
-"""Check *device*: is the memory to be had on the devices, does it hold what is put there, does the program run there?
+"""Check *device*: allocate and test the program's memory on its devices, and judge its replay there.
 
-It needs the devices themselves. What it does in their memory is :mod:`etdev.pipeline.verify.allocations`, which runs on
-simulated ones too; that it runs there is what the check *replay* has found.
+The check needs the devices themselves. :mod:`etdev.pipeline.verify.allocations` tests their memory, and also runs on
+simulated devices. The check *replay* runs the program on the devices.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from etdev.units import format_size
 
 
 def device_obstacle(program: Program, device_map: DeviceMap) -> str | None:
-    """Why there are no devices to ask; None if there are."""
+    """Return why there are no devices to test; None if there are."""
     devices = named_devices(program)
     if not devices:
         return NO_DEVICES
@@ -37,7 +37,9 @@ def check_device(
     alignment: int,
     inputs: DelegateInputs | None = None,
 ) -> CheckResult:
-    """Answer the check. ``replay`` is what the check of that name has found on the same devices; the rest is as for
+    """Run the check.
+
+    ``replay`` is the result of the check *replay* on the same devices. The other parameters are those of
     :func:`~etdev.pipeline.verify.allocations.check_allocations`.
     """
     obstacle = device_obstacle(program, device_map)
@@ -54,7 +56,7 @@ def check_memory(
     alignment: int,
     inputs: DelegateInputs | None = None,
 ) -> CheckResult:
-    """Allocate through a registry, whatever devices it has, and judge that together with the replay there."""
+    """Test the memory of a registry's devices, and combine the result with the replay on them."""
     try:
         found = check_allocations(program, registry, alignment=alignment, inputs=inputs)
     except MissingRequirementError as error:

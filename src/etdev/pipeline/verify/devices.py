@@ -1,4 +1,4 @@
-"""What stands for a program's devices on this machine."""
+"""Availability of a program's devices on this machine."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from etdev.runtime.device_map import DeviceMap, is_simulated
 
 
 def simulated(devices: Sequence[Device], device_map: DeviceMap) -> tuple[Device, ...]:
-    """Those of them that the map has simulated."""
+    """Return the devices that the map simulates."""
     return tuple(device for device in devices if is_simulated(device_map, device))
 
 
 def left_out(devices: Sequence[Device], device_map: DeviceMap) -> str | None:
-    """Which of these devices a map leaves out that simulates others of their type, so that nothing stands for them."""
+    """Return why devices are not mapped, if the map simulates others of their type; None if all are mapped."""
     types = {device.type for device in simulated(tuple(device_map), device_map)}
     left = [device for device in devices if device.type in types and device not in device_map]
     if not left:
@@ -25,7 +25,7 @@ def left_out(devices: Sequence[Device], device_map: DeviceMap) -> str | None:
 
 
 def absent(devices: Sequence[Device], device_map: DeviceMap) -> str | None:
-    """Why some of these devices are not here: ``no CUDA device``; None if all are, or are simulated."""
+    """Return why some devices are not available: ``no CUDA device``; None if all are available or simulated."""
     reason = left_out(devices, device_map)
     if reason is not None:
         return reason
@@ -48,13 +48,13 @@ def absent(devices: Sequence[Device], device_map: DeviceMap) -> str | None:
 
 
 def remedy(devices: Sequence[Device]) -> str:
-    """The option that simulates what is not here."""
+    """Return the option that simulates these devices."""
     pairs = ",".join(f"{device}=sim" for device in devices)
     return f"`--device-map {pairs}` simulates {named(devices)}"
 
 
 def describe_map(answers: Iterable[Sequence[CheckResult]], device_map: DeviceMap) -> Iterator[str]:
-    """What there is to say once about the device map of several programs, of which these are the checks."""
+    """Yield each note on the device map once, from the checks of several programs."""
     known: set[Device] = set()
     lacking: set[Device] = set()
     all_read = True
@@ -74,7 +74,7 @@ def describe_map(answers: Iterable[Sequence[CheckResult]], device_map: DeviceMap
 
 
 def unused(devices: Iterable[Device], device_map: DeviceMap) -> str | None:
-    """Which devices of a map no program has, of those that name ``devices``."""
+    """Return a note on devices of the map that are not in ``devices``, those in use; None if all are."""
     used = sorted(set(devices))
     others = [device for device in sorted(device_map) if device not in used]
     if not others:
@@ -83,6 +83,6 @@ def unused(devices: Iterable[Device], device_map: DeviceMap) -> str | None:
 
 
 def named(devices: Sequence[Device]) -> str:
-    """``cuda:0 and cuda:1``."""
+    """Return the names of devices as text: ``cuda:0 and cuda:1``."""
     texts = [str(device) for device in devices]
     return " and ".join(filter(None, [", ".join(texts[:-1]), texts[-1]])) if texts else ""

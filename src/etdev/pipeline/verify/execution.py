@@ -1,4 +1,4 @@
-"""The checks that run a program: in the stock runtime, in the replay, on its devices."""
+"""Checks that run a program: in the stock runtime, in the replay, and on its devices."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def run_program(
     linked: LinkedProgram | None,
     inplace: InPlaceTable,
 ) -> dict[CheckName, CheckResult]:
-    """The checks *runtime*, *replay*, *device*, *accuracy* and *latency*.
+    """Run the checks *runtime*, *replay*, *device*, *accuracy* and *latency*.
 
-    ``inplace`` is the table of kernels that the program was linked with. The metric is computed in the stock runtime;
-    where that cannot run the program, by the replay if that could.
+    ``inplace`` is the table of kernels that the program was linked with. The metric runs in the stock runtime. If that
+    cannot run the program, the metric runs in the replay, provided that the check *replay* passed.
     """
     obstacle = stock_obstacle(program, required, stock)
     if obstacle is None:
@@ -65,7 +65,7 @@ def run_program(
 def _replayed(
     subject: Subject, program: Program, device_map: DeviceMap, inplace: InPlaceTable, *, alone: bool
 ) -> dict[CheckName, CheckResult]:
-    """The check *replay*, and *accuracy* if it runs the program ``alone`` and is content with it."""
+    """Run the check *replay*, and *accuracy* if only the replay can run the program and it passed."""
     obstacle = replay_obstacle(program, device_map)
     if obstacle is not None:
         return {"replay": obstacle.result}
@@ -84,7 +84,10 @@ def _replayed(
 
 
 def stock_obstacle(program: Program, required: Requirements, runtime: StockRuntime) -> str | None:
-    """Why the wheel's runtime cannot run the file: it lacks something that the file names, or would get it wrong."""
+    """Return why the wheel's runtime cannot run the file; None if it can.
+
+    It may lack something that the file names, or compute a wrong result.
+    """
     devices = named_devices(program)
     if devices:
         return f"the stock Python runtime ignores devices, and the program names {named(devices)}"
@@ -101,7 +104,7 @@ def stock_obstacle(program: Program, required: Requirements, runtime: StockRunti
 
 
 def _load(subject: Subject, runtime: Runtime, check: CheckName) -> CheckResult | None:
-    """Open the file; the failure of the check if something stands in the way."""
+    """Load the file; return a failed check if that fails or if its methods are not those of the config."""
     declared = sorted({*subject.reference.signatures, *subject.reference.constants})
     try:
         found = sorted(subject.load(runtime))
@@ -122,7 +125,7 @@ def _load(subject: Subject, runtime: Runtime, check: CheckName) -> CheckResult |
 
 
 def _accuracy(subject: Subject, program: Program, runtime: Runtime, before: CheckResult) -> CheckResult:
-    """The metric in a runtime, of which ``before`` has found what the program computes there."""
+    """Run the metric in a runtime; ``before`` is the result of the check that compared the program there."""
     gate = subject.settings.accuracy
     if gate is None:
         return _not_run("accuracy", NO_METRIC)
@@ -140,7 +143,7 @@ def _accuracy(subject: Subject, program: Program, runtime: Runtime, before: Chec
 
 
 def _located(subject: Subject, check: CheckResult) -> CheckResult:
-    """The check *device*, with the place and the remedy of a failure."""
+    """Return the check *device*, with a location and help if it failed."""
     if check.status != "failed":
         return check
     where = subject.project.where("targets", subject.target, "partitioners")

@@ -1,7 +1,7 @@
-"""The ends of a declared dynamic range, where the user's samples leave them out.
+"""Runs at the ends of a dynamic range that the user's samples leave out.
 
-The inputs are made up, so they may mean nothing to the model. Nothing is said of an input that eager PyTorch refuses,
-and no figure of the report or limit of the config covers them; a quantized program is not held to values there at all.
+The inputs are random, so they may mean nothing to the model. An input that eager PyTorch refuses is not judged. These
+runs count for no figure of the report and no limit of the config. A quantized program is not compared by value.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from etdev.pipeline.verify.subject import Findings, Problem, Runtime, Subject
 from etdev.runtime.stock import ProgramFailureError
 
 Shapes = tuple[tuple[int, ...], ...]
-"""Of all inputs of one call."""
+"""Shapes of all inputs of one call."""
 
 EXTREMES = ("smallest", "largest")
 
 
 def shapes_of(inputs: Tensors) -> Shapes:
-    """Shapes of the inputs of one call."""
+    """Return the shapes of the inputs of one call."""
     return tuple(tuple(tensor.shape) for tensor in inputs)
 
 
 def check_extremes(
     subject: Subject, runtime: Runtime, method: str, signature: Signature, seen: set[Shapes], findings: Findings
 ) -> None:
-    """Run a method at the smallest and the largest of its sizes, unless the samples (``seen``) did."""
+    """Run a method at its smallest and largest sizes, unless the samples (``seen``) did."""
     for name, inputs in _unseen(signature, seen):
         try:
             compute(subject.project, subject.user, subject.float_model, method, inputs)
@@ -68,7 +68,7 @@ def _unseen(signature: Signature, seen: set[Shapes]) -> Iterator[tuple[str, Tens
 
 
 def _compare(subject: Subject, expected: Sequence[Any], found: Sequence[Any]) -> str | None:
-    """What is wrong with the outputs of one call."""
+    """Return how the outputs of one call are wrong; None if they are not."""
     if len(found) != len(expected):
         return f"gives {len(found)} outputs, eager PyTorch gives {len(expected)}"
     for position, (value, wanted) in enumerate(zip(found, expected, strict=True)):

@@ -1,4 +1,4 @@
-"""Check *bytes*: does the strict reader accept every byte of the written files, and is all data there?"""
+"""Check *bytes*: read the written files back with the strict reader, and look for missing data."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from etdev.program.joined import read_joined
 from etdev.program.lookups import delegate_lookups, missing_data
 
 _LISTED = 20
-"""Most missing names that are listed."""
+"""Maximum number of missing names listed."""
 
 
 @dataclass(frozen=True)
 class Requirements:
-    """What a file asks the runtime for, per method."""
+    """Operators and delegates that a file needs from the runtime, per method."""
 
     operators: Mapping[str, frozenset[str]]
-    """``aten::add.out``."""
+    """Names such as ``aten::add.out``."""
     delegates: Mapping[str, frozenset[str]]
-    """``XnnpackBackend``."""
+    """Ids such as ``XnnpackBackend``."""
 
 
 def check_bytes(
     path: Path, data: Sequence[Path] = (), lookups: Mapping[str, Collection[str]] | None = None
 ) -> tuple[CheckResult, Program | None]:
-    """Read the file back with its ``data`` files; return the program in it, or None if a file cannot be read.
+    """Read the file back with its ``data`` files; return its program, or None if a file cannot be read.
 
-    All data that the program needs has to be in one of the files. ``lookups`` are names, per method, that its delegates
-    are known to look up.
+    One of the files must hold each item of data that the program needs. ``lookups`` are names, per method, that its
+    delegates are known to look up.
     """
     try:
         found = read_joined(path, data)
@@ -65,13 +65,13 @@ def check_bytes(
 
 
 def _unknown_lookups(found: Program, lookups: Mapping[str, Collection[str]]) -> list[str]:
-    """Return the ids of delegates of which neither their blobs nor ``lookups`` tell what they look up."""
+    """Return the ids of delegates whose lookups neither their blobs nor ``lookups`` tell."""
     plans = [plan for plan in found.execution_plan if plan.name not in lookups]
     return sorted({one.id for plan in plans for one in plan.delegates if delegate_lookups(found, one) is None})
 
 
 def requirements(found: Program) -> Requirements:
-    """Operators and delegates that the methods of a program name."""
+    """Return the operators and delegates that the methods of a program name."""
     return Requirements(
         operators={
             plan.name: frozenset(f"{op.name}.{op.overload}" if op.overload else op.name for op in plan.operators)

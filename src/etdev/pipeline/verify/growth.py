@@ -1,4 +1,4 @@
-"""Check *growth*: is a target no more larger than what the baseline has of it than the config allows?"""
+"""Check *growth*: compare a target with its baseline, and its growth with the config's limits."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ from etdev.units import format_share, format_size
 
 
 def check_growth(project: Project, target: str, measured: Measured) -> CheckResult:
-    """Compare a file with the baseline; not run if the config limits no growth or if there is nothing to compare with.
+    """Compare a file with the baseline.
 
-    Raises as :func:`~etdev.pipeline.baseline.find_baseline` does.
+    The check does not run if the config limits no growth or if there is no baseline. Raises as
+    :func:`~etdev.pipeline.baseline.find_baseline` does.
     """
     if not judges_growth(project, target):
         return CheckResult(name="growth", status="not run", summary=NO_LIMIT)
@@ -44,20 +45,20 @@ def check_growth(project: Project, target: str, measured: Measured) -> CheckResu
 
 @dataclass(frozen=True)
 class _Figure:
-    """One figure, then and now."""
+    """One figure, in the baseline and now."""
 
     name: str
     before: int
     found: int
     parts: Callable[[Program, Path], Parts]
-    """What it is made of, in one of the two programs."""
+    """Breakdown of the figure, for one of the two programs and its file."""
     is_least: bool = False
-    """Whether there may have been more then."""
+    """True if the baseline's figure is a lower bound."""
 
 
 @dataclass(frozen=True)
 class _Comparison:
-    """A target's file beside its baseline."""
+    """A target's file and its baseline."""
 
     project: Project
     target: str
@@ -66,7 +67,7 @@ class _Comparison:
     baseline: Baseline
 
     def judged(self) -> tuple[list[Limit], list[Unjudged]]:
-        """The limits, and those that hang on what the baseline does not say."""
+        """Return the limits, and those that the baseline's figures do not suffice to judge."""
         limits: list[Limit] = []
         unjudged: list[Unjudged] = []
         found, reason = self.measured.figures(self.program), self.baseline.more_weights
@@ -97,7 +98,7 @@ class _Comparison:
         )
 
     def _cause(self, figure: _Figure) -> str:
-        """What grew, where the file of the baseline is there to tell; otherwise what there is most of now."""
+        """Return what grew, if the baseline's file is available; otherwise the largest parts now."""
         parts = figure.parts(self.program, self.measured.path)
         if self.baseline.program is not None and self.baseline.file is not None:
             grown = parts.grown_since(figure.parts(self.baseline.program, self.baseline.file))
@@ -127,7 +128,7 @@ def _memory_of(device: str, program: Program, _: Path) -> Parts:
 
 
 def _most_copies(program: Program) -> Parts:
-    """Of the method that copies most."""
+    """Return the copies of the method that copies most."""
     plans = program.execution_plan
     return copy_parts(max(plans, key=lambda plan: copies_per_call(plan).total)) if plans else Parts(())
 

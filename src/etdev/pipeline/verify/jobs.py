@@ -1,4 +1,4 @@
-"""Workers for the check *accuracy*: the samples of a metric, several at once."""
+"""Workers for the check *accuracy*: they run several samples of a metric at once."""
 
 from __future__ import annotations
 
@@ -17,23 +17,26 @@ from etdev.runtime.pool import ProgramPool, ProgramSource
 
 @dataclass
 class Jobs:
-    """Processes that have the program, too. They start when a metric first calls ``run.map``. A context manager."""
+    """Processes that load the program too; a context manager.
+
+    They start when the metric first calls ``run.map``.
+    """
 
     source: ProgramSource
     count: int
     obstacle: str | None = None
-    """Why there are none, though they were asked for."""
+    """Reason why requested workers are not used; None if they are."""
     _pool: ProgramPool | None = None
     _open: ExitStack = field(default_factory=ExitStack)
 
     @property
     def active(self) -> bool:
-        """Are samples run on them?"""
+        """True if samples run on workers."""
         return self.count > 1 and self.obstacle is None
 
     @property
     def effect(self) -> str:
-        """What has become of ``--jobs``, to be added to a check's summary."""
+        """Effect of ``--jobs``, as a suffix of a check's summary."""
         if self.count <= 1:
             return ""
         if self._pool is not None:
@@ -41,7 +44,7 @@ class Jobs:
         return f"; --jobs has no effect: {self.obstacle or 'the metric does not call `run.map`'}"
 
     def map(self, method: str, samples: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
-        """Outputs of a call for each sample, in order."""
+        """Return an iterator over the outputs for each sample, in order."""
         if self._pool is None:
             orchestrator = self._open.enter_context(Orchestrator(self.count, "process"))
             self._pool = self._open.enter_context(ProgramPool(orchestrator, self.source))
@@ -55,7 +58,7 @@ class Jobs:
 
 
 def jobs_for(subject: Subject, program: Program, *, alone: bool) -> Jobs:
-    """The workers for the metric of a subject; ``alone`` is the replay the only one that can run its program."""
+    """Return the workers for a subject's metric; ``alone`` is true if only the replay can run its program."""
     project: Project = subject.project
     imports = project.config.project.imports
     source = ProgramSource(

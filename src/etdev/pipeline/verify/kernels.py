@@ -1,4 +1,4 @@
-"""Check *kernels*: does the target's runtime have every operator and backend that the file names?"""
+"""Check *kernels*: compare the operators and backends that the file names with those of the target's runtime."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from etdev.pipeline.result import CheckResult
 from etdev.pipeline.verify.file import Requirements
 
 _PRIMITIVE = re.compile(r"^(executorch_prim::|aten::sym_|aten::_local_scalar_dense$)")
-"""Operators that are part of the runtime itself, whatever kernels it is linked with."""
+"""Operators of the runtime itself, available with any kernel library."""
 
 _WHEEL = "the wheel's runtime"
 _BACKENDS = "the config's `runtime.backends`"
@@ -25,22 +25,22 @@ _BACKENDS = "the config's `runtime.backends`"
 
 @dataclass(frozen=True)
 class RuntimeContents:
-    """What a runtime can run."""
+    """Operators and backends that a runtime has."""
 
     operators: frozenset[str] | None
-    """None: every operator that exists."""
+    """None means every operator."""
     backends: frozenset[str]
     closed: bool
-    """Whether ``backends`` is all it has, rather than all that is known."""
+    """True if ``backends`` is complete, False if it is only what is known."""
     operators_label: str = _WHEEL
-    """What lists the operators, as the subject of a sentence."""
+    """Source of the operators, as the subject of a sentence."""
     backends_label: str = _WHEEL
 
 
 def target_runtime(
     project: Project, target: str, wheel_operators: frozenset[str], wheel_backends: frozenset[str]
 ) -> RuntimeContents:
-    """What the config says the target's runtime has; where it is silent, what the wheel has."""
+    """Return the contents of the target's runtime: from the config, or from the wheel if the config is silent."""
     settings = project.config.targets[target].runtime
     operators: frozenset[str] | None = wheel_operators
     label = _WHEEL
@@ -56,7 +56,7 @@ def target_runtime(
 
 
 def check_runtime_settings(project: Project, target: str) -> None:
-    """Refuse a `runtime.operators` that cannot be read, before anything slow happens.
+    """Read `runtime.operators`, so that a file that cannot be read fails early.
 
     Raises :class:`~etdev.errors.ConfigError` at the key.
     """
@@ -65,7 +65,7 @@ def check_runtime_settings(project: Project, target: str) -> None:
 
 
 def check_kernels(contents: RuntimeContents, required: Requirements) -> CheckResult:
-    """Compare what the file asks for, per method, with what the runtime has."""
+    """Compare what the file needs, per method, with what the runtime has."""
     problems = []
     unknown = set()
     for method, names in missing_operators(contents, required).items():
@@ -98,7 +98,7 @@ def check_kernels(contents: RuntimeContents, required: Requirements) -> CheckRes
 
 
 def missing_operators(contents: RuntimeContents, required: Requirements) -> dict[str, list[str]]:
-    """Per method that lacks any: the operators that the runtime has not, sorted."""
+    """Return the operators that the runtime lacks, sorted, per method that needs any."""
     missing = {
         method: sorted(name for name in names if not _has_operator(contents, name))
         for method, names in required.operators.items()
@@ -107,9 +107,10 @@ def missing_operators(contents: RuntimeContents, required: Requirements) -> dict
 
 
 def needed_libraries(operators: Iterable[str]) -> tuple[str, ...]:
-    """The kernel libraries that have these operators, each once; ``portable`` if that has them, ``optimized`` if not.
+    """Return the kernel libraries that have these operators, sorted.
 
-    Only ATen operators are looked for beyond the lists in the wheel: others may be custom.
+    An operator that is in ``portable`` does not count for ``optimized``. Of the operators that the lists in the wheel
+    do not have, only ATen operators count: others may be custom.
     """
     portable, quantized = (library_operators(name, frozenset()) for name in ("portable", "quantized"))
     found = set()
@@ -124,10 +125,10 @@ def needed_libraries(operators: Iterable[str]) -> tuple[str, ...]:
 
 
 def library_operators(library: str, wheel_operators: frozenset[str]) -> frozenset[str]:
-    """Operators of one of ExecuTorch's kernel libraries, from the lists in the wheel.
+    """Return the operators of one of ExecuTorch's kernel libraries, from the lists in the wheel.
 
-    ``optimized`` is the library as ExecuTorch links it, merged with ``portable``; the wheel has no list of it, so it is
-    what the wheel's registry has beyond the other two.
+    ``optimized`` is the library as ExecuTorch links it, merged with ``portable``. The wheel has no list of it, so it is
+    the wheel's registry without the quantized operators.
     """
     return wheel_operators - listed_operators("quantized") if library == "optimized" else listed_operators(library)
 
@@ -137,7 +138,7 @@ def _has_operator(contents: RuntimeContents, name: str) -> bool:
 
 
 def selected_operators(project: Project, target: str) -> frozenset[str] | None:
-    """The root operators of the target's selected-operators YAML, as ExecuTorch's selective build reads and writes it.
+    """Return the operators of the target's selected-operators YAML, as used by ExecuTorch's selective build.
 
     None if it includes all operators. Raises :class:`~etdev.errors.ConfigError` at the key.
     """

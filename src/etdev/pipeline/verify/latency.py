@@ -1,4 +1,4 @@
-"""Check *latency*: does a call of a method take no longer than the config allows, here, in the stock runtime?"""
+"""Check *latency*: measure calls of a method here, in the stock runtime, and compare them with the config's limits."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from etdev.runtime.stock import ProgramFailureError
 from etdev.units import format_duration
 
 _MOST_SAMPLES = 32
-"""Samples that are kept in memory, to be taken in turn."""
+"""Maximum number of samples kept in memory; calls use them in turn."""
 
 
 def check_latency(subject: Subject, runtime: Runtime, before: CheckResult, obstacle: str | None) -> CheckResult:
     """Measure the method that ``[targets.X.budget.latency]`` names, and compare the percentiles that it limits.
 
-    ``before`` is the check *runtime*; ``obstacle`` says why the program cannot run in ``runtime``. Calls of a method
-    that keeps state go on from those before.
+    ``before`` is the result of the check *runtime*. ``obstacle`` is the reason why the program cannot run in
+    ``runtime``. Calls of a method that keeps state continue from the state of earlier calls.
     """
     limits = subject.project.config.targets[subject.target].budget.latency
     if limits is None:

@@ -1,4 +1,4 @@
-"""Limits of the config on one figure each, and the answer of a check that judges them."""
+"""Limits of the config on one figure each, and the result of a check that judges them."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ from etdev.program import Program
 
 @dataclass(frozen=True)
 class Measured:
-    """A file, and what is known of it."""
+    """A file, and the sources of its figures."""
 
     path: Path
     size: int
     """Bytes."""
     program: Program | None
-    """What it holds; None if it cannot be read."""
+    """The file's content; None if it cannot be read."""
     methods: tuple[MethodResult, ...] = ()
-    """How lowering split them; none if that is not known any more."""
+    """How lowering split each method; empty if unknown."""
 
     def figures(self, program: Program) -> Figures:
-        """The figures of the file, which holds this program."""
+        """Return the figures of the file; ``program`` is its content."""
         return measure_program(program, self.size, self.methods)
 
 
 @dataclass(frozen=True)
 class Limit:
-    """A limit, and what was found."""
+    """A limit, and the figure found."""
 
     key: tuple[str, ...]
-    """Below the target's table: ``("budget", "file")``."""
+    """Key below the target's table, such as ``("budget", "file")``."""
     seen: str
-    """What was found of what is allowed, in short: ``file 129 KiB of 144 KiB``."""
+    """Figure and limit in short, such as ``file 129 KiB of 144 KiB``."""
     missed: str | None
-    """What was found and by how much it misses the limit; None if it keeps it."""
+    """Figure, and the amount by which it misses the limit; None if it does not."""
     cause: Callable[[], str] | None
-    """What is responsible, if that can be told; asked only of a limit that was missed."""
+    """Returns the cause, if it can be told; called only for a limit that was missed."""
     remedy: str
 
 
@@ -57,7 +57,11 @@ class Unjudged:
 def judge(
     project: Project, target: str, check: CheckName, limits: Sequence[Limit], unjudged: Sequence[Unjudged] = ()
 ) -> CheckResult:
-    """Failed if a limit was missed; not run if one could not be judged, or if there are none; passed otherwise."""
+    """Return the result of a check from its limits.
+
+    The check failed if a limit was missed. It did not run if a limit could not be judged or if there are none.
+    Otherwise it passed.
+    """
     failures = tuple(_failure(project, target, limit, limit.missed) for limit in limits if limit.missed is not None)
     if failures:
         return CheckResult(

@@ -1,4 +1,4 @@
-"""One output of a method over many calls: how far it is from the reference, and what that means."""
+"""Comparison of a method's outputs with the reference over many calls."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from etdev.runtime.stock import ProgramFailureError
 
 @dataclass
 class ComparedOutput:
-    """Everything known about one output of a method."""
+    """Differences of one output of a method, over all calls."""
 
     method: str
     position: int
@@ -26,11 +26,11 @@ class ComparedOutput:
     against_float: Difference
     reference_against_float: Difference
     out_of_tolerance: float = -math.inf
-    """Largest error beyond the config's ``atol`` and ``rtol``; above 0 it misses them."""
+    """Largest error beyond the config's ``atol`` and ``rtol``; above 0 means out of tolerance."""
 
     @classmethod
     def begin(cls, method: str, position: int, wanted: Any, compute_dtype: str) -> Self:
-        """Nothing compared yet; ``wanted`` is an output of the reference."""
+        """Return an empty comparison; ``wanted`` is an output of the reference."""
         dtype = str(getattr(wanted, "dtype", type(wanted).__name__)).removeprefix("torch.")
         first, second, third = (Difference(dtype, compute_dtype) for _ in range(3))
         return cls(method, position, first, second, third)
@@ -49,16 +49,16 @@ class ComparedOutput:
 
 
 class Comparison:
-    """Calls of the program, and what their outputs say against the reference's."""
+    """Calls of the program, compared with the reference."""
 
     def __init__(self, subject: Subject, runtime: Runtime, findings: Findings) -> None:
         self._subject, self._runtime, self._findings = subject, runtime, findings
         self._outputs: dict[tuple[str, int], ComparedOutput] = {}
 
     def call(self, call: Call, expected: Sequence[Any], plain: Sequence[Any], at: str, *, fresh: bool) -> bool:
-        """Make a call and compare what it gives with the reference's outputs and the float model's.
+        """Make a call, and compare its outputs with the reference's and the float model's.
 
-        ``at`` names the call. False if there was nothing to compare: the problem is entered then.
+        ``at`` names the call. Returns False, and records a problem, if there was nothing to compare.
         """
         try:
             found = self._runtime.call(call.method, call.inputs, fresh=fresh)
@@ -77,7 +77,7 @@ class Comparison:
         return True
 
     def judge(self) -> None:
-        """Enter the figures, what is broken and which limits were missed."""
+        """Record the figures, broken outputs and missed limits."""
         for output in self._outputs.values():
             _judge(self._subject, output, self._findings)
 

@@ -1,6 +1,6 @@
-"""Check *placement*: do tensors, planned buffers, copies and arguments of delegates agree on their devices?
+"""Check *placement*: compare the devices of tensors, planned buffers, copies and delegate arguments.
 
-It is what can be said of memory on devices without one: the check *device* allocates it.
+This check needs no device. The check *device* allocates memory on devices.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _MOST_PROBLEMS = 20
 
 
 def check_placement(program: Program, *, alignment: int = 1, capacity: Mapping[str, int] | None = None) -> CheckResult:
-    """Look at every table of the file that says where something lies, and at every instruction that relies on it.
+    """Check every table of the file that locates memory, and every instruction that depends on one.
 
-    ``alignment``, in bytes, is what addresses of tensors on devices are a multiple of. ``capacity`` has the bytes that
-    there are on each device; planning more is a missed gate.
+    Addresses of tensors on devices are multiples of ``alignment``, in bytes. ``capacity`` has the available bytes per
+    device; planning more is a missed gate.
     """
     problems = tuple(islice(_problems(program, alignment), _MOST_PROBLEMS + 1))
     if len(problems) > _MOST_PROBLEMS:
@@ -50,7 +50,10 @@ def _problems(program: Program, alignment: int) -> Iterator[str]:
 
 
 def _over_capacity(program: Program, capacity: Mapping[str, int]) -> Iterator[str]:
-    """Of devices; the host's memory is limited by the check *budget* alone, which has the figures of both."""
+    """Yield one sentence per device that is over its capacity.
+
+    The host is left out: the check *budget*, which has the figures of all devices, limits its memory.
+    """
     for device, sizes in device_memory(program).items() if capacity else ():
         if device != str(HOST) and device in capacity and sum(sizes) > capacity[device]:
             yield f"more is planned on {device} than its budget: the check `budget` says how much"

@@ -1,7 +1,7 @@
-"""What has to agree for memory to lie where its users look for it: tensors, buffers, copies and arguments of delegates.
+"""Rules that keep memory on the devices where its users access it.
 
-Each function gives one sentence per thing that does not agree. Nothing here follows the data flow: that a copy holds
-what it should is for the checks *plan* and *replay*.
+They cover tensors, planned buffers, copies and arguments of delegates. Each function yields one sentence per violation.
+Nothing here follows the data flow: the checks *plan* and *replay* verify the content of copies.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from etdev.program.effects import effects, operator_name, tensors
 
 
 def buffer_problems(plan: m.ExecutionPlan) -> Iterator[str]:
-    """The table of buffers that are not on the host: sparse, unambiguous, and of devices that there can be."""
+    """Check the table of buffers on devices: known buffers, one entry each, and devices that can exist."""
     seen: set[int] = set()
     for entry in plan.non_const_buffer_device:
         label = f"method {plan.name!r}, buffer {entry.buffer_idx}"
@@ -33,7 +33,10 @@ def buffer_problems(plan: m.ExecutionPlan) -> Iterator[str]:
 
 
 def agreement_problems(program: m.Program) -> Iterator[str]:
-    """Methods that give one buffer different devices: loaders give all methods of a program the same buffers."""
+    """Find buffers to which methods give different devices.
+
+    Loaders allocate the same buffers for all methods of a program.
+    """
     first: dict[int, tuple[str, Device]] = {}
     for plan in program.execution_plan:
         for index, size in enumerate(plan.non_const_buffer_sizes):
@@ -46,9 +49,9 @@ def agreement_problems(program: m.Program) -> Iterator[str]:
 
 
 def tensor_problems(plan: m.ExecutionPlan, alignment: int) -> Iterator[str]:
-    """Tensors that lie elsewhere than they say, behind the end of their buffer, or where they may not begin.
+    """Find tensors that are not on their buffer's device, extend beyond its end, or are misaligned.
 
-    ``alignment``, in bytes, binds tensors on devices. On the host, kernels need that of an element.
+    ``alignment``, in bytes, applies to tensors on devices. On the host, kernels need the alignment of an element.
     """
     devices = {index: plan.buffer_device(index) for index in range(len(plan.non_const_buffer_sizes))}
     for index, tensor in plan.tensors():
@@ -90,7 +93,7 @@ def _exists(device: Device) -> bool:
 
 
 def instruction_problems(plan: m.ExecutionPlan) -> Iterator[str]:
-    """Instructions that look for memory elsewhere than where it lies."""
+    """Find instructions that access memory on another device than the one that holds it."""
     devices = {index: tensor.device for index, tensor in plan.tensors()}
     delegates = tuple(_device_of(delegate) for delegate in plan.delegates)
     for index, found in enumerate(delegates):
@@ -105,7 +108,7 @@ def instruction_problems(plan: m.ExecutionPlan) -> Iterator[str]:
 
 
 def _device_of(delegate: m.BackendDelegate) -> Device | str:
-    """Where a delegate's arguments have to lie, or why that is not known."""
+    """Return the device of a delegate's arguments, or why it is unknown."""
     try:
         return delegate_device(delegate)
     except DeviceNameError as error:
@@ -183,7 +186,10 @@ def _unbounded(*found: m.Tensor) -> bool:
 
 
 def _kernel_problems(plan: m.ExecutionPlan, call: m.KernelCall, devices: Mapping[int, Device]) -> Iterator[str]:
-    """Kernels run on the host. What asks for sizes only may look at any tensor, and a view stays where it is."""
+    """Find arguments on devices; kernels run on the host.
+
+    Operators that only read sizes may take any tensor. A view must be on the device of its base.
+    """
     used = tensors(plan, call.args)
     if all(devices[index].is_host for index in used):
         return

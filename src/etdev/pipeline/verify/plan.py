@@ -1,4 +1,4 @@
-"""Check *plan*: does the memory plan of a file keep apart what is in use at once?"""
+"""Check *plan*: look for storages that overlap in the memory plan while both are in use."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 def check_memory_plan(
     program: Program, inputs: Mapping[str, Mapping[int, int]] | None = None, *, foreign: bool = False
 ) -> CheckResult:
-    """Recover from the bytes which tensors belong together and when they are in use, and look for collisions.
+    """Recover storages and lifetimes from the program, and look for overlaps.
 
-    ``inputs`` has, per method, how many arguments of each delegate call are inputs; without it, that is derived from
-    the file. In a ``foreign`` program, state that only some loaders keep apart from other methods' memory is pointed
-    out, in one of etdev's it is a failure.
+    ``inputs`` has, per method, the number of inputs of each delegate call; without it, that is derived from the file.
+    Some loaders give all methods the same buffers, so that one method may write over another's state. In a ``foreign``
+    program this is noted; in one of etdev's it is a failure.
     """
     problems: list[str] = []
     memories: dict[str, MethodMemory] = {}
@@ -49,7 +49,7 @@ def check_memory_plan(
             continue
         memories[plan.name] = memory
         if not foreign:
-            # Lifetimes reach over branches that lie between. Others may have used that two branches never both run.
+            # Lifetimes include branches in between. Other tools may have used that two branches never both run.
             problems += _collisions(plan, memory)
     disturbed = list(_disturbed_state(memories))
     if not foreign:
@@ -67,7 +67,7 @@ def check_memory_plan(
 
 
 def check_linked(program: Program, linked: LinkedProgram) -> CheckResult:
-    """The memory plan of the bytes read back, which have to be those of the program that the link was proved for."""
+    """Check the memory plan of the bytes read back, which must be the program that the link was proved for."""
     check = check_memory_plan(program, linked.delegate_inputs)
     if check.status != "passed":
         return check
@@ -80,10 +80,10 @@ def check_linked(program: Program, linked: LinkedProgram) -> CheckResult:
 
 
 def check_existing(program: Program, objects: Path, *, share_state: bool) -> CheckResult:
-    """The memory plan of a file that was built before, compared with the object program at ``objects``.
+    """Check the memory plan of a file that was built before, compared with the object program at ``objects``.
 
-    Where that is not there, or not the one that the file was linked from, the file is looked at by itself.
-    ``share_state``: do state tensors of the same name in several methods share memory?
+    If the file was not linked from that, or if it is missing, the file is checked alone. ``share_state`` is true if
+    state tensors of the same name share memory across methods.
     """
     compared = _compare(program, objects, share_state=share_state)
     if isinstance(compared, str):
@@ -99,10 +99,10 @@ def check_existing(program: Program, objects: Path, *, share_state: bool) -> Che
 
 
 def check_alone(program: Program, *, foreign: bool = False) -> CheckResult:
-    """The memory plan of a file of which nothing else is known; ``foreign`` as in :func:`check_memory_plan`.
+    """Check the memory plan of a file by itself; ``foreign`` as in :func:`check_memory_plan`.
 
-    Besides, no instruction may read a value after another was written over it. In a program with memory on devices,
-    none may read what no instruction writes, either.
+    Also, no instruction may read a value after another was written over it. In a program with memory on devices, no
+    instruction may read what no instruction writes.
     """
     inputs = {plan.name: known_delegate_inputs(program, plan) for plan in program.execution_plan}
     check = check_memory_plan(program, inputs, foreign=foreign)
@@ -110,7 +110,7 @@ def check_alone(program: Program, *, foreign: bool = False) -> CheckResult:
         return check
     found = validate_file(program, inputs)
     wrong = list(found.violations)
-    if named_devices(program):  # Nothing fills memory on devices but copies and delegates: one is missing.
+    if named_devices(program):  # Only copies and delegates fill memory on devices, so one is missing.
         wrong += found.never_written
     problems = tuple(violation.message for violation in wrong)
     if problems:
@@ -126,9 +126,9 @@ def check_alone(program: Program, *, foreign: bool = False) -> CheckResult:
 def _compare(
     program: Program, objects: Path, *, share_state: bool
 ) -> tuple[ValidationReport, dict[str, dict[int, int]]] | str:
-    """The proof that the file does what its object program does, and the inputs of its delegate calls by position.
+    """Prove that the file does what its object program does.
 
-    Without a proof, why there is none.
+    Returns the proof, and the number of inputs of each delegate call by position. Without a proof, returns the reason.
     """
     try:
         before, sidecar = read(objects), read_sidecar(objects.with_suffix(".json"))
@@ -169,7 +169,7 @@ def _collisions(plan: ExecutionPlan, memory: MethodMemory) -> Iterator[str]:
 
 
 def _disturbed_state(memories: Mapping[str, MethodMemory]) -> Iterator[str]:
-    """State that another method writes over, where a loader gives all methods the same buffers."""
+    """Find state that another method overwrites if a loader gives all methods the same buffers."""
     for name, memory in memories.items():
         kept = [storage for storage in memory.storages if storage.persistent]
         for other, others in memories.items():
@@ -180,10 +180,10 @@ def _disturbed_state(memories: Mapping[str, MethodMemory]) -> Iterator[str]:
 
 
 def _disturbs(found: Storage, state: Storage) -> bool:
-    """Does what another method has lie over the state of one?
+    """Return whether another method's storage disturbs the state of a method.
 
-    Behind buffer 1 lies what methods share: one may use a part of the other's state, or write it without reading what
-    was there.
+    Buffers after buffer 1 hold what methods share: a method may use a part of another's state, or write it without
+    reading its content.
     """
     end, state_end = found.offset + found.size, state.offset + state.size
     if found.memory_id != state.memory_id or found.offset >= state_end or state.offset >= end:

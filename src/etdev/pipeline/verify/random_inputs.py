@@ -1,4 +1,4 @@
-"""Inputs for a program of which nothing is known but the file."""
+"""Random inputs for a program of which only the file is known."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ if TYPE_CHECKING:
     import torch
 
 _MOST_ELEMENTS = 1 << 28
-"""In one input: a file may state any size."""
+"""Maximum number of elements of one input; a file may state any size."""
 
 
 def random_inputs(plan: m.ExecutionPlan, seed: int) -> tuple[Any, ...]:
-    """Inputs of the types and the largest sizes that the file states, in its order; the same for the same seed.
+    """Return random inputs of the types and largest sizes that the file states, in its order.
 
-    Floats are normal numbers, truth values coin tosses; whole numbers are zero, since nobody says what they index, and
-    zero is valid for every table. What is no tensor has the value in the file. Raises
-    :class:`~etdev.errors.UsageError` for an input without a largest size.
+    The same seed returns the same inputs. Floats are normally distributed. Integers are zero, since they may be indices
+    and zero is valid for every table. An input that is not a tensor has the value in the file. Raises
+    :class:`~etdev.errors.UsageError` for an input without a largest size, or with too many elements.
     """
     import torch
 

@@ -1,4 +1,4 @@
-"""What eager PyTorch computes: the float model, and the quantized model before lowering."""
+"""Outputs of eager PyTorch: of the float model, and of the quantized model before lowering."""
 
 from __future__ import annotations
 
@@ -22,21 +22,24 @@ State = dict[str, "torch.Tensor"]
 
 
 class Session:
-    """Calls of a model one after the other, each on the state that those before it left.
+    """Successive calls of a model, each on the state that earlier calls left.
 
-    State is the methods' own, or with ``model.share_state`` that of all of them.
+    Each method has its own state; with ``model.share_state`` all methods share one.
     """
 
     def __init__(self, project: Project, user: UserCode, model: ExportedModel) -> None:
         self._user, self._model, self._shared = user, model, project.config.model.share_state
         self._states: dict[str, State] = {}
         self._key: str | None = ""
-        """Of all calls so far."""
+        """Key of all calls so far."""
         self._waiting: list[tuple[Call, str, str]] = []
-        """Calls whose outputs were known, so that their state was not computed."""
+        """Calls whose outputs were known, so that their state is not computed yet."""
 
     def compute(self, call: Call, at: str, where: str) -> list[Any]:
-        """Outputs of the next call, which ``at`` names and ``where`` gave; else as :func:`compute`."""
+        """Return the outputs of the next call, as :func:`compute` does.
+
+        ``at`` names the call, and ``where`` is the location for errors.
+        """
         self._waiting.append((call, at, where))
         known = self._model.known
         if known is not None:
@@ -47,7 +50,7 @@ class Session:
         waiting, self._waiting = self._waiting, []
         outputs = [self._computed(*item) for item in waiting][-1]
         if known is not None:
-            # A call on fresh state has the key that `compute` has for it, which asks for the buffers.
+            # The first call has the key that `compute` uses for it, and `compute` needs the written buffers.
             known.add(self._key, outputs, self._state(call.method))
         return outputs
 
@@ -70,11 +73,10 @@ def compute(
     *,
     written: set[str] | None = None,
 ) -> list[Any]:
-    """Outputs of a method on initial state, flattened in order; state and inputs are left as they were.
+    """Return the outputs of a method on initial state, flattened in order; state and inputs stay as they are.
 
-    A program answers the inputs that it changes before its outputs, so they come first here too. The names of the
-    buffers that the method writes to go into ``written``. Raises :class:`~etdev.errors.VerifyError` if the model itself
-    fails on these inputs.
+    The inputs that the method changes come before its outputs, as in a program. The names of the buffers that it writes
+    go into ``written``. Raises :class:`~etdev.errors.VerifyError` if the model itself fails on these inputs.
     """
     known = model.known
     key = None if known is None else key_of_call(method, inputs)
@@ -96,7 +98,7 @@ def compute(
 
 
 def _compute(function: Callable[..., Any], inputs: Tensors, state: State, where: str) -> list[Any]:
-    """Run on the model's initial state with ``state`` laid over it; what that changes goes into ``state``."""
+    """Run on the model's initial state overlaid with ``state``, and record changes in ``state``."""
     import torch
     from torch.utils._pytree import tree_leaves
 
@@ -113,8 +115,10 @@ def _compute(function: Callable[..., Any], inputs: Tensors, state: State, where:
 
 
 def _require_values(what: str, found: Iterable[object], where: str) -> None:
-    """Refuse tensors without values: a model that keeps what its first call has computed for later ones has one of
-    those with which it was exported, or called by a dry run."""
+    """Raise an error if a tensor has no values.
+
+    A model that keeps a result of its first call may hold a tensor from its export or from a dry run.
+    """
     from torch._subclasses.fake_tensor import FakeTensor
 
     if any(isinstance(item, FakeTensor) for item in found):
@@ -127,9 +131,9 @@ def _require_values(what: str, found: Iterable[object], where: str) -> None:
 
 @contextmanager
 def _carried(module: torch.nn.Module | None, state: State) -> Iterator[None]:
-    """Lay ``state`` over the buffers and keep in it what the block writes; then give them back what they had.
+    """Overlay the buffers with ``state``, record in it what the block writes, and restore the buffers.
 
-    A write of the value that is there already counts: a reset of initial state is a write.
+    A write of the same value counts: a reset to initial state is a write.
     """
     buffers = dict(module.named_buffers()) if module is not None else {}
     with restored_buffers(module):
@@ -141,14 +145,14 @@ def _carried(module: torch.nn.Module | None, state: State) -> Iterator[None]:
             if name in before and (
                 buffer is not buffers[name]
                 or buffer._version != before[name][0]
-                or not buffer.equal(before[name][1])  # Writes through `.data` leave the version.
+                or not buffer.equal(before[name][1])  # Writes through `.data` keep the version.
             ):
                 state[name] = buffer.clone()
 
 
 @contextmanager
 def restored_buffers(module: torch.nn.Module | None) -> Iterator[None]:
-    """Give the buffers back the values that they had."""
+    """Restore the values of the buffers after the block."""
     buffers = dict(module.named_buffers()) if module is not None else {}
     before = {name: buffer.clone() for name, buffer in buffers.items()}
     try:
@@ -161,7 +165,7 @@ def restored_buffers(module: torch.nn.Module | None) -> Iterator[None]:
 
 
 def _undo_rebinding(module: torch.nn.Module, buffers: dict[str, torch.Tensor]) -> None:
-    """A model may assign a new tensor to a buffer (``self.count = self.count + 1``) instead of changing it."""
+    """Undo assignments of new tensors to buffers, such as ``self.count = self.count + 1``."""
     for name, buffer in module.named_buffers():
         if name in buffers and buffers[name] is not buffer:
             owner, _, attribute = name.rpartition(".")
@@ -169,7 +173,7 @@ def _undo_rebinding(module: torch.nn.Module, buffers: dict[str, torch.Tensor]) -
 
 
 def module_of(function: Any) -> torch.nn.Module | None:
-    """The module behind ``module`` or ``partial(module.method)``."""
+    """Return the module of ``module`` or ``partial(module.method)``; None for any other function."""
     import torch
 
     for candidate in (function, getattr(getattr(function, "func", None), "__self__", None)):

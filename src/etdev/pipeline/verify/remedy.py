@@ -1,4 +1,4 @@
-"""Where an operator that a runtime lacks comes from, and what to do about it."""
+"""Source lines of operators that a runtime lacks, and help."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ def explain_kernels(
     model: ExportedModel,
     runtime: StockRuntime,
 ) -> CheckResult:
-    """A failed check *kernels* with the lines of the model that need what is missing, and a hint."""
+    """Add a location and help to a failed check *kernels*.
+
+    The location is the lines of the model that need what is missing, or the key of the config.
+    """
     if check.status != "failed":
         return check
     missing = missing_operators(contents, required)
@@ -60,21 +63,24 @@ def explain_kernels(
 
 
 def _libraries(operators: set[str], wheel: frozenset[str]) -> list[str]:
-    """The kernel libraries that each have all of these operators."""
+    """Return the kernel libraries that each have all of these operators."""
     return [library for library in _LIBRARIES if operators <= library_operators(library, wheel)]
 
 
 def _model_line(project: Project, program: ExportedProgram, operator: str) -> str:
-    """``model.py:12, in forward`` for ``aten::sort.values``; empty if no line of the user's is known to need it."""
+    """Return the user's line that needs an operator: ``model.py:12, in forward``; empty if unknown."""
     line = _first_line(project, [program], operator)
     if not line:
-        with suppress(Exception):  # Only to say more about a failure: must not become another one.
+        with suppress(Exception):  # This only adds detail to a failure, so it must not raise.
             line = _first_line(project, decomposed([program]), operator)
     return line.strip(" ()")
 
 
 def _first_line(project: Project, programs: Iterable[ExportedProgram], operator: str) -> str:
-    """The out variant ``aten::view_copy.out`` is a node ``aten.view_copy.default`` or ``aten.view.default``."""
+    """Return the first line that needs an operator.
+
+    The out variant ``aten::view_copy.out`` is a node ``aten.view_copy.default`` or ``aten.view.default``.
+    """
     programs = tuple(programs)
     namespace, _, rest = operator.partition("::")
     name = rest.partition(".")[0]

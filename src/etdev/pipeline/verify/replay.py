@@ -1,7 +1,7 @@
-"""Check *replay*: does the interpreter, in the planned buffers and with poison in dead bytes, compute what eager does?
+"""Check *replay*: run the program in the interpreter, in the planned buffers with poison in dead bytes.
 
-The comparison is that of the check *runtime*, where a program of the host is run on all samples: the replay takes as
-many as cost little. What the stock runtime cannot run is run nowhere else.
+The comparison is that of the check *runtime*. If the stock runtime also runs the program, *runtime* takes all samples
+and the replay takes only a few. Otherwise only the replay runs the program.
 """
 
 from __future__ import annotations
@@ -26,33 +26,35 @@ if TYPE_CHECKING:
     from etdev.runtime.replay import ReplayRuntime
 
 STEPS_BESIDE, STEPS_ALONE = 2_000, 100_000
-"""Instructions of a method that are replayed at most, over all samples, where the stock runtime runs the program too,
-and where it does not. At least one sample is."""
+"""Most instructions of a method replayed over all samples, at least one sample.
+
+The first figure applies if the stock runtime also runs the program, the second if it does not.
+"""
 _CALLS_BESIDE = 4
-"""Calls in sessions that are replayed where the stock runtime runs the program too."""
+"""Most calls in sessions replayed if the stock runtime also runs the program."""
 
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """What keeps a program from being replayed here."""
+    """A reason why a program cannot be replayed here, and the remedy."""
 
     reason: str
     remedy: str | None = None
 
     @property
     def result(self) -> CheckResult:
-        """The answer of the check."""
+        """The result of the check."""
         return CheckResult(name="replay", status="not run", summary=self.reason, hint=self.remedy)
 
 
 def replay_obstacle(program: Program, device_map: DeviceMap) -> Obstacle | None:
-    """Why the program cannot be replayed here; None if it can."""
+    """Return why the program cannot be replayed here; None if it can."""
     problem = torch_obstacle()
     if problem is not None:
         return Obstacle(problem)
     from etdev.runtime.replay import missing_executors, missing_kernels
 
-    delegates = missing_executors(program)  # First of all: devices, simulated or not, would be of no use.
+    delegates = missing_executors(program)  # Checked first: without executors, no device would help.
     if delegates:
         return Obstacle(f"{', '.join(delegates)} cannot be replayed: nothing here executes its blobs")
     devices = named_devices(program)
@@ -64,7 +66,7 @@ def replay_obstacle(program: Program, device_map: DeviceMap) -> Obstacle | None:
 
 
 def torch_obstacle() -> str | None:
-    """Why there is no torch to compute with; None if there is."""
+    """Return why torch is not available; None if it is."""
     package = find_packages("torch", remedy=BUILD_EXTRA)
     if not package.available:
         return f"{package.reason}; `{package.remedy}` brings it"
@@ -78,7 +80,10 @@ def torch_obstacle() -> str | None:
 def open_replay(
     device_map: DeviceMap, inplace: InPlaceTable = DEFAULT, *, poison: bool = True, bounds: Bounds | None = None
 ) -> ReplayRuntime:
-    """The interpreter. ``inplace`` is the table of kernels that the program was linked with, on top of etdev's own."""
+    """Return the interpreter.
+
+    ``inplace`` is the table of kernels that the program was linked with, in addition to etdev's own.
+    """
     from etdev.runtime.replay import ReplayRuntime
 
     return ReplayRuntime(device_map, inplace={**DEFAULT, **inplace}, poison=poison, bounds=bounds)
@@ -87,9 +92,9 @@ def open_replay(
 def check_replay(
     subject: Subject, program: Program, runtime: ReplayRuntime, device_map: DeviceMap, *, alone: bool
 ) -> CheckResult:
-    """Run the samples, as many as :func:`effort` allows, and compare the outputs with eager's.
+    """Run as many samples as :func:`effort` allows, and compare the outputs with eager PyTorch's.
 
-    ``alone``: does nothing else run the program?
+    ``alone`` is true if nothing else runs the program.
     """
     check = check_runtime(replace(subject, effort=effort(program, alone=alone)), runtime, check="replay")
     mapped = simulated(named_devices(program), device_map)
@@ -99,7 +104,10 @@ def check_replay(
 
 
 def effort(program: Program, *, alone: bool) -> Effort:
-    """How much of the samples and sessions is replayed. The config's limits are judged once, where all of them run."""
+    """Return how many samples and calls in sessions to replay.
+
+    The config's limits are judged once, where all of them run.
+    """
     longest = max((_length(plan) for plan in program.execution_plan), default=0)
     most = max((STEPS_ALONE if alone else STEPS_BESIDE) // max(longest, 1), 1)
     if alone:

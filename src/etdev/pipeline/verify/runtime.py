@@ -1,6 +1,6 @@
-"""Check *runtime*: does the stock ExecuTorch runtime compute what eager PyTorch computes, on the config's samples?
+"""Check *runtime*: compare the stock ExecuTorch runtime with eager PyTorch, on the config's samples.
 
-The check *replay* asks the same of the interpreter.
+The check *replay* makes the same comparison with the interpreter.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from etdev.runtime.stock import ProgramFailureError
 
 
 def check_runtime(subject: Subject, runtime: Runtime, *, check: CheckName = "runtime") -> CheckResult:
-    """Run every method on every sample, each on initial state, then every session, and compare every output.
+    """Run every method on every sample from initial state, then every session, and compare every output.
 
     If a method writes to state, all methods are also called in a row on one state.
 
-    A crash, a wrong shape or dtype, or an error beyond the default for the dtype makes a broken artifact; an error
-    beyond the config's own ``atol``, ``rtol`` or ``min_snr_db`` a missed gate. Where the samples leave out the ends of
-    a dynamic range, those are run on made-up inputs, which count for no figure and no limit of the config.
+    A crash, a wrong shape or dtype, or an error beyond the dtype's default means a broken artifact. An error beyond the
+    config's own ``atol``, ``rtol`` or ``min_snr_db`` means a missed gate. If the samples leave out the ends of a
+    dynamic range, those run on random inputs, which count for no figure and no limit of the config.
     """
     findings = Findings()
     try:

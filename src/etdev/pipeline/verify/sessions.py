@@ -1,6 +1,6 @@
 """Sessions: calls of several methods in order on one state, in the runtime and in eager PyTorch.
 
-The config may name sessions. A program with state is called several times in a row without any.
+The config may name sessions. A program with state is called several times in a row even without any.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ from etdev.pipeline.verify.reference import Session
 from etdev.pipeline.verify.subject import Findings, Runtime, Subject
 
 _ROUNDS = 3
-"""Calls of each method in a row on one state."""
+"""Number of calls of each method in a row on one state."""
 
 
 def check_sessions(subject: Subject, runtime: Runtime, findings: Findings) -> None:
     """Run each session on fresh state, and compare the outputs of every call.
 
-    Some loaders give all methods of a program the same memory, some give each its own. State that methods share needs
-    the first kind. State of their own has to be right under both, and is tried under both if there are several methods.
+    Some loaders give all methods of a program the same memory, others give each method its own. State that methods
+    share needs the first kind. A method's own state must be right with both; both are tried if there are several
+    methods.
     """
     if subject.settings.sessions is None:
         return
@@ -38,11 +39,11 @@ def check_sessions(subject: Subject, runtime: Runtime, findings: Findings) -> No
 
 
 def check_calls_in_a_row(subject: Subject, runtime: Runtime, findings: Findings) -> None:
-    """Call all methods in turn, three times each, on one state that begins fresh, and compare every output.
+    """Call all methods in turn, three times each, from initial state, and compare every output.
 
-    The inputs are the first samples. Every second round goes backwards, so the first and the last method also follow
-    themselves. The order is not the user's, so the config's limits are not judged on it, and the calls end where eager
-    PyTorch refuses one. State of each method's own is tried in both kinds of memory, as in :func:`check_sessions`.
+    The inputs are the first samples. Every second round runs in reverse order, so the first and the last method also
+    follow themselves. The order is not the user's: the config's limits do not apply, and the calls end where eager
+    PyTorch refuses one. A method's own state is tried in both kinds of memory, as in :func:`check_sessions`.
     """
     calls = _calls_in_a_row(subject)
     shared = subject.project.config.model.share_state
@@ -65,7 +66,7 @@ def _calls_in_a_row(subject: Subject) -> list[Call]:
 def _run_row(
     subject: Subject, runtime: Runtime, calls: Sequence[Call], findings: Findings, *, shared: bool, note: str
 ) -> int:
-    """Number of calls that were made."""
+    """Make the calls, and return their number."""
     subject.load(runtime, shared=shared)
     judged = replace(subject, effort=replace(subject.effort, limits=False))
     comparison = Comparison(judged, runtime, Findings(broken=findings.broken))
@@ -113,7 +114,10 @@ def _run_all(subject: Subject, runtime: Runtime, findings: Findings, *, shared: 
 
 
 def _run(subject: Subject, comparison: Comparison, calls: tuple[Call, ...], number: int, where: str, note: str) -> bool:
-    """Whether every call of a session gave outputs to compare; what one gives after a failure would mean nothing."""
+    """Return whether every call of a session returned outputs to compare.
+
+    The session ends at the first failure, since later outputs would mean nothing.
+    """
     reference = Session(subject.project, subject.user, subject.reference)
     original = Session(subject.project, subject.user, subject.float_model)
     for index, call in enumerate(calls):

@@ -1,8 +1,7 @@
-"""The check *replay* of a file without its config: nothing says what its outputs should be, only that they are its own.
+"""Check *replay* of a file without its config: its outputs must not depend on bytes that are not in use.
 
-The program is run twice on the same made-up inputs: once with poison in all bytes that are not in use, once with what
-happens to be there. A program that reads what it never wrote, or what another value has been written over, gives two
-different answers.
+The program runs twice on the same random inputs: once with poison in all bytes that are not in use, once without. The
+outputs differ if the program reads bytes that it never wrote, or a value that was overwritten.
 """
 
 from __future__ import annotations
@@ -22,16 +21,16 @@ from etdev.runtime.stock import ProgramFailureError
 
 _HINT = "link it anew: `etdev relink`; or run it with inputs of its own: `etdev run`"
 _SEEDS = (1, 2)
-"""Of the calls of each method: the second one finds the state that the first one left."""
+"""Seeds of the calls of each method; the second call finds the state of the first."""
 _BOUNDS = Bounds(steps=200_000, memory=1 << 31)
-"""A file may come from anywhere."""
+"""Bounds for a file of any origin."""
 
 Answers = dict[str, list[tuple[Any, ...]]]
 """Per method, the outputs of each call."""
 
 
 def replay_alone(program: Program, device_map: DeviceMap) -> CheckResult:
-    """Answer the check *replay* for a file of which nothing else is known."""
+    """Run the check *replay* on a file of which nothing else is known."""
     obstacle = replay_obstacle(program, device_map)
     if obstacle is not None:
         return obstacle.result
@@ -81,7 +80,7 @@ def _differences(program: Program, one: Answers, other: Answers) -> list[str]:
 
 
 def _same(found: Any, again: Any) -> bool:
-    """Equal by bits."""
+    """Return whether two outputs are equal bit by bit."""
     import torch
 
     if not isinstance(found, torch.Tensor) or not isinstance(again, torch.Tensor):

@@ -1,4 +1,4 @@
-"""What the checks *runtime* and *replay* compare, and what they found so far."""
+"""Subject of the checks *runtime* and *replay*, and their findings so far."""
 
 from __future__ import annotations
 
@@ -18,36 +18,38 @@ from etdev.pipeline.verify.compare import RELATIVE_TOLERANCE
 
 
 class Runtime(Protocol):
-    """What loads a program and calls its methods: the stock runtime in its process, or the replay in this one.
+    """Loads a program and calls its methods: the stock runtime in its own process, or the replay in this one.
 
-    Both raise :class:`~etdev.runtime.stock.ProgramFailureError` for what the program does wrong.
+    Both raise :class:`~etdev.runtime.stock.ProgramFailureError` if the program fails.
     """
 
     def load(self, file: Path, *, shared: bool = False, data: Sequence[Path] = ()) -> tuple[str, ...]:
-        """Open a program with its data files; return the names of its methods. ``shared`` puts all methods in the same
-        buffers."""
+        """Open a program with its data files, and return the names of its methods.
+
+        If ``shared`` is true, all methods have the same buffers.
+        """
 
     def call(self, method: str, inputs: Sequence[Any], *, fresh: bool = False) -> tuple[Any, ...]:
-        """Outputs of one call; ``fresh`` starts from initial state."""
+        """Return the outputs of one call; ``fresh`` starts from initial state."""
 
 
 @dataclass(frozen=True)
 class Effort:
-    """How much of what there is to run is run."""
+    """Limits on how much is run."""
 
     samples: int | None = None
-    """Most samples of a method; None is all."""
+    """Most samples of a method; None means all."""
     session_calls: int | None = None
-    """Most calls in sessions, in all of them together."""
+    """Most calls in all sessions together; None means all."""
     extremes: bool = True
-    """Whether the ends of dynamic ranges are run too."""
+    """True if the ends of dynamic ranges run too."""
     limits: bool = True
-    """Whether the config's own limits are judged, beyond etdev's defaults."""
+    """True if the config's own limits are judged, in addition to etdev's defaults."""
 
 
 @dataclass(frozen=True)
 class Subject:
-    """What is compared: the program in a runtime, and the models that it came from."""
+    """The program in a runtime, and the models that it was built from."""
 
     project: Project
     user: UserCode
@@ -59,38 +61,41 @@ class Subject:
     weak: frozenset[str]
     """Methods whose samples are random."""
     path: Path
-    """The file."""
+    """The program's file."""
     data: tuple[Path, ...] = ()
-    """Its data files."""
+    """Data files of the program."""
     effort: Effort = Effort()
     jobs: int = 1
-    """Workers for the metric's samples."""
+    """Number of workers for the metric's samples."""
     count: Count = uncounted
-    """Is told of each call that the metric makes."""
+    """Called for each call that the metric makes."""
 
     def load(self, runtime: Runtime, *, shared: bool = False) -> tuple[str, ...]:
-        """Open the program in a runtime; as :meth:`Runtime.load`."""
+        """Open the program in a runtime, as :meth:`Runtime.load` does."""
         return runtime.load(self.path, shared=shared, data=self.data)
 
     @property
     def settings(self) -> Verify:
-        """``[targets.X.verify]``."""
+        """The table ``[targets.X.verify]``."""
         return self.project.config.targets[self.target].verify
 
     @property
     def compute_dtype(self) -> str:
-        """Coarsest dtype that one of the target's backends computes float32 in."""
+        """Coarsest dtype in which one of the target's backends computes float32."""
         steps = self.project.config.targets[self.target].partitioners
         dtypes = [backends.get(step.backend).compute_dtype for step in steps]
         return max(dtypes, key=lambda dtype: RELATIVE_TOLERANCE[dtype], default="float32")
 
     @property
     def quantized(self) -> bool:
-        """Whether the reference is another model than the float one."""
+        """True if the reference is not the float model."""
         return self.reference is not self.float_model
 
     def broken(self, text: str) -> Problem:
-        """A program that computes something else than the model, for no reason that its inputs tell."""
+        """Return the problem of a program that does not compute what the model does.
+
+        The inputs do not explain the difference.
+        """
         if self.project.config.targets[self.target].partitioners:
             hint = "a target without this partitioner shows whether the backend is the cause"
             return Problem(text, ("targets", self.target, "partitioners"), hint)
@@ -100,43 +105,43 @@ class Subject:
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that failed."""
+    """One failure."""
 
     text: str
     key: tuple[str, ...]
-    """The config's key that it is about."""
+    """Key of the config that it concerns."""
     hint: str
 
 
 @dataclass
 class Findings:
-    """Collected over all methods."""
+    """Findings over all methods."""
 
     broken: list[Problem] = field(default_factory=list)
     missed: list[Problem] = field(default_factory=list)
-    """Limits of the config."""
+    """Missed limits of the config."""
     outputs: list[OutputError] = field(default_factory=list)
     samples: int = 0
     sessions: int = 0
     session_calls: int = 0
-    """In all sessions together."""
+    """Number of calls in all sessions together."""
     in_sessions: set[str] = field(default_factory=set)
     """Methods that a session called."""
     stateful: set[str] = field(default_factory=set)
     """Methods that write to a buffer in eager PyTorch."""
     in_a_row: int = 0
-    """Calls on one state that no session asked for."""
+    """Number of calls in a row on one state, in addition to sessions."""
     row_ended: str | None = None
-    """Why there are fewer of these calls than there could be."""
+    """Reason why the calls in a row ended early."""
     extremes: set[str] = field(default_factory=set)
-    """Of :data:`~etdev.pipeline.verify.extremes.EXTREMES`, those that were run beyond the samples."""
+    """Members of :data:`~etdev.pipeline.verify.extremes.EXTREMES` that ran in addition to the samples."""
     cut: bool = False
-    """Whether there was more than :class:`Effort` allows."""
+    """True if :class:`Effort` cut samples or calls."""
     untried: list[str] = field(default_factory=list)
-    """Extremes at which the model itself does not run on made-up inputs."""
+    """Extremes at which the model itself fails on random inputs."""
 
     def add_output(self, output: OutputError) -> None:
-        """Enter the figures of one output; those of its samples and of its sessions become one."""
+        """Add the figures of one output; merge those of its samples and of its sessions."""
         for index, known in enumerate(self.outputs):
             if (known.method, known.output) == (output.method, output.output):
                 self.outputs[index] = _worst(known, output)
@@ -156,5 +161,5 @@ def _worst(one: OutputError, other: OutputError) -> OutputError:
 
 
 def _least(*ratios: float | None) -> float | None:
-    """None is no noise at all."""
+    """Return the smallest ratio; None means no noise."""
     return min((ratio for ratio in ratios if ratio is not None), default=None)

@@ -1,4 +1,4 @@
-"""Verifying a ``.pte`` without the config that it was built from: what the file alone can be asked."""
+"""Verification of a ``.pte`` without the config that it was built from."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from etdev.runtime.stock import StockRuntime
 _NEED_A_CONFIG: tuple[CheckName, ...] = ("budget", "growth", "runtime", "accuracy", "latency")
 """Checks that compare with a limit, with a model or with data."""
 _ALIGNMENT = 16
-"""Bytes: what allocators give that nobody asks for more."""
+"""Default alignment of allocators, in bytes."""
 
 
 class FileResult(Part):
-    """A file and what verification said about it."""
+    """A file and the results of its checks."""
 
     file: str
     size: int
@@ -42,7 +42,7 @@ class FileResult(Part):
     """``rejected`` if a check failed."""
     checks: tuple[CheckResult, ...]
     required: tuple[CheckName, ...] = ()
-    """Checks that had to run."""
+    """Checks that must run."""
 
     @property
     def unmet(self) -> tuple[CheckResult, ...]:
@@ -51,18 +51,18 @@ class FileResult(Part):
 
 
 class FilesResult(Part):
-    """All files of one run."""
+    """Results of all files of one run."""
 
     format: Literal[1] = 1
     versions: dict[str, str]
-    """Of etdev, Python and the packages that took part."""
+    """Versions of etdev, Python and the packages that took part."""
     files: tuple[FileResult, ...]
     notes: tuple[str, ...] = ()
-    """On all files together: what simulates devices that are not here, and what a device map has in vain."""
+    """Notes on all files together: how to simulate missing devices, and unused devices of the device map."""
 
     @property
     def exit_code(self) -> ExitCode:
-        """The worst of all files: broken, then a required check that did not run."""
+        """Worst exit code of all files: a rejected file comes before a required check that did not run."""
         if any(file.status == "rejected" for file in self.files):
             return ExitCode.BUILD_FAILED
         return ExitCode.ENVIRONMENT if any(file.unmet for file in self.files) else ExitCode.DONE
@@ -75,10 +75,10 @@ def verify_files(
     device_map: DeviceMap = NO_MAP,
     data: Sequence[Path] = (),
 ) -> FilesResult:
-    """Answer the checks that need no config for ``.pte`` files from any toolchain, with their ``data`` files.
+    """Answer the checks that need no config, for ``.pte`` files from any toolchain with their ``data`` files.
 
-    The stock runtime is asked for what it has, not to load the file; the interpreter runs it, within bounds. Nothing is
-    written. Raises :class:`~etdev.errors.UsageError` for a file that is not there or cannot be read.
+    The stock runtime reports its kernels and backends and does not load the file. The interpreter runs the file, within
+    bounds. Nothing is written. Raises :class:`~etdev.errors.UsageError` for a file that is missing or cannot be read.
     """
     paths = [Path(file) for file in files]
     for path in paths:
@@ -118,7 +118,7 @@ def _verify_file(
 def _ask(
     found: Program, runtime: StockRuntime, device_map: DeviceMap, *, complete: bool
 ) -> dict[CheckName, CheckResult]:
-    """Answer the other checks for a file that can be read; one that is not ``complete`` lacks data and is not run."""
+    """Answer the other checks for a file that can be read; a file that is not ``complete`` is not run."""
     plan, placement = check_alone(found, foreign=True), check_placement(found)
     sound = complete and "failed" not in (plan.status, placement.status)
     reason = "a check before it failed, so nothing is run"
@@ -134,7 +134,7 @@ def _ask(
 
 
 def _check_kernels(required: Requirements, runtime: StockRuntime) -> CheckResult:
-    """Check *kernels*, against the runtime of the wheel if that is installed."""
+    """Run the check *kernels* against the wheel's runtime, if it is installed."""
     package = find_packages("executorch", remedy=BUILD_EXTRA)
     if not package.available:
         return not_run("kernels", f"{package.reason}; `{package.remedy}` brings a runtime to compare with")

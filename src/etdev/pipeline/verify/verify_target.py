@@ -1,4 +1,4 @@
-"""Verifying artifacts that were built before, against the models that their targets come from."""
+"""Verification of artifacts that were built before, against their targets' models."""
 
 from __future__ import annotations
 
@@ -36,14 +36,13 @@ from etdev.runtime.stock import StockRuntime
 
 _REPORT = "report.json"
 _OF_THE_MODEL: tuple[CheckName, ...] = ("runtime", "replay", "device", "accuracy")
-"""Checks that compare a program with the model as it is now."""
+"""Checks that compare a program with the current model."""
 
 
 def verify_project(project: Project, options: BuildOptions) -> BuildResult:
-    """Answer the checks for the artifacts of the chosen targets as they lie in the output folder.
+    """Answer the checks for the artifacts of the chosen targets in the output folder.
 
-    Nothing is written or renamed. Raises
-    :class:`~etdev.errors.LoadError` for an artifact that is not there.
+    Nothing is written or renamed. Raises :class:`~etdev.errors.LoadError` for a missing artifact.
     """
     names = choose_targets(project, options.targets)
     paths = {name: project.artifact(name) for name in names}
@@ -144,7 +143,7 @@ def _verify_target(
 
 
 def _built(path: Path, target: str) -> Any:
-    """What the ``report.json`` beside a file says of its build; None without one, or if it is about another file."""
+    """Return a file's target in the ``report.json`` next to it; None if it is missing or about another file."""
     try:
         report: Any = json.loads(read_file(path.with_name(_REPORT)))
         return next(
@@ -157,7 +156,7 @@ def _built(path: Path, target: str) -> Any:
 
 
 def _lookups(project: Project, target: str) -> Mapping[str, tuple[str, ...]]:
-    """Return the names of data that delegates look up, as the object program's notes have them; nothing without it."""
+    """Return the names of data that delegates look up, from the object program's notes; empty without them."""
     try:
         return read_sidecar(sidecar_place(object_place(project, target))).lookups
     except ProgramError:
@@ -165,7 +164,7 @@ def _lookups(project: Project, target: str) -> Mapping[str, tuple[str, ...]]:
 
 
 def _methods(built: Any) -> tuple[MethodResult, ...]:
-    """How lowering split the methods of a build; nothing if its report does not say."""
+    """Return how lowering split the methods of a build; empty if its report does not say."""
     try:
         return tuple(MethodResult.model_validate(item) for item in built["methods"])
     except (ValidationError, LookupError, TypeError):
@@ -173,7 +172,7 @@ def _methods(built: Any) -> tuple[MethodResult, ...]:
 
 
 def _change_since_build(built: Any, size: int, digest: str) -> str | None:
-    """How a file differs from the one that was built; None if it does not, or if nothing is known of that."""
+    """Return how a file differs from the one that was built; None if it does not or if that is unknown."""
     try:
         built_size, built_digest = int(built["size"]), str(built["sha256"])
     except (ValueError, LookupError, TypeError):
@@ -186,7 +185,7 @@ def _change_since_build(built: Any, size: int, digest: str) -> str | None:
 
 
 def _data_change(built: Any, data: Sequence[Path]) -> str | None:
-    """Say how data files differ from those that were built; None as :func:`_change_since_build`."""
+    """Return how data files differ from those that were built; None as :func:`_change_since_build`."""
     try:
         stated = {item["name"]: item for item in built["data"]}
         if [path.name for path in data] != sorted(stated):
@@ -203,7 +202,7 @@ def _data_change(built: Any, data: Sequence[Path]) -> str | None:
 
 
 def _blame_change(check: CheckResult, since: SinceBuilt, project: Project) -> CheckResult:
-    """A failure to compute what the model does, where the model is not any more what the file was built from."""
+    """Add the change of the model since the build to a check that failed to reproduce the model."""
     if check.status != "failed" or check.name not in _OF_THE_MODEL or since.said is None:
         return check
     return check.model_copy(update={"where": project.where("targets", since.target), "hint": since.said})
