@@ -1,4 +1,4 @@
-"""The build cache: what was built before is there again if nothing that it was made from has changed."""
+"""The build cache: it restores an earlier build if none of its inputs has changed."""
 
 from etdev.pipeline.cache.cache import Cache, open_store
 from etdev.pipeline.cache.comparison import changes

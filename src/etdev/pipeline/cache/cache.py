@@ -1,4 +1,4 @@
-"""The cache of a build: object programs and finished targets, found again if nothing that they go by has changed."""
+"""The cache of a build: it finds object programs and finished targets again if their inputs are unchanged."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ _DATABASE = "digests.sqlite"
 
 
 def open_store(environ: Mapping[str, str] = os.environ) -> Store:
-    """The cache of this user on this machine. Raises :class:`~etdev.errors.UsageError` for a size that is none."""
+    """Return the cache of this user on this machine.
+
+    Raises :class:`~etdev.errors.UsageError` for an invalid size.
+    """
     named = environ.get(FOLDER_VARIABLE)
     folder = Path(named).absolute() if named else user_cache_path("etdev", appauthor=False)
     text = environ.get(SIZE_VARIABLE) or _DEFAULT_SIZE
@@ -42,14 +45,17 @@ def open_store(environ: Mapping[str, str] = os.environ) -> Store:
 
 
 class Cache:
-    """The store and the digests of one run. A context manager. ``obstacle`` says why nothing could be kept."""
+    """The store and the digests of one run; a context manager.
+
+    ``obstacle`` is the reason why nothing could be kept, if any.
+    """
 
     def __init__(self, store: Store) -> None:
         self.store = store
         self.digests = Digests(store.folder / _DATABASE)
         self.obstacle: str | None = None
         self.changed: set[str] = set()
-        """Files that were read, by path relative to the config's folder, and written meanwhile."""
+        """Files that were written after the cache was opened, by path relative to the config's folder."""
         self._since = 0.0
         self._open = ExitStack()
 
@@ -62,7 +68,7 @@ class Cache:
         self._open.close()
 
     def find(self, project: Project, target: str, level: Level, facts: Facts) -> Entry | None:
-        """What an earlier build made by the same facts of the same files, and is there still."""
+        """Return an earlier build with the same facts and unchanged reads, if its outputs are still available."""
         root = project.loaded.root
         for entry in self.store.entries(project.name, target, level, facts):
             if next(changes(entry.reads, root, self.digests), None) is None and all(
@@ -72,10 +78,9 @@ class Cache:
         return None
 
     def restore(self, entry: Entry, folder: Path, gone: Sequence[Path] = ()) -> bool:
-        """Put what a build wrote into a folder; what is there already stays, and ``gone`` goes.
+        """Write a build's files into a folder, and remove the files in ``gone``; files already in place stay.
 
-        False, and nothing is touched, if something is damaged or lost.
-        Raises :class:`~etdev.errors.WriteError`.
+        Returns False, and changes nothing, if a file is damaged or lost. Raises :class:`~etdev.errors.WriteError`.
         """
         wrong = self._wrong(entry, folder)
         with ExitStack() as stack:
@@ -86,7 +91,7 @@ class Cache:
                     ready[place] = stack.enter_context(temporary_beside(place))
                     if not self.store.copy_out(entry.outputs[name], ready[place]):
                         return False
-            for place in (*ready, *gone):  # All are there. At no time is one beside those of another build.
+            for place in (*ready, *gone):  # Old files go first: those of two builds never mix.
                 with write_errors_named(place):
                     place.unlink(missing_ok=True)
             for place, temporary in ready.items():
@@ -96,7 +101,7 @@ class Cache:
         return True
 
     def is_in_place(self, entry: Entry, folder: Path) -> bool:
-        """Return whether all files of an entry are in a folder already, and note that it was of use if so."""
+        """Return whether all files of an entry are in a folder already; if so, mark the entry as used."""
         if self._wrong(entry, folder):
             return False
         self.store.use(entry)
@@ -122,8 +127,10 @@ class Cache:
         outputs: Mapping[str, Output],
         record: str = "",
     ) -> None:
-        """Remember a build that has gone well, with its files in a folder. What keeps it from that fails no build:
-        :attr:`obstacle` says it."""
+        """Keep a build that has succeeded, with its files in a folder.
+
+        An obstacle does not fail the build; :attr:`obstacle` states it.
+        """
         try:
             for name, output in outputs.items():
                 self.store.keep(folder / name, output)
@@ -143,7 +150,7 @@ class Cache:
             self.obstacle = f"nothing is kept in the cache {self.store.folder}: {error}"
 
     def reference(self, project: Project, target: str, facts: Facts, reads: Reads) -> bytes | None:
-        """Return the outputs of a target's quantized model that an earlier run has kept."""
+        """Return the outputs of a target's quantized model that an earlier run kept; None without them."""
         for entry in self.store.entries(project.name, target, "reference", facts):
             content = self.store.read(entry.outputs[_REFERENCE]) if entry.reads == reads else None
             if content is not None:
@@ -152,21 +159,21 @@ class Cache:
         return None
 
     def keep_reference(self, project: Project, target: str, facts: Facts, reads: Reads, content: bytes) -> None:
-        """Keep the outputs of a target's quantized model. If that is not possible, the build goes on."""
+        """Keep the outputs of a target's quantized model; an obstacle does not fail the build."""
         output = Output(size=len(content), sha256=hashlib.sha256(content).hexdigest())
         try:
             with TemporaryDirectory(prefix="etdev-") as folder:
                 Path(folder, _REFERENCE).write_bytes(content)
                 self.keep(project, target, "reference", facts, reads, Path(folder), {_REFERENCE: output})
-        except OSError as error:  # Of the folder for temporary files.
+        except OSError as error:  # Raised for the folder for temporary files.
             self.obstacle = f"nothing is kept in the cache {self.store.folder}: {error}"
 
     def outputs(self, paths: Sequence[Path]) -> dict[str, Output]:
-        """Files that were just written, by their names. Raises OSError."""
+        """Return the files that were just written, by name. Raises OSError."""
         return {path.name: Output(size=path.stat().st_size, sha256=file_sha256(path)) for path in paths}
 
     def note_changed(self, project: Project, files: Iterable[Path]) -> None:
-        """Of these files nobody knows what was read."""
+        """Enter files in :attr:`changed`: the content that the build read from them is unknown."""
         self.changed |= {_relative(path, project.loaded.root) for path in files}
 
     def reads(
@@ -178,11 +185,13 @@ class Cache:
         absent: Iterable[Path] = (),
         packages: Mapping[str, str] | None = None,
     ) -> Reads:
-        """What a build has read: code, declared files (of folders all that is in them), and what was seen besides;
-        ``absent`` are modules that it looked for, without a suffix; ``packages`` are those that it imported, with their
-        versions.
+        """Return the files, folders and packages that a build has read.
 
-        A file that was written after the cache was opened is entered in :attr:`changed`: nobody knows what was read.
+        Files are code (``modules``), declared files, and files and folders that were ``seen``. ``absent`` are modules
+        that it looked for, without a suffix. ``packages`` are those that it imported, with their versions.
+
+        A file that was written after the cache was opened is entered in :attr:`changed`: the content that was read is
+        unknown.
         """
         root = project.loaded.root
         named = {*modules, *declared, *map(Path, seen.files)}
@@ -211,7 +220,7 @@ class Cache:
 
 
 def _relative(path: Path, root: Path) -> str:
-    """A name that holds wherever the project lies, also if a link leads to it."""
+    """Return a path relative to the project's folder, also if a link leads to it."""
     name = os.path.relpath(path, root)
     if name.startswith(os.pardir):
         name = os.path.relpath(os.path.realpath(path), os.path.realpath(root))

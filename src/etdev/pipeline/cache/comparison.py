@@ -1,4 +1,4 @@
-"""What is not any more as it was when a build read it."""
+"""Comparison of the files, folders and packages that a build read with those of now."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from etdev.pipeline.versions import package_version
 
 
 def changes(reads: Reads, root: Path, digests: Digests) -> Iterator[Difference]:
-    """Every difference; ``root`` is the config's folder."""
+    """Yield every difference; ``root`` is the config's folder."""
     for name, digest in reads.files.items():
         yield from _file(root / name, name, digest, digests)
     for name, digest in reads.folders.items():

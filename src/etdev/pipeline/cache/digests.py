@@ -1,4 +1,4 @@
-"""SHA-256 of files, remembered: a file that the file system says is the same is not read again."""
+"""SHA-256 of files, remembered: a file with unchanged metadata is not read again."""
 
 from __future__ import annotations
 
@@ -20,18 +20,21 @@ CREATE TABLE IF NOT EXISTS digests (
 )
 """
 _SETTLED_SECONDS = 1.0
-"""How old a change has to be before it can be told from the next one: clocks of file systems are coarse."""
+"""Minimum age of a change in seconds; clocks of file systems are too coarse to distinguish younger ones."""
 _WAIT_SECONDS = 5.0
-"""For another process that writes what it remembers."""
+"""Maximum time in seconds to wait for another process that writes its digests."""
 
 _OWN = ("build", "etdev.lock")
-"""What etdev itself puts into a project, by default."""
+"""Names that etdev itself adds to a project, by default."""
 
 _Stamp = tuple[int, int, int, int, int]
 
 
 class Digests:
-    """Remembers in a file, or for as long as it lives if there is none. A context manager: at its end it is written."""
+    """Digests of files, kept in memory and in a database if there is one; a context manager.
+
+    The database is written at its end.
+    """
 
     def __init__(self, place: Path | None = None) -> None:
         self._place = place
@@ -40,7 +43,7 @@ class Digests:
         self._database: sqlite3.Connection | None = None
 
     def of(self, path: Path) -> str:
-        """The digest, in hexadecimal. Raises OSError."""
+        """Return the digest of a file, in hexadecimal. Raises OSError."""
         name = os.path.abspath(path)
         stamp = _stamp(path)
         known = self._known.get(name) or self._recalled(name)
@@ -54,7 +57,7 @@ class Digests:
         return digest
 
     def of_names(self, folder: Path) -> str:
-        """Of the names in a folder, hidden ones, Python's and etdev's own left out. Raises OSError."""
+        """Return the digest of the names in a folder, without hidden ones, Python's and etdev's. Raises OSError."""
         return digest_of_names(os.listdir(folder))
 
     def __enter__(self) -> Self:
@@ -70,7 +73,7 @@ class Digests:
     ) -> None:
         if self._database is None:
             return
-        with suppress(sqlite3.Error, OverflowError):  # What is not remembered is read again.
+        with suppress(sqlite3.Error, OverflowError):  # Digests that are not kept are computed again.
             if self._new:
                 rows = [(os.fsencode(name), *self._known[name][0], self._known[name][1]) for name in sorted(self._new)]
                 with self._database:
@@ -94,13 +97,13 @@ class Digests:
 
 
 def digest_of_names(names: Iterable[str]) -> str:
-    """Of the names in a folder, hidden ones, Python's and etdev's own left out."""
+    """Return the digest of the names in a folder, without hidden ones, Python's and etdev's own."""
     seen = sorted(name for name in names if not name.startswith((".", "__pycache__")) and name not in _OWN)
     return digest_of_text("\n".join(seen))
 
 
 def digest_of_text(text: str) -> str:
-    """SHA-256 of a text, in hexadecimal."""
+    """Return the SHA-256 of a text, in hexadecimal."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""What the cache knows of a build: what it went by, what it read, and what came out."""
+"""Entries of the cache: the facts, reads and outputs of a build."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from pydantic import BaseModel, ConfigDict
 from etdev.pipeline.cache.digests import digest_of_text
 
 Level = Literal["object", "linked", "reference"]
-"""Up to emission, the whole build of a target with its verification, or outputs of the quantized model."""
+"""Extent of an entry: up to emission, a target's whole build with verification, or outputs of the quantized model."""
 
 _ABSENT = object()
 
 ABSENT = ""
-"""Stands for the digest of a file that is not there."""
+"""Digest of a file that does not exist."""
 Plain = str | int | float | bool | None
 
 
@@ -26,33 +26,33 @@ class _Part(BaseModel):
 
 
 class Facts(_Part):
-    """What a build goes by and is known before it begins."""
+    """Inputs of a build that are known before it begins."""
 
     settings: dict[str, Plain]
-    """By dotted key, ``targets.this.memory.planner``: the values that have an effect."""
+    """Settings that have an effect, by dotted key: ``targets.this.memory.planner``."""
     versions: dict[str, str]
-    """Of packages and of the machine, by name."""
+    """Versions of packages and of the machine, by name."""
 
     @property
     def digest(self) -> str:
-        """Of all of it."""
+        """Digest of all facts."""
         return digest_of_text(json.dumps(self.model_dump(mode="json"), sort_keys=True))
 
 
 class Reads(_Part):
-    """What a build has read. Paths are relative to the config's folder."""
+    """Files, folders and packages that a build has read. Paths are relative to the config's folder."""
 
     files: dict[str, str] = {}
-    """SHA-256 by path; :data:`ABSENT` of what was looked for and not there."""
+    """SHA-256 by path; :data:`ABSENT` for a file that was looked for and missing."""
     folders: dict[str, str] = {}
-    """Whose names were looked at: SHA-256 of the names, by path."""
+    """Folders that were listed: SHA-256 of their names, by path."""
     packages: dict[str, str] = {}
-    """Versions of the packages that code of the project imports, by name."""
+    """Versions of the packages that the project's code imports, by name."""
     absent: tuple[str, ...] = ()
-    """Modules, as ``package/module``, that are looked for there and were found elsewhere or not at all."""
+    """Modules, as ``package/module``, that were looked for at these places, and found elsewhere or not at all."""
 
     def joined(self, other: Reads) -> Reads:
-        """Of both; where they differ, the other's."""
+        """Return the union; ``other`` wins on conflict."""
         return Reads(
             files={**self.files, **other.files},
             folders={**self.folders, **other.folders},
@@ -63,7 +63,7 @@ class Reads(_Part):
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One thing that is not as it was."""
+    """One difference from an earlier build."""
 
     what: str
     """``setting``, ``version``, ``file``, ``gone`` (a file or a folder), ``folder``, ``module`` or ``output``."""
@@ -80,7 +80,7 @@ class Output(_Part):
 
 
 class Entry(_Part):
-    """One build, or its part up to emission."""
+    """A build, a part of it up to emission, or the outputs of its reference."""
 
     format: Literal[1] = 1
     level: Level
@@ -89,13 +89,13 @@ class Entry(_Part):
     facts: Facts
     reads: Reads
     outputs: dict[str, Output]
-    """By the name of the file in the target's folder."""
+    """Output files by name in the target's folder."""
     record: str = ""
-    """What the stages have to say of it: JSON of their own."""
+    """Record of the stages: JSON in their own format."""
 
 
 def flattened(settings: Mapping[str, Any]) -> dict[str, Plain]:
-    """Nested tables by dotted key; lists by position. Empty ones have a key of their own."""
+    """Return nested tables by dotted key and lists by position; an empty one has a key of its own."""
     return dict(_leaves(settings, ""))
 
 
@@ -113,7 +113,7 @@ def _leaves(value: Any, key: str) -> Iterator[tuple[str, Plain]]:
 
 
 def differences(was: Facts, now: Facts, target: str) -> Iterator[Difference]:
-    """What a build of a target goes by now that it did not go by then, or the other way round."""
+    """Yield the facts that differ between an earlier build of a target and one now."""
     for what, before, after in (("setting", was.settings, now.settings), ("version", was.versions, now.versions)):
         for key in sorted({*before, *after}):
             old, new = before.get(key, _ABSENT), after.get(key, _ABSENT)

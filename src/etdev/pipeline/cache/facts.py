@@ -1,4 +1,4 @@
-"""What a build goes by, as far as it is known before anything is imported: settings, versions, the machine."""
+"""Facts of a build that are known before anything is imported: settings, versions and the machine."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from etdev.pipeline.requirements import build_packages
 from etdev.pipeline.versions import versions
 
 _NOT_SETTINGS = (("extends",), ("profiles",), ("deploy",), ("run",))
-"""What the first two say stands in the other settings by now; nothing that is built follows from the others."""
+"""Tables left out: the first two are applied to the other settings already, and the others do not affect a build."""
 _MODULE_KEYS = (("model", "entry"), ("constants",), ("project", "imports"))
-"""Keys that name the modules that a model is made by."""
+"""Keys that name the modules that a model is built from."""
 _AFTER_EMISSION = (
     ("project", "name"),
     ("project", "out"),
@@ -37,12 +37,14 @@ _AFTER_EMISSION = (
     ("targets", "*", "runtime"),
     ("targets", "*", "selected_operators"),
 )
-"""Keys that neither emission nor the stages before it read, except for the forms that a runtime has the kernels for:
-these are compared by themselves."""
+"""Keys that neither emission nor earlier stages read.
+
+The forms that a runtime has kernels for are the exception; they are compared separately.
+"""
 
 
 def object_facts(project: Project, target: str, digests: Digests) -> Facts:
-    """What the object program of a target goes by."""
+    """Return the facts of a target's object program."""
     settings = _settings(project, target)
     for key in (*LINK_KEYS, *_AFTER_EMISSION):
         _drop(settings, key)
@@ -54,7 +56,7 @@ def object_facts(project: Project, target: str, digests: Digests) -> Facts:
 
 
 def linked_facts(project: Project, target: str, options: BuildOptions, digests: Digests) -> Facts:
-    """What the file of a target and its verification go by."""
+    """Return the facts of a target's file and its verification."""
     settings = _settings(project, target)
     _choose_scheme(project, target, settings)
     settings["project"]["name"] = project.name
@@ -73,7 +75,7 @@ def linked_facts(project: Project, target: str, options: BuildOptions, digests: 
 
 
 def locked_facts(project: Project, target: str) -> Facts:
-    """What the bytes of a target's file follow from, wherever it is built: settings that are not the defaults."""
+    """Return the facts that determine the bytes of a target's file on any machine: settings that are not defaults."""
     settings = _settings(project, target, exclude_defaults=True)
     for key in _AFTER_EMISSION:
         _drop(settings, key)
@@ -84,7 +86,7 @@ def locked_facts(project: Project, target: str) -> Facts:
 
 
 def _stated(project: Project) -> list[str]:
-    """Settings that something else is said of where they are stated, whatever they are."""
+    """Return settings whose explicit statement has an effect, even at the default value."""
     return ["model.share_state"] if says_share_state(project) else []
 
 
@@ -102,7 +104,7 @@ def _settings(project: Project, target: str, *, exclude_defaults: bool = False) 
 
 
 def _drop(settings: Any, key: tuple[str | int, ...]) -> None:
-    """Take a key out of nested tables; ``*`` stands for every name."""
+    """Remove a key from nested tables; ``*`` matches every name."""
     first, *rest = key
     for name in list(settings) if first == "*" else [first]:
         if not rest:
@@ -112,7 +114,7 @@ def _drop(settings: Any, key: tuple[str | int, ...]) -> None:
 
 
 def _bases(project: Project, *keys: tuple[str, ...]) -> dict[str, str]:
-    """Folders that modules are looked up in, relative to the config's."""
+    """Return the folders in which modules are looked up, relative to the config's folder."""
     root = project.loaded.root
     return {".".join(key): os.path.relpath(project.base(*key), root) for key in keys}
 
@@ -126,8 +128,10 @@ def _versions(project: Project, target: str, digests: Digests) -> dict[str, str]
 
 
 def _package_versions(project: Project, target: str) -> dict[str, str]:
-    """Of the packages that a build of the target can depend on, and of no others: which else are installed does not
-    change what it makes."""
+    """Return the versions of the packages that a build of the target can depend on.
+
+    Other installed packages do not change the result.
+    """
     found = dict(versions(build_packages(project.config, target)))
     for package in _plugins(project, target):
         found[package.name] = package.version
@@ -135,7 +139,7 @@ def _package_versions(project: Project, target: str) -> dict[str, str]:
 
 
 def _plugins(project: Project, target: str) -> Iterator[metadata.Distribution]:
-    """The packages that register the target's backends, but etdev's own."""
+    """Yield the packages that register the target's backends, except etdev itself."""
     for step in project.config.targets[target].partitioners:
         package = plugin_distribution(step.backend)
         if package is not None:
@@ -143,7 +147,7 @@ def _plugins(project: Project, target: str) -> Iterator[metadata.Distribution]:
 
 
 def _source_digest(digests: Digests) -> str | None:
-    """Of etdev's own code where that may change without its version: where it is not installed from a wheel."""
+    """Return the digest of etdev's code if it may change without its version; None if installed from a wheel."""
     root = Path(etdev.__file__).parent
     try:
         if metadata.distribution("etdev").read_text("direct_url.json") is None and "site-packages" in root.parts:
@@ -157,7 +161,7 @@ def _source_digest(digests: Digests) -> str | None:
 
 
 def _baseline(project: Project, target: str, digests: Digests) -> str | None:
-    """What tells one baseline of a target from another; None if nothing of the target is compared, or with nothing."""
+    """Return what identifies a target's baseline; None if there is none or nothing is compared with it."""
     if not judges_growth(project, target) or project.config.baseline is None:
         return None
     path = baseline_path(project)
@@ -174,13 +178,13 @@ def _baseline(project: Project, target: str, digests: Digests) -> str | None:
 
 
 def _machine() -> str:
-    """What a time belongs to."""
+    """Return a description of this machine, on which measured times depend."""
     machine = describe_machine()
     return f"{machine.cpu}, {machine.cores} cores, {machine.system}"
 
 
 def _visible_devices() -> Mapping[str, Plain]:
-    """What decides which devices there are, without asking a library that takes seconds to import."""
+    """Return facts that determine the available devices, without importing a slow library."""
     try:
         cards = sorted(os.listdir("/proc/driver/nvidia/gpus"))
     except OSError:

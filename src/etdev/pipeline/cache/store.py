@@ -1,6 +1,6 @@
-"""The cache's folder: files by the digest of what is in them, and entries that say which belong to which build.
+"""The cache's folder: files by the digest of their content, and entries that assign them to builds.
 
-Several processes use it at once. Whatever is read is checked; what is damaged or gone is as if it had never been there.
+Several processes use it at once. All content is checked when it is read. Damaged or missing content counts as absent.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from etdev.pipeline.cache.digests import digest_of_text
 from etdev.pipeline.cache.entries import Entry, Facts, Level, Output
 
 _GRACE_SECONDS = 3600.0
-"""How long a file that no entry names may belong to a build that is still writing."""
+"""Time in seconds during which an unnamed file may belong to a build that is still writing."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoreStats:
-    """What is in the folder."""
+    """Content of the folder."""
 
     folder: Path
     limit: int
-    """Bytes that it is kept below."""
+    """Maximum size in bytes."""
     objects: int
     linked: int
     references: int
-    """Entries of each level."""
+    """Number of entries of this level."""
     files: int
     size: int
     """Bytes of all files."""
@@ -51,7 +51,7 @@ class StoreStats:
 
 @dataclass(frozen=True, slots=True)
 class Freed:
-    """What was removed."""
+    """Content that was removed."""
 
     entries: int
     files: int
@@ -60,7 +60,7 @@ class Freed:
 
 
 class Store:
-    """A cache's folder, which need not exist yet."""
+    """A cache's folder; it need not exist yet."""
 
     def __init__(self, folder: Path, limit: int) -> None:
         self.folder, self.limit = folder, limit
@@ -69,7 +69,7 @@ class Store:
     # Files
 
     def keep(self, path: Path, output: Output) -> None:
-        """Have a file with this content. Raises :class:`~etdev.errors.WriteError`; OSError if it is not there."""
+        """Store a file. Raises :class:`~etdev.errors.WriteError`, and OSError if the file is missing."""
         place = self._place(output.sha256)
         if _size_of(place) == output.size and file_sha256(place) == output.sha256:
             _touch(place)
@@ -79,9 +79,9 @@ class Store:
                 raise OSError(errno.EIO, "the file has changed while it was copied", os.fspath(path))
 
     def copy_out(self, output: Output, place: Path) -> bool:
-        """Write the file with this content over a temporary one. False if none is right; a damaged one goes.
+        """Copy a stored file over a temporary one; return False and remove the stored one if it is damaged.
 
-        Raises OSError if the place cannot be written.
+        Also returns False if it is missing. Raises OSError if the place cannot be written.
         """
         source = self._place(output.sha256)
         try:
@@ -97,7 +97,7 @@ class Store:
         return good
 
     def read(self, output: Output) -> bytes | None:
-        """Return the file with this content; None if none is right, and a damaged one goes."""
+        """Return a stored file's content; None if it is missing or damaged. A damaged file is removed."""
         place = self._place(output.sha256)
         try:
             content = place.read_bytes()
@@ -110,7 +110,7 @@ class Store:
         return content
 
     def holds(self, output: Output) -> bool:
-        """Is there a file of this digest and size? What is in it is looked at when it is restored."""
+        """Return whether a file of this digest and size is stored; its content is checked when it is restored."""
         return _size_of(self._place(output.sha256)) == output.size
 
     def _place(self, digest: str) -> Path:
@@ -119,13 +119,16 @@ class Store:
     # Entries
 
     def add(self, entry: Entry) -> None:
-        """Remember a build, and remove what killed ones left. Raises :class:`~etdev.errors.WriteError`."""
+        """Add an entry, and remove temporary files of builds that were killed.
+
+        Raises :class:`~etdev.errors.WriteError`.
+        """
         atomic_write_text(self._entry_place(entry), entry.model_dump_json(indent=1) + "\n")
         for folder in (*self._files.glob("*"), *self._entries.glob("*")):
             remove_abandoned(folder)
 
     def entries(self, project: str, target: str, level: Level, facts: Facts | None = None) -> list[Entry]:
-        """Of a target's builds, or of those that went by the same facts; the last used first."""
+        """Return the entries of a target, most recently used first; only those with the same facts, if given."""
         prefix = f"{level}-" if facts is None else f"{level}-{facts.digest[:32]}-"
         found = []
         for path in _by_age(self._folder(project, target)):
@@ -136,11 +139,11 @@ class Store:
         return found
 
     def use(self, entry: Entry) -> None:
-        """Note that an entry was of use: it and its files go last."""
+        """Mark an entry as used, so that it and its files are removed last."""
         _touch(self._entry_place(entry))
 
     def _entry_place(self, entry: Entry) -> Path:
-        """One for all builds that went by the same and read the same."""
+        """Return the entry's path; builds with the same facts and reads share one."""
         read = digest_of_text(entry.reads.model_dump_json())
         name = f"{entry.level}-{entry.facts.digest[:32]}-{read[:16]}.json"
         return self._folder(entry.project, entry.target) / name
@@ -151,7 +154,7 @@ class Store:
     # Room
 
     def stats(self) -> StoreStats:
-        """Count what there is."""
+        """Return figures on the content."""
         levels = [path.name.partition("-")[0] for path in self._all_entries()]
         sizes = [size for _, size, _ in self._all_files()]
         return StoreStats(
@@ -165,8 +168,11 @@ class Store:
         )
 
     def collect(self, limit: int | None = None) -> Freed:
-        """Remove the entries that were used longest ago until the rest takes no more than ``limit`` bytes (the store's
-        own without one), and files that no entry names. What another process reads meanwhile it finds missing."""
+        """Remove the least recently used entries, until the rest takes no more than ``limit`` bytes.
+
+        Without ``limit``, the store's own applies. Files that no entry names are removed too. A process that reads such
+        a file meanwhile finds it missing.
+        """
         limit = self.limit if limit is None else limit
         files = {path.parent.name + path.name: (path, size, used) for path, size, used in self._all_files()}
         wanted: dict[str, int] = {}
@@ -190,14 +196,14 @@ class Store:
         return Freed(entries, gone, freed)
 
     def is_full(self) -> bool:
-        """Is there more in it than there should be?"""
+        """Return whether the files exceed the limit."""
         return sum(size for _, size, _ in self._all_files()) > self.limit
 
     def _all_entries(self) -> Iterator[Path]:
         return (path for path in self._entries.glob("*/*.json") if not path.name.endswith(TEMPORARY_SUFFIX))
 
     def _all_files(self) -> Iterator[tuple[Path, int, float]]:
-        """Each with its bytes and when it was used last."""
+        """Yield each file with its size in bytes and the time of its last use."""
         for path in self._files.glob("*/*"):
             with suppress(OSError):
                 found = path.stat()
@@ -212,7 +218,7 @@ def _read(path: Path) -> Entry | None:
 
 
 def _by_age(folder: Path) -> list[Path]:
-    """The entries in a folder, the last used first; none of a folder that cannot be read."""
+    """Return the entries in a folder, most recently used first; none if the folder cannot be read."""
     try:
         return sorted(folder.glob("*.json"), key=_used, reverse=True)
     except OSError:
@@ -247,7 +253,7 @@ def _size_of(path: Path) -> int:
 
 
 def _copy(source: BinaryIO, place: Path) -> str:
-    """Write what is in a file to a place; gives its digest. Raises OSError."""
+    """Copy a file to a place, and return its digest. Raises OSError."""
     digest = hashlib.sha256()
     with place.open("wb") as file:
         while part := source.read(1 << 20):

@@ -1,6 +1,6 @@
-"""What Python opens and lists inside a project while code of the project runs.
+"""Record of the files that Python opens and lists inside a project while the project's code runs.
 
-Python tells of each ``open`` by an audit event. Libraries that read files by themselves (safetensors) tell nothing.
+Python reports each ``open`` with an audit event. Libraries that read files without Python (safetensors) report nothing.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from typing import Any
 from etdev.files import TEMPORARY_SUFFIX
 
 _WATCHES: list[Watch] = []
-"""That listen now. A hook can be added to a process, and never taken away."""
+"""Active watches. An audit hook can be added to a process, but never removed."""
 _LISTS = ("os.listdir", "os.scandir")
 
 
 @dataclass(slots=True)
 class FileAccess:
-    """Absolute paths, as they were named."""
+    """Absolute paths that were accessed, as they were named."""
 
     files: set[str] = field(default_factory=set)
     folders: set[str] = field(default_factory=set)
 
     def add(self, other: FileAccess) -> None:
-        """All of it."""
+        """Add the paths of another record."""
         self.files |= other.files
         self.folders |= other.folders
 
 
 class Watch:
-    """Sees what is read below some folders and not below others. A context manager."""
+    """Watch on reads below some folders, except for ignored ones; a context manager."""
 
     _hooked = False
 
@@ -43,11 +43,11 @@ class Watch:
         self._ignored = _prefixes(ignored)
         self._sinks: list[FileAccess] = []
         self.seen = FileAccess()
-        """All of it so far."""
+        """All accesses so far."""
 
     @contextmanager
     def into(self, seen: FileAccess) -> Iterator[None]:
-        """Add what is seen in the block to ``seen``, too."""
+        """Record accesses in the block in ``seen``, too."""
         self._sinks.append(seen)
         try:
             yield
@@ -65,7 +65,7 @@ class Watch:
         _WATCHES.remove(self)
 
     def note(self, path: str, *, folder: bool) -> None:
-        """Something was read."""
+        """Record a read."""
         name = os.path.abspath(path)
         inside = f"{name}/"
         below = next((prefix for prefix in self._below if inside.startswith(prefix)), None)
@@ -96,12 +96,12 @@ def _reads(flags: Any) -> bool:
 
 
 def _is_import(module: dict[str, Any]) -> bool:
-    """Does Python look for modules?"""
+    """Return whether Python is looking for modules."""
     return str(module.get("__name__", "")).startswith("importlib.")
 
 
 def _is_nobodys(name: str) -> bool:
-    """What is no input of anything: compiled modules, folders of tools, files that are not finished."""
+    """Return whether a path is not an input: compiled modules, folders of tools, and unfinished files."""
     parts = name.rstrip("/").split("/")
     return name.endswith((".pyc/", f"{TEMPORARY_SUFFIX}/")) or any(
         part.startswith((".", "__pycache__")) for part in parts
@@ -109,5 +109,5 @@ def _is_nobodys(name: str) -> bool:
 
 
 def _prefixes(paths: Sequence[Path]) -> tuple[str, ...]:
-    """As they are named, and where links lead to."""
+    """Return the prefixes of the paths as named, and of the places that links lead to."""
     return tuple({f"{name}/" for path in paths for name in (os.path.abspath(path), os.path.realpath(path))})

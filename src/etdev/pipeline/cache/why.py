@@ -1,4 +1,4 @@
-"""Why a target is built again: what differs from the builds that the cache knows."""
+"""Explanation of a rebuild: the differences from the builds that the cache knows."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from etdev.pipeline.project import Project
 
 
 class Explanation(BaseModel):
-    """What the cache has for one level of a target."""
+    """Content of the cache for one level of a target."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     target: str
     level: Level
     state: Literal["found", "differs", "unknown"]
-    """Unknown is a target of which the cache has no build."""
+    """``unknown`` if the cache has no build of the target."""
     differences: tuple[str, ...] = ()
-    """From the build that is most like the one that would be made now, a sentence each."""
+    """Differences from the most similar build, one sentence each."""
 
 
 def explain(project: Project, target: str, options: BuildOptions, cache: Cache) -> tuple[Explanation, ...]:
-    """What a build of the target would find: of its object program, and of its finished file."""
+    """Return what a build of the target would find for its object program and for its finished file."""
     return (
         _explain(project, target, "object", object_facts(project, target, cache.digests), cache),
         _explain(project, target, "linked", linked_facts(project, target, options, cache.digests), cache),
@@ -44,7 +44,7 @@ def _explain(project: Project, target: str, level: Level, facts: Facts, cache: C
             return Explanation(target=target, level=level, state="found")
     if not found:
         return Explanation(target=target, level=level, state="unknown")
-    nearest = min(found, key=len)  # Of several, the one that was used last.
+    nearest = min(found, key=len)  # Of several with as few differences, the most recently used one.
     return Explanation(target=target, level=level, state="differs", differences=tuple(item.message for item in nearest))
 
 

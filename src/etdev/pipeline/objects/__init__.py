@@ -1,4 +1,4 @@
-"""Stage *emit*: the lowered model as an object program with its sidecar."""
+"""Stage *emit*: it turns the lowered model into an object program with its sidecar."""
 
 from etdev.pipeline.objects.emit import ObjectProgram, emit_object, merge_objects
 from etdev.pipeline.objects.state import find_common

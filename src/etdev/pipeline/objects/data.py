@@ -1,7 +1,7 @@
-"""Data that ExecuTorch would write next to the emitted program, put into it.
+"""Data that ExecuTorch would write next to the emitted program; this module puts it into the program.
 
-A backend may tag data for a file of its own, and ExecuTorch does not write such a file together with the program. The
-object program holds all data, and its sidecar says which data belongs into which file.
+A backend may tag data for a separate file, and ExecuTorch does not write such a file together with the program. The
+object program holds all data, and its sidecar assigns the data to files.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def put_data_inside(
 ) -> tuple[Program, dict[str, Keys]]:
     """Put the data of the files that ExecuTorch would write into the program at ``path``.
 
-    Returns the program, and for each file by name the data that its backend wants there.
-    Raises :class:`~etdev.errors.EmitError` for the name of a file that cannot be used.
+    Returns the program, and per file the data that its backend wants in it. Raises :class:`~etdev.errors.EmitError` for
+    an unusable file name.
     """
     program = read(path)
     cords: Mapping[str, Any] = manager._tensor_data or {}
@@ -44,7 +44,7 @@ def put_data_inside(
         with temporary_beside(path.with_name(name)) as temporary:
             with temporary.open("wb") as file:
                 cords[tag].write_to_file(file)
-            files[name] = flat_tensor.read(temporary)  # Its mapping outlives the file's name.
+            files[name] = flat_tensor.read(temporary)  # Its mapping stays valid after the file is removed.
     program = internalize(program, *files.values())
     write(program, path)
     inside = {item.key for item in program.named_data}  # The data of constants is in the constant segment now.
@@ -66,7 +66,7 @@ def data_names(graph: GraphModule) -> tuple[str, ...]:
 
 
 def _file_names(project: Project, target: str, tags: Iterable[str]) -> dict[str, str]:
-    """Return the name of each file, with the tag that a backend gave it. Names are apart in any letter case."""
+    """Return the name of each file, with its backend's tag; names differ in more than letter case."""
     names: dict[str, str] = {}
     for tag in tags:
         name = tag if tag.endswith(SUFFIX) else tag + SUFFIX

@@ -10,14 +10,14 @@ if TYPE_CHECKING:
     from torch.fx import GraphModule, Node
 
 Handles: TypeAlias = "dict[Node, tuple[int, ...]]"
-"""The handles of the nodes that become a kernel or delegate call."""
+"""Debug handles of the nodes that become a kernel or delegate call."""
 
 
 def debug_handles(graph_module: GraphModule) -> Handles:
-    """The handles of a graph, its branches and loop bodies, before emission puts indices in their place.
+    """Return the handles of a graph with its branches and loop bodies, before emission replaces them by indices.
 
-    A delegate call has those of the ops inside, as upstream's ``_add_debug_handle`` collects them. Upstream's own map
-    lacks what is in branches and loop bodies.
+    A delegate call has the handles of the ops inside, as upstream's ``_add_debug_handle`` collects them. Upstream's own
+    map lacks branches and loop bodies.
     """
     found: Handles = {}
     for module in graph_modules(graph_module):

@@ -1,7 +1,7 @@
-"""Keeping devices out of emission: the linker alone places tensors and copies.
+"""Emission without devices, since only the linker places tensors and copies.
 
 ExecuTorch 1.4 tags tensors and inserts copies while it emits, for every delegate with the compile spec
-``target_device``, and has no switch for it. So the key is renamed while it emits, and named right in what was emitted.
+``target_device``. It has no switch for that. So the key is renamed during emission and restored in the result.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _HIDDEN = "etdev.target_device"
 def hidden_devices(lowered: LoweredModel) -> Iterator[None]:
     """Rename the key in all delegates of a lowered model while the block runs."""
     specs = {
-        id(spec): spec  # Delegates may share one.
+        id(spec): spec  # Delegates may share a spec.
         for method in lowered.manager.methods
         for delegate in lowered_modules(lowered.manager.exported_program(method).graph_module)
         for spec in delegate.compile_specs
@@ -38,7 +38,7 @@ def hidden_devices(lowered: LoweredModel) -> Iterator[None]:
 
 
 def with_devices(plan: ExecutionPlan) -> ExecutionPlan:
-    """The emitted method with the key named right."""
+    """Return the emitted method with the key's name restored."""
     return replace(plan, delegates=tuple(_shown(delegate) for delegate in plan.delegates))
 
 

@@ -1,4 +1,4 @@
-"""Stage *emit*: the object program, complete and right, with an address of its own for every tensor."""
+"""Stage *emit*: the object program, in which every tensor has an address of its own."""
 
 from __future__ import annotations
 
@@ -37,26 +37,33 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ObjectProgram:
-    """What emission gives and every link starts from."""
+    """The result of emission and the start of every link."""
 
     path: Path
-    """The ``.object.pte``."""
+    """Path of the ``.object.pte``."""
     program: Program
-    """What is in that file; weights and blobs stay there."""
+    """Content of that file; weights and blobs stay in it."""
     sidecar: Sidecar
-    """What is in the ``.object.json`` beside it."""
+    """Content of the ``.object.json`` next to it."""
 
 
 def emit_object(
     project: Project, lowered: LoweredModel, exported: ExportedModel, target: str, path: Path
 ) -> ObjectProgram:
-    """Emit the lowered methods to ``path`` and its sidecar beside it. It uses ``lowered`` up: its graphs are changed.
+    """Emit the lowered methods to ``path``, and write the sidecar next to it.
 
-    The sidecar is written last: where it is, all files belong together. An ETRecord is one of them where the target
-    asks for it; the one of an earlier build goes where it does not.
-    Raises :class:`~etdev.errors.EmitError` for ops without an out variant, if the emitted program does not hold inputs
-    of the sizes that the config declares, if it is not what the graphs say, or if there can be no ETRecord of it, and
-    :class:`~etdev.errors.WriteError`; whatever stood at ``path`` stands there still, then.
+    ``lowered`` cannot be used again: its graphs change. The sidecar is written last, so its presence means that all
+    files belong together. An ETRecord is one of them if the target asks for it; otherwise an earlier build's ETRecord
+    is removed.
+
+    Raises :class:`~etdev.errors.EmitError` in these cases, and :class:`~etdev.errors.WriteError`:
+
+    * An op has no out variant.
+    * The emitted program does not take inputs of the declared sizes.
+    * The emitted program differs from the graphs.
+    * ExecuTorch cannot serialize the graphs for an ETRecord.
+
+    After an error, the file at ``path`` is unchanged.
     """
     if lowered.emitted is not None:
         return _moved(lowered.emitted, path)
@@ -85,7 +92,7 @@ def emit_object(
 
 
 def _moved(emitted: EmittedFiles, path: Path) -> ObjectProgram:
-    """Move the files of a measured object program to where that of the target belongs, the sidecar last."""
+    """Move the files of a measured object program to the target's place, the sidecar last."""
     sidecar_place(path).unlink(missing_ok=True)
     record_place(path).unlink(missing_ok=True)
     notes = sidecar_place(emitted.path)
@@ -99,10 +106,10 @@ def _moved(emitted: EmittedFiles, path: Path) -> ObjectProgram:
 
 
 def merge_objects(parts: Mapping[str, Path], path: Path) -> ObjectProgram:
-    """One object program at ``path`` of several, each of which was emitted with one method: what
-    :func:`emit_object` would have made of all of them, without an ETRecord.
+    """Merge object programs of one method each into one at ``path``.
 
-    Raises :class:`~etdev.errors.WriteError`.
+    The result is that of :func:`emit_object` for all methods, without an ETRecord. Raises
+    :class:`~etdev.errors.WriteError`.
     """
     sidecars = {name: read_sidecar(sidecar_place(part)) for name, part in parts.items()}
     program = merge_methods({name: read(part) for name, part in parts.items()})
@@ -129,10 +136,10 @@ def _to_executorch(
 
     if _uses_quantized_ops(lowered):
         import executorch.kernels.quantized  # noqa: F401 - registers the out variants of quantized_decomposed
-    # Views stay copies: emission would give a view of a branch's result a fixed address. Names come from the planning.
+    # Views stay copies: emission would give a view of a branch's result a fixed address. The planning sets the names.
     config = ExecutorchBackendConfig(remove_view_copy=False, memory_planning_pass=dict(plannings))
     try:
-        # With gradients, state that a method writes would ask for one from then on, also in the next target's lowering.
+        # With gradients on, written state would require a gradient from then on, also while the next target is lowered.
         with torch.no_grad(), ExitStack() as stack:
             for name in lowered.methods:
                 stack.enter_context(fixed_ranges(exported.methods[name].program))
@@ -160,7 +167,7 @@ def _describe(
     plannings: dict[str, VirtualAddresses],
 ) -> dict[str, MethodNotes]:
     lines = SourceLines(project.loaded.root)
-    notes = {plan.name: MethodNotes() for plan in program.execution_plan}  # Constant methods have nothing to note.
+    notes = {plan.name: MethodNotes() for plan in program.execution_plan}  # Constant methods need no notes.
     for name, planning in plannings.items():
         graph: Any = manager.exported_program(name).graph_module
         try:
@@ -176,7 +183,7 @@ def _describe(
 
 
 def _completed(program: Program, sidecar: Sidecar, path: Path) -> Program:
-    """With what emission could not be told; the file is written again if that is anything."""
+    """Add what emission could not be told to the program, and write the file again if that changes it."""
     plans = tuple(with_names(with_devices(plan), sidecar.methods[plan.name]) for plan in program.execution_plan)
     if plans == program.execution_plan:
         return program
@@ -185,7 +192,10 @@ def _completed(program: Program, sidecar: Sidecar, path: Path) -> Program:
 
 
 def _check_planned_sizes(project: Project, plan: ExecutionPlan, exported: ExportedModel) -> None:
-    """Whether the file takes inputs up to the declared maximum: the sizes in it are what memory was planned for."""
+    """Raise an error if the file does not take inputs up to the declared maximum.
+
+    Memory is planned for the sizes in the file.
+    """
     signature = exported.signatures[plan.name]
     for item, index, shape in zip(signature.inputs, plan.inputs, signature.sizes(signature.largest()), strict=False):
         value = plan.values[index]

@@ -1,4 +1,4 @@
-"""Looking through a lowered graph: branches, loop bodies and delegates."""
+"""Access to the branches, loop bodies and delegates of a lowered graph."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ if TYPE_CHECKING:
 
 
 def graph_modules(graph_module: GraphModule) -> Iterator[GraphModule]:
-    """The graph and all branches and loop bodies in it."""
+    """Return the graph and all branches and loop bodies in it."""
     from torch.fx import GraphModule
 
     return (module for module in graph_module.modules() if isinstance(module, GraphModule))
 
 
 def lowered_modules(graph_module: GraphModule) -> Iterator[Any]:
-    """The ``LoweredBackendModule`` of every delegate in a graph, its branches and loop bodies; each once."""
+    """Return the ``LoweredBackendModule`` of every delegate in a graph, its branches and loop bodies, each once."""
     from executorch.exir.lowered_backend_module import LoweredBackendModule
 
     return (module for module in graph_module.modules() if isinstance(module, LoweredBackendModule))
 
 
 def lowered_module(module: GraphModule, node: Node) -> Any | None:
-    """What a delegate call calls; None for any other node."""
+    """Return the module that a delegate call calls; None for any other node."""
     from executorch.exir.delegate import executorch_call_delegate
 
     if node.target is not executorch_call_delegate:
@@ -33,6 +33,6 @@ def lowered_module(module: GraphModule, node: Node) -> Any | None:
 
 
 def delegated_nodes(module: GraphModule, node: Node) -> list[Node]:
-    """The ops inside a delegate call, in order; none for any other node."""
+    """Return the ops inside a delegate call, in order; none for any other node."""
     lowered = lowered_module(module, node)
     return [] if lowered is None else list(lowered.original_module.graph.nodes)

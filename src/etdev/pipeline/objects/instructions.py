@@ -1,8 +1,8 @@
-"""Which node of the graph each instruction of an emitted method comes from.
+"""Mapping from each instruction of an emitted method to its node in the graph.
 
-ExecuTorch's own maps say so only for kernel and delegate calls outside branches and loop bodies, where their numbers
-are right; inside they count from the body's start and are dropped. So the graph is walked as the emitter walks it
-(``exir/emit/_emitter.py`` of executorch 1.4), and every instruction is checked against what the node must have become.
+ExecuTorch's own maps cover only kernel and delegate calls outside branches and loop bodies, where their numbers are
+right; inside they count from the body's start and are dropped. So this module walks the graph like the emitter
+(``exir/emit/_emitter.py`` of executorch 1.4). It checks every instruction against its node.
 """
 
 from __future__ import annotations
@@ -30,22 +30,25 @@ _Kind = TypeVar("_Kind", bound=Instruction)
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where an instruction comes from."""
+    """Origin of an instruction in the graph."""
 
     module: GraphModule
     """The method's graph, or a branch or loop body in it."""
     node: Node
-    """For the jumps and moves around a branch or a loop body, and for what counts iterations, the node that has it."""
+    """Node of the instruction.
+
+    For jumps and moves of a branch or loop body, and for its counter, this is the node that has the branch or body.
+    """
     whole: bool
-    """Is the instruction all that the node became?"""
+    """True if the node became this instruction only."""
 
 
 class MismatchError(Exception):
-    """The instructions are not what the graph says."""
+    """The instructions differ from the graph."""
 
 
 def match_instructions(graph_module: GraphModule, plan: ExecutionPlan) -> list[Origin]:
-    """The origin of each instruction of the method's chain. Raises :class:`MismatchError`."""
+    """Return the origin of each instruction of the method's chain. Raises :class:`MismatchError`."""
     if len(plan.chains) != 1:
         raise MismatchError(f"there are {len(plan.chains)} chains of instructions, expected one")
     walk = _Walk(plan)
@@ -55,7 +58,7 @@ def match_instructions(graph_module: GraphModule, plan: ExecutionPlan) -> list[O
 
 
 class _Walk:
-    """A position among the instructions that moves on with the nodes."""
+    """A position among the instructions that advances with the nodes."""
 
     def __init__(self, plan: ExecutionPlan) -> None:
         import operator
@@ -79,13 +82,13 @@ class _Walk:
         }
 
     def graph(self, module: GraphModule) -> None:
-        """Move past the instructions of a graph, without those that bind its results."""
+        """Advance past the instructions of a graph, except for those that bind its results."""
         for node in module.graph.nodes:
             if node.op == "call_function":
                 self._emitters.get(node.target, self._kernel)(module, node)
 
     def expect_end(self) -> None:
-        """Raise if instructions are left."""
+        """Raise an error if instructions are left."""
         if len(self.origins) < len(self._instructions):
             raise MismatchError(f"instruction {len(self.origins)} comes after the end of the graph")
 
@@ -117,14 +120,14 @@ class _Walk:
             raise MismatchError(f"instruction {index} has {len(call.args)} arguments, not {arguments} ({node.name})")
 
     def _cond(self, module: GraphModule, node: Node) -> None:
-        """A jump to the false branch; the true branch and a jump past the false one; the false branch."""
+        """Match a jump to the false branch, the true branch, a jump past the false branch, and the false branch."""
         jump = self._take(JumpFalseCall, module, node)
         self._branch(module, node, 1, jump.destination_instruction - 1)
         jump = self._take(JumpFalseCall, module, node)
         self._branch(module, node, 2, jump.destination_instruction)
 
     def _branch(self, module: GraphModule, node: Node, position: int, end: int) -> None:
-        """A branch ends with moves of its results to where both branches leave theirs."""
+        """Match a branch; it ends with moves of its results to the place of both branches' results."""
         self.graph(_body(module, node, position))
         while len(self.origins) < end:
             self._take(MoveCall, module, node)
@@ -132,7 +135,7 @@ class _Walk:
             raise MismatchError(f"a branch of {node.name} ends at instruction {len(self.origins)}, not {end}")
 
     def _map(self, module: GraphModule, node: Node) -> None:
-        """One result and one mapped argument, each iteration's slice in, its result copied out."""
+        """Match a loop over one mapped argument: select a slice, run the body, copy the result out."""
         self._call(module, node, "aten::sym_size", "int")
         start = len(self.origins)
         self._call(module, node, "aten::select_copy", "int_out")
@@ -141,7 +144,10 @@ class _Walk:
         self._iterate(module, node, start)
 
     def _scan(self, module: GraphModule, node: Node) -> None:
-        """Like a map, of several arguments and results, with what is carried copied in before and after each turn."""
+        """Match a scan: a map of several arguments and results, with carried values.
+
+        The carried values are copied in before the loop and after each iteration.
+        """
         carried, sliced = (len(node.args[position]) for position in (1, 2))  # type: ignore[arg-type]
         self._call(module, node, "aten::sym_size", "int")
         for _ in range(carried):
@@ -157,7 +163,7 @@ class _Walk:
         self._iterate(module, node, start)
 
     def _iterate(self, module: GraphModule, node: Node, start: int) -> None:
-        """Count, jump back unless done, and set the counter back for the next call of the method."""
+        """Match the end of a loop: count, jump back unless done, and reset the counter for the next call."""
         self._call(module, node, "executorch_prim::add", "Scalar")
         self._call(module, node, "executorch_prim::eq", "Scalar")
         jump = self._take(JumpFalseCall, module, node)

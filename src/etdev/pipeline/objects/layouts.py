@@ -1,9 +1,10 @@
-"""Dimension orders that a copy has to change before a kernel may see them.
+"""Dimension orders that must be copied to another order for a kernel.
 
 PyTorch computes the same for every order of dimensions in memory. Most kernels of ExecuTorch 1.4 do not. Some fail
-(0x12) on tensors in channels-last order: they want one order, and an operand of another rank or shape, even a single
-number, is in the order of the sizes. Others take the bytes as they are and compute something else: views, ``cat``,
-``pad``, ``flip``, ``gather`` and ``layer_norm``. Only kernels that were tried with such an order keep it.
+(0x12) on tensors in channels-last order: they require one order for all operands, and an operand of another rank or
+shape, even a single number, is in the order of the sizes. Others take the bytes as they are and compute something else:
+views, ``cat``, ``pad``, ``flip``, ``gather`` and ``layer_norm``. Only kernels that were tested with such an order keep
+it.
 """
 
 from __future__ import annotations
@@ -36,9 +37,9 @@ _ANY_ORDER = frozenset(
 
 
 def set_plain_orders(graph_module: GraphModule) -> None:
-    """Compute in the order of the sizes where a kernel needs that, branches and loops included.
+    """Compute in the order of the sizes where a kernel needs that, also in branches and loops.
 
-    The results get the order that they had, for kernels that take it from there.
+    The results keep their order, for kernels that derive theirs from it.
     """
     for module in graph_modules(graph_module):
         plain: dict[Node, Node] = {}
@@ -53,7 +54,7 @@ def set_plain_orders(graph_module: GraphModule) -> None:
 
 
 def set_written_orders(program: ExportedProgram) -> None:
-    """Give each value that is written to a buffer or an input the order of dimensions that this has."""
+    """Give each value that is written to a buffer or an input the buffer's or input's order of dimensions."""
     output = program.graph.output_node()
     values: list[Any] = list(output.args[0])
     for position, target in enumerate(write_targets(program)):
@@ -68,7 +69,7 @@ def set_written_orders(program: ExportedProgram) -> None:
 
 
 def edge_clone(value: Node, order: list[int] | None = None) -> Node:
-    """A clone with the dimensions in this order, or as the value has them, where the graph inserts."""
+    """Return a clone at the graph's insertion point, in this order of dimensions or the value's own."""
     from executorch.exir.dialects._ops import ops
 
     op = ops.edge.dim_order_ops._clone_dim_order.default
@@ -77,7 +78,7 @@ def edge_clone(value: Node, order: list[int] | None = None) -> Node:
 
 
 def _needs_plain(node: Node) -> bool:
-    """Does the op have a tensor in another order, and a kernel that does not take it?"""
+    """Return whether the op has a tensor in another order that its kernel does not take."""
     import torch
 
     op: Any = getattr(node.target, "_op", None)
@@ -102,7 +103,7 @@ def _set_plain_inputs(node: Node, plain: dict[Node, Node]) -> None:
 
 
 def _set_plain_results(node: Node, plain: dict[Node, Node]) -> None:
-    """``plain`` has, for each result that was given its order back, the one in the order of the sizes."""
+    """Restore the results' order; ``plain`` maps each restored result to the one in the order of the sizes."""
     value = node.meta["val"]
     if isinstance(value, tuple | list):
         node.meta["val"] = type(value)(item.contiguous() if hasattr(item, "contiguous") else item for item in value)
@@ -118,7 +119,7 @@ def _set_plain_results(node: Node, plain: dict[Node, Node]) -> None:
 
 
 def _tensors(node: Node) -> list[Any]:
-    """The values of a node that are tensors."""
+    """Return the values of a node that are tensors."""
     import torch
 
     value = node.meta.get("val")

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 def describe_method(
     graph_module: GraphModule, plan: ExecutionPlan, planning: VirtualAddresses, lines: SourceLines
 ) -> MethodNotes:
-    """The notes on the method that was planned so and emitted as ``plan`` from this graph.
+    """Return the notes on the method emitted as ``plan`` from this graph and planning.
 
-    Raises :class:`~etdev.pipeline.objects.instructions.MismatchError` if the two do not belong together.
+    Raises :class:`~etdev.pipeline.objects.instructions.MismatchError` if these do not belong together.
     """
     origins = match_instructions(graph_module, plan)
     return MethodNotes(
@@ -34,7 +34,7 @@ def describe_method(
 
 
 def _delegate_inputs(plan: ExecutionPlan, origins: list[Origin]) -> dict[int, int]:
-    # The first argument of a call's node is the lowered module, which is no value of the program.
+    # The first argument of a call's node is the lowered module, which is not a value of the program.
     return {
         index: len(origins[index].node.args) - 1
         for index, instruction in enumerate(plan.chains[0].instructions)

@@ -1,4 +1,4 @@
-"""Virtual addresses: planned memory in which no two tensors share a byte unless the graph makes them one."""
+"""Virtual addresses: planned memory in which no two tensors share a byte unless the graph unites them."""
 
 from __future__ import annotations
 
@@ -13,42 +13,42 @@ if TYPE_CHECKING:
     from torch.fx.passes.infra.pass_base import PassResult
 
 MEMORY_ID = 1
-"""The planned buffer that every tensor lies in."""
+"""Planned buffer that contains every tensor."""
 
 ALIGNMENT = 64
-"""Bytes that every address is a multiple of: enough for any kernel's vectors."""
+"""Alignment of every address in bytes; enough for any kernel's vectors."""
 
 GAP = 64
-"""Bytes at least from the end of a tensor to the next. XNNPACK reads up to that much past the end of a tensor."""
+"""Minimum number of bytes between tensors; XNNPACK reads up to that many past the end of a tensor."""
 
 
 def next_address(address: int, size: int) -> int:
-    """Where the tensor after one of ``size`` bytes at ``address`` begins. An empty tensor takes room too."""
+    """Return the address after a tensor of ``size`` bytes at ``address``; an empty tensor takes room too."""
     return -(-(address + size + GAP) // ALIGNMENT) * ALIGNMENT
 
 
 class VirtualAddresses:
-    """Takes the place of ExecuTorch's memory planning for one method.
+    """Replacement for ExecuTorch's memory planning of one method.
 
-    Every ``TensorSpec`` gets an address of its own from one counter for the graph and all branches and loop bodies in
-    it. Specs that are one object are one tensor: a buffer and what ``copy_`` into it returns. State is marked so that
-    emission keeps its initial value or its name.
+    Every ``TensorSpec`` gets an address of its own, from one counter for the graph and all its branches and loop
+    bodies. Nodes with the same spec object are one tensor, such as a buffer and the result of ``copy_`` into it. State
+    is marked so that emission keeps its initial value or its name.
     """
 
     def __init__(self, state: Mapping[str, State]) -> None:
         self._state = state
         self._end = 0
         self.places: dict[int, State] = {}
-        """The state by its address in bytes, known once planned."""
+        """State by its address in bytes; known after planning."""
         self.handles: Handles = {}
-        """Debug handles of the nodes, as they are before emission replaces them; known once planned."""
+        """Debug handles of the nodes before emission replaces them; known after planning."""
 
     def run(self, graph_module: GraphModule, graph_signature: Any = None) -> PassResult:
         """Plan the method's graph; ExecuTorch calls this as the last step before emission."""
         from executorch.exir.passes import MemoryPlanningPass
 
-        # Inner planning by one class of upstream, because it knows which specs are one (in-place ops) and which are not
-        # planned (constants); the callable only hands out places.
+        # An upstream class does the inner planning. It knows which specs are one tensor (in-place ops) and which are
+        # not planned (constants). The callable only assigns addresses.
         result: PassResult = MemoryPlanningPass(memory_planning_algo=self._place, alignment=ALIGNMENT).run(
             graph_module, graph_signature
         )
@@ -57,14 +57,14 @@ class VirtualAddresses:
                 self._place_state(node, self._state[str(node.target)])
             elif node.op == "placeholder" and graph_signature is not None:
                 _name_constant(node, graph_signature)
-        # Upstream's own sum does not count a state that only this planning sees as one.
+        # Upstream's own sum omits a state that only this planning recognizes.
         graph_module.meta["non_const_buffer_sizes"] = [0, self._end]
         self.handles = debug_handles(graph_module)
         return result
 
     def _place(self, _alignment: int, specs: Sequence[Any], *_: Any) -> list[int]:
         for spec in specs:
-            if spec.mem_offset is None:  # Else a branch has the same tensor, and it has its place.
+            if spec.mem_offset is None:  # Otherwise a branch has the same tensor, which has its address.
                 self._place_spec(spec)
         return [0, self._end]
 
@@ -73,12 +73,16 @@ class VirtualAddresses:
         self._end = next_address(self._end, spec.nbytes())
 
     def _place_state(self, node: Node, state: State) -> None:
-        """Emission looks the initial value of a named state up among the constants and would take the index of one with
-        the same bytes, so state that has one is named later, by :func:`~etdev.pipeline.objects.state.with_names`."""
+        """Place a state, and mark it so that emission keeps its initial value or its name.
+
+        Emission looks up the initial value of a named state among the constants and would take the index of one with
+        the same bytes. So state with an initial value is named later, by
+        :func:`~etdev.pipeline.objects.state.with_names`.
+        """
         from executorch.exir.schema import ExtraTensorInfo
 
         spec = node.meta["spec"]
-        if spec.mem_offset is None:  # To this method alone it is a constant.
+        if spec.mem_offset is None:  # To this method alone, the state is a constant.
             self._place_spec(spec)
         if state.initialized:
             node.meta["et_init_buffer"] = True

@@ -29,11 +29,11 @@ def save_record(
     notes: Mapping[str, MethodNotes],
     path: Path,
 ) -> None:
-    """Write the record of a program whose lowering has kept the graphs for one.
+    """Write the ETRecord of a program whose lowering kept the graphs for it.
 
-    ``notes`` are the sidecar's on the methods that have a graph. The debug handles are those, which unlike ExecuTorch's
-    own map have what is in branches and loop bodies. Raises :class:`~etdev.errors.EmitError` if ExecuTorch cannot
-    serialize a graph, and OSError.
+    ``notes`` are the sidecar's notes on the methods that have a graph. Their debug handles are used, since ExecuTorch's
+    own map lacks branches and loop bodies. Raises :class:`~etdev.errors.EmitError` if ExecuTorch cannot serialize a
+    graph, and OSError.
     """
     maps = InstructionMaps(
         {name: note.debug_handles for name, note in notes.items()},
@@ -56,7 +56,7 @@ def save_record(
 
 
 def _delegates(graph_module: GraphModule, plan: ExecutionPlan) -> dict[int, DelegateMap]:
-    """What the backends said of their own numbers of ops, for every delegate call, in branches and loop bodies too."""
+    """Return the backends' own op numbers for every delegate call, also in branches and loop bodies."""
     origins = match_instructions(graph_module, plan)
     found: dict[int, DelegateMap] = {}
     for position, call in enumerate(plan.chains[0].instructions):
@@ -68,7 +68,7 @@ def _delegates(graph_module: GraphModule, plan: ExecutionPlan) -> dict[int, Dele
 
 
 def _cause(error: BaseException) -> str:
-    """What was at the bottom of it; executorch wraps it in errors that print whole graphs."""
+    """Return the message of the root cause; executorch wraps it in errors that print whole graphs."""
     while error.__cause__ is not None:
         error = error.__cause__
     return str(error) or type(error).__name__

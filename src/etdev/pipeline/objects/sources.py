@@ -1,4 +1,4 @@
-"""The line of the user's model that an op comes from, by the stack trace that ``torch.export`` leaves on a node."""
+"""Source lines of ops, from the stack traces that ``torch.export`` leaves on nodes."""
 
 from __future__ import annotations
 
@@ -21,15 +21,18 @@ _FRAME = re.compile(
     r'^ *File "(?P<file>[^"\n]+)", line (?P<line>\d+), in (?P<function>.+)(?:\n {4}(?P<text>.*))?', re.MULTILINE
 )
 _TRACING = ("torch", "torchao", "executorch", "etdev")
-"""Packages whose frames say how an op was traced, not where the model has it."""
+"""Packages whose frames show how an op was traced, not its place in the model."""
 
 
 class SourceLines:
-    """Finds the innermost frame in the user's code, or in the installed package that the model's class is from."""
+    """Lookup of source lines: the innermost frame in the user's code, or else in an installed package."""
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
-        """``root`` is the project's folder: files in it are named relative to it, others relative to the entry of
-        ``sys.path`` that they were imported from. So the same model gives the same names on every machine."""
+        """Remember the project's folder, ``root``, and the folders of packages.
+
+        Files in it are named relative to it. Other files are named relative to the entry of ``sys.path`` from which
+        they were imported. So the same model has the same names on every machine.
+        """
         self._root = PurePath(os.path.realpath(root))
         self._packages = tuple(
             PurePath(os.path.realpath(sysconfig.get_path(name))) for name in ("purelib", "platlib", "stdlib")
@@ -41,7 +44,7 @@ class SourceLines:
         self._located = cache(self._locate)
 
     def of(self, module: GraphModule, node: Node) -> Source | None:
-        """The line of a node; of a delegate call, that of the last op inside. None where nobody wrote one."""
+        """Return the line of a node, or of the last op inside a delegate call; None if no user code is known."""
         for item in reversed(delegated_nodes(module, node) or [node]):
             trace = item.meta.get("stack_trace")
             if trace and (source := self._located(trace)) is not None:
@@ -61,8 +64,8 @@ class SourceLines:
         return installed
 
     def _name(self, file: str) -> tuple[str | None, bool]:
-        """How the file is called, None for one that does not count; and is it an installed package's?"""
-        if file.startswith("<"):  # Code that torch made, like that of branches.
+        """Return the file's name, or None if it does not count, and whether it is of an installed package."""
+        if file.startswith("<"):  # Code that torch generated, such as that of branches.
             return None, False
         path = PurePath(os.path.realpath(file))
         if any(path.is_relative_to(place) for place in self._tracing):
@@ -77,7 +80,7 @@ class SourceLines:
 
 
 def _folder_of(package: str) -> PurePath | None:
-    """Where an imported package is."""
+    """Return the folder of an imported package; None if it is not imported."""
     module = sys.modules.get(package)
     for folder in _folders(module):
         return PurePath(os.path.realpath(folder))

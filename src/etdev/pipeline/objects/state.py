@@ -20,20 +20,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """A buffer of one method."""
+    """A state buffer of one method."""
 
     name: str
-    """As the user's module names it."""
+    """Name in the user's module."""
     initialized: bool
-    """Does its initial value have a byte that is not zero? Zeros are left to the runtime, since values go into the
-    file."""
+    """True if the initial value has a byte that is not zero.
+
+    The runtime sets zeros, and other values go into the file.
+    """
 
 
 def find_state(project: Project, lowered: LoweredModel, exported: ExportedModel, method: str) -> dict[str, State]:
-    """The state of a method by the name of its placeholder in the lowered graph.
+    """Return the state of a method by the name of its placeholder in the lowered graph.
 
-    That is what the method changes and, if methods share state, also what it reads and another one changes.
-    Raises :class:`~etdev.errors.EmitError` for state of which a delegate has a copy of its own that nobody updates.
+    This is the state that the method changes and, if methods share state, also the state that it reads and another
+    method changes. Raises :class:`~etdev.errors.EmitError` for state of which a delegate has its own copy that nothing
+    updates.
     """
     program = lowered.manager.exported_program(method)
     buffers: Mapping[str, str] = program.graph_signature.inputs_to_buffers
@@ -56,7 +59,7 @@ def find_state(project: Project, lowered: LoweredModel, exported: ExportedModel,
 
 
 def with_names(plan: ExecutionPlan, notes: MethodNotes) -> ExecutionPlan:
-    """The emitted method with a name at every state, as ``emit_mutable_buffer_names`` writes it."""
+    """Return the emitted method with a name at every state, as ``emit_mutable_buffer_names`` writes it."""
     values = list(plan.values)
     for note in notes.state:
         tensor = values[note.value]
@@ -67,7 +70,7 @@ def with_names(plan: ExecutionPlan, notes: MethodNotes) -> ExecutionPlan:
 
 
 def find_common(lowered: LoweredModel, exported: ExportedModel) -> dict[str, list[str]]:
-    """Buffers that several methods use and any changes, each with these methods in order."""
+    """Return the buffers that several methods use and at least one changes, each with these methods in order."""
     if len(exported.methods) < 2:
         return {}
     changed = {name for each in lowered.methods for name in _changed(lowered.manager.exported_program(each))}
@@ -81,14 +84,17 @@ def find_common(lowered: LoweredModel, exported: ExportedModel) -> dict[str, lis
 
 
 def _changed(program: ExportedProgram) -> Iterator[str]:
-    """Buffers that a lowered method changes, on the host or in a delegate. Before lowering, in-place ops hide them."""
+    """Yield the buffers that a lowered method changes, on the host or in a delegate.
+
+    Before lowering, in-place ops hide these changes.
+    """
     yield from program.graph_signature.buffers_to_mutate.values()
     for delegate in lowered_modules(program.graph_module):
         yield from delegate.original_module.graph_signature.buffers_to_mutate.values()
 
 
 def _changed_unlowered(program: ExportedProgram) -> Iterator[str]:
-    """The same of a method that is lowered elsewhere: without its in-place ops."""
+    """Yield the buffers that a method changes that is lowered elsewhere, without its in-place ops."""
     yield from program.run_decompositions({}).graph_signature.buffers_to_mutate.values()
 
 
@@ -99,7 +105,7 @@ def _used(program: ExportedProgram) -> Iterator[str]:
 
 
 def _inside_delegates(program: ExportedProgram) -> set[str]:
-    """Buffers that delegates of the method hold as their own."""
+    """Return the buffers that delegates of the method hold as their own."""
     return {
         name
         for delegate in lowered_modules(program.graph_module)

@@ -1,6 +1,6 @@
-"""Stage *quantize*: the schemes that a config can name, each working before or after export.
+"""Stage *quantize*: the schemes that a config can name; each works before or after export.
 
-A new scheme is a model in :mod:`etdev.config.models` (its keys), a module here, and a line in one of the two tables.
+A new scheme needs a model in :mod:`etdev.config.models` (its keys), a module here, and a line in one of the two tables.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import torch
 
 Calibration = Callable[[str], Iterable[Tensors]]
-"""Calibration inputs of a method, by name."""
+"""Function that returns the calibration inputs of a method, by its name."""
 
 _BEFORE_EXPORT = {"8da4w": "etdev.pipeline.quantize.int8_int4:quantize_module"}
 """Schemes that change the eager module."""
@@ -30,7 +30,7 @@ _AFTER_EXPORT = {"pt2e-xnnpack": "etdev.pipeline.quantize.pt2e_xnnpack:quantize_
 
 
 def works_before_export(scheme: str) -> bool:
-    """Whether a scheme is applied to the eager module."""
+    """Return whether a scheme is applied to the eager module."""
     return scheme in _BEFORE_EXPORT
 
 
@@ -53,7 +53,7 @@ def quantize_exported(
 
 
 def quantize_failure(scheme: str, error: Exception, where: str) -> QuantizeError:
-    """A scheme's own failure as an error at its table."""
+    """Return a scheme's own failure as an error at its table."""
     first = next(iter(str(error).strip().splitlines()), "no message")
     return QuantizeError(f"the scheme {scheme!r} failed: {type(error).__name__}: {first}", where=where)
 

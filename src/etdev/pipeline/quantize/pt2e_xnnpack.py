@@ -19,10 +19,10 @@ from etdev.pipeline.usercode import UserCode
 def quantize_program(
     project: Project, exported: ExportedModel, name: str, user: UserCode, calibration: Calibration
 ) -> ExportedModel:
-    """Observe, calibrate, convert and export again, one method after the other.
+    """Observe, calibrate, convert and export again, method by method.
 
-    Methods in which there is nothing to quantize stay as they are. Raises :class:`~etdev.errors.QuantizeError` if all
-    of them do.
+    Methods with nothing to quantize are unchanged. Raises :class:`~etdev.errors.QuantizeError` if no method has
+    anything to quantize.
     """
     settings = project.config.quantize[name]
     assert isinstance(settings, Pt2eXnnpack)
@@ -86,9 +86,9 @@ def _convert(
 
 @contextmanager
 def _initial_state(graph: ExportedMethod) -> Iterator[Callable[[Any], None]]:
-    """Gives the function that puts a module's buffers back to where they began; at the end, the float model's.
+    """Yield a function that resets a module's buffers to their initial values; reset the float model's at the end.
 
-    Each sample is calibrated on fresh state, as it is verified. The modules share the buffers' memory, and converting
+    Each sample is calibrated on fresh state, as it is verified. The modules share the buffers' memory, and conversion
     runs the graph once more.
     """
     import torch

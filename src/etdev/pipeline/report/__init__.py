@@ -1,4 +1,4 @@
-"""What ``etdev report`` says: a program, what its build left beside it, and both as one page."""
+"""The command ``etdev report``: it renders a program and the files of its build as one page."""
 
 from etdev.pipeline.report.document import build_page, file_page, page_place, report
 from etdev.pipeline.report.provenance import files_read

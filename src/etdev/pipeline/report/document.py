@@ -31,13 +31,14 @@ def report(
     *,
     data: DataArgument = (),
 ) -> Path:
-    """Write the page of a ``.pte`` from any toolchain, and return where it is: beside the file by default.
+    """Write the page of a ``.pte`` from any toolchain, by default next to the file, and return its path.
 
-    Files that the build left next to it are read if they belong to this very file. ``data`` are its data files,
-    which the report of such a build names. Raises
-    :class:`~etdev.errors.ProgramError` if a file cannot be read or is malformed, or if the weights are others',
-    :class:`~etdev.errors.UsageError` if the page would take the place of a file that is read, or of a program, and
-    :class:`~etdev.errors.WriteError` if the page cannot be written.
+    Files that the build left next to it are read if they belong to this very file. ``data`` are its data files; the
+    report of such a build names them.
+
+    Raises :class:`~etdev.errors.ProgramError` if a file cannot be read or is malformed, or if the weights belong to
+    another program. Raises :class:`~etdev.errors.UsageError` if the page would overwrite a file that is read, or a
+    program. Raises :class:`~etdev.errors.WriteError` if the page cannot be written.
     """
     path, weights = Path(file), data_paths(data)
     target = page_place(path) if place is None else Path(place)
@@ -55,20 +56,20 @@ def file_page(file: Path, data: Sequence[Path] = ()) -> str:
 
 
 def build_page(build: BuildResult) -> str:
-    """The HTML page of all targets of a build, also of what was rejected."""
+    """Return the HTML page of all targets of a build, including rejected ones."""
     return render(build_document(build))
 
 
 def page_place(file: Path) -> Path:
-    """Where the page of a file goes by default."""
+    """Return the default path of a file's page."""
     return file.with_name(file.name.removesuffix(REJECTED_SUFFIX)).with_suffix(".html")
 
 
 def file_document(file: Path, data: Sequence[Path] = ()) -> Document:
-    """What the page of one file shows. Raises :class:`~etdev.errors.ProgramError`."""
+    """Return the content of one file's page. Raises :class:`~etdev.errors.ProgramError`."""
     program = pte.read(file)
     if data:
-        read_joined(file, data)  # Are they those of the program?
+        read_joined(file, data)  # This checks that they belong to the program.
     try:
         digest = file_sha256(file)
     except OSError as error:
@@ -82,7 +83,7 @@ def file_document(file: Path, data: Sequence[Path] = ()) -> Document:
 
 
 def build_document(build: BuildResult) -> Document:
-    """What the page of a build shows."""
+    """Return the content of a build's page."""
     texts = Texts()
     pages = tuple(_target_page(build, target, texts) for target in build.targets)
     return _document(pages, build, texts)
@@ -126,7 +127,7 @@ def _target_page(build: BuildResult, target: TargetResult, texts: Texts) -> Prog
             checks=tuple(map(_check, target.checks)),
             notes=target.notes,
         )
-    reported = provenance(file, target.sha256)  # The same page, whether the target was built now or before.
+    reported = provenance(file, target.sha256)  # The page is the same whether the target was built now or before.
     known = built_by(build, target, file) if reported.target is None else reported
     return _program_page(program, file, target.sha256, known, texts)
 
@@ -166,7 +167,7 @@ def _files(program: Program, info: ProgramInfo, known: Provenance) -> Iterator[F
 
 
 def _unnamed(info: ProgramInfo, known: Provenance) -> str | None:
-    """What is said where tensors have their data in a file that nobody names."""
+    """Return a message on tensors whose data is in another file, if no data file is known; otherwise None."""
     if known.data or not info.external_data:
         return None
     return f"nothing beside the file says which has {info.external_data[0]!r}; `etdev report --data FILE` does"

@@ -1,4 +1,4 @@
-"""A method of a program as the page shows it: its planned buffers, its instructions, its devices."""
+"""The page's content for one method: its planned buffers, its instructions and its devices."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ from etdev.program.storage import MethodMemory, Storage
 def method_page(
     plan: m.ExecutionPlan, memory: MethodMemory | str, info: MethodInfo, known: Provenance, texts: Texts
 ) -> MethodPage:
-    """What the page shows of a method; ``memory`` is why its data flow is not known, if it is not."""
+    """Return the page's content for a method.
+
+    ``memory`` is the reason, as text, if the method's data flow is unknown.
+    """
     notes = known.notes.get(plan.name)
     calls = tuple(call for chain in plan.chains for call in chain.instructions)
     return MethodPage(
@@ -86,7 +89,7 @@ def _buffer(
 
 
 def _shared(lives: Sequence[TensorLife], memory: MethodMemory) -> list[int]:
-    """The storages among them that hold more than one tensor."""
+    """Return the numbers of the storages that hold more than one tensor."""
     return [
         number for number in dict.fromkeys(life.storage for life in lives) if len(memory.storages[number].values) > 1
     ]

@@ -1,4 +1,4 @@
-"""What the build of a file left beside it, taken only where it is of this very file."""
+"""Files that a build left next to its program, used only if they belong to this very program."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ REPORT = "report.json"
 
 @dataclass(frozen=True)
 class Provenance:
-    """Where a file comes from, as far as that is known."""
+    """Known facts about a file's build."""
 
     build: BuildResult | None = None
     target: TargetResult | None = None
-    """The target that the file was built for."""
+    """Target that the file was built for."""
     unbuilt: str | None = None
-    """Why there is no target, if there is none."""
+    """Reason why there is no target, if there is none."""
     notes: Mapping[str, MethodNotes] = field(default_factory=dict)
-    """By method, with the positions of the file's instructions."""
+    """Notes per method, with the positions of the file's instructions."""
     unnoted: str | None = None
-    """Why there are no notes, if there are none."""
+    """Reason why there are no notes, if there are none."""
     data: tuple[Path, ...] = ()
-    """The data files that the file was built with."""
+    """Data files that the file was built with."""
     without: tuple[str, ...] = ()
-    """Why data files are not there, if it was built with any."""
+    """Reasons why data files that it was built with are missing."""
 
     def method(self, name: str) -> MethodResult | None:
-        """What the build said of a method."""
+        """Return the build's result for a method; None without one."""
         methods = self.target.methods if self.target is not None else ()
         return next((method for method in methods if method.name == name), None)
 
 
 def provenance(file: Path, sha256: str) -> Provenance:
-    """What lies beside a file, whose digest is known. Raises nothing."""
+    """Return what is known from the files next to a file, whose digest is given. Raises nothing."""
     try:
         build = BuildResult.model_validate_json(read_file(file.with_name(REPORT)))
     except FileNotFoundError:
@@ -56,7 +56,7 @@ def provenance(file: Path, sha256: str) -> Provenance:
 
 
 def built_by(build: BuildResult, target: TargetResult, file: Path) -> Provenance:
-    """What is known of the file of a target. Raises nothing."""
+    """Return what is known of a target's file. Raises nothing."""
     return _with_data(_with_notes(Provenance(build, target), target, file), target, file)
 
 
@@ -87,7 +87,7 @@ def _with_data(known: Provenance, target: TargetResult, file: Path) -> Provenanc
 
 
 def _why_other(place: Path, sha256: str) -> str | None:
-    """Say why a file is not the data file of a build; None if it is."""
+    """Return why a file is not the data file of a build; None if it is."""
     try:
         same = file_sha256(place) == sha256
     except OSError:
@@ -96,17 +96,17 @@ def _why_other(place: Path, sha256: str) -> str | None:
 
 
 def files_read(file: Path, data: Sequence[Path] = ()) -> tuple[Path, ...]:
-    """Return the file, the data files that a caller names, and the files next to it that are read if they are there."""
+    """Return the file, the given data files, and the paths of the files next to it that are read if they exist."""
     return file, file.with_name(REPORT), sidecar_of(file), *data
 
 
 def sidecar_of(file: Path) -> Path:
-    """Where the notes of the object program are that a file was linked from."""
+    """Return the path of the notes of the object program that a file was linked from."""
     return sidecar_place(file.with_name(file.name.removesuffix(REJECTED_SUFFIX)).with_suffix(".object.pte"))
 
 
 def _moved(notes: MethodNotes, method: MethodResult) -> MethodNotes:
-    """Notes of the object program's instructions as notes of the file's."""
+    """Return notes on the object program's instructions as notes on the file's."""
     noted = {*notes.sources, *notes.delegate_inputs, *notes.debug_handles}
     return notes.renumbered({position: method.renumbered.get(position) for position in noted})
 

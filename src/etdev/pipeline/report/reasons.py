@@ -1,4 +1,4 @@
-"""Why a tensor lies over an operand of what computes it, or has bytes of its own."""
+"""Reasons why an output shares an operand's bytes, or has bytes of its own."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from etdev.program.effects import outputs, tensors
 
 
 def reasons(plan: m.ExecutionPlan, inplace: Iterable[OutputInPlace], built: MethodResult | None) -> dict[int, str]:
-    """Output's value index → why; of those of which the file, or the build in its report, says anything."""
+    """Return reasons by the output's value index, for outputs that the file or the build's report explains."""
     found = {} if built is None else {**_copies(plan, built), **_own_bytes(plan, built)}
     for item in inplace:
         found[item.output] = f"in place: over value {item.operand}, which nobody needs any more"
@@ -19,7 +19,7 @@ def reasons(plan: m.ExecutionPlan, inplace: Iterable[OutputInPlace], built: Meth
 
 
 def _own_bytes(plan: m.ExecutionPlan, built: MethodResult) -> dict[int, str]:
-    """Outputs that the link did not lay over an operand."""
+    """Return reasons for outputs that the link did not place over an operand."""
     calls = _calls(plan)
     found: dict[int, str] = {}
     for item in built.inplace_decisions:
@@ -33,7 +33,7 @@ def _own_bytes(plan: m.ExecutionPlan, built: MethodResult) -> dict[int, str]:
 
 
 def _copies(plan: m.ExecutionPlan, built: MethodResult) -> dict[int, str]:
-    """What copies write that the link left in, or left in part."""
+    """Return reasons for the outputs of copies that the link kept, fully or in part."""
     calls = _calls(plan)
     found: dict[int, str] = {}
     for item in built.copy_decisions:
@@ -51,7 +51,7 @@ def _calls(plan: m.ExecutionPlan) -> tuple[m.Instruction, ...]:
 
 
 def _outputs(plan: m.ExecutionPlan, call: m.Instruction) -> tuple[int, ...]:
-    """What a kernel writes; of one that repeats nothing, its last argument."""
+    """Return a kernel's outputs; if it repeats no argument, its last one."""
     if not isinstance(call, m.KernelCall):
         return ()
     return outputs(plan, call.args) or tensors(plan, call.args[-1:])

@@ -1,4 +1,4 @@
-"""The sections of a program and of its data files, and the largest things in each."""
+"""The sections of a program and of its data files, with the largest items in each."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NAMES = {
     "other": "padding and unused",
 }
 _LISTED = 200
-"""Of the things in a section, the largest."""
+"""Maximum number of items listed per section, the largest ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class _Weight:
 
 
 def sections(program: Program, info: ProgramInfo, known: Provenance) -> tuple[Section, ...]:
-    """The sections that a file has, in the order of ``etdev inspect``."""
+    """Return the sections that a file has, in the order of ``etdev inspect``."""
     constants, initial = _weights(program, known)
     items = {
         "constants": [(item.name, item.size, item.details) for item in constants],
@@ -77,7 +77,7 @@ def _largest(items: Iterable[tuple[str, int, str]]) -> tuple[tuple[str, int, str
 
 
 def _blobs(info: ProgramInfo) -> Iterator[tuple[str, int, str]]:
-    """Each blob once, however many delegates have it."""
+    """Yield each blob once, even if several delegates share it."""
     seen: set[int | None] = set()
     for method in info.methods:
         for index, delegate in enumerate(method.delegates):
@@ -92,7 +92,7 @@ def _called(calls: int, method: str) -> str:
 
 
 def _weights(program: Program, known: Provenance) -> tuple[list[_Weight], list[_Weight]]:
-    """Constants and initial values, each once, with what uses it first."""
+    """Return constants and initial values, each once, with their first use."""
     found: dict[tuple[bool, int], _Weight] = {}
     for plan in program.execution_plan:
         users = _first_users(plan)
@@ -110,7 +110,7 @@ def _weights(program: Program, known: Provenance) -> tuple[list[_Weight], list[_
 
 
 def _external_weights(program: Program, known: Provenance) -> dict[str, str]:
-    """What the tensors of each name in another file are, and what uses them first."""
+    """Return descriptions of the tensors of each name in another file, with their first use."""
     used: dict[str, str] = {}
     unused: dict[str, str] = {}
     for plan in program.execution_plan:
@@ -130,7 +130,7 @@ def _use(
     user: tuple[int, m.Instruction] | None,
     sources: Mapping[int, Source],
 ) -> str:
-    """``float32 [4], for aten::add.out at model.py:7``."""
+    """Return the tensor's type and first use: ``float32 [4], for aten::add.out at model.py:7``."""
     if user is None:
         return _shape(tensor)
     line = sources.get(user[0])
@@ -149,7 +149,7 @@ def _shape(tensor: m.Tensor) -> str:
 
 
 def _first_users(plan: m.ExecutionPlan) -> dict[int, tuple[int, m.Instruction]]:
-    """Tensor → position of the first instruction that has it as an argument, and the instruction."""
+    """Return per tensor the first instruction that has it as an argument, with its position."""
     found: dict[int, tuple[int, m.Instruction]] = {}
     for position, call in enumerate(call for chain in plan.chains for call in chain.instructions):
         if isinstance(call, m.KernelCall | m.DelegateCall):

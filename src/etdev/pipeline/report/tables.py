@@ -1,4 +1,4 @@
-"""The small tables of a method: what goes in and out, what runs, what is copied, what the link decided."""
+"""Tables of a method: arguments, delegates, operators, state, copies and the link's decisions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MEMORY = {
 
 
 def method_tables(info: MethodInfo, built: MethodResult | None) -> tuple[Table, ...]:
-    """Those that have any rows."""
+    """Return the tables that have rows."""
     tables = (
         _arguments("Inputs", info.inputs, built.inputs if built is not None else ()),
         _arguments("Outputs", info.outputs, ()),
@@ -36,7 +36,7 @@ def method_tables(info: MethodInfo, built: MethodResult | None) -> tuple[Table, 
 
 
 def _arguments(title: str, arguments: tuple[Argument, ...], declared: tuple[str, ...]) -> Table:
-    """``declared`` are what the config says of them, with names."""
+    """Return a table of arguments; ``declared`` are the config's descriptions, with names."""
     rows = tuple(
         (
             declared[position] if position < len(declared) else str(position),

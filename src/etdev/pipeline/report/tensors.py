@@ -15,7 +15,10 @@ from etdev.program.devices import D2H_COPY, H2D_COPY
 from etdev.program.storage import MethodMemory
 
 TensorKind: TypeAlias = Literal["input", "state", "kernel", "delegate", "transfer", "alias"]
-"""Who fills it: the caller, the call before, an instruction by its sort; an alias is filled through other tensors."""
+"""Source of a tensor's content: the caller, an earlier call, or an instruction by kind.
+
+An alias gets its content through other tensors.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +31,12 @@ class Tensor:
     dtype: str
     shape: str
     writer: int
-    """Position of the instruction that writes it first, of an alias the one that filled it last before; :data:`NONE` if
-    none did."""
+    """Position of the instruction that writes it first, or :data:`NONE`.
+
+    For an alias, this is the last instruction before that fills its bytes.
+    """
     reason: str | None
-    """Why it lies over an operand, or has bytes of its own; None if nothing is known of it."""
+    """Reason why it shares an operand's bytes or has bytes of its own; None if unknown."""
 
 
 def tensors(
@@ -41,7 +46,7 @@ def tensors(
     input_names: Sequence[str],
     reasons: Mapping[int, str],
 ) -> tuple[Tensor, ...]:
-    """The tensors of a method, by value index; ``reasons`` says why outputs lie where they lie."""
+    """Return the tensors of a method, by value index; ``reasons`` explains the places of outputs."""
     names = _names(plan, input_names)
     writers = _first_writers(memory)
     calls = memory.reaching.flow.instructions
@@ -65,7 +70,7 @@ def tensors(
 
 
 def columns(rows: Sequence[Tensor], shared: Mapping[int, int], texts: Texts) -> Tensors:
-    """As the page has them; ``shared`` are the rows of the storages that hold more than one."""
+    """Return the rows as the page's columns; ``shared`` maps storages of several tensors to their rows."""
     return Tensors(
         value=tuple(row.life.value for row in rows),
         name=tuple(texts.number(row.name) for row in rows),
@@ -96,7 +101,7 @@ def _names(plan: m.ExecutionPlan, inputs: Sequence[str]) -> dict[int, str]:
 
 
 def _first_writers(memory: MethodMemory) -> dict[int, int]:
-    """Value index → position of the first write of its place; -1 is the caller's, who fills an input."""
+    """Return the position of each value's first write; -1 means that the caller fills an input."""
     found: dict[int, int] = {}
     for write in memory.reaching.writes:
         found[write.place] = min(write.position, found.get(write.place, write.position))
@@ -104,7 +109,7 @@ def _first_writers(memory: MethodMemory) -> dict[int, int]:
 
 
 def _filled_by(memory: MethodMemory, life: TensorLife) -> int:
-    """Position of the last write before an alias is in use, of what lies there with it."""
+    """Return the position of the last write to an alias's storage before the alias is in use."""
     before = [instant for instant in memory.storages[life.storage].writes if 0 < instant <= life.start]
     return before[-1] - 1 if before else NONE
 

@@ -1,4 +1,4 @@
-"""Which device works when, and what is copied between."""
+"""Timeline of a method: the device of each instruction, and the copies between devices."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from etdev.program.devices import D2H_COPY, H2D_COPY, delegate_device
 
 
 def timeline(plan: m.ExecutionPlan, calls: Sequence[m.Instruction], texts: Texts) -> Timeline | None:
-    """Of a method's instructions; None if nothing of it is on a device."""
+    """Return the timeline of a method; None if nothing of it is on a device."""
     places = [_place(plan, call) for call in calls]
     devices = {place for place in places if place is not None and not place.is_host}
     devices |= {tensor.device for _, tensor in plan.tensors() if not tensor.device.is_host}
@@ -38,7 +38,7 @@ def timeline(plan: m.ExecutionPlan, calls: Sequence[m.Instruction], texts: Texts
 
 
 def _place(plan: m.ExecutionPlan, call: m.Instruction) -> Device | None:
-    """Where an instruction runs; None of a copy between host and device, which is on both."""
+    """Return the device of an instruction; None for a copy between host and device, which uses both."""
     match call:
         case m.KernelCall() if _is_transfer(plan, call):
             return None

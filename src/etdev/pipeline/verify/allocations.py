@@ -252,7 +252,7 @@ class _BufferCheck:
 
 @dataclass(frozen=True, slots=True)
 class _Extent:
-    """Bytes of a buffer that are in use from ``start`` (inclusive) to ``end`` (exclusive), in positions."""
+    """Bytes of a buffer in use from the instant ``start`` (inclusive) to the instant ``end`` (exclusive)."""
 
     name: str
     """Method and value number of the content; the byte pattern is derived from it."""
@@ -265,7 +265,7 @@ class _Extent:
 def _extents(plan: m.ExecutionPlan, buffer: int, inputs: DelegateInputs | None) -> list[_Extent]:
     """Return the extents that a method stores in a buffer.
 
-    If the data flow cannot be followed, each tensor gets a position of its own.
+    If the data flow cannot be followed, each tensor has an instant of its own.
     """
     known = delegate_inputs(plan) if inputs is None else inputs.get(plan.name, {})
     calls = sum(isinstance(call, m.DelegateCall) for chain in plan.chains for call in chain.instructions)

@@ -18,7 +18,7 @@ from etdev.pipeline.verify.compare import RELATIVE_TOLERANCE
 
 
 class Runtime(Protocol):
-    """Loads a program and calls its methods: the stock runtime in its own process, or the replay in this one.
+    """A runtime that loads a program and calls its methods: the stock runtime in its own process, or the replay here.
 
     Both raise :class:`~etdev.runtime.stock.ProgramFailureError` if the program fails.
     """
