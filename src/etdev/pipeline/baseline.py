@@ -1,4 +1,4 @@
-"""What growth is judged against: the figures of an earlier build, and its file where that is at hand."""
+"""Baseline of a target: the figures of an earlier build, and its file if it is available."""
 
 from __future__ import annotations
 
@@ -23,37 +23,39 @@ from etdev.program.joined import read_joined
 from etdev.program.lookups import missing_data
 
 _NO_REPORT = (OSError, ValueError, LookupError, TypeError, ValidationError)
-"""What reading a file raises that is no report of this version."""
+"""Exceptions from reading a file that is not a report of this version."""
 
 
 @dataclass(frozen=True)
 class Baseline:
-    """What there was before."""
+    """An earlier build of a target."""
 
     name: str
-    """As the config names it."""
+    """Name in the config."""
     figures: Figures
     program: Program | None = None
-    """None if the file is not at hand, or not with its external weights."""
+    """The file's content; None if the file or its external weights are not available."""
     file: Path | None = None
-    """Where the program stands."""
+    """Path of the program's file."""
     more_weights: str | None = None
-    """Why there may have been more weights than the figure says, if so, and what to name instead: some may be in a file
-    that is not at hand. A limit that is kept by the figure is kept by more of them, too."""
+    """Reason why there may be more weights than the figure states, and what to name instead; None if exact.
+
+    Some weights may be in a file that is not available. A limit that holds for the figure also holds for more weights.
+    """
 
 
 @dataclass(frozen=True)
 class NoBaseline:
-    """There is nothing to compare with: a first build, a target that is new."""
+    """Reason why there is no baseline, such as a first build or a new target."""
 
     reason: str
 
 
 def find_baseline(project: Project, target: str) -> Baseline | NoBaseline:
-    """What a target is compared with.
+    """Return the baseline of a target.
 
-    Raises :class:`~etdev.errors.ConfigError` for a report that cannot be read, :class:`~etdev.errors.ProgramError` for
-    such a program, :class:`~etdev.errors.UsageError` for such a lock, and as
+    Raises :class:`~etdev.errors.ConfigError` for a report, :class:`~etdev.errors.ProgramError` for a program and
+    :class:`~etdev.errors.UsageError` for a lock that cannot be read. Also raises as
     :func:`~etdev.pipeline.baseline_source.committed_lock` does.
     """
     if project.config.baseline is None:
@@ -104,30 +106,33 @@ def _targets(report: Path) -> Any:
 
 @dataclass(frozen=True)
 class _Reported:
-    """What a report says of a target."""
+    """A report's entry on a target."""
 
     figures: Figures
     file: Path
     data: tuple[Path, ...]
-    """The data files."""
+    """Paths of the data files."""
     digests: Mapping[Path, str]
-    """SHA-256 of all files, as they were built."""
+    """SHA-256 of all files, as built."""
 
     @classmethod
     def of(cls, found: Any, file: Path) -> _Reported:
-        """Raises what :data:`_NO_REPORT` lists if it is not what a report has of a target."""
+        """Return the entry from its raw data.
+
+        Raises the exceptions in :data:`_NO_REPORT` if that is not a report's entry on a target.
+        """
         data = {file.with_name(PurePath(item["name"]).name): str(item["sha256"]) for item in found.get("data", ())}
         return cls(Figures.model_validate(found["figures"]), file, tuple(data), {file: str(found["sha256"]), **data})
 
     def baseline(self, name: str) -> Baseline:
-        """With the program, if its files are those that were built."""
+        """Return the baseline, with the program if its files are those that were built."""
         if not all(path.is_file() and file_sha256(path) == digest for path, digest in self.digests.items()):
             return Baseline(name, self.figures)
         return Baseline(name, self.figures, read_joined(self.file, self.data), self.file)
 
 
 def _from_file(name: str, file: Path) -> Baseline:
-    """As the report beside the file says, if it is of this very file; otherwise what the file alone says."""
+    """Return the baseline from the report next to the file if it is about this file; otherwise from the file alone."""
     try:
         digest = file_sha256(file)
         found = next((item for item in _targets(report_beside(file)) if item["sha256"] == digest), None)

@@ -1,4 +1,4 @@
-"""Where the figures of a baseline stand: in a file or folder, or in the ``etdev.lock`` of a commit."""
+"""Sources of a baseline's figures: a file or folder, or the ``etdev.lock`` of a commit."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ REPORT = "report.json"
 
 
 def judges_growth(project: Project, target: str) -> bool:
-    """Does the config limit how a target may grow?"""
+    """Return whether the config limits the growth of a target."""
     growth = project.config.targets[target].budget.growth
     return growth != type(growth)()
 
 
 def baseline_path(project: Project) -> Path | None:
-    """The file or folder that the config names; None if it names a commit, or no baseline."""
+    """Return the file or folder that the config names; None if it names a commit, or no baseline."""
     baseline = project.config.baseline
     if baseline is None or baseline.from_.startswith(GIT_PREFIX):
         return None
@@ -28,26 +28,26 @@ def baseline_path(project: Project) -> Path | None:
 
 
 def report_of(folder: Path, target: str) -> Path:
-    """The report of a target in the output folder of a build."""
+    """Return the path of a target's report in the output folder of a build."""
     return folder / target / REPORT
 
 
 def report_beside(file: Path) -> Path:
-    """Where the report of the build of a file stands, if it was not moved away from it."""
+    """Return the path of the report of a file's build, if the file has not been moved."""
     return file.with_name(REPORT)
 
 
 def baseline_name(project: Project) -> str:
-    """As the config names it, for messages."""
+    """Return the baseline's name in the config, for messages."""
     baseline = project.config.baseline
     return "" if baseline is None else baseline.from_.rstrip("/")
 
 
 def check_baseline(project: Project, targets: tuple[str, ...]) -> None:
-    """Refuse a baseline that cannot be one, before anything slow happens.
+    """Raise an error early if the baseline cannot be used.
 
-    Raises :class:`~etdev.errors.ConfigError` for a file that would stand for several targets, and for what a build of
-    this project writes itself: it would be compared with what missed the limit the last time.
+    Raises :class:`~etdev.errors.ConfigError` for one file as the baseline of several targets, and for the project's own
+    output. The latter would compare a build with one that missed the limit before.
     """
     judged = [name for name in targets if judges_growth(project, name)]
     path = baseline_path(project) if judged else None
@@ -64,10 +64,10 @@ def check_baseline(project: Project, targets: tuple[str, ...]) -> None:
 
 
 def committed_lock(project: Project) -> str | None:
-    """The lock as the commit has it that the config names; None if that has none, or if nothing is committed yet.
+    """Return the lock in the commit that the config names; None if that has none, or if there is no commit yet.
 
-    Raises :class:`~etdev.errors.MissingRequirementError` where that cannot be known: there is no git, no repository, or
-    no such commit in it.
+    Raises :class:`~etdev.errors.MissingRequirementError` if that is unknown: without git, a repository, or such a
+    commit.
     """
     baseline, root = project.config.baseline, project.loaded.root
     reference = "" if baseline is None else baseline.from_.removeprefix(GIT_PREFIX)
@@ -83,7 +83,7 @@ def committed_lock(project: Project) -> str | None:
 
 
 def _git(project: Project, *arguments: str) -> str | None:
-    """What git answers about the config's folder; None if it refuses."""
+    """Return git's output in the config's folder; None if git fails."""
     try:
         done = subprocess.run(["git", "-C", str(project.loaded.root), *arguments], capture_output=True, check=False)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""How fast a ``.pte`` is on this machine, and how much memory it takes: ``etdev bench``."""
+"""Measurement of a ``.pte``'s speed and memory on this machine, for ``etdev bench``."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from etdev.program.footprint import planned_memory
 from etdev.runtime.stock import ProgramFailureError, StockRuntime
 
 _RARE = 100
-"""Calls below which one in a hundred is the slowest one."""
+"""Number of calls below which p99 is the slowest call."""
 
 
 @dataclass(frozen=True)
 class BenchOptions(CallSpec):
-    """What is measured, and for how long."""
+    """The method to measure, and the extent of the measurement."""
 
     thoroughness: Thoroughness = field(default_factory=Thoroughness)
     workers: Sequence[int] = (1,)
@@ -37,34 +37,36 @@ class BenchOptions(CallSpec):
 
 
 class MemoryResult(Part):
-    """What the program takes."""
+    """Memory of the program."""
 
     planned: Mapping[str, int]
-    """Bytes per device, as the file says: the tensors of all methods, without constants."""
+    """Planned bytes per device, as the file states: the tensors of all methods, without constants."""
     resident_before: int | None
-    """Most bytes that the process which runs the program had in memory before it was loaded; None if not known here."""
+    """Peak resident bytes of the process that runs the program, before loading it; None if unknown here."""
     resident_peak: int | None
-    """After all calls for the latency."""
+    """Peak resident bytes after all calls for the latency; None if unknown here."""
 
 
 class BenchResult(Part):
-    """All that was measured, and where."""
+    """All measurements, and the machine."""
 
     format: Literal[1] = 1
     file: str
     method: str
     runtime: RuntimeName
     reason: str | None
-    """Why not the stock runtime, if it was not asked to run it."""
+    """Reason why the stock runtime did not run it by default; None if it did or if a runtime was requested."""
     inputs: str | None
-    """What the inputs come from, in words; None if they were given."""
+    """Source of the inputs in words; None if they were given."""
     notes: tuple[str, ...]
-    """What the figures do not say."""
+    """Limitations of the figures."""
     warmup: int
     latency: LatencyResult
     way: float | None
-    """Median of the seconds that inputs and outputs are on the way to the runtime's process and back, which the latency
-    leaves out; None where the program runs in this process."""
+    """Median seconds for inputs and outputs to reach the runtime's process and return; the latency excludes them.
+
+    None if the program runs in this process.
+    """
     transport: str
     throughput: tuple[ThroughputResult, ...]
     memory: MemoryResult
@@ -72,7 +74,7 @@ class BenchResult(Part):
 
 
 def bench_file(file: Path, options: BenchOptions) -> BenchResult:
-    """Measure a method of a program. The samples are taken in turn. Raises as :func:`~etdev.pipeline.run.run_file`."""
+    """Measure a method of a program; calls take the samples in turn. Raises as :func:`~etdev.pipeline.run.run_file`."""
     program, plan, calls = read_program(file, options)
     machine = describe_machine()
     clock = StageClock(file.name, options.progress)

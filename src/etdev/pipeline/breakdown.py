@@ -1,6 +1,6 @@
-"""What a figure of a program is made of: tensors in use, constants, sections of the file, copies, ops.
+"""Breakdown of a program's figures: tensors in use, constants, sections of the file, copies and ops.
 
-A limit that was missed is explained by the largest parts, growth by those that were not there before.
+The largest parts explain a missed limit. New parts explain growth.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from etdev.program.devices import D2H_COPY, H2D_COPY
 
 _LISTED = 3
 _KEY_LENGTH = 16
-"""Characters of a name that delegates look data up by; most are digests."""
+"""Maximum number of characters shown of a data name that delegates look up; most are digests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,17 +32,17 @@ class Parts:
     """The parts of one figure, in any order."""
 
     items: tuple[tuple[str, int], ...]
-    """What it is, and how much: bytes, or a number of ops. Several parts may be called the same."""
+    """Name and amount of each part: bytes, or a number of ops. Several parts may have the same name."""
     when: str = ""
-    """At which moment, for memory."""
+    """Instant of the peak, for memory."""
     unit: str = " bytes"
 
     def largest(self) -> str:
-        """``float32 [8, 8] of aten::mm.out x2 512 bytes, … and 4 more``; nothing if there are no parts."""
+        """Return the largest parts: ``float32 [8, 8] of aten::mm.out x2 512 bytes, … and 4 more``, or nothing."""
         return self._listed(self._totals(), "")
 
     def grown_since(self, before: Parts) -> str:
-        """What there is more of than before, or what is new; nothing if there is no such thing."""
+        """Return the parts that are new or have grown; empty if there are none."""
         return self._listed(self._totals() - before._totals(), "+")
 
     def _totals(self) -> Counter[str]:
@@ -62,7 +62,7 @@ class Parts:
 
 
 def memory_parts(program: Program, device: str) -> Parts:
-    """The tensors in use when the buffers on a device are fullest, each in the method that needs most of it."""
+    """Return the tensors in use at the peak of each buffer on a device, in the method that needs most of it."""
     found: list[tuple[str, int]] = []
     fullest: Peak | None = None
     where = ""
@@ -79,7 +79,7 @@ def memory_parts(program: Program, device: str) -> Parts:
 
 
 def _largest_buffers(program: Program, device: str) -> Iterator[tuple[int, int]]:
-    """Each buffer on a device, with the index of the method that gives it the largest size."""
+    """Return each buffer on a device, with the index of the method that gives it the largest size."""
     sizes: dict[int, tuple[int, int]] = {}
     for method, plan in enumerate(program.execution_plan):
         for index, size in enumerate(plan.non_const_buffer_sizes):
@@ -109,9 +109,9 @@ def _moment(peak: Peak | None, method: str) -> str:
 
 
 def weight_parts(program: Program) -> Parts:
-    """The constants of a program, each with the op that uses it first, and the data that delegates look up by name.
+    """Return a program's constants, each with the first op that uses it, and the data that delegates look up by name.
 
-    Those of programs in its reference delegates are among them.
+    Those of programs in its reference delegates are included.
     """
     return Parts(tuple(part for each in (program, *nested_programs(program)) for part in _weights(each)))
 
@@ -149,13 +149,13 @@ def _constant(tensor: m.Tensor, reader: str | None) -> str:
 
 
 def section_parts(file: Path) -> Parts:
-    """What the bytes of a file are spent on, without those of its external weights."""
+    """Return the sections of a file with their sizes in bytes, without external weights."""
     sections = asdict(file_sections(read(file), file))
     return Parts(tuple((name.replace("_", " "), size) for name, size in sections.items() if size))
 
 
 def copy_parts(plan: m.ExecutionPlan) -> Parts:
-    """The copies between the host and devices in a method, each once."""
+    """Return the copies between the host and devices in a method, each once."""
     return Parts(tuple(_copies(plan)))
 
 
@@ -172,7 +172,7 @@ def _copies(plan: m.ExecutionPlan) -> Iterator[tuple[str, int]]:
 
 
 def undelegated_parts(methods: Sequence[MethodResult]) -> Parts:
-    """The ops that no delegate took."""
+    """Return the ops that no delegate took."""
     ops: Iterable[tuple[str, int]] = (
         (item.op.removesuffix(".default"), item.count) for method in methods for item in method.undelegated
     )

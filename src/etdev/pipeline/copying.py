@@ -1,4 +1,4 @@
-"""What a method copies, and what it writes in place, as its instructions stand in the file."""
+"""Copies and outputs in place of a method, derived from its instructions in the file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from etdev.program.reaching import Kind, Place
 from etdev.program.storage import MethodMemory
 
 CopyKind: TypeAlias = ElisionKind | Literal["order", "repeat"]
-"""What a copy is for: as the linker has it, or another order of the elements, or the same ones several times."""
+"""Purpose of a copy: as in the linker, or another order of the elements, or the same elements several times."""
 
 _OPERATORS: Mapping[CopyKind, str] = {
     "views": "alias_copy clone detach_copy lift_fresh_copy squeeze_copy unsqueeze_copy view_copy _to_copy",
@@ -29,7 +29,7 @@ _KINDS: Mapping[str, CopyKind] = {
     "dim_order_ops::_clone_dim_order": "views",
     "dim_order_ops::_to_dim_order_copy": "views",
 }
-"""Operators without their overloads."""
+"""Kinds of copies by operator, without overload."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,33 +37,33 @@ class CopyCalls:
     """Instructions of one operator that move bytes and compute nothing."""
 
     operator: str
-    """``aten::view_copy.out``."""
+    """Operator such as ``aten::view_copy.out``."""
     kind: CopyKind
     calls: int
     nbytes: int
-    """What one pass over the instructions copies in them, of the largest sizes."""
+    """Bytes that one pass over the instructions copies in them, at the largest sizes."""
 
 
 @dataclass(frozen=True, slots=True)
 class OutputInPlace:
-    """An output that lies over an operand of the instruction that writes it."""
+    """An output that is written over an operand of its instruction."""
 
     instruction: int
-    """Its position."""
+    """Position of the instruction."""
     operator: str
-    """``aten::add.out``, or the name of a delegate."""
+    """Operator such as ``aten::add.out``, or the name of a delegate."""
     output: int
     """Index of the output among the method's values."""
     operand: int
-    """Index of the operand."""
+    """Index of the operand among the method's values."""
     nbytes: int
-    """Of the output, of the largest size."""
+    """Bytes of the output, at the largest size."""
 
 
 def copy_calls(plan: m.ExecutionPlan, calls: Iterable[m.Instruction]) -> tuple[CopyCalls, ...]:
-    """The copies that are among a method's instructions, those that copy most first.
+    """Return the copies among a method's instructions, those with the most bytes first.
 
-    A copy that changes the element type computes something and is none.
+    A copy that changes the element type computes something, so it does not count.
     """
     found: dict[tuple[str, CopyKind], tuple[int, int]] = {}
     for call in calls:
@@ -84,7 +84,7 @@ def _kind(plan: m.ExecutionPlan, call: m.KernelCall) -> CopyKind | None:
 
 
 def _source(plan: m.ExecutionPlan, call: m.KernelCall, argument: int) -> m.Tensor | None:
-    """What is copied, or the first of it."""
+    """Return the tensor that is copied, or the first one of a list."""
     value = plan.values[call.args[argument]] if argument < len(call.args) else None
     if isinstance(value, m.TensorList) and value.items:
         value = plan.values[value.items[0]]
@@ -103,9 +103,9 @@ def _written(plan: m.ExecutionPlan, call: m.KernelCall) -> Iterator[m.Tensor]:
 
 
 def outputs_in_place(plan: m.ExecutionPlan, memory: MethodMemory) -> tuple[OutputInPlace, ...]:
-    """The outputs that lie over an operand of their instruction, by position.
+    """Return the outputs that share bytes with an operand of their instruction, by position.
 
-    What an instruction changes by its name, such as ``index_put_``, is no output of another operand.
+    An argument that an instruction updates by definition, such as that of ``index_put_``, does not count.
     """
     found = memory.reaching
     outs: dict[tuple[int, Place], int] = {

@@ -1,4 +1,4 @@
-"""What a link decided, counted: copies by their kind, outputs that were laid over an operand."""
+"""Counts of a link's decisions: copies by kind, and outputs in place."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import get_args
 from etdev.decisions import Elision, ElisionKind, InPlace
 
 KINDS: tuple[ElisionKind, ...] = get_args(ElisionKind)
-"""In the order in which they are reported."""
+"""Kinds in the order in which they are reported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,20 +19,20 @@ class CopiesOfKind:
 
     kind: ElisionKind
     removed: int
-    """Those that are no more, and those of which only a part is still copied."""
+    """Number of copies removed, fully or in part."""
     removed_bytes: int
-    """What one pass over the instructions copies no more, of the largest sizes."""
+    """Bytes that one pass over the instructions does not copy any more, at the largest sizes."""
     kept: int
     kept_bytes: int
-    """What one pass copies all the same, of the largest sizes; not what is left of those that are removed in part."""
+    """Bytes that one pass still copies in kept copies, at the largest sizes; excludes copies removed in part."""
     reasons: dict[str, int]
-    """Why copies stayed → how many, the most frequent first."""
+    """Reasons why copies stayed → their number, the most frequent first."""
     partly: dict[str, int]
-    """Why a part stayed of what is removed → how many, the most frequent first."""
+    """Reasons why a part of a removed copy stayed → their number, the most frequent first."""
 
     @property
     def considered(self) -> int:
-        """How many there were."""
+        """Number of copies considered."""
         return self.removed + self.kept
 
 
@@ -41,21 +41,21 @@ class InPlaceOutputs:
     """The outputs that a link considered writing over an operand."""
 
     taken: int = 0
-    """Those that lie over one."""
+    """Number of outputs in place."""
     taken_bytes: int = 0
-    """What these need no memory of their own for, of the largest sizes; it counts whatever else is in use."""
+    """Bytes of own memory that outputs in place do not need, at the largest sizes, whatever else is in use."""
     refused: int = 0
     reasons: dict[str, int] = field(default_factory=dict)
-    """Why outputs have memory of their own → how many, the most frequent first."""
+    """Reasons why outputs have memory of their own → their number, the most frequent first."""
 
     @property
     def considered(self) -> int:
-        """How many there were."""
+        """Number of outputs considered."""
         return self.taken + self.refused
 
 
 def count_copies(elisions: Iterable[Elision]) -> tuple[CopiesOfKind, ...]:
-    """What was decided about copies, for each kind of which there were any."""
+    """Return the decisions on copies, for each kind with any."""
     elisions = tuple(elisions)
     kinds = {item.kind for item in elisions}
     return tuple(_of_kind(kind, [item for item in elisions if item.kind == kind]) for kind in KINDS if kind in kinds)
@@ -76,7 +76,7 @@ def _of_kind(kind: ElisionKind, elisions: Sequence[Elision]) -> CopiesOfKind:
 
 
 def count_inplace(decisions: Iterable[InPlace]) -> InPlaceOutputs:
-    """What was decided about outputs."""
+    """Return the decisions on outputs in place."""
     decisions = tuple(decisions)
     taken = [item for item in decisions if item.argument is not None]
     return InPlaceOutputs(

@@ -1,4 +1,4 @@
-"""How two ``.pte`` files differ: ``etdev diff``. Needs neither torch nor executorch, and runs nothing of the files.
+"""Comparison of two ``.pte`` files, for ``etdev diff``; works without torch and executorch, and runs no code of them.
 
 The dataclasses here are the JSON that the command writes, field by field.
 """
@@ -31,20 +31,20 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Pair(Generic[_T]):
-    """The same thing in both files."""
+    """One item in both files."""
 
     a: _T
     b: _T
 
     @property
     def differs(self) -> bool:
-        """Whether it is not the same thing."""
+        """True if the two differ."""
         return self.a != self.b
 
 
 @dataclass(frozen=True, slots=True)
 class ArgumentDiff:
-    """An input or output that is not the same in both files; None where there is none at that position."""
+    """An input or output that differs between the files; None for a position that a file does not have."""
 
     position: int
     a: Argument | None
@@ -53,39 +53,39 @@ class ArgumentDiff:
 
 @dataclass(frozen=True, slots=True)
 class BufferDiff:
-    """A planned buffer of a method; its sizes are 0 where there is none."""
+    """A planned buffer of a method; its size is 0 in a file without it."""
 
     index: int
     device: str
     size: Pair[int]
     """Bytes."""
     lower_bound: Pair[int | None]
-    """Bytes; None if not known."""
+    """Bytes; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class DelegateDiff:
-    """What a method gives to one backend, in all its parts together."""
+    """All parts of a method that run on one backend, together."""
 
     id: str
     calls: Pair[int]
     devices: Pair[tuple[str, ...]]
-    """Where its parts run, as their compile specs say; ``?`` for one that names no device."""
+    """Devices of its parts, from their compile specs; ``?`` for one that cannot be read."""
     blob_bytes: Pair[int]
     same_data: bool
-    """Whether every part has the same data and compile specs in both files."""
+    """True if every part has the same data and compile specs in both files."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanDiff:
-    """How the addresses of a method differ."""
+    """Differences in the addresses of a method."""
 
     same_code: bool
-    """Whether the methods are equal but for addresses, the sizes of buffers, and what nothing in them uses."""
+    """True if the methods are equal except for addresses, sizes of buffers, and unused content."""
     tensors: int | None
-    """In planned memory; None if the code differs, so that tensors cannot be told to be the same."""
+    """Number of tensors in planned memory; None if the code differs, so that tensors cannot be matched."""
     moved: int | None
-    """How many of them lie somewhere else."""
+    """Number of them with another address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,36 +94,36 @@ class MethodDiff:
 
     name: str
     same: bool
-    """Whether nothing of it differs, the content of constants aside."""
+    """True if nothing differs except the content of constants."""
     instructions: Pair[int]
     inputs: tuple[ArgumentDiff, ...]
     outputs: tuple[ArgumentDiff, ...]
     buffers: tuple[BufferDiff, ...]
     operators: dict[str, Pair[int | None]]
-    """Those with another number of calls; None where the file does not name the operator at all."""
+    """Operators with another number of calls; None if the file does not name the operator."""
     copied_bytes: Pair[int]
-    """What one pass over the instructions copies between tensors in the same memory, of the largest sizes."""
+    """Bytes that one pass over the instructions copies between tensors in the same memory, at the largest sizes."""
     tensors: dict[str, Pair[int]]
-    """How many tensors lie on each device, if either file has any on another one than the host."""
+    """Number of tensors per device, if either file has any on a device other than the host."""
     transfers: Pair[Copies]
-    """What one call copies between the host and devices at most."""
+    """Largest number of bytes that one call copies between the host and devices."""
     inplace: Pair[int | None]
-    """How many outputs lie over an operand; None where it is not known."""
+    """Number of outputs written over an operand; None if unknown."""
     delegates: tuple[DelegateDiff, ...]
-    """Those that differ."""
+    """Delegates that differ."""
     plan: PlanDiff
 
 
 @dataclass(frozen=True, slots=True)
 class ProgramDiff:
-    """Two ``.pte`` files."""
+    """Differences between two ``.pte`` files."""
 
     format: int
     files: Pair[str]
     identical: bool
-    """Whether the files are equal byte for byte."""
+    """True if the files are equal byte for byte."""
     same_program: bool
-    """Whether they hold the same program, however it is laid out in the file."""
+    """True if they hold the same program, in any file layout."""
     size: Pair[int]
     """Bytes."""
     schema_version: Pair[int]
@@ -134,17 +134,17 @@ class ProgramDiff:
     """Planned bytes per device."""
     weights_bytes: Pair[int]
     same_weights: bool
-    """Whether the constants are equal byte for byte."""
+    """True if the constants are equal byte for byte."""
     methods_only_in_a: tuple[str, ...]
     methods_only_in_b: tuple[str, ...]
     methods: tuple[MethodDiff, ...]
     named_data: dict[str, Pair[int | None]]
-    """Named data of another size or content; None where there is none of that name."""
+    """Named data of another size or content; None in a file without that name."""
     external_only_in_a: tuple[str, ...]
     external_only_in_b: tuple[str, ...]
 
     def to_json(self) -> str:
-        """The versioned document of ``etdev diff --output json``."""
+        """Return the versioned document of ``etdev diff --output json``."""
         return json.dumps(asdict(self), indent=2)
 
 
@@ -229,7 +229,7 @@ def _argument_diffs(a: Iterable[Argument], b: Iterable[Argument]) -> tuple[Argum
 
 
 def _buffer_diffs(methods: Pair[MethodInfo]) -> tuple[BufferDiff, ...]:
-    """All of them: a buffer that is the same says something too."""
+    """Return all buffers, since an equal buffer is informative too."""
     a, b = ({(buffer.index, buffer.device): buffer for buffer in method.buffers} for method in (methods.a, methods.b))
     return tuple(
         BufferDiff(
@@ -313,7 +313,7 @@ def _without_addresses(plan: m.ExecutionPlan) -> m.ExecutionPlan:
         else value
         for value in plan.values
     )
-    # Where a delegate's data is in the file is no part of what the method does.
+    # The place of a delegate's data in the file does not affect what the method does.
     delegates = tuple(
         replace(item, processed=m.BackendDelegateDataReference(m.DataLocation.INLINE, 0)) for item in plan.delegates
     )

@@ -1,6 +1,6 @@
-"""What works on this machine: versions, backends, the installed runtime, and what a config needs of them.
+"""Diagnosis of this machine: versions, backends, the installed runtime, and the needs of a config.
 
-Nothing heavy is imported here: versions come from the packages' metadata, the runtime answers in a process of its own.
+This module imports nothing slow. Versions come from the packages' metadata, and the runtime answers in its own process.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ _RUNTIME_SECONDS = 120
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """An installed package, or one that is missing."""
+    """An installed or missing package."""
 
     name: str
     version: str | None
-    """None: not installed."""
+    """None if it is not installed."""
     tested: str | None
-    """The version that this etdev was tested with, where another one may not work."""
+    """Version that this etdev was tested with, if another one may not work."""
     purpose: str
     remedy: str
 
     @property
     def untested(self) -> bool:
-        """Whether another version is installed than the tested one (``+cpu`` and the like do not count)."""
+        """True if the installed version is not the tested one; suffixes such as ``+cpu`` do not count."""
         return self.version is not None and self.tested is not None and self.version.partition("+")[0] != self.tested
 
 
 @dataclass(frozen=True, slots=True)
 class RuntimeState:
-    """ExecuTorch's Python runtime, which verification runs programs in."""
+    """ExecuTorch's Python runtime, in which verification runs programs."""
 
     available: bool
     reason: str
@@ -53,7 +53,7 @@ class RuntimeState:
 
 @dataclass(frozen=True, slots=True)
 class BackendState:
-    """Whether a backend can lower programs here, and whether the runtime here can run what it makes."""
+    """Abilities here: the backend's to lower programs, and the runtime's to run them."""
 
     name: str
     summary: str
@@ -62,22 +62,22 @@ class BackendState:
     remedy: str | None
     device_types: tuple[str, ...]
     registered: bool | None
-    """Whether the runtime has the backend's delegate; None if it makes none, or without a runtime."""
+    """True if the runtime has the backend's delegate; None if the backend has none, or without a runtime."""
 
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """Something that a config asks for and that this machine lacks."""
+    """A requirement of a config that this machine lacks."""
 
     key: str
-    """The config's key that asks for it."""
+    """Key of the config that has the requirement."""
     message: str
     remedy: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """Everything that ``etdev doctor`` says."""
+    """The content of ``etdev doctor``'s output."""
 
     etdev: str
     python: str
@@ -96,11 +96,11 @@ PACKAGES = (
     ("nncf", None, "the backend `openvino`", OPENVINO_EXTRA),
     ("transformers", None, "`model.hf`", HF_EXTRA),
 )
-"""Name, tested version, purpose and remedy of what is worth a line."""
+"""Name, tested version, purpose and remedy of each listed package."""
 
 
 def diagnose() -> Diagnosis:
-    """Look at this machine. Takes seconds where ExecuTorch is installed, since its runtime is started once."""
+    """Examine this machine; takes seconds if ExecuTorch is installed, since its runtime starts once."""
     runtime = _runtime()
     return Diagnosis(
         etdev=__version__,
@@ -113,7 +113,7 @@ def diagnose() -> Diagnosis:
 
 
 def unmet_needs(loaded: LoadedConfig, found: Diagnosis) -> tuple[Need, ...]:
-    """What building and verifying this config lacks here."""
+    """Return the requirements of building and verifying this config that this machine lacks."""
     return tuple(dict.fromkeys([*_model_needs(loaded, found), *_target_needs(loaded, found)]))
 
 
@@ -127,7 +127,7 @@ def _version(package: str) -> str | None:
 def _runtime() -> RuntimeState:
     if _version("executorch") is None:
         return RuntimeState(False, "executorch is not installed")
-    # The runtime's block ends first: that ends its process, and with it a question that hangs.
+    # The runtime's block ends first. That ends its process, and with it a call that hangs.
     with ThreadPoolExecutor(1) as waiting, StockRuntime() as runtime:
         try:
             names = waiting.submit(lambda: runtime.backends).result(timeout=_RUNTIME_SECONDS)
@@ -179,7 +179,7 @@ def _target_needs(loaded: LoadedConfig, found: Diagnosis) -> Iterator[Need]:
 def _backend_needs(key: str, state: BackendState) -> Sequence[Need]:
     if not state.available:
         return [Need(key, f"the backend {state.name!r} is not available: {state.reason}", state.remedy)]
-    # Of etdev's own delegate no machine has a runtime.
+    # No runtime on any machine has etdev's own delegate.
     if state.registered is False and state.name != Reference.name:
         return [
             Need(

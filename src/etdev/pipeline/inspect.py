@@ -1,7 +1,7 @@
-"""What a ``.pte`` holds: ``etdev inspect``. Needs neither torch nor executorch, and runs nothing of the file.
+"""Description of a ``.pte``, for ``etdev inspect``; works without torch and executorch, and runs no code of the file.
 
-The dataclasses here are the JSON that the command writes, field by field. Fields may be added; those that are there
-keep their names and meanings as long as ``format`` is 1.
+The dataclasses here are the JSON that the command writes, field by field. Fields may be added. Existing ones keep their
+names and meanings as long as ``format`` is 1.
 """
 
 from __future__ import annotations
@@ -39,19 +39,20 @@ class Argument:
     type: str
     """``tensor``, or ``int``, ``bool``, ``double``, ``string``, ``null``, …"""
     dtype: str | None = None
-    """``float32``."""
+    """Element type, such as ``float32``."""
     shape: tuple[int, ...] | None = None
-    """In elements. Upper bounds if bounded, without meaning if unbounded."""
+    """Shape in elements. Upper bounds if bounded, without meaning if unbounded."""
     dynamism: str | None = None
     """``static``, ``bounded`` or ``unbounded``."""
     nbytes: int | None = None
-    """Of the largest size; None for an unbounded tensor too."""
+    """Bytes at the largest size; None for an unbounded tensor too."""
     device: str | None = None
-    """``cpu``, ``cuda:0``."""
+    """Device such as ``cpu`` or ``cuda:0``."""
     memory: str | None = None
-    """``planned``; ``caller``, who brings it; ``constant``; or ``alias`` of what is known at run time only."""
+    """``planned``; ``caller``, if the caller provides it; ``constant``; or ``alias`` of memory known only at run time.
+    """
     value: str | None = None
-    """Of a number, a truth value or a string, as text: what the file gives it."""
+    """Value in the file of a number, a truth value or a string, as text."""
 
     def __str__(self) -> str:
         if self.type != "tensor":
@@ -69,7 +70,7 @@ class CompileSpecInfo:
     size: int
     """Bytes of the value."""
     text: str | None
-    """The value if it is UTF-8 text that can be printed."""
+    """The value if it is printable UTF-8 text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,17 +80,17 @@ class DelegateInfo:
     id: str
     """Name of the backend."""
     calls: int
-    """Instructions that call it."""
+    """Number of instructions that call it."""
     blob_bytes: int
-    """Of the data that the backend gets."""
+    """Bytes of the backend's data."""
     segment: int | None
-    """Where that data is; None if it is inside the flatbuffer."""
+    """Segment of that data; None if it is inside the flatbuffer."""
     compile_specs: tuple[CompileSpecInfo, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class MethodInfo:
-    """A method."""
+    """A method of a program."""
 
     name: str
     inputs: tuple[Argument, ...]
@@ -97,32 +98,35 @@ class MethodInfo:
     buffers: tuple[BufferUse, ...]
     state: tuple[StateUse, ...]
     peaks: tuple[Peak, ...]
-    """Of each buffer that holds anything but state."""
+    """Peak of each buffer that holds more than state."""
     inplace: tuple[OutputInPlace, ...]
-    """Outputs that lie over an operand."""
+    """Outputs written over an operand."""
     memory_unknown: str | None
-    """Why lower bounds, state, peaks and what is done in place are not known, if they are not."""
+    """Reason why lower bounds, state, peaks and outputs in place are unknown; None if they are known."""
     instructions: int
     operators: dict[str, int]
-    """``aten::add.out`` → instructions that call it, sorted by name. One without any is still asked of the runtime."""
+    """Operator such as ``aten::add.out`` → number of instructions that call it, sorted by name.
+
+    The runtime must have an operator even if no instruction calls it.
+    """
     delegates: tuple[DelegateInfo, ...]
     copies: Copies
-    """Between host and devices."""
+    """Bytes copied between the host and devices."""
     copying: tuple[CopyCalls, ...]
-    """Copies between tensors in the same memory, those that copy most first."""
+    """Copies between tensors in the same memory, those with the most bytes first."""
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentInfo:
-    """Data behind the flatbuffer."""
+    """Data after the flatbuffer."""
 
     index: int
     offset: int
-    """From the first segment's place in the file."""
+    """Offset in bytes from the first segment."""
     size: int
     """Bytes."""
     holds: tuple[str, ...]
-    """``constants``, ``initial_state``, ``delegates``, ``named_data``; nothing, if nothing refers to it."""
+    """Users: ``constants``, ``initial_state``, ``delegates``, ``named_data``; empty if nothing refers to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,10 +141,10 @@ class NamedDataInfo:
 
 @dataclass(frozen=True, slots=True)
 class Sections:
-    """What the bytes of a file are spent on; together they are its size."""
+    """Bytes of a file by purpose; their sum is the file's size."""
 
     flatbuffer: int
-    """With the header, and with data that lies inside it."""
+    """Bytes of the flatbuffer, including the header and inline data."""
     constants: int
     initial_state: int
     delegates: int
@@ -162,19 +166,19 @@ class ProgramInfo:
     """Length of the extended header; None in a file without one."""
     methods: tuple[MethodInfo, ...]
     memory: dict[str, int]
-    """Planned bytes per device: the sum over buffers of the largest size that any method gives them."""
+    """Planned bytes per device: the sum over buffers of the largest size in any method."""
     weights_bytes: int
-    """Constants of tensors, in segments and in the flatbuffer; not those inside delegates or other files."""
+    """Bytes of tensors' constants, in segments and in the flatbuffer; excludes delegates and other files."""
     sections: Sections
     segments: tuple[SegmentInfo, ...]
     named_data: tuple[NamedDataInfo, ...]
     external_data: tuple[str, ...]
     """Names of data in another file (``.ptd``): of tensors, and of delegates whose blobs tell what they look up."""
     unknown_fields: tuple[str, ...]
-    """What the file has and this version of etdev does not know."""
+    """Fields of the file that this version of etdev does not know."""
 
     def to_json(self) -> str:
-        """The versioned document of ``etdev inspect --output json``."""
+        """Return the versioned document of ``etdev inspect --output json``."""
         return json.dumps(asdict(self), indent=2)
 
 
@@ -182,21 +186,23 @@ def inspect(file: str | os.PathLike[str]) -> ProgramInfo:
     """Describe a ``.pte`` from any toolchain.
 
     Raises :class:`~etdev.errors.ProgramError` if it cannot be read or is malformed. A program that overwrites its own
-    values is described too; :attr:`MethodInfo.memory_unknown` says so.
+    values is described too; :attr:`MethodInfo.memory_unknown` states the problem.
     """
     return inspect_memory(file)[0]
 
 
 def inspect_memory(file: str | os.PathLike[str]) -> tuple[ProgramInfo, tuple[MethodMemory | str, ...]]:
-    """As :func:`inspect`, with what each method has in planned memory, or why that is not known."""
+    """Describe a ``.pte`` as :func:`inspect` does; also return each method's planned memory, or why it is unknown."""
     program = pte.read(file)
     memories = method_memories(program)
     return describe(program, Path(file), memories), memories
 
 
 def describe(program: Program, file: Path, memories: Sequence[MethodMemory | str] | None = None) -> ProgramInfo:
-    """Describe the program that was read from a file; ``memories`` are what its methods have in planned memory, if that
-    is known already."""
+    """Describe the program that was read from a file.
+
+    ``memories`` are the methods' uses of planned memory, if they are known already.
+    """
     memories = method_memories(program) if memories is None else memories
     holds = _holders(program)
     return ProgramInfo(
@@ -286,7 +292,7 @@ def _scalar(value: m.Value) -> str | None:
 
 
 def _set_by_code(plan: m.ExecutionPlan, calls: Iterable[m.Instruction]) -> set[int]:
-    """Values without memory of their own that an instruction makes another tensor, or an alias of one."""
+    """Return tensors without memory of their own that an instruction sets to another tensor, or to an alias of one."""
     found = set()
     for call in calls:
         if isinstance(call, m.MoveCall):
@@ -317,7 +323,7 @@ def _text(content: bytes) -> str | None:
 
 
 def _holders(program: Program) -> dict[int, tuple[str, ...]]:
-    """Segment → what refers to it, in a fixed order."""
+    """Return the users of each segment, in a fixed order."""
     found: dict[int, dict[str, None]] = defaultdict(dict)
     for index, kind in _references(program):
         found[index][kind] = None
@@ -338,7 +344,7 @@ def _references(program: Program) -> Iterator[tuple[int, str]]:
 
 
 def file_sections(program: Program, file: Path) -> Sections:
-    """What the bytes of the program's file are spent on. A segment that several refer to counts for the first."""
+    """Return the bytes of the file by purpose; a segment with several users counts for the first."""
     size, flatbuffer = _sizes(file)
     holds = _holders(program)
     spent: Counter[str] = Counter()
@@ -356,7 +362,7 @@ def file_sections(program: Program, file: Path) -> Sections:
 
 
 def _sizes(file: Path) -> tuple[int, int]:
-    """Bytes of the file, and of the flatbuffer at its beginning."""
+    """Return the bytes of the file, and of the flatbuffer at its start."""
     with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as content:
         with memoryview(content) as view:
             header = parse_header(view)

@@ -1,4 +1,4 @@
-"""How long a call of a method takes, in a runtime that is there already."""
+"""Measurement of a method's latency in a loaded runtime."""
 
 from __future__ import annotations
 
@@ -17,22 +17,23 @@ from etdev.runtime.stock import StockRuntime
 
 @dataclass(frozen=True)
 class Thoroughness:
-    """How long something is measured."""
+    """Extent of a measurement."""
 
     warmup: int = 3
     """Calls before each measurement, on each worker."""
     calls: int = 20
-    """At least so many are measured,"""
+    """Minimum number of calls measured."""
     seconds: float = 2.0
-    """for at least so long."""
+    """Minimum duration of the measurement in seconds."""
 
 
 def measure_latency(
     runtime: Runtime, method: str, samples: Sequence[tuple[Any, ...]], thoroughness: Thoroughness
 ) -> tuple[LatencyResult, float | None]:
-    """Of calls one after the other, on all threads that the runtime takes; the samples are taken in turn.
+    """Measure successive calls, on all threads that the runtime uses; calls take the samples in turn.
 
-    Also the median of the seconds on the way to the runtime's process and back; None where there is no such process.
+    Also returns the median seconds for inputs and outputs to reach the runtime's process and return; None without such
+    a process.
     """
     for sample in islice(cycle(samples), thoroughness.warmup):
         runtime.call(method, sample)
@@ -48,7 +49,7 @@ def measure_latency(
 
 
 def summarize(times: Sequence[float]) -> LatencyResult:
-    """The distribution of at least one time."""
+    """Return the distribution of at least one time."""
     ordered = sorted(times)
 
     def percentile(percent: int) -> float:
@@ -66,7 +67,7 @@ def summarize(times: Sequence[float]) -> LatencyResult:
 
 
 def enough(samples: Sequence[tuple[Any, ...]], thoroughness: Thoroughness) -> Iterator[tuple[Any, ...]]:
-    """The samples in turn, until there are as many as are asked for and the time is over."""
+    """Yield the samples in turn, until both the number of calls and the duration are reached."""
     end = time.perf_counter() + thoroughness.seconds
     for number, sample in enumerate(cycle(samples)):
         if number >= thoroughness.calls and time.perf_counter() >= end:

@@ -1,4 +1,4 @@
-"""From when to when bytes of planned memory are in use: of each tensor, and of all together."""
+"""Lifetimes of tensors in planned memory, and bytes in use over time."""
 
 from __future__ import annotations
 
@@ -12,25 +12,27 @@ from etdev.program.storage import MethodMemory, Storage
 
 @dataclass(frozen=True, slots=True)
 class TensorLife:
-    """A tensor in planned memory. Instants are those of :class:`~etdev.program.storage.Storage`."""
+    """Lifetime of a tensor in planned memory. Instants are those of :class:`~etdev.program.storage.Storage`."""
 
     value: int
-    """Its index among the method's values."""
+    """Index among the method's values."""
     storage: int
-    """Index of the bytes that have to stay together, with all tensors that lie in them on purpose."""
+    """Index of the tensor's storage, which it may share with other tensors."""
     offset: int
-    """Of its first byte, in the planned buffer."""
+    """Offset in bytes from the start of the planned buffer."""
     size: int
-    """Bytes, of the largest size that the tensor takes."""
+    """Bytes at the largest size of the tensor."""
     start: int
-    """First instant at which it is in use itself."""
+    """First instant at which the tensor itself is in use."""
     end: int
-    """First instant at which it is so no more; equal to ``start`` if it never is. Its bytes may be in use for longer:
-    by an alias, or because they are state."""
+    """Instant after its last use; equal to ``start`` if it is never in use.
+
+    Its bytes may be in use for longer: by an alias, or because they are state.
+    """
 
 
 def tensor_lives(memory: MethodMemory) -> tuple[TensorLife, ...]:
-    """The tensors of a method in planned memory, by value index."""
+    """Return the tensors of a method in planned memory, by value index."""
     places = memory.reaching.places
     own = lifetimes(memory.reaching, {value: value for value in places}, lambda _: True)
     found = []
@@ -45,7 +47,7 @@ def tensor_lives(memory: MethodMemory) -> tuple[TensorLife, ...]:
 
 
 def bytes_in_use(storages: Iterable[Storage]) -> tuple[tuple[int, int], ...]:
-    """Instants at which the number of bytes in use changes, and how many there are from then on."""
+    """Return the instants at which the number of bytes in use changes, each with the new number."""
     changes: Counter[int] = Counter()
     for storage in storages:
         changes[storage.start] += storage.size

@@ -1,4 +1,4 @@
-"""Measuring the figures of a built program."""
+"""Measurement of the figures of a built program."""
 
 from __future__ import annotations
 
@@ -15,12 +15,15 @@ from etdev.program.footprint import constant_bytes, named_bytes
 
 
 def figures_of(result: TargetResult, program: Program) -> Figures:
-    """The figures of a target: ``program`` is what its file holds."""
+    """Return the figures of a target; ``program`` is the content of its file."""
     return measure_program(program, result.size, result.methods)
 
 
 def measure_program(program: Program, size: int, methods: Sequence[MethodResult] = ()) -> Figures:
-    """The figures of a file of ``size`` bytes. Without ``methods``, how lowering split them is not known."""
+    """Return the figures of a file of ``size`` bytes.
+
+    Without ``methods``, the numbers of delegated and undelegated ops are unknown.
+    """
     return Figures(
         file=size,
         weights=weight_bytes(program),
@@ -32,12 +35,12 @@ def measure_program(program: Program, size: int, methods: Sequence[MethodResult]
 
 
 def weight_bytes(program: Program) -> int:
-    """Constants and named data of a program and of the programs in its reference delegates, each counted once."""
+    """Return the bytes of constants and named data, also in reference delegates, each counted once."""
     return sum(constant_bytes(each) + named_bytes(each) for each in (program, *nested_programs(program)))
 
 
 def nested_programs(program: Program) -> Iterator[Program]:
-    """The programs in its reference delegates, each once; a blob that is none is left out."""
+    """Yield the programs in a program's reference delegates, each once; blobs that cannot be read are left out."""
     seen = set()
     for plan, index, delegate in reference_delegates(program):
         if delegate.processed not in seen:

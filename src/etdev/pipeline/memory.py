@@ -1,4 +1,4 @@
-"""How a file uses planned memory: what buffers take and take at least, when they are fullest, what is state in them."""
+"""Use of planned memory in a file: sizes and lower bounds of buffers, their peaks, and state in them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from etdev.program.effects import DelegateInputs
 from etdev.program.storage import MethodMemory, Storage, method_memory
 
 _MOST_ALIGNMENT = 16
-"""Bytes: what ExecuTorch's planner and etdev align to."""
+"""Maximum alignment in bytes, used by ExecuTorch's planner and etdev."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,32 +27,34 @@ class BufferUse:
     """A planned buffer of a method."""
 
     index: int
-    """Its ``memory_id``."""
+    """The ``memory_id``."""
     device: str
-    """``cpu``, ``cuda:0``."""
+    """Device such as ``cpu`` or ``cuda:0``."""
     size: int
     """Bytes."""
     lower_bound: int | None
-    """Bytes below which no plan for the same tensors gets, each as long in use as the file's data flow needs it and as
-    much aligned as the file has it; None if that is not known."""
+    """Lower bound in bytes on any plan for the same tensors; None if unknown.
+
+    It assumes lifetimes from the file's data flow, and the file's alignment.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class StateUse:
-    """What a method keeps from one call to the next."""
+    """State of a method, which it keeps from one call to the next."""
 
     name: str
-    """As the module names it if the file says so, ``value 7`` otherwise."""
+    """Name in the module if the file has it, otherwise ``value 7``."""
     size: int
     """Bytes."""
     buffer: int
-    """The ``memory_id`` of where it lies."""
+    """The ``memory_id`` of its buffer."""
     offset: int
-    """Bytes from the start of that buffer."""
+    """Offset in bytes from the start of that buffer."""
     shared: bool
-    """Whether other methods have it too, at the same place."""
+    """True if other methods have the same state at the same place."""
     initialized: bool
-    """Does the file hold its initial value? It starts as zeros otherwise."""
+    """True if the file holds its initial value; otherwise it starts as zeros."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,16 +66,16 @@ class MemoryUse:
     peaks: tuple[Peak, ...]
     inplace: tuple[OutputInPlace, ...]
     unknown: str | None
-    """Why lower bounds, state, peaks and what is done in place are not known, if they are not."""
+    """Reason why lower bounds, state, peaks and outputs in place are unknown; None if they are known."""
 
 
 def method_memories(
     program: Program, inputs: Mapping[str, DelegateInputs] | None = None
 ) -> tuple[MethodMemory | str, ...]:
-    """What each method has in planned memory, from the data flow of the file; or why that is not known.
+    """Return each method's use of planned memory, from the file's data flow; or the reason why it is unknown.
 
-    ``inputs`` says by method how many arguments of its delegate calls are inputs, where somebody knows; the file is
-    asked otherwise. Raises nothing.
+    ``inputs`` has, per method, the number of inputs of its delegate calls if known; otherwise it is derived from the
+    file. Raises nothing.
     """
     found: list[MethodMemory | str] = []
     for plan in program.execution_plan:
@@ -87,7 +89,7 @@ def method_memories(
 
 
 def memory_use(program: Program, memories: Sequence[MethodMemory | str]) -> tuple[MemoryUse, ...]:
-    """The planned memory of each method, of which :func:`method_memories` found ``memories``. Raises nothing."""
+    """Return the planned memory of each method from the results of :func:`method_memories`. Raises nothing."""
     known = {index: memory for index, memory in enumerate(memories) if not isinstance(memory, str)}
     unknown = {index: memory for index, memory in enumerate(memories) if isinstance(memory, str)}
     state = _state(program, known)
@@ -114,13 +116,16 @@ def _buffer_use(plan: m.ExecutionPlan, buffer: int, memory: MethodMemory | None,
     if memory is not None:
         storages = [storage for storage in memory.storages if storage.memory_id == buffer]
         bound = lower_bound(_problem(storages, several=several)) + padding(plan)
-        # A plan may use that two branches never both run, which lifetimes from here to there do not show.
+        # A plan may rely on two branches never both running, which lifetimes over a range of instants do not show.
         bound = min(bound, size)
     return BufferUse(buffer, str(plan.buffer_device(buffer)), size, bound)
 
 
 def _problem(storages: Iterable[Storage], *, several: bool) -> Problem:
-    """What has to be planned. State of a program with ``several`` methods stays where the others rely on it."""
+    """Return the planning problem of a buffer.
+
+    In a program with ``several`` methods, state stays at the place on which the others rely.
+    """
     storages = tuple(storages)
     alignment = _MOST_ALIGNMENT
     for storage in storages:
@@ -140,7 +145,7 @@ def _problem(storages: Iterable[Storage], *, several: bool) -> Problem:
 
 
 def _state(program: Program, known: Mapping[int, MethodMemory]) -> dict[int, list[StateUse]]:
-    """By method index, in the order of the addresses."""
+    """Return the state by method index, in the order of addresses."""
     numbers = list(known)
     plans = [program.execution_plan[index] for index in numbers]
     memories = list(known.values())

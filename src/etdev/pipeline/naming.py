@@ -1,4 +1,4 @@
-"""What parts of a program are called where people read of them."""
+"""Names of parts of a program, for messages and reports."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _NAMES = {
     m.ScalarType.FLOAT: "float32",
     m.ScalarType.DOUBLE: "float64",
 }
-"""Names that PyTorch gives to types whose schema name is another one."""
+"""PyTorch's names of types, where the schema's name differs."""
 
 
 def dtype_name(scalar_type: m.ScalarType) -> str:
-    """``float32``."""
+    """Return the name of an element type, such as ``float32``."""
     return _NAMES.get(scalar_type, scalar_type.name.lower())
 
 
 def instruction_name(plan: m.ExecutionPlan, call: m.Instruction) -> str:
-    """The operator or delegate that an instruction calls, ``aten::add.out``; or its kind, ``MoveCall``."""
+    """Return the operator or delegate that an instruction calls, ``aten::add.out``, or its kind: ``MoveCall``."""
     match call:
         case m.KernelCall():
             return operator_name(plan.operators[call.op_index])

@@ -1,4 +1,4 @@
-"""Small parts of results, known without what finds them."""
+"""Small parts of results, in a module without dependencies on the checks that fill them."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from dataclasses import dataclass
 class Copies:
     """Bytes that a call copies at most, on the path that copies most in both directions together.
 
-    With the largest sizes of all tensors. What is in a loop counts once, as if its rounds were one.
+    All tensors have their largest sizes. A copy in a loop counts once, as if the loop had one iteration.
     """
 
     h2d_bytes: int
-    """From the host to devices."""
+    """Bytes copied from the host to devices."""
     d2h_bytes: int
-    """From devices to the host."""
+    """Bytes copied from devices to the host."""
     loops: bool = False
-    """Whether some of it is copied again in each round of a loop."""
+    """True if an iteration of a loop repeats some of the copies."""
 
     @property
     def total(self) -> int:
@@ -31,32 +31,32 @@ class Copies:
 
 @dataclass(frozen=True, slots=True)
 class AllocatedBuffer:
-    """One planned buffer, and what was done in it."""
+    """One planned buffer, and the memory test in it."""
 
     device: str
     index: int
-    """Its ``memory_id``."""
+    """The ``memory_id``."""
     size: int
     """Bytes."""
     alignment: int
-    """Largest power of two that its address was a multiple of."""
+    """Largest power of two that divides its address."""
     memory: str
-    """What its address is of, and who said so: ``device (libcudart)``."""
+    """Kind of memory at its address, and the source of that fact: ``device (libcudart)``."""
     extents: int
-    """Stretches of it, over all methods, that were written and read back while their neighbours were in use."""
+    """Number of extents, over all methods, written and read back while others were in use."""
     written: int
-    """Bytes in them."""
+    """Bytes written to the extents."""
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceMemory:
-    """Memory of a device around the check."""
+    """Memory of a device before, during and after the check."""
 
     device: str
     free_before: int | None
-    """Bytes; None if the device does not say."""
+    """Free bytes; None if the device does not report it."""
     free_during: int | None
-    """With all buffers allocated."""
+    """Free bytes with all buffers allocated."""
     free_after: int | None
     total: int | None

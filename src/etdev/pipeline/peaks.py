@@ -1,4 +1,4 @@
-"""The fullest moment of each planned buffer: when it is, and what is in use then."""
+"""Peaks of planned buffers: the instant of each, and the tensors in use at it."""
 
 from __future__ import annotations
 
@@ -15,48 +15,53 @@ from etdev.program.storage import MethodMemory, Storage
 
 @dataclass(frozen=True, slots=True)
 class TensorInUse:
-    """Bytes in use at the fullest moment: one tensor, or several of which it is the largest."""
+    """Bytes in use at the peak: one tensor, or several of which this is the largest."""
 
     value: int
-    """Its index among the method's values."""
+    """Index among the method's values."""
     values: int
-    """How many tensors lie in these bytes, on purpose."""
+    """Number of tensors that share these bytes."""
     dtype: str
-    """``float32``."""
+    """Element type, such as ``float32``."""
     shape: tuple[int, ...]
-    """In elements; upper bounds if it is dynamic."""
+    """Shape in elements; upper bounds if it is dynamic."""
     nbytes: int
-    """Of all that lies there, of the largest sizes."""
+    """Bytes of the whole storage, at the largest sizes."""
     instruction: int | None
-    """Position of the one that wrote it last before; None if none did."""
+    """Position of the instruction that wrote it last; None if no instruction did."""
     origin: str
-    """What wrote it: ``aten::mm.out``, ``input 0``, ``an input`` for what else lies in one, or ``an earlier call`` for
-    what is kept between calls."""
+    """Writer: ``aten::mm.out``, ``input 0``, ``an input`` for other tensors in its bytes, or ``an earlier call``.
+
+    ``an earlier call`` means that the bytes keep their content between calls.
+    """
     name: str | None
-    """As the module names it, if the file says so."""
+    """Name in the module, if the file has it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Peak:
-    """The first moment at which most of a planned buffer is in use."""
+    """The peak of a planned buffer: the first instant at which most bytes are in use."""
 
     buffer: int
-    """Its ``memory_id``."""
+    """The ``memory_id``."""
     device: str
-    """``cpu``, ``cuda:0``."""
+    """Device such as ``cpu`` or ``cuda:0``."""
     nbytes: int
-    """In use, of the largest sizes. Alignment, and what a delegate reads behind a buffer, come on top. Branches of
-    which only one runs are both counted, even where the file has them in the same bytes."""
+    """Bytes in use, at the largest sizes.
+
+    This excludes alignment, and bytes that a delegate reads past a buffer. Branches of which only one runs count both,
+    even if they share bytes in the file.
+    """
     instruction: int | None
-    """Position; None while the caller fills the inputs or reads the outputs."""
+    """Position of the instruction; None while the caller fills the inputs or reads the outputs."""
     during: str
-    """What runs then: ``aten::mm.out``, ``filling the inputs`` or ``reading the outputs``."""
+    """Running operation: ``aten::mm.out``, ``filling the inputs`` or ``reading the outputs``."""
     tensors: tuple[TensorInUse, ...]
-    """The largest first."""
+    """Tensors in use, the largest first."""
 
 
 def peaks(plan: m.ExecutionPlan, memory: MethodMemory) -> tuple[Peak, ...]:
-    """Of each buffer that holds anything but state."""
+    """Return the peak of each buffer that holds more than state."""
     by_buffer: dict[int, list[Storage]] = defaultdict(list)
     for storage in memory.storages:
         if storage.start < storage.end:
@@ -93,12 +98,12 @@ def _peak(
 
 
 def _fullest(storages: Iterable[Storage]) -> tuple[int, int]:
-    """The first instant at which the most bytes are in use, and how many."""
+    """Return the first instant at which the most bytes are in use, and their number."""
     return max(bytes_in_use(storages), key=lambda step: (step[1], -step[0]), default=(0, 0))
 
 
 class _Writers:
-    """Which instruction wrote what is in use."""
+    """Lookup of the instructions that wrote the bytes in use."""
 
     def __init__(self, plan: m.ExecutionPlan, memory: MethodMemory) -> None:
         self._plan, self._memory = plan, memory
@@ -108,7 +113,7 @@ class _Writers:
         self._inputs = {value: position for position, value in reversed(list(enumerate(plan.inputs)))}
 
     def tensor(self, storage: Storage, position: int) -> TensorInUse:
-        """What a storage holds while the instruction at a position runs."""
+        """Return the tensor that a storage holds while the instruction at a position runs."""
         value, written = self._shown(storage, position)
         tensor = self._plan.values[value]
         assert isinstance(tensor, m.Tensor)
@@ -124,11 +129,11 @@ class _Writers:
         )
 
     def _shown(self, storage: Storage, position: int) -> tuple[int, int | None]:
-        """The largest of its tensors, of several the one written last up to a position; and where that was.
+        """Return the storage's largest tensor and the position of its last write up to a position.
 
-        What nobody writes as a whole, such as the output of a ``cat`` whose parts are made in their places, or an
-        alias, is written with what else lies there. In a loop, what is in use may be written further down; what is kept
-        between calls may come from the one before.
+        Of several largest tensors, this is the one written last. A tensor that is never written as a whole takes the
+        last write of its storage. Examples are an alias, and the output of a ``cat`` whose parts are computed in place.
+        In a loop, bytes in use may be written at a later position. State may come from the call before.
         """
         last = self._last(storage.values, position)
         if not storage.persistent and not last:
@@ -138,7 +143,7 @@ class _Writers:
         return value, last.get(value, max(last.values(), default=None))
 
     def _last(self, values: Iterable[int], position: int) -> dict[int, int]:
-        """Where each of the tensors is written last up to a position, of those that are."""
+        """Return the last write of each tensor up to a position, for the tensors that have one."""
         written = {value: [at for at in self._writes.get(value, ()) if at <= position] for value in values}
         return {value: max(positions) for value, positions in written.items() if positions}
 

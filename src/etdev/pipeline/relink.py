@@ -1,4 +1,4 @@
-"""A smaller ``.pte`` from any ``.pte``: ``etdev relink``. Needs neither torch nor executorch, runs nobody's code."""
+"""Relink of a ``.pte`` to a smaller one, for ``etdev relink``; works without torch, executorch and user code."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ FORMAT = 1
 _DEFAULT_ALIGNMENT = 16
 _OBJECT = ".object.pte"
 _TABLES = {"default": DEFAULT, "none": {}}
-"""What may be written in place, by the names that a caller gives."""
+"""Tables of kernels that may write in place, by the caller's name for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,45 +47,45 @@ class BufferChange:
     """A planned buffer of a method, in both files."""
 
     index: int
-    """Its ``memory_id``."""
+    """The ``memory_id``."""
     device: str
     before: int
-    """Bytes; 0 if there was none."""
+    """Bytes; 0 if the file did not have it."""
     after: int
-    """Bytes; 0 if there is none any more."""
+    """Bytes; 0 if the file does not have it any more."""
     lower_bound: int | None
-    """Bytes below which no plan of the same tensors gets; None in a method that kept its plan."""
+    """Lower bound in bytes on any plan for the same tensors; None in a method that kept its plan."""
     state: bool
-    """Whether it now holds what is kept between calls, and nothing else."""
+    """True if it now holds only state."""
 
 
 @dataclass(frozen=True, slots=True)
 class MethodChange:
-    """What became of a method."""
+    """Changes of a method."""
 
     name: str
     buffers: tuple[BufferChange, ...]
     instructions_before: int
     instructions_after: int
     copies: tuple[CopiesOfKind, ...]
-    """What became of the copies that were looked at, by kind."""
+    """Results for the copies that the linker considered, by kind."""
     inplace: InPlaceOutputs
-    """What became of the outputs that may be written over an operand."""
+    """Results for the outputs that may be written over an operand."""
     copy_decisions: tuple[Elision, ...]
-    """One for each of ``copies``, by position in the file before."""
+    """Decision on each of ``copies``, by position in the input file."""
     inplace_decisions: tuple[InPlace, ...]
-    """One for each of ``inplace``, by position in the file before."""
+    """Decision on each of ``inplace``, by position in the input file."""
     kept: str | None
-    """Why the method has the plan that it came with, if it has."""
+    """Reason why the method kept its plan; None if it has a new one."""
 
     @property
     def before(self) -> int:
-        """Bytes of all its buffers."""
+        """Bytes of all its buffers in the input."""
         return sum(buffer.before for buffer in self.buffers)
 
     @property
     def after(self) -> int:
-        """Bytes of all its buffers."""
+        """Bytes of all its buffers in the output."""
         return sum(buffer.after for buffer in self.buffers)
 
 
@@ -98,37 +98,39 @@ class RelinkResult:
     output: str
     planner: str
     alignment: int
-    """Of each tensor's place, or of the first one of those that lie in the same bytes; in bytes."""
+    """Alignment in bytes of each storage."""
     elide: tuple[ElisionKind, ...]
-    """The kinds of copies that were to be removed."""
+    """Kinds of copies to remove."""
     inplace: str
-    """What was allowed to be written in place: ``default`` or ``none``."""
+    """Table of kernels that may write in place: ``default`` or ``none``."""
     size_before: int
-    """Of the file, in bytes."""
+    """Bytes of the file."""
     size_after: int | None
-    """None if it went where nothing can be read again, into a pipe or ``/dev/null``."""
+    """Bytes of the file; None if it cannot be read again, such as a pipe or ``/dev/null``."""
     memory_before: dict[str, int]
-    """Planned bytes per device: the sum over buffers of the largest size that any method gives them."""
+    """Planned bytes per device: the sum over buffers of the largest size in any method."""
     memory_after: dict[str, int]
     constants_before: int
     """Bytes of constants in the program."""
     constants_after: int
-    """More than before if copies of constants that were in planned memory are in the file now."""
+    """Bytes of constants; larger than before if the file now holds copies of constants that were in planned memory."""
     methods: tuple[MethodChange, ...]
     shared_state: tuple[str, ...]
-    """State that several methods share; it needs a loader that gives all methods of a program the same buffers."""
+    """State that several methods share; it needs a loader that allocates the same buffers for all methods."""
     data: tuple[str, ...]
-    """The data files that were put into the program."""
+    """Data files whose content is now in the program."""
     external_data: tuple[str, ...]
-    """Names of data in another file, which stays as it is and is needed as before: of tensors, and of delegates whose
-    blobs tell what they look up."""
+    """Names of data in another file, which is unchanged and still needed.
+
+    This is data of tensors, and of delegates whose blobs tell what they look up.
+    """
     plan: Literal["passed", "not run"]
-    """Whether the new plan was checked, on what was written."""
+    """Result of checking the new plan in the written file."""
     plan_summary: str
-    """What was seen, or why it could not be checked."""
+    """Finding of that check, or the reason why it did not run."""
 
     def to_json(self) -> str:
-        """The versioned document of ``etdev relink --output json``."""
+        """Return the versioned document of ``etdev relink --output json``."""
         return json.dumps(asdict(self), indent=2)
 
 
@@ -142,19 +144,21 @@ def relink(
     elide: Collection[str] = ALL_ELISIONS,
     inplace: str = "default",
 ) -> RelinkResult:
-    """Plan the memory of a ``.pte`` from any toolchain anew, with fewer copies and with outputs over their operands.
+    """Plan the memory of a ``.pte`` from any toolchain again, with fewer copies and with outputs over their operands.
 
-    ``output`` may be ``file``; it is replaced whole, or not at all. ``data`` are the ``.ptd`` files that hold data of
-    the program: the output gets that data; without them it stays where it is. ``planner`` is ``best``, ``greedy`` or
-    ``naive``; ``alignment`` is in bytes, a power of two, 16 by default. ``elide`` are the kinds of copies to remove,
-    all of them by default: ``views``, ``slices``, ``cat``, ``write_back``, ``constants``. ``inplace`` is ``default``,
-    etdev's own table of kernels that may write over an operand, or ``none``. With ``best`` and no alignment of the
-    caller's, a method whose own plan needs less memory than the new one keeps it; where state lies in a buffer of its
-    own, all methods keep theirs or none.
+    ``output`` may be ``file``; it is replaced atomically. ``data`` are the ``.ptd`` files that hold data of the
+    program. That data goes into the output; without ``data``, it stays in its files.
 
-    Raises :class:`~etdev.errors.ProgramError` for a file that is malformed or has what this version would lose, its
-    subclass :class:`~etdev.errors.UnlinkableError` for a program that overwrites values that it still reads,
-    :class:`~etdev.errors.WriteError`, and :class:`~etdev.errors.UsageError` for arguments that do not fit.
+    ``planner`` is ``best``, ``greedy`` or ``naive``. ``alignment`` is in bytes, a power of two, 16 by default.
+    ``elide`` are the kinds of copies to remove, by default all: ``views``, ``slices``, ``cat``, ``write_back``,
+    ``constants``. ``inplace`` is ``default``, etdev's own table of kernels that may write over an operand, or ``none``.
+
+    With ``best`` and without ``alignment``, a method keeps its own plan if that needs less memory than the new one. If
+    state has a separate buffer, either all methods keep their plans or none.
+
+    Raises :class:`~etdev.errors.ProgramError` for a file that is malformed or has content that this version would lose.
+    Its subclass :class:`~etdev.errors.UnlinkableError` is raised for a program that overwrites values that it still
+    reads. Raises :class:`~etdev.errors.WriteError`, and :class:`~etdev.errors.UsageError` for invalid arguments.
     """
     _check_arguments(planner, alignment, inplace)
     kinds = check_kinds(elide, "elide")
@@ -170,7 +174,7 @@ def relink(
         elide=frozenset(kinds),
         inplace=_TABLES[inplace],
     )
-    # Who asks for a certain plan gets it, others the smaller one.
+    # Callers that choose a plan get it; others get the smaller one.
     linked = _linked(program, options, source, keep=planner == "best" and alignment is None)
     proof = _prove(program, linked, source, target)
     check, size_after = _write(program, linked, target, None if files else source)
@@ -198,7 +202,7 @@ def relink(
 
 
 def _linked(program: Program, options: LinkOptions, source: Path, *, keep: bool) -> Linked:
-    """The program with a new plan; with ``keep``, methods may keep theirs."""
+    """Return the program with a new plan; with ``keep``, methods may keep theirs."""
     try:
         return link_foreign(program, options) if keep else link(program, options)
     except LinkError as error:
@@ -206,9 +210,10 @@ def _linked(program: Program, options: LinkOptions, source: Path, *, keep: bool)
 
 
 def check_kinds(names: Collection[str], where: str) -> tuple[ElisionKind, ...]:
-    """Kinds of copies by name, in the order in which they are reported; one text is one kind, ``all`` is all of them.
+    """Return kinds of copies by name, in the order in which they are reported.
 
-    Raises :class:`~etdev.errors.UsageError`, at ``where``, for a name that is none.
+    A string is one kind; ``all`` means all kinds. Raises :class:`~etdev.errors.UsageError`, at ``where``, for an
+    unknown name.
     """
     names = {names} if isinstance(names, str) else set(names)
     known = (*KINDS, "all")
@@ -220,9 +225,9 @@ def check_kinds(names: Collection[str], where: str) -> tuple[ElisionKind, ...]:
 
 
 def _prove(program: Program, linked: Linked, source: Path, target: Path) -> ValidationReport:
-    """Compare the file with what was linked from it. Nothing is written that does something else.
+    """Compare the file with the program linked from it, so that no program that behaves differently is written.
 
-    What a file does that goes by what nobody wrote is a matter of chance: then it is the file that is wrong.
+    The behaviour of a file that reads unwritten bytes is undefined. In that case, the file is at fault.
     """
     inputs = {plan.name: delegate_inputs(plan) for plan in program.execution_plan}
     found = compare_link(program, linked, inputs, foreign=True)
@@ -237,7 +242,7 @@ def _prove(program: Program, linked: Linked, source: Path, target: Path) -> Vali
 
 
 def _why_unclear(program: Program, inputs: Mapping[str, Mapping[int, int]], method: str) -> str | None:
-    """Why nobody can tell what a method of a file computes: what it reads was overwritten, or set by nobody."""
+    """Return why a method's result is undefined: it reads overwritten or unset bytes; None if it is defined."""
     alone = validate_file(program, inputs)
     for violation in (*alone.violations, *alone.never_written, *alone.overlapping):
         if violation.method == method:
@@ -249,7 +254,7 @@ def _why_unclear(program: Program, inputs: Mapping[str, Mapping[int, int]], meth
     for plan in program.execution_plan:
         count = sum(len(chain.instructions) for chain in plan.chains)
         same[plan.name] = Correspondence({at: at for at in range(count)}, inputs.get(plan.name, {}))
-    # A program that does not even do what it does itself.
+    # Here the program does not even correspond to itself.
     for violation in validate_link(program, program, same, foreign=True).violations:
         if violation.method == method:
             return f"method {violation.method!r} goes by what nothing has set"
@@ -278,7 +283,7 @@ def _check_arguments(planner: str, alignment: int | None, inplace: str) -> None:
 
 
 def _refuse_object(source: Path) -> None:
-    """What state the methods of an object program share is in the sidecar, and in the config that it is built with."""
+    """Refuse an object program: its shared state is recorded in the sidecar and in the config."""
     if source.name.endswith(_OBJECT) and source.with_suffix(".json").exists():
         built = source.name.removesuffix(_OBJECT) + ".pte"
         raise UsageError(
@@ -289,7 +294,7 @@ def _refuse_object(source: Path) -> None:
 
 
 def _refuse_place(target: Path, data: Sequence[Path]) -> None:
-    """Refuse another product's name for a program, and the place of a data file that it is joined with."""
+    """Refuse a name that belongs to another kind of product, and the path of a data file."""
     if target.suffix in PRODUCTS and target.suffix != ".pte":
         raise UsageError(
             f"{str(target)!r} is the name of no program: what ends in {target.suffix} is another product of builds",
@@ -315,7 +320,7 @@ def _place(source: Path, error: LinkError) -> str:
 
 
 def _write(program: Program, linked: Linked, target: Path, source: Path | None) -> tuple[CheckResult, int | None]:
-    """Write the program, check what was written and only then put it in its place; also gives its size in bytes.
+    """Write the program, check the written file, and then move it into place; return the check and the size in bytes.
 
     ``source`` is the file that has all of ``program``: if the link changed nothing, its bytes are written.
     """
@@ -328,13 +333,13 @@ def _write(program: Program, linked: Linked, target: Path, source: Path | None) 
                 pte.write(linked.program, place)
         except WriteError as error:
             raise WriteError(error.message, where=str(target), hint=error.hint) from error
-        if place == target:  # It cannot be replaced, like a pipe, and not be read again.
+        if place == target:  # The place cannot be replaced or read again, like a pipe.
             return _check(linked.program, program, linked.methods, target), None
         return _check(pte.read(place), program, linked.methods, target), place.stat().st_size
 
 
 def _check(written: Program, before: Program, reports: Sequence[MethodReport], target: Path) -> CheckResult:
-    """Check the new plans. A plan that was kept is somebody else's, and the link has read it already."""
+    """Check the new plans; the link has read kept plans already, and they come from elsewhere."""
     new = {report.name: report for report in reports if report.kept is None}
     if not new:
         return CheckResult(name="plan", status="not run", summary="no method has a new plan")

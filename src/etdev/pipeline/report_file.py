@@ -1,4 +1,4 @@
-"""The result of a run as a whole, and ``report.json``."""
+"""The result of a whole run, and ``report.json``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from etdev.runtime.device_map import DeviceMap
 
 
 def start_result(project: Project, targets: tuple[TargetResult, ...], device_map: DeviceMap | None) -> BuildResult:
-    """The result of a run over these targets. Without a map (the report of one), nothing is said about it."""
+    """Return the result of a run over these targets.
+
+    Without a device map, as in a report, the result has no notes on it.
+    """
     return BuildResult(
         project=project.name,
         config=str(project.loaded.path),
@@ -27,7 +30,7 @@ def start_result(project: Project, targets: tuple[TargetResult, ...], device_map
 
 
 def display_path(project: Project, path: Path) -> str:
-    """Relative to the config's folder where the file lies below it."""
+    """Return a path as text, relative to the config's folder if the file is below it."""
     root = project.loaded.root
     return str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
 
@@ -46,14 +49,14 @@ def is_at(place: Path, text: str) -> bool:
 
 
 def write_results(project: Project, result: BuildResult) -> None:
-    """Write ``results.json``, what became of all targets of a build."""
+    """Write ``results.json``, the result of all targets of a build."""
     text = _text(result)
     if not is_at(project.results, text):
         atomic_write_text(project.results, text)
 
 
 def built_targets(project: Project) -> tuple[str, ...]:
-    """The targets that the last build has built and found good; none if it has left no ``results.json``."""
+    """Return the targets that the last build built and found good; none without a ``results.json``."""
     try:
         result = BuildResult.model_validate_json(read_file(project.results))
     except (OSError, ValidationError):
@@ -62,7 +65,7 @@ def built_targets(project: Project) -> tuple[str, ...]:
 
 
 def remove_results(project: Project) -> None:
-    """Remove the ``results.json`` of an earlier build, which would pass for that of one that does not end."""
+    """Remove the ``results.json`` of an earlier build, so that it does not pass for that of an interrupted one."""
     with write_errors_named(project.results):
         project.results.unlink(missing_ok=True)
 

@@ -1,4 +1,4 @@
-"""What a build or a verification found: ``report.json`` and :class:`BuildResult` are this one, versioned model."""
+"""Results of builds and verifications: one versioned model for ``report.json`` and :class:`BuildResult`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CHECKS: tuple[CheckName, ...] = (
     "accuracy",
     "latency",
 )
-"""In the order in which they are reported."""
+"""Checks in the order in which they are reported."""
 
 Status = Literal["passed", "failed", "not run"]
 
@@ -36,11 +36,13 @@ NO_METRIC = "the config names no metric"
 NO_DEVICES = "the program has no memory on devices"
 NOT_VERIFIED = "verification was turned off"
 NOTHING_TO_ASK = (NO_LIMIT, NO_METRIC, NO_DEVICES)
-"""Why a check did not run that there was nothing to ask of."""
+"""Reasons why a check did not run that has nothing to check."""
 
 WORST_FIRST = (ExitCode.BUILD_FAILED, ExitCode.CONFIG, ExitCode.ENVIRONMENT, ExitCode.GATE_FAILED)
-"""What several targets answer together: a broken artifact or a stage that failed, then a wrong config, then what this
-machine lacks, then a missed gate."""
+"""Exit codes of several targets together, by precedence.
+
+First a broken artifact or a failed stage, then an invalid config, then a lack of this machine, then a missed gate.
+"""
 
 
 class Part(BaseModel):
@@ -50,7 +52,7 @@ class Part(BaseModel):
 
 
 class OutputError(Part):
-    """How far one output of a method is from its reference, over all samples and sessions."""
+    """Error of one output of a method against its reference, over all samples and sessions."""
 
     method: str
     output: int
@@ -58,15 +60,15 @@ class OutputError(Part):
     dtype: str
     max_abs_error: float
     allowed: float
-    """Largest absolute error that etdev's default for the dtype allows, at the sample where it was nearest to it."""
+    """Largest absolute error allowed by etdev's default for the dtype, at the sample that comes closest to it."""
     snr_db: float | None
-    """Signal-to-noise ratio against the reference; None if every sample was equal."""
+    """Signal-to-noise ratio against the reference, in dB; None if every sample was equal."""
     float_snr_db: float | None = None
-    """For a quantized target: the ratio against the float model; None if equal, or if not quantized."""
+    """SNR of a quantized target against the float model, in dB; None if equal, or if not quantized."""
 
 
 class LatencyResult(Part):
-    """Seconds of a call, of all that were measured. A percentile is the time of a call: the nearest rank."""
+    """Seconds per call, over all measured calls. A percentile is the time of a call: the nearest rank."""
 
     calls: int
     min: float
@@ -78,48 +80,48 @@ class LatencyResult(Part):
 
 
 class Failure(Part):
-    """One thing that failed, where one check asks for several."""
+    """One failure of a check that judges several limits."""
 
     message: str
     """One sentence."""
     where: str
-    """Place of the limit in the config."""
+    """Location of the limit in the config."""
     hint: str
-    """What to do about it."""
+    """Advice on the failure."""
 
 
 class CheckResult(Part):
-    """One question of the verification, and its answer."""
+    """One check of the verification, and its result."""
 
     name: CheckName
     status: Status
     summary: str
-    """One line: what was seen, or why it did not run."""
+    """One line: the finding, or the reason why the check did not run."""
     gate: bool = False
-    """Whether a failure is a missed limit of the config (the artifact stays) instead of a broken artifact."""
+    """True if a failure is a missed limit of the config (the artifact stays), not a broken artifact."""
     problems: tuple[str, ...] = ()
-    """One sentence per thing that failed."""
+    """One sentence per failure."""
     where: str | None = None
-    """Place of what failed: of the limit in the config, or of the line in the model."""
+    """Location of the failure: of the limit in the config, or of the line in the model."""
     hint: str | None = None
-    """What to do about a failure; ``replay`` that did not run: what would have it run."""
+    """Advice on a failure; for a ``replay`` that did not run, the way to run it."""
     failures: tuple[Failure, ...] = ()
-    """``problems`` with the place and the remedy of each, if they are known one by one."""
+    """The ``problems`` with location and advice each, if these are known per problem."""
     outputs: tuple[OutputError, ...] = ()
     value: float | None = None
-    """``accuracy``: the metric."""
+    """Value of the metric, for ``accuracy``."""
     unjudged: str | None = None
-    """Not run: place of the limit of the config that was not judged for that."""
+    """Location of the limit that was not judged, for a check that did not run."""
     latency: LatencyResult | None = None
-    """``latency``: what was measured."""
+    """The measurement, for ``latency``."""
     lacking: bool = False
-    """Whether it was to run by itself and this machine did not let it, so that it counts as required."""
+    """True if the check should run by itself but this machine could not run it, so that it counts as required."""
     devices: tuple[str, ...] | None = None
-    """``bytes``: those that the program names, beside the host; None if it was not read."""
+    """Devices that the program names in addition to the host, for ``bytes``; None if it was not read."""
     allocations: tuple[AllocatedBuffer, ...] = ()
-    """``device``: the planned buffers on devices, and what was done in them."""
+    """Planned buffers on devices and the tests in them, for ``device``."""
     device_memory: tuple[DeviceMemory, ...] = ()
-    """``device``: memory of the devices before, during and after."""
+    """Memory of the devices before, during and after the check, for ``device``."""
 
 
 class UndelegatedOps(Part):
@@ -133,16 +135,16 @@ class BufferResult(Part):
     """One planned buffer of a method."""
 
     index: int
-    """Its ``memory_id``."""
+    """The ``memory_id``."""
     device: str
     size: int
     """Bytes that the runtime allocates."""
     lower_bound: int
-    """Bytes below which no plan for the same tensors gets."""
+    """Lower bound in bytes on any plan for the same tensors."""
     greedy: int
-    """Bytes that ExecuTorch's greedy order takes for the same tensors."""
+    """Bytes that ExecuTorch's greedy planner needs for the same tensors."""
     state: bool
-    """Whether it holds only what is kept between calls."""
+    """True if it holds only state."""
 
 
 class MethodResult(Part):
@@ -150,34 +152,34 @@ class MethodResult(Part):
 
     name: str
     inputs: tuple[str, ...]
-    """``image: float32 [batch, 1, 8, 8]``."""
+    """Inputs such as ``image: float32 [batch, 1, 8, 8]``."""
     stateful: bool
     delegate_calls: dict[str, int]
     """Number of calls by delegate id."""
     delegated_ops: int
     undelegated: tuple[UndelegatedOps, ...]
     operators: tuple[str, ...]
-    """Kernels that the file asks the runtime for."""
+    """Kernels that the file needs from the runtime."""
     libraries: tuple[str, ...] = ()
-    """ExecuTorch's kernel libraries that have them all; custom kernels are in none."""
+    """ExecuTorch's kernel libraries that have them; custom kernels are in none."""
     forms: dict[str, int] = {}
-    """Number of ops that lowering replaced by ones with faster kernels, by the form that it gave them."""
+    """Number of ops that lowering replaced by others with faster kernels, by form."""
     tiling: TilingDecision | None = None
-    """The decision to do ops in pieces to save memory, with its figures; None where there was nothing to decide."""
+    """Tiling decision with its figures; None if there was nothing to decide."""
     buffers: tuple[BufferResult, ...] = ()
     instructions: int = 0
     transfers: Copies = Copies(0, 0)
-    """Between the host and devices, in one call."""
+    """Bytes copied between the host and devices, in one call."""
     copies: tuple[CopiesOfKind, ...] = ()
-    """What became of the copies that the linker looked at, by kind."""
+    """Results for the copies that the linker considered, by kind."""
     inplace: InPlaceOutputs = InPlaceOutputs()
-    """What became of the outputs that may be written over an operand."""
+    """Results for the outputs that may be written over an operand."""
     copy_decisions: tuple[Elision, ...] = ()
-    """One for each of ``copies``, by position in the object program."""
+    """Decision on each of ``copies``, by position in the object program."""
     inplace_decisions: tuple[InPlace, ...] = ()
-    """One for each of ``inplace``, by position in the object program."""
+    """Decision on each of ``inplace``, by position in the object program."""
     renumbered: dict[int, int] = {}
-    """Positions of the instructions that the link left: in the object program → in the file."""
+    """Positions of the instructions that the link kept: in the object program → in the file."""
 
 
 class FileBeside(Part):
@@ -193,42 +195,42 @@ class DataFile(FileBeside):
     """A file of data that a program needs at run time."""
 
     of_delegates: bool = False
-    """Does a backend ask for this file? Otherwise it is ``external_weights``."""
+    """True if a backend requested this file, false for ``external_weights``."""
 
 
 class TargetResult(Part):
-    """One target's artifact and what verification said about it."""
+    """One target's artifact, and the results of its verification."""
 
     name: str
     status: Literal["built", "gate failed", "rejected"]
     artifact: str
-    """Path of the file, relative to the config's folder where it lies below it."""
+    """Path of the file, relative to the config's folder if the file is below it."""
     size: int
     """Bytes."""
     sha256: str
     data: tuple[DataFile, ...] = ()
-    """Its data files, without which the program does not run."""
+    """Data files, without which the program does not run."""
     operators: FileBeside | None = None
-    """The operators that it needs, for a selective build of the runtime."""
+    """File of the operators that the program needs, for a selective build of the runtime."""
     quantize: str | None
     """Scheme that was applied."""
     methods: tuple[MethodResult, ...] = ()
     memory: dict[str, int] = {}
-    """Planned bytes per device: the sum over buffers of the largest size that any method gives them."""
+    """Planned bytes per device: the sum over buffers of the largest size in any method."""
     sidecar_sha256: str | None = None
-    """Of the object program's notes that were linked; only those go with the positions in ``methods``."""
+    """SHA-256 of the linked object program's notes; only these notes fit the positions in ``methods``."""
     nested_memory: dict[str, int] = {}
-    """Bytes per device that reference delegates allocate for the programs in them; not part of ``memory``."""
+    """Bytes per device that reference delegates allocate for their programs, in addition to ``memory``."""
     planner: str | None = None
     shared_state: tuple[str, ...] = ()
-    """State that several methods share. It needs a loader that gives all methods of a program the same buffers."""
+    """State that several methods share. It needs a loader that allocates the same buffers for all methods."""
     checks: tuple[CheckResult, ...] = ()
     required: tuple[CheckName, ...] = ()
-    """Checks that had to run."""
+    """Checks that must run."""
     seconds: dict[str, float] = {}
-    """Per stage, in the order they ran."""
+    """Seconds per stage, in the order in which they ran."""
     figures: Figures | None = None
-    """What budgets and baselines compare; ``build`` has them."""
+    """Figures that budgets and baselines compare; set by ``build``."""
     notes: tuple[str, ...] = ()
 
     @property
@@ -238,7 +240,7 @@ class TargetResult(Part):
 
     @property
     def exit_code(self) -> ExitCode:
-        """What this target alone would make the process answer."""
+        """Exit code for this target alone."""
         if self.status == "rejected":
             return ExitCode.BUILD_FAILED
         if self.unmet:
@@ -247,16 +249,16 @@ class TargetResult(Part):
 
 
 class Obstacle(Part):
-    """One thing that kept a target from being built."""
+    """One reason why a target was not built."""
 
     rule: str
-    """The kind of error: of a stage that failed, its name."""
+    """Kind of error; for a failed stage, its name."""
     message: str
     """One sentence."""
     where: str | None = None
-    """Its place."""
+    """Location."""
     hint: str | None = None
-    """What to do about it."""
+    """Advice."""
 
 
 class FailedTarget(Part):
@@ -264,58 +266,58 @@ class FailedTarget(Part):
 
     name: str
     code: ExitCode
-    """What this target alone would make the process answer."""
+    """Exit code for this target alone."""
     errors: tuple[Obstacle, ...]
 
 
 class BuildResult(Part):
-    """All targets of one run."""
+    """Results of all targets of one run."""
 
     format: Literal[1] = 1
     project: str
     config: str
-    """The config file."""
+    """Path of the config file."""
     profile: str | None = None
     versions: dict[str, str]
-    """Of etdev, Python and the packages that took part."""
+    """Versions of etdev, Python and the packages that took part."""
     targets: tuple[TargetResult, ...]
     failed: tuple[FailedTarget, ...] = ()
-    """Those of which a stage failed."""
+    """Targets with a failed stage."""
     not_built: tuple[str, ...] = ()
-    """Those that were not begun, since another one failed."""
+    """Targets that were not started after another one failed."""
     notes: tuple[str, ...] = ()
-    """On all targets together: what simulates devices that are not here, and what a device map has in vain."""
+    """Notes on all targets together: how to simulate missing devices, and unused devices of the device map."""
 
     @property
     def exit_code(self) -> ExitCode:
-        """The worst of all targets, by :data:`WORST_FIRST`."""
+        """Worst exit code of all targets, by :data:`WORST_FIRST`."""
         codes = {*(target.exit_code for target in self.targets), *(target.code for target in self.failed)}
         return next((code for code in WORST_FIRST if code in codes), max(codes, default=ExitCode.DONE))
 
     @property
     def ok(self) -> bool:
-        """Whether no target failed, was rejected, missed a gate or lacks a required check."""
+        """True if no target failed, was rejected, missed a gate or lacks a required check."""
         return self.exit_code == ExitCode.DONE
 
     def __getitem__(self, target: str) -> TargetResult:
-        """The result of a target, by name; :class:`KeyError` for one that was not built."""
+        """Return the result of a target by name; raise :class:`KeyError` for one that was not built."""
         for result in self.targets:
             if result.name == target:
                 return result
         raise KeyError(target)
 
     def path(self, target: str) -> Path:
-        """Path of a target's file: the artifact, or the rejected one."""
+        """Return the path of a target's file: the artifact, or the rejected one."""
         return Path(self.config).parent / self[target].artifact
 
 
 def unmet(checks: tuple[CheckResult, ...], required: tuple[CheckName, ...]) -> tuple[CheckResult, ...]:
-    """Checks that had to run and did not."""
+    """Return the required checks that did not run."""
     return tuple(check for check in checks if check.status == "not run" and (check.name in required or check.lacking))
 
 
 def outcome(checks: tuple[CheckResult, ...]) -> Literal["built", "gate failed", "rejected"]:
-    """What the checks make of an artifact."""
+    """Return the status of an artifact from its checks."""
     failed = [check for check in checks if check.status == "failed"]
     if any(not check.gate for check in failed):
         return "rejected"

@@ -1,4 +1,4 @@
-"""Running a ``.pte``: in the stock runtime where that can, else by the interpreter."""
+"""Runs of a ``.pte``: in the stock runtime if that is possible, else in the interpreter."""
 
 from __future__ import annotations
 
@@ -38,54 +38,54 @@ from etdev.runtime.errors import RunError
 from etdev.runtime.stock import ProgramFailureError, StockRuntime
 
 CallProgress = Callable[[int], AbstractContextManager[Callable[[], None]]]
-"""Shows how many of so many calls are made: what it gives is called after each."""
+"""Context that shows the progress of a number of calls; it yields a function to call after each."""
 
 
 @contextmanager
 def no_progress(total: int) -> Iterator[Callable[[], None]]:
-    """Shows nothing."""
+    """Show no progress."""
     yield lambda: None
 
 
 @dataclass(frozen=True)
 class CallSpec:
-    """What is called: a method, with which inputs, in what runtime."""
+    """The method to call, its inputs and the runtime."""
 
     method: str = "forward"
     inputs: Sequence[str] = ()
-    """As for ``--input``."""
+    """Values of the option ``--input``."""
     random: bool = False
-    """Makes inputs up instead."""
+    """True for random inputs."""
     seed: int = 0
     runtime: RuntimeName | None = None
-    """None takes the stock runtime if it can run the program."""
+    """Runtime to use; None means the stock runtime if it can run the program."""
     device_map: DeviceMap = field(default_factory=lambda: NO_MAP)
     data: tuple[Path, ...] = ()
     """Data files of the program."""
     project: Project | None = None
-    """Of the target that the program was built for: where no inputs are given, it has samples."""
+    """Project of the target that the program was built for; its samples are used if no inputs are given."""
 
 
 @dataclass(frozen=True)
 class RunOptions(CallSpec):
-    """How it is called, and what becomes of the outputs."""
+    """Options of a run: how the method is called, and where the outputs go."""
 
     repeat: int = 1
-    """How often all calls are made."""
+    """Number of times that all calls are made."""
     save: Path | None = None
     """Folder for the outputs."""
     fresh: bool = False
-    """Whether each call begins in initial state."""
+    """True if each call starts from initial state."""
     workers: WorkerOptions | None = None
-    """None runs the calls in this process, one after the other."""
+    """Options for workers; None runs the calls in this process, one after the other."""
     progress: CallProgress = no_progress
 
 
 def run_file(file: Path, options: RunOptions) -> RunResult:
-    """Call a method of a program, and say what came out.
+    """Call a method of a program, and return the results.
 
-    Raises :class:`~etdev.errors.UsageError` for inputs that do not fit, :class:`~etdev.runtime.errors.RunError` for a
-    program that fails, :class:`~etdev.errors.MissingRequirementError` for what this machine lacks.
+    Raises :class:`~etdev.errors.UsageError` for inputs that do not fit, :class:`~etdev.runtime.errors.RunError` if the
+    program fails, and :class:`~etdev.errors.MissingRequirementError` if this machine lacks something.
     """
     program, plan, calls = read_program(file, options)
     found: list[tuple[float, tuple[Any, ...]]] = []
@@ -132,7 +132,7 @@ def run_file(file: Path, options: RunOptions) -> RunResult:
 
 
 def read_program(file: Path, asked: CallSpec) -> tuple[Program, m.ExecutionPlan, Calls]:
-    """A program, the method of it that is called, and the inputs of each call. Raises as :func:`run_file` does."""
+    """Return a program, its method to call, and the inputs of each call. Raises as :func:`run_file` does."""
     program = read_joined(file, asked.data)
     outside = sorted(missing.name for missing in missing_data(program))
     if outside:
@@ -153,7 +153,7 @@ def read_program(file: Path, asked: CallSpec) -> tuple[Program, m.ExecutionPlan,
 
 
 def _calls(file: Path, plan: m.ExecutionPlan, asked: CallSpec) -> Calls:
-    """The inputs of each call: those that are given, made up, or the config's samples."""
+    """Return the inputs of each call: those given, random ones, or the config's samples."""
     if asked.random:
         return Calls([random_inputs(plan, asked.seed)], source=f"made up, seed {asked.seed}")
     names = input_names(file, plan)
@@ -167,8 +167,10 @@ def _calls(file: Path, plan: m.ExecutionPlan, asked: CallSpec) -> Calls:
 
 
 def program_failed(error: ProgramFailureError, file: Path, plan: m.ExecutionPlan, asked: CallSpec) -> RunError:
-    """What is said of a program that does not run: a delegate that does not find its weights fails in its own way,
-    that of XNNPACK crashes."""
+    """Return the error for a program that fails.
+
+    A delegate that does not find its weights fails in its own way; XNNPACK's crashes.
+    """
     lacks = not asked.data and plan.delegates
     hint = "if its delegates have weights in another file, say which: `--data FILE.ptd`" if lacks else None
     return RunError(f"the program failed: {error}", where=str(file), hint=hint)
@@ -177,7 +179,7 @@ def program_failed(error: ProgramFailureError, file: Path, plan: m.ExecutionPlan
 def _one_after_the_other(
     runtime: Runtime, options: RunOptions, samples: Sequence[tuple[Any, ...]], each: Each
 ) -> float:
-    """Make all calls here; gives the seconds that they took."""
+    """Make all calls in this process; return the seconds that they took."""
     start = time.perf_counter()
     for _ in range(options.repeat):
         for inputs in samples:
@@ -191,7 +193,7 @@ def _one_after_the_other(
 def chosen_runtime(
     program: Program, wanted: RuntimeName | None, device_map: DeviceMap
 ) -> Iterator[tuple[RuntimeName, str | None, Runtime]]:
-    """The runtime, its name, and why it is not the stock runtime if nobody said which."""
+    """Yield the runtime's name, the reason why the stock runtime was not chosen by default, and the runtime."""
     reason = "--device-map was given" if device_map else None
     if wanted != "replay" and (reason is None or wanted == "stock"):
         with StockRuntime() as stock:

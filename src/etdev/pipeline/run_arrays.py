@@ -1,4 +1,4 @@
-"""Arrays out of files, without running anything that is in them: ``.npy``, ``.npz`` and ``.safetensors``."""
+"""Arrays from ``.npy``, ``.npz`` and ``.safetensors`` files, read without running code in the files."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ class _Format:
 
     read: Callable[[Path], Arrays]
     magic: tuple[bytes, ...]
-    """What one of them begins with; none if that says nothing."""
+    """Possible first bytes of such a file; empty if they do not identify it."""
     remedy: str
 
 
 def read_arrays(path: Path, label: str = "") -> Arrays:
-    """Everything in a file, by name; the only array of a ``.npy`` has the empty one.
+    """Return all arrays of a file by name; the only array of a ``.npy`` has an empty name.
 
-    ``label`` is what the file is for: ``input 'image'``. Raises :class:`~etdev.errors.UsageError`; what a library says
-    of a file that it cannot read is for those who write such libraries, and is left out.
+    ``label`` is the purpose of the file, such as ``input 'image'``. Raises :class:`~etdev.errors.UsageError`. Its
+    message omits the library's own message, which is not meant for users.
     """
     what = f"{label}: {path}" if label else str(path)
     form = _FORMATS.get(path.suffix.lower())
@@ -56,12 +56,12 @@ def read_arrays(path: Path, label: str = "") -> Arrays:
     except _ObjectsError as error:
         message = f"{what} holds Python objects, which may run code when they are read, so they are not"
         raise UsageError(message, where=WHERE, hint="save plain numbers: `array.astype(...)` has a dtype") from error
-    except Exception as error:  # The readers raise whatever damaged bytes make them raise.
+    except Exception as error:  # The readers raise arbitrary errors for damaged bytes.
         raise UsageError(f"{what} is damaged or cut short", where=WHERE, hint=form.remedy) from error
 
 
 class _ObjectsError(Exception):
-    """An array of objects, which only pickle reads."""
+    """An array of objects, which only pickle can read."""
 
 
 def _arrays(path: Path) -> Arrays:

@@ -1,4 +1,4 @@
-"""Inputs of a program from files: arrays, tensors and numbers, never anything that runs code when it is read."""
+"""Inputs of a program from files: arrays, tensors and numbers; no format that runs code when it is read."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class _Given:
     """One ``NAME=FILE`` or ``NAME=NUMBER``."""
 
     label: str
-    """The input that it is for, in words."""
+    """Description of the input that it is for."""
     names: tuple[str, ...]
-    """What that input is called: on the command line, in the method, by its position."""
+    """Names of that input: on the command line, in the method, and by position."""
     text: str
 
 
 def input_names(file: Path, plan: m.ExecutionPlan) -> tuple[str, ...]:
-    """What the inputs of a method are called: by the ``report.json`` beside the file, or by their positions."""
+    """Return the names of a method's inputs from the ``report.json`` next to the file, or their positions."""
     positions = tuple(map(str, range(len(plan.inputs))))
     try:
         report: Any = json.loads(read_file(file.with_name("report.json")))
@@ -53,18 +53,19 @@ class Calls:
 
     samples: Sequence[tuple[Any, ...]]
     cut: Literal["rows", "axis"] | None = None
-    """How a data set was cut into them: its rows are shared out, or its first axis counts them. None without one."""
+    """Cut of a data set into calls: by ``rows``, or along its first ``axis``. None without a data set.
+    """
     source: str | None = None
-    """What they come from, in words; None if they were given."""
+    """Source of the inputs in words; None if they were given."""
 
 
 def read_calls(plan: m.ExecutionPlan, names: Sequence[str], texts: Sequence[str]) -> Calls:
-    """The inputs of each call, in the method's order. An input that is given again begins the next call.
+    """Return the inputs of each call, in the method's order; an input given a second time starts the next call.
 
-    ``texts`` are ``NAME=FILE``, with a name or a position, ``NAME=NUMBER`` for what is no tensor, or a file of several;
-    where the method has one input, the name may be left out.
-    An array with more rows than the input has is a data set: there is a call for each piece of it, and what is given as
-    it is goes into each. Raises :class:`~etdev.errors.UsageError` naming the input and what the file wants.
+    ``texts`` are ``NAME=FILE``, with a name or a position, ``NAME=NUMBER`` for an input that is not a tensor, or a file
+    of several arrays. If the method has one input, the name may be left out. An array with more rows than the input is
+    a data set: each piece of it makes a call, and other inputs go into each of these calls. Raises
+    :class:`~etdev.errors.UsageError` with the input and what the file takes.
     """
     given: list[dict[int, Any]] = [{}]
     for text in texts:
@@ -88,7 +89,7 @@ def read_calls(plan: m.ExecutionPlan, names: Sequence[str], texts: Sequence[str]
 
 
 def _each(names: Sequence[str], call: Mapping[int, Any]) -> list[tuple[Any, ...]]:
-    """The calls that an input for each position makes: one, or one for each piece of a data set."""
+    """Return the calls for an input at each position: one, or one for each piece of a data set."""
     counts = {position: len(value.pieces) for position, value in call.items() if isinstance(value, DataSet)}
     if len(set(counts.values())) > 1:
         (one, first), (other, second) = list(counts.items())[:2]
@@ -105,14 +106,14 @@ def _each(names: Sequence[str], call: Mapping[int, Any]) -> list[tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True)
 class DataSet:
-    """An array of more than one input's size, cut into inputs."""
+    """An array larger than one input, cut into inputs."""
 
     pieces: Sequence[torch.Tensor]
     cut: Literal["rows", "axis"]
 
 
 def input_label(names: Sequence[str], position: int) -> str:
-    """``input 'image'``, or ``input 0`` if it has no name but its position; of a method whose inputs have ``names``."""
+    """Return a label for an input: ``input 'image'``, or ``input 0`` if ``names`` has only its position."""
     return f"input {_called(names, position)}"
 
 
@@ -128,7 +129,7 @@ def _called(names: Sequence[str], position: int) -> str:
 
 
 def describe_inputs(plan: m.ExecutionPlan, names: Sequence[str]) -> str:
-    """``image: float32 [32, 1, 8, 8] at most, n: int``."""
+    """Return a description of a method's inputs: ``image: float32 [32, 1, 8, 8] at most, n: int``."""
     called = [f"input {name}" if name == str(position) else name for position, name in enumerate(names)]
     parts = [f"{name}: {_wanted(plan.values[index])}" for name, index in zip(called, plan.inputs, strict=True)]
     return ", ".join(parts) or "nothing"
@@ -227,7 +228,7 @@ def _tensor(declared: m.Tensor, given: _Given) -> torch.Tensor:
 
 
 def _numbers(declared: m.Tensor, path: Path, label: str) -> torch.Tensor:
-    """Numbers with white space or commas between them, in the shape that the file states."""
+    """Return numbers separated by white space or commas, in the shape that the file states."""
     import torch
 
     try:
@@ -256,7 +257,7 @@ _EXAMPLES = {"int": "3", "double": "0.5", "bool": "true"}
 
 
 def misfit(declared: m.Value, value: torch.Tensor, called: str) -> str | None:
-    """Why a method does not take a tensor as its input; None if it does."""
+    """Return why a method does not take a tensor as its input; None if it does."""
     if not isinstance(declared, m.Tensor):
         return f"{called} is no tensor but a single {type(declared).__name__.lower()}"
     is_kind = value.dtype == torch_dtype(declared.scalar_type) and value.dim() == len(declared.sizes)
@@ -289,7 +290,10 @@ def _checked(declared: m.Value, tensor: torch.Tensor, called: str) -> torch.Tens
 
 
 def _wrong_axis(declared: m.Tensor, sizes: Sequence[int]) -> int | None:
-    """The last axis with another size than the file allows, so that an axis in front counts if all others fit."""
+    """Return the last axis whose size the file does not allow; None if all sizes fit.
+
+    So the first axis is returned only if all others fit.
+    """
     fixed = declared.shape_dynamism is m.TensorShapeDynamism.STATIC
     bounded = declared.shape_dynamism is m.TensorShapeDynamism.DYNAMIC_BOUND
     if len(sizes) != len(declared.sizes):

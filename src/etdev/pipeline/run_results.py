@@ -1,4 +1,4 @@
-"""What came out of calls: described, and written to files."""
+"""Results of calls: descriptions of the outputs, and files of them."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ class OutputResult(Part):
     type: str
     """``tensor``, ``int``, ``bool``, ``float``, ``str`` or ``NoneType``."""
     value: str | None = None
-    """Of what is no tensor, as text."""
+    """Value as text, for an output that is not a tensor."""
     dtype: str | None = None
     shape: tuple[int, ...] | None = None
     smallest: float | None = None
-    """Of the elements that are neither NaN nor infinite; None if there are none."""
+    """Smallest of the finite elements; None if there are none."""
     largest: float | None = None
     mean: float | None = None
     strange: int = 0
-    """Elements that are NaN or infinite; the other figures leave them out."""
+    """Number of elements that are NaN or infinite; the other figures leave them out."""
     digest: str
-    """Beginning of the sha256 of the bytes, in the order of the elements."""
+    """First digits of the sha256 of the bytes, in the order of the elements."""
     saved: str | None = None
-    """The file that it was written to."""
+    """File that it was written to."""
 
 
 class CallResult(Part):
@@ -49,17 +49,17 @@ class CallResult(Part):
 
 
 class WorkerResult(Part):
-    """What a worker did."""
+    """Statistics of a worker."""
 
     worker: int
     memory: str
-    """Where its memory is."""
+    """Location of its memory."""
     tasks: int
     bytes_to: int
-    """Copied to its memory."""
+    """Bytes copied to its memory."""
     bytes_from: int
     bytes_avoided: int
-    """That lay there already, each time that a task was given them."""
+    """Bytes that a task needed and that were in its memory already, counted for each task."""
 
 
 class RunResult(Part):
@@ -70,20 +70,20 @@ class RunResult(Part):
     method: str
     runtime: RuntimeName
     reason: str | None
-    """Why not the stock runtime, if it was not asked to run it."""
+    """Reason why the stock runtime did not run it by default; None if it did or if a runtime was requested."""
     inputs: str | None = None
-    """What the inputs come from, in words; None if they were given."""
+    """Source of the inputs in words; None if they were given."""
     notes: tuple[str, ...] = ()
-    """What the device map has in vain."""
+    """Notes on unused devices of the device map."""
     calls: tuple[CallResult, ...]
     seconds: float
-    """For all calls, from the first to the last; loading is left out."""
+    """Seconds from the start of the first call to the end of the last, without loading."""
     workers: tuple[WorkerResult, ...] = ()
-    """What each worker did; none without ``--workers``."""
+    """Statistics per worker; empty without ``--workers``."""
 
 
 def describe_output(position: int, value: Any) -> OutputResult:
-    """Figures and a digest of an output."""
+    """Return figures and a digest of an output."""
     kind = type(value).__name__
     if not hasattr(value, "data_ptr"):
         text = repr(value)
@@ -117,8 +117,10 @@ def saved_outputs(
     calls: Sequence[tuple[Any, ...]],
     cut: Literal["rows", "axis"] | None,
 ) -> tuple[CallResult, ...]:
-    """Each output as a ``.npy`` of its own, whole or not at all; of a data set, those of all calls in one file, put
-    together as it was ``cut``."""
+    """Write each output to a ``.npy`` file of its own, atomically, and return the results with the paths.
+
+    The outputs of a data set are joined, the reverse of its ``cut``: those of all calls go into one file.
+    """
     if cut is not None:
         places = [folder / f"output-{item.position}.npy" for item in results[0].outputs]
         arrays = [_together([outputs[position] for outputs in calls], cut) for position in range(len(places))]
@@ -141,7 +143,7 @@ def _with_places(result: CallResult, places: Sequence[Path]) -> CallResult:
 
 
 def _together(values: Sequence[Any], cut: Literal["rows", "axis"]) -> Any:
-    """The outputs of the calls of a data set as one array. Raises if their shapes differ."""
+    """Return the outputs of a data set's calls as one array. Raises an error if their shapes differ."""
     import torch
 
     if not isinstance(values[0], torch.Tensor):
@@ -157,7 +159,10 @@ def _together(values: Sequence[Any], cut: Literal["rows", "axis"]) -> Any:
 
 
 def _npy(value: Any) -> bytes:
-    """A ``.npy``. Types that numpy lacks (``bfloat16``) become float32, which holds all their values."""
+    """Return a value as the content of a ``.npy`` file.
+
+    Types that numpy lacks (``bfloat16``) become float32, which represents all their values.
+    """
     import numpy as np
     import torch
 

@@ -1,4 +1,4 @@
-"""Calls of a program on workers: samples in parallel, or each device of the program on a worker of its own."""
+"""Calls of a program on workers: samples in parallel, or one worker per device of the program."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ from etdev.runtime.pool import ProgramPool, ProgramSource
 from etdev.runtime.replay import ReplayRuntime
 
 Each = Callable[[float, tuple[Any, ...]], None]
-"""Takes the seconds and the outputs of a call, in order."""
+"""Callback for the seconds and the outputs of each call, in order."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerOptions:
-    """Where calls are run."""
+    """Options for the workers that run calls."""
 
     count: int | None = None
-    """Workers that have the whole program each; None for one worker for each device of it."""
+    """Number of workers, each with the whole program; None means one worker per device."""
     transport: str = "process"
     ray_address: str | None = None
-    """Of a cluster; without one, Ray starts its own."""
+    """Address of a cluster; without one, Ray starts its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class OnWorkers:
-    """A program that is going to be called on workers."""
+    """A program to be called on workers."""
 
     file: Path
     program: Program
@@ -59,7 +59,7 @@ class OnWorkers:
     def run(
         self, samples: Sequence[tuple[Any, ...]], repeat: int, each: Each
     ) -> tuple[float, tuple[WorkerResult, ...]]:
-        """Make all calls, ``repeat`` times; gives the seconds that they took, once all workers had the program.
+        """Make all calls, ``repeat`` times; return the seconds after all workers had the program, and their statistics.
 
         Raises as :class:`~etdev.runtime.pool.ProgramPool` does.
         """
@@ -88,7 +88,10 @@ class OnWorkers:
     def opened(
         self, count: int, samples: Sequence[tuple[Any, ...]], *, pinned: bool
     ) -> Iterator[tuple[Orchestrator, ProgramPool]]:
-        """So many workers that have the whole program, and the inputs that are the same in all samples on a device."""
+        """Yield workers that have the whole program.
+
+        Inputs on a device that are the same in all samples stay on the workers.
+        """
         home = self._home(tuple(named_devices(self.program)))
         spec = self._spec(home) if home is not None and self.runtime == "replay" else WorkerSpec()
         data = tuple(path.absolute() for path in self.data)
@@ -97,7 +100,7 @@ class OnWorkers:
             changed = _changed(self.plan)
             for position, value in enumerate(self.plan.inputs):
                 if value in changed:
-                    continue  # The next call has to find the input as it was given.
+                    continue  # The next call needs the input as it was given.
                 declared = self.plan.values[value]
                 if isinstance(declared, m.Tensor) and not declared.device.is_host and declared.device == home:
                     given = samples[0][position]
@@ -135,16 +138,16 @@ class OnWorkers:
         return WorkerSpec(str(device), device_map=text)
 
     def _home(self, devices: Sequence[Device]) -> Device | None:
-        """The device whose memory the workers have: of the inputs that lie on one, or the first that there is."""
+        """Return the device of the workers' memory: that of the first input on a device, or the program's first."""
         declared = [self.plan.values[value] for value in self.plan.inputs]
         ends = [one.device for one in declared if isinstance(one, m.Tensor) and not one.device.is_host]
         return next(iter([*ends, *devices]), None)
 
 
 def keeps_state(program: Program, plan: m.ExecutionPlan) -> bool:
-    """Does a method keep anything from call to call, in memory of its own or in that of programs in its delegates?
+    """Return whether a method keeps state from call to call, its own or that of programs in its delegates.
 
-    Of one whose data flow cannot be followed, yes. What delegates of other backends keep nobody can see.
+    Returns True if the data flow cannot be followed. State in delegates of other backends is unknown and not counted.
     """
     nested = (
         nested_program(program, owner, index) for owner, index, _ in reference_delegates(program) if owner is plan
@@ -156,7 +159,7 @@ def keeps_state(program: Program, plan: m.ExecutionPlan) -> bool:
 
 
 def _changed(plan: m.ExecutionPlan) -> frozenset[int]:
-    """The values that an instruction writes to. Delegates whose outputs cannot be told count as readers."""
+    """Return the values that an instruction writes; delegate calls with unknown outputs count as readers."""
     known = delegate_inputs(plan)
     found: set[int] = set()
     for position, call in enumerate(flow_graph(plan).instructions):

@@ -1,4 +1,4 @@
-"""From artifacts to the parts of a :class:`~etdev.pipeline.result.BuildResult`."""
+"""Conversion from artifacts to the parts of a :class:`~etdev.pipeline.result.BuildResult`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from etdev.program.effects import operator_name
 
 
 def describe_methods(lowered: LoweredModel, exported: ExportedModel) -> tuple[MethodResult, ...]:
-    """What each method takes, and how it was split between delegates and kernels."""
+    """Return the inputs of each method, and how it was split between delegates and kernels."""
     replaced = {item.method: item for item in lowered.replaced}
     return tuple(
         MethodResult(
@@ -43,7 +43,7 @@ def describe_methods(lowered: LoweredModel, exported: ExportedModel) -> tuple[Me
 
 
 def with_memory(methods: tuple[MethodResult, ...], program: LinkedProgram) -> tuple[MethodResult, ...]:
-    """The methods with what the link gave: operators, buffers, what it decided about copies and outputs."""
+    """Add the link's results to methods: operators, buffers, and decisions on copies and outputs."""
     reports = {report.name: report for report in program.linked.methods}
     return tuple(_with_memory(method, reports[method.name], program) for method in methods)
 
@@ -79,7 +79,7 @@ def _with_memory(method: MethodResult, report: MethodReport, program: LinkedProg
 
 
 def describe_state(program: Program) -> Iterator[str]:
-    """What a runtime has to do for state that stays on devices."""
+    """Yield what a runtime must do for state that stays on devices."""
     found: dict[Device, dict[str, None]] = defaultdict(dict)
     for plan in program.execution_plan:
         for _, tensor in plan.tensors():
@@ -95,7 +95,10 @@ def describe_state(program: Program) -> Iterator[str]:
 
 
 def describe_unguarded(project: Project, target: str) -> Iterator[str]:
-    """A quantized target that nothing holds to the float model: what quantization ruins passes every check."""
+    """Yield a note on a quantized target that no check compares with the float model.
+
+    Damage by quantization would pass every check of such a target.
+    """
     settings = project.config.targets[target]
     if settings.quantize is not None and settings.verify.min_snr_db is None and settings.verify.accuracy is None:
         yield (
@@ -105,7 +108,7 @@ def describe_unguarded(project: Project, target: str) -> Iterator[str]:
 
 
 def describe_unused(project: Project, target: str, program: Program) -> Iterator[str]:
-    """Partitioners that took nothing, and limits of devices on which there is nothing: a name may be misspelled."""
+    """Yield notes on partitioners that took nothing, and on limits for unused devices; a name may be misspelled."""
     settings = project.config.targets[target]
     found = {(item.id, delegate_device(item)) for plan in program.execution_plan for item in plan.delegates}
     for index, step in enumerate(settings.partitioners):

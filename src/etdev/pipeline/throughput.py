@@ -1,4 +1,4 @@
-"""Calls a second on several workers, and whether the measurement bears a comparison."""
+"""Throughput on several workers, and a judgement of whether it can be compared."""
 
 from __future__ import annotations
 
@@ -16,39 +16,39 @@ from etdev.pipeline.run_workers import OnWorkers
 from etdev.runtime.pool import outputs_of
 
 _TASK_SECONDS = 0.05
-"""Of the calls in one task. The way of a task to a worker and back takes 0.1 to 2 ms."""
+"""Seconds of calls per task; a task's way to a worker and back takes 0.1 to 2 ms."""
 _LEAST_BUSY = 0.9
-"""Share of the workers' time in calls below which the way there and back is measured too."""
+"""Smallest share of the workers' time spent in calls; below it, the measurement includes too much overhead."""
 _LEAST_TASKS = 5
-"""Tasks of each worker, from which on their times say how steady they are."""
+"""Minimum number of tasks per worker to judge how steady their times are."""
 _MOST_SPREAD = 1.5
-"""Time of a call in slow tasks over that in fast ones, from which on the machine is not steady."""
+"""Largest ratio of a call's time in slow tasks to that in fast ones on a steady machine."""
 
 
 class ThroughputResult(Part):
-    """Throughput of a number of workers, each on a core of its own as long as there are cores."""
+    """Throughput of a number of workers, each on a core of its own while cores last."""
 
     workers: int
     calls: int
     calls_per_task: int
-    """Calls that a worker makes one after the other, without going back to who asks for them."""
+    """Calls that a worker makes in one task, without returning to the caller in between."""
     seconds: float
-    """From the first call to the end of the last."""
+    """Seconds from the first call to the end of the last."""
     calls_per_second: float
     busy: float
-    """Share of the workers' time that they spent in calls."""
+    """Share of the workers' time spent in calls."""
     spread: float
-    """Time of a call in slow tasks (the 90th percentile) over that in fast ones (the 10th)."""
+    """Time of a call in slow tasks (the 90th percentile) divided by that in fast ones (the 10th)."""
     factor: float | None = None
-    """Over one worker. None if that was not measured, or if the measurement does not bear it."""
+    """Throughput relative to one worker; None if unmeasured, or if the measurement does not allow it."""
     no_factor: str | None = None
-    """Why the measurement does not bear a factor."""
+    """Reason why the measurement does not allow a factor."""
 
 
 def batch_size(call_seconds: float, workers: int, thoroughness: Thoroughness) -> int:
-    """Return how many calls make a task that is long against its way to the worker and back."""
+    """Return the number of calls per task, so that a task takes much longer than its way to the worker and back."""
     wanted = math.ceil(_TASK_SECONDS / max(call_seconds, 1e-9))
-    if not thoroughness.seconds:  # So many calls are asked for, and each worker has to get some.
+    if not thoroughness.seconds:  # A number of calls is requested, and each worker must get some.
         wanted = min(wanted, thoroughness.calls // (workers * _LEAST_TASKS))
     return max(wanted, 1)
 
@@ -56,7 +56,7 @@ def batch_size(call_seconds: float, workers: int, thoroughness: Thoroughness) ->
 def measure_throughput(
     on_workers: OnWorkers, workers: int, samples: Sequence[tuple[Any, ...]], thoroughness: Thoroughness, batch: int
 ) -> ThroughputResult:
-    """Make calls on workers, about ``batch`` of them in a task. The samples are taken in turn, task by task."""
+    """Measure calls on workers, about ``batch`` of them per task; tasks take the samples in turn."""
     method = on_workers.plan.name
     with on_workers.opened(workers, samples, pinned=True) as (_, pool):
         for future in [
@@ -65,7 +65,7 @@ def measure_throughput(
             for worker in range(workers)
         ]:
             outputs_of(future)
-        if thoroughness.seconds:  # Calls one right after the other may be faster than those for the latency.
+        if thoroughness.seconds:  # Calls in direct succession may be faster than those for the latency.
             (once,) = pool.repeat(method, samples[:1], batch)
             batch = max(round(batch * _TASK_SECONDS / max(once, 1e-9)), 1)
         tasks = replace(thoroughness, calls=math.ceil(thoroughness.calls / batch))
@@ -86,7 +86,7 @@ def measure_throughput(
 
 
 def compare(found: Sequence[ThroughputResult], machine: Machine) -> tuple[ThroughputResult, ...]:
-    """Say how many times as fast as one worker the others are, or why that cannot be said."""
+    """Add each result's factor over one worker, or the reason why there is none."""
     one = next((each for each in found if each.workers == 1), None)
     if one is None:
         return tuple(found)
@@ -104,7 +104,7 @@ def _over(one: ThroughputResult, found: ThroughputResult, machine: Machine) -> T
 
 
 def _doubt(found: ThroughputResult, machine: Machine) -> str | None:
-    """Why a measurement does not bear a comparison."""
+    """Return why a measurement cannot be compared; None if it can."""
     who = f"{found.workers} worker{'s' * (found.workers != 1)}"
     tasks = found.calls // found.calls_per_task
     if found.workers > machine.cores:

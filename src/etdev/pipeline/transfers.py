@@ -1,4 +1,4 @@
-"""How many bytes a call of a method copies between the host and devices."""
+"""Bytes that a call of a method copies between the host and devices."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from etdev.program.flow import FlowGraph, flow_graph
 
 
 def copies_per_call(plan: m.ExecutionPlan) -> Copies:
-    """What a call of the method copies at most."""
+    """Return the largest number of bytes that a call of the method copies."""
     moved = _moved(plan)
     if not any(moved.values()):
         return Copies(0, 0)
@@ -27,7 +27,7 @@ def copies_per_call(plan: m.ExecutionPlan) -> Copies:
 
 
 def _moved(plan: m.ExecutionPlan) -> dict[int, tuple[int, int]]:
-    """Position of each copy → bytes to a device and back."""
+    """Return the bytes that each copy moves to a device and back, by position."""
     found = {}
     position = -1
     for chain in plan.chains:
@@ -42,7 +42,7 @@ def _moved(plan: m.ExecutionPlan) -> dict[int, tuple[int, int]]:
 
 
 def _heaviest_path(flow: FlowGraph, cycles: tuple[int, ...], weights: dict[int, tuple[int, int]]) -> tuple[int, int]:
-    """The most that is copied from the start to anywhere; blocks of one loop count as one."""
+    """Return the largest number of bytes copied from the start to any block; blocks of one loop count as one."""
     group = {number: cycles[block.start] for number, block in enumerate(flow.blocks) if block.start < block.end}
     following: dict[int, set[int]] = defaultdict(set)
     waiting: Counter[int] = Counter()
@@ -67,7 +67,7 @@ def _heaviest_path(flow: FlowGraph, cycles: tuple[int, ...], weights: dict[int, 
 
 
 def _repeating(flow: FlowGraph, cycles: tuple[int, ...]) -> set[int]:
-    """The numbers of the loops."""
+    """Return the numbers of the groups that are loops."""
     groups = {number: cycles[block.start] for number, block in enumerate(flow.blocks) if block.start < block.end}
     several = {group for group, count in Counter(groups.values()).items() if count > 1}
     return several | {group for number, group in groups.items() if number in flow.blocks[number].successors}

@@ -55,7 +55,7 @@ class Cache:
         self.digests = Digests(store.folder / _DATABASE)
         self.obstacle: str | None = None
         self.changed: set[str] = set()
-        """Files that were written after the cache was opened, by path relative to the config's folder."""
+        """Files that were read, and written since the cache was opened, by path relative to the config's folder."""
         self._since = 0.0
         self._open = ExitStack()
 

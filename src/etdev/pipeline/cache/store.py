@@ -43,7 +43,7 @@ class StoreStats:
     objects: int
     linked: int
     references: int
-    """Number of entries of this level."""
+    """Number of entries of this level; ``objects`` and ``linked`` likewise."""
     files: int
     size: int
     """Bytes of all files."""

@@ -1,7 +1,7 @@
 """Dimension orders that must be copied to another order for a kernel.
 
 PyTorch computes the same for every order of dimensions in memory. Most kernels of ExecuTorch 1.4 do not. Some fail
-(0x12) on tensors in channels-last order: they require one order for all operands, and an operand of another rank or
+(0x12) on tensors in channels-last order, since they require one order for all operands. An operand of another rank or
 shape, even a single number, is in the order of the sizes. Others take the bytes as they are and compute something else:
 views, ``cat``, ``pad``, ``flip``, ``gather`` and ``layer_norm``. Only kernels that were tested with such an order keep
 it.

@@ -49,7 +49,7 @@ def check_allocations(
 ) -> Allocations:
     """Allocate all planned buffers that are on devices at once, check them, and free them.
 
-    This checks the addresses. It writes each extent when its use begins and reads it back when its use ends, so extents
+    This checks the addresses. It writes each extent when its use begins and reads it back when its use ends. So extents
     that are in use at the same time are in memory together.
 
     Addresses must be multiples of ``alignment``, in bytes. Without ``inputs``, the number of inputs of each delegate

@@ -42,7 +42,7 @@ class Limit:
     missed: str | None
     """Figure, and the amount by which it misses the limit; None if it does not."""
     cause: Callable[[], str] | None
-    """Returns the cause, if it can be told; called only for a limit that was missed."""
+    """Function that returns the cause, if it can be told; called only for a limit that was missed."""
     remedy: str
 
 

@@ -43,7 +43,7 @@ class Obstacle:
 
     @property
     def result(self) -> CheckResult:
-        """The result of the check."""
+        """Result of the check: ``not run``, with the reason and the remedy."""
         return CheckResult(name="replay", status="not run", summary=self.reason, hint=self.remedy)
 
 

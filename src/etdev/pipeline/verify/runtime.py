@@ -23,7 +23,7 @@ def check_runtime(subject: Subject, runtime: Runtime, *, check: CheckName = "run
 
     A crash, a wrong shape or dtype, or an error beyond the dtype's default means a broken artifact. An error beyond the
     config's own ``atol``, ``rtol`` or ``min_snr_db`` means a missed gate. If the samples leave out the ends of a
-    dynamic range, those run on random inputs, which count for no figure and no limit of the config.
+    dynamic range, those run on random inputs. They count for no figure and no limit of the config.
     """
     findings = Findings()
     try:

@@ -68,7 +68,7 @@ class Subject:
     jobs: int = 1
     """Number of workers for the metric's samples."""
     count: Count = uncounted
-    """Called for each call that the metric makes."""
+    """Callback for each call that the metric makes."""
 
     def load(self, runtime: Runtime, *, shared: bool = False) -> tuple[str, ...]:
         """Open the program in a runtime, as :meth:`Runtime.load` does."""
