@@ -1,4 +1,4 @@
-"""The tables of the config that limit what is built: budgets, and what growth is judged against."""
+"""Tables of the config that limit a build: budgets, and the baseline for growth."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from etdev.config.types import BaselineSource, ByteSize, DeviceName, Duration, G
 
 
 class Latency(Table):
-    """Limits on the time of a call, measured on this machine in the stock runtime: at least one of the percentiles."""
+    """Limits on the time of one call in the stock runtime on this machine. At least one percentile is required."""
 
     p50: Duration | None = Field(None, description="Longest time that half of the calls may take.")
     p95: Duration | None = Field(None, description="Longest time that 95 of 100 calls may take.")
@@ -20,7 +20,7 @@ class Latency(Table):
 
 
 class GrowthLimits(Table):
-    """How much larger than the baseline's something may be: `"2%"` of it, or a size."""
+    """Largest growth over the baseline: a percentage of it (`"2%"`) or a size."""
 
     file: Growth | None = Field(None, description="Growth of the `.pte` file.")
     weights: Growth | None = Field(None, description="Growth of the weights in it or beside it.")
@@ -31,7 +31,7 @@ class GrowthLimits(Table):
 
 
 class Budget(Table):
-    """Limits. Missing one fails the build with exit code 1 and keeps the artifact."""
+    """Limits on the artifact. A build that misses one fails with exit code 1 and keeps the artifact."""
 
     file: ByteSize | None = Field(None, description="Largest size of the `.pte` file, without external weights.")
     weights: ByteSize | None = Field(
@@ -58,7 +58,7 @@ class Budget(Table):
 
 
 class Baseline(Table):
-    """What `budget.growth` compares with. Where there is nothing to compare with, the check `growth` does not run."""
+    """Earlier build that `budget.growth` compares with. If it has no figures, the check `growth` does not run."""
 
     from_: BaselineSource = Field(
         alias="from",

@@ -1,4 +1,4 @@
-"""Where a program is deployed to: ``file:``, ``sftp:``, ``s3:`` and ``adb:`` URIs, and what may stand in one."""
+"""Destinations of deployments: ``file:``, ``sftp:``, ``s3:`` and ``adb:`` URIs, and their valid parts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FORMS: dict[Scheme, str] = {
     "s3": "s3://BUCKET/PREFIX",
     "adb": "adb:/PATH or adb://SERIAL/PATH",
 }
-"""How a URI of each scheme is written."""
+"""Form of a URI of each scheme, for messages."""
 
 OPTIONS: dict[str, tuple[Scheme, ...]] = {
     "smoke": ("file", "sftp", "adb"),
@@ -24,14 +24,14 @@ OPTIONS: dict[str, tuple[Scheme, ...]] = {
     "password_env": ("sftp",),
     "endpoint_url": ("s3",),
 }
-"""Keys of a deployment that only some schemes have a use for."""
+"""Keys of a deployment that only some schemes use."""
 
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _SCHEME = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):")
 
 
 class DestinationError(ValueError):
-    """A URI that names no place to deploy to. Its message never repeats what may be a secret."""
+    """Error for a URI that is not a valid destination. Its message never repeats text that may be a secret."""
 
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(message)
@@ -40,13 +40,13 @@ class DestinationError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """A place that releases are put into."""
+    """Parsed destination for releases."""
 
     scheme: Scheme
     path: str
-    """A folder; relative only for ``file``. For ``s3`` the prefix of all keys, without slashes at its ends."""
+    """Folder; relative only for ``file``. For ``s3``, the prefix of all keys, without slashes at its ends."""
     host: str | None = None
-    """The host, the bucket, or the serial number of the device."""
+    """Host, bucket, or serial number of the device."""
     user: str | None = None
     port: int | None = None
 
@@ -60,7 +60,7 @@ class Destination:
 
 
 def parse_destination(uri: str) -> Destination:
-    """Read a URI. Raises :class:`DestinationError`."""
+    """Parse a URI. Raises :class:`DestinationError`."""
     scheme = scheme_of(uri)
     if scheme is None:
         raise DestinationError("has no scheme that etdev deploys to", f"one of: {', '.join(FORMS.values())}")
@@ -79,7 +79,7 @@ def parse_destination(uri: str) -> Destination:
 
 
 def scheme_of(uri: str) -> Scheme | None:
-    """The scheme of a URI, which may be wrong in all else; None if it is none of :data:`SCHEMES`."""
+    """Return the scheme of a URI, even if the rest is invalid; None if it is not one of :data:`SCHEMES`."""
     found = _SCHEME.match(uri)
     name = found["scheme"].lower() if found else ""
     return next((scheme for scheme in SCHEMES if scheme == name), None)

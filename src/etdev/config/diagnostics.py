@@ -1,4 +1,4 @@
-"""Problems of a config as people and programs read them."""
+"""Problems of a config as text for people and as JSON for programs."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ _FIELDS = ("rule", "message", "hint", "key", "source", "line", "column")
 
 
 def as_text(problems: Sequence[Problem]) -> str:
-    """``place: message`` and the hint, for people and for editors that jump to ``file:line:column``."""
+    """Return ``place: message`` and the hint, for people and for editors that jump to ``file:line:column``."""
     return f"{ConfigError(tuple(problems))}\n" if problems else ""
 
 
 def as_warnings(problems: Sequence[Problem]) -> str:
-    """As :func:`as_text`, for what keeps no config from being valid."""
+    """Return the text of problems that do not make the config invalid, marked as warnings."""
     return as_text([replace(problem, message=f"warning: {problem.message}") for problem in problems])
 
 
 def as_json(problems: Sequence[Problem], warnings: Sequence[Problem] = ()) -> str:
-    """``{"format": 1, "problems": [...], "warnings": [...]}``."""
+    """Return a JSON document: ``{"format": 1, "problems": [...], "warnings": [...]}``."""
     document = {"format": 1, "problems": _listed(problems), "warnings": _listed(warnings)}
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 

@@ -1,4 +1,4 @@
-"""What reading one file gives: its data, and the place of every key and value in it."""
+"""Data of one config file, and the place of every key and value in it."""
 
 from __future__ import annotations
 
@@ -10,21 +10,24 @@ from etdev.config.keys import KeyPath
 from etdev.errors import ConfigError, Problem
 
 MAX_BYTES = 1 << 18
-"""Largest config file that is read."""
+"""Largest size of a config file, in bytes."""
 MAX_DEPTH = 32
 """Deepest nesting of tables and lists."""
 
 
 class Position(NamedTuple):
-    """A place in a text, both 1-based, the column in characters."""
+    """Position in a text: line and column, both 1-based, the column in characters."""
 
     line: int
     column: int
 
 
 class Place(NamedTuple):
-    """Where a key and its value stand. An element of a list has its own position as ``key``; a table that needs no
-    value of its own (a header, a dotted key, a YAML block) has the position of what opens it as ``value``."""
+    """Positions of a key and its value.
+
+    An element of a list has its own position as ``key``. A table that needs no value of its own (a header, a dotted
+    key, a YAML block) has the position of its opening as ``value``.
+    """
 
     key: Position
     value: Position
@@ -43,6 +46,6 @@ class Document:
 
 
 def refuse(source: str, message: str, position: Position | None, *, rule: str, hint: str | None = None) -> ConfigError:
-    """The error of a file that cannot be read as a config at all."""
+    """Return the error for a file that cannot be read as a config at all."""
     line, column = position or (None, None)
     return ConfigError((Problem(message, "", source, line, column, hint, rule),))

@@ -1,4 +1,4 @@
-"""``etdev config explain KEY``: what a key means, what it may be, and where its value comes from."""
+"""``etdev config explain KEY``: the meaning of a key, its valid values, and the origin of its value."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ANY = "*"
 
 
 def parse_key(text: str) -> KeyPath:
-    """The path of ``targets.*.partitioners[0].backend``. Raises :class:`UsageError`."""
+    """Parse a key such as ``targets.*.partitioners[0].backend``. Raises :class:`UsageError`."""
     path: KeyPath = ()
     position = 0
     while position < len(text):
@@ -39,8 +39,10 @@ def parse_key(text: str) -> KeyPath:
 
 
 def explain(text: str, loaded: LoadedConfig | None = None) -> str:
-    """The page for a key. ``*`` or any name stands for the names of one's own, and what stands before the only key that
-    ends so may be left out. Raises :class:`UsageError`."""
+    """Return the explanation of a key. Raises :class:`UsageError`.
+
+    ``*`` or any other name matches the user's own names. The end of a key is enough if no other key has the same end.
+    """
     root = grammar_of(Config)
     path = _whole(root, parse_key(text))
     nodes = find(root, path)
@@ -57,7 +59,7 @@ def explain(text: str, loaded: LoadedConfig | None = None) -> str:
 
 
 def _whole(root: TableOf, path: KeyPath) -> KeyPath:
-    """The key itself, or the only one that ends with it: ``targets.*.budget.file`` for ``budget.file``."""
+    """Return the key itself, or the only key that ends with it: ``targets.*.budget.file`` for ``budget.file``."""
     if find(root, path):
         return path
     longer = [key for home, table in tables(root) for name in table.keys if len(key := (*home, name)) > len(path)]
@@ -73,17 +75,17 @@ def _whole(root: TableOf, path: KeyPath) -> KeyPath:
 
 
 def _is_written(part: str | int, given: str | int) -> bool:
-    """Whether a step of a key in the grammar is written so: itself, or any element."""
+    """Return whether ``given`` is this step of a key in the grammar: the same name, or any list element."""
     return part == given or (isinstance(part, int) and (isinstance(given, int) or given == ANY))
 
 
 def _stands_for(part: str | int, given: str | int) -> bool:
-    """Whether a step of a key in the grammar may be written so: also a name of one's own."""
+    """Return whether ``given`` matches this step of a key in the grammar, where ``*`` is any name of the user's own."""
     return part == ANY or _is_written(part, given)
 
 
 def _keys(root: Node, path: KeyPath) -> list[Key]:
-    """The key itself, in every form that the table around it may have."""
+    """Return the key, in every form that the table around it may have."""
     around = find(root, path[:-1])
     forms = [form for node in around for form in (node.options if isinstance(node, OneOf) else (node,))]
     return [form.keys[str(path[-1])] for form in forms if isinstance(form, TableOf) and path[-1] in form.keys]
@@ -124,7 +126,7 @@ def _value_lines(path: KeyPath, loaded: LoadedConfig) -> list[str]:
 
 
 def short_value(value: Any) -> str:
-    """An effective value on one line."""
+    """Return an effective value on one line."""
     if value is None:
         return "not set"
     data = plain(value.model_dump() if isinstance(value, BaseModel) else value)
@@ -132,7 +134,7 @@ def short_value(value: Any) -> str:
 
 
 def _matching(value: Any, path: KeyPath, done: KeyPath = ()) -> Iterator[tuple[KeyPath, Any]]:
-    """The keys of the effective config that a path with ``*`` stands for."""
+    """Yield the keys of the effective config that a path with ``*`` matches, with their values."""
     if not path:
         yield done, value
         return

@@ -1,4 +1,4 @@
-"""The config files of a load: the main one, and those that it extends, each below the file that names it."""
+"""Config files of a load: the main file and the files that it extends, each below the file that names it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from etdev.errors import ConfigError, Problem
 
 
 class _Head(BaseModel):
-    """The keys that each file is read for by itself, since merging would hide them."""
+    """Keys that are read from each file separately, since merging would hide them."""
 
     model_config = ConfigDict(strict=True)
     version: FormatVersion | None = None
@@ -33,23 +33,23 @@ class _Head(BaseModel):
 
 @dataclass
 class FileSet:
-    """What was read."""
+    """Files of one config, each as a layer and merged."""
 
     merged: Layer = field(default_factory=Layer)
-    """The data of all files, without ``extends``, which is spent."""
+    """Data of all files, without ``extends``, which has had its effect."""
     layers: list[Layer] = field(default_factory=list)
-    """Each file by itself, from the lowest to the main one."""
+    """Each file as a separate layer, from the lowest to the main one."""
     files: list[Path] = field(default_factory=list)
     """Absolute paths, the main one first."""
     problems: list[Problem] = field(default_factory=list)
     nulls: list[Problem] = field(default_factory=list)
-    """Every null of every file, also where a layer above states the key."""
+    """Every null of every file, even if a higher layer states the key."""
     incomplete: bool = False
-    """Whether something could not be read, so that what is missing may stand there."""
+    """True if a file could not be read. It may set keys that seem to be missing."""
 
 
 def read_files(main: Path, cwd: Path) -> FileSet:
-    """Read a config file and all that it extends. Problems of all files are collected."""
+    """Read a config file and all files that it extends. Collects the problems of all files."""
     reader = _Reader(cwd)
     try:
         reader.result.merged = reader.read(main, ())
@@ -66,7 +66,10 @@ class _Reader:
         self._known: dict[Path, Layer] = {}
 
     def read(self, path: Path, chain: tuple[Path, ...]) -> Layer:
-        """The merged layer of a file; ``chain`` are the files by which it was reached. Raises for a file by itself."""
+        """Return the merged layer of a file. Raises if the file itself cannot be read.
+
+        ``chain`` has the files through which this one was reached.
+        """
         if path in self._known:
             return self._known[path]
         source = display(path, self._cwd)
@@ -119,7 +122,7 @@ class _Reader:
         return None
 
     def _at_mark(self, problem: Problem, key: KeyPath, name: str, mark: Mark) -> Problem:
-        """A file that cannot be read at all is a problem of the place that names it."""
+        """Move the problem of an unreadable file to the place that names the file."""
         if problem.rule != "file" or problem.line is not None:
             return problem
         file = f"`{problem.source}`" if problem.source else f"`{name}`"

@@ -1,4 +1,4 @@
-"""Config files on disk: which one is meant, and its text as a :class:`Document`."""
+"""Config files on disk: finding one, and reading its text as a :class:`Document`."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _TOOL: KeyPath = ("tool", "etdev")
 
 
 def display(path: Path, cwd: Path) -> str:
-    """The path as the user would name it: relative to the working folder when it lies below it."""
+    """Return the path as the user would name it: relative to the working folder if it is inside that folder."""
     return str(path.relative_to(cwd)) if path.is_relative_to(cwd) else str(path)
 
 
 def find_config(cwd: Path) -> Path:
-    """The one config file of a folder. Raises :class:`ConfigError` if there is none, or more than one."""
+    """Return the only config file of a folder. Raises :class:`ConfigError` if there is none, or more than one."""
     found = [cwd / name for name in DEFAULT_NAMES if os.path.isfile(cwd / name)]
     if len(found) > 1:
         names = " and ".join(f"`{path.name}`" for path in found)
@@ -33,7 +33,7 @@ def find_config(cwd: Path) -> Path:
         return cwd / PYPROJECT
     for name in DEFAULT_NAMES:
         if os.path.isdir(cwd / name):
-            return cwd / name  # Reading it says that it is a folder.
+            return cwd / name  # Reading it reports that it is a folder.
     raise _error(
         f"there is no config in {cwd}: no {', '.join(DEFAULT_NAMES)}, and no [tool.etdev] in a {PYPROJECT}",
         "`etdev init` writes one; `-c FILE` names one elsewhere",
@@ -41,7 +41,7 @@ def find_config(cwd: Path) -> Path:
 
 
 def has_config(cwd: Path) -> bool:
-    """Whether a folder has a config file, or even several."""
+    """Return whether a folder has one or more config files."""
     return any(os.path.exists(cwd / name) for name in DEFAULT_NAMES) or _is_tool_table(cwd / PYPROJECT)
 
 
@@ -64,7 +64,10 @@ def read_document(path: Path, source: str) -> Document:
 
 
 def _is_tool_table(pyproject: Path) -> bool:
-    """Whether the file has ``[tool.etdev]``. One that cannot be read is another tool's business, unless it is named."""
+    """Return whether the file has ``[tool.etdev]``.
+
+    An unreadable file counts as one without it. It is an error only if the user names the file.
+    """
     if not os.path.isfile(pyproject):
         return False
     try:
@@ -104,7 +107,7 @@ def _decode(content: bytes, source: str) -> str:
 
 
 def _tool_table(document: Document, source: str) -> Document:
-    """``[tool.etdev]`` of a ``pyproject.toml`` as a document of its own."""
+    """Return ``[tool.etdev]`` of a ``pyproject.toml`` as a document of its own."""
     tool = document.data.get("tool")
     data = tool.get("etdev") if isinstance(tool, dict) else None
     if not isinstance(data, dict):

@@ -1,5 +1,7 @@
-"""What may stand where in a config, read off the models: the one description that messages, overrides, ``explain``,
-the reference and the tests walk."""
+"""Grammar of a config, derived from the models: the keys and values that are valid at each place.
+
+Messages, overrides, ``explain``, the reference and the tests use this one description.
+"""
 
 from __future__ import annotations
 
@@ -25,25 +27,25 @@ class Leaf:
     """A single value."""
 
     kinds: frozenset[str]
-    """Kinds of raw value (:func:`etdev.config.notation.kind`) that it may be written as."""
+    """Accepted kinds of raw value, as :func:`etdev.config.notation.kind` names them."""
     expected: str
-    """Completes "expected …"."""
+    """Text that completes "expected …"."""
     values: tuple[object, ...] = ()
-    """All valid values, if they are listed."""
+    """All valid values, if the type lists them."""
     example: str | None = None
-    """One of them, if a message is to show one."""
+    """Valid value that a message may show, if any."""
     meant: Callable[[str], str | None] | None = None
-    """What a text that is not valid was probably meant as, as the remedy."""
+    """Function from an invalid text to a hint with its probable meaning."""
 
     @property
     def is_free_text(self) -> bool:
-        """Whether any short text would do, such as a number put in quotes."""
+        """Return whether any short text is valid, such as a number in quotes."""
         return not self.values and self.expected.startswith(("text", "a name of letters, digits, `.`"))
 
 
 @dataclass(frozen=True, slots=True)
 class Anything:
-    """A value that the models do not look into."""
+    """Value that the models do not check."""
 
     expected = "any value"
 
@@ -54,7 +56,7 @@ class ListOf:
 
     item: Node
     phrase: str = ""
-    """Completes "expected …" where more is asked than of each element."""
+    """Text that completes "expected …" if the list has constraints beyond those of its elements."""
 
     @property
     def expected(self) -> str:
@@ -65,7 +67,7 @@ class ListOf:
 
 @dataclass(frozen=True, slots=True)
 class MapOf:
-    """A table whose keys are names of the user's own."""
+    """A table whose keys are the user's own names."""
 
     name: Leaf
     value: Node
@@ -87,10 +89,10 @@ class Key:
     node: Node
     required: bool
     default: object
-    """None where the key is required or has no value unless it is set."""
+    """None if the key is required, or has no value unless it is set."""
     description: str
     attribute: str
-    """Of the model: the key's name, unless that is a word of Python's own."""
+    """Attribute of the model: the key's name, unless that is a Python keyword."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +106,10 @@ class TableOf:
 
 @dataclass(frozen=True, slots=True)
 class OneOf:
-    """A value of one of several forms; ``tag`` is the key whose value says which, if they are tables."""
+    """A value with one of several forms.
+
+    ``tag`` is the key whose value selects the form, if the forms are tables.
+    """
 
     options: tuple[Node, ...]
     tag: str | None = None
@@ -120,7 +125,7 @@ Node = Leaf | Anything | ListOf | MapOf | TableOf | OneOf
 
 @cache
 def grammar_of(model: type[BaseModel]) -> TableOf:
-    """The grammar of a model's table."""
+    """Return the grammar of a model's table."""
     keys = {}
     for name, info in model.model_fields.items():
         node = _node(info.annotation, tuple(info.metadata), info.discriminator)
@@ -130,7 +135,7 @@ def grammar_of(model: type[BaseModel]) -> TableOf:
 
 
 def children(node: Node, part: str | int) -> Iterator[Node]:
-    """What stands at one step below a node, in every form the node may have."""
+    """Yield the nodes one step below a node, in every form that the node may have."""
     match node:
         case TableOf():
             if part in node.keys:
@@ -147,7 +152,7 @@ def children(node: Node, part: str | int) -> Iterator[Node]:
 
 
 def find(root: Node, path: KeyPath) -> list[Node]:
-    """All forms that the value at a path may have; empty if there is no such key."""
+    """Return all forms that the value at a path may have; empty if there is no such key."""
     nodes = [root]
     for part in path:
         nodes = [child for node in nodes for child in children(node, part)]
@@ -155,14 +160,17 @@ def find(root: Node, path: KeyPath) -> list[Node]:
 
 
 def key_names(node: Node) -> list[str]:
-    """The fixed keys of a table, in every form that it may have."""
+    """Return the fixed keys of a table, in every form that it may have."""
     if isinstance(node, OneOf):
         return list(dict.fromkeys(name for option in node.options for name in key_names(option)))
     return list(node.keys) if isinstance(node, TableOf) else []
 
 
 def tables(node: Node, path: KeyPath = ()) -> Iterator[tuple[KeyPath, TableOf]]:
-    """Every table with fixed keys at and below a node; ``*`` stands for a name of the user's own, 0 for an element."""
+    """Yield every table with fixed keys at and below a node.
+
+    In a path, ``*`` is a name of the user's own, and 0 is a list element.
+    """
     match node:
         case TableOf():
             yield path, node
@@ -209,7 +217,7 @@ def _node(annotation: Any, metadata: tuple[Any, ...] = (), tag: object = None) -
         return _union(typing.get_args(annotation), metadata, tag)
     if origin is typing.Literal:
         values = typing.get_args(annotation)
-        # A value prints as itself: `one of "a", "b"`.
+        # Show each value as the config writes it: `one of "a", "b"`.
         shown = ", ".join(literal(value) for value in values)
         phrase = f"one of {shown}" if len(values) > 1 else shown
         return Leaf(frozenset(kind for value in values for kind in _KINDS[type(value)]), phrase, values)
@@ -265,11 +273,11 @@ _LIMITS = {
     "min_length": "of length at least",
     "max_length": "of length at most",
 }
-"""Constraints by their attribute in ``annotated_types``, in words."""
+"""Words for constraints, by their attribute in ``annotated_types``."""
 
 
 def _flat(metadata: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Constraints as pydantic takes them apart: ``Field(ge=1)`` inside ``Annotated`` holds its own list."""
+    """Return the constraints as a flat list. ``Field(ge=1)`` inside ``Annotated`` has a list of its own."""
     flat: list[Any] = []
     for item in metadata:
         flat.extend(item.metadata if isinstance(item, FieldInfo) else (item,))

@@ -1,4 +1,4 @@
-"""Key paths: their text form (``targets.cpu.partitioners[0].backend``), and names that are nearly right."""
+"""Key paths, their text form (``targets.cpu.partitioners[0].backend``), and matches for misspelled names."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DOTTED = re.compile(rf"[ \t]*{_PIECE}(?:[ \t]*\.[ \t]*{_PIECE})*[ \t]*")
 
 
 def format_key(path: KeyPath) -> str:
-    """The path as TOML would write it, with ``[0]`` for the elements of lists; names that need quotes have them."""
+    """Return the path as TOML writes it, with ``[0]`` for list elements and quotes around names that need them."""
     text = ""
     for part in path:
         if isinstance(part, int):
@@ -29,12 +29,12 @@ def format_key(path: KeyPath) -> str:
 
 
 def toml_name(name: str) -> str:
-    """One name of a TOML key, in quotes if it needs them."""
+    """Return one name of a TOML key, in quotes if it needs them."""
     return name if _BARE.fullmatch(name) else json.dumps(name, ensure_ascii=False)
 
 
 def parse_dotted(text: str) -> tuple[str, ...] | None:
-    """The names of a TOML dotted key; None if the text is not one."""
+    """Return the names of a TOML dotted key; None if the text is not one."""
     if not _DOTTED.fullmatch(text):
         return None
     try:
@@ -50,7 +50,7 @@ def parse_dotted(text: str) -> tuple[str, ...] | None:
 
 
 def split_assignment(text: str) -> tuple[str, str] | None:
-    """``key`` and ``value`` of ``key=value`` at the first ``=`` outside quotes; None if there is no key before one."""
+    """Split ``key=value`` at the first ``=`` outside quotes; return None if no key precedes it."""
     key = _DOTTED.match(text)
     if key is None or text[key.end() : key.end() + 1] != "=":
         return None
@@ -58,12 +58,12 @@ def split_assignment(text: str) -> tuple[str, str] | None:
 
 
 def folded(name: str) -> str:
-    """The form in which names are compared where case and ``-``/``_`` do not count."""
+    """Return a name in the form for comparisons that ignore case and treat ``-`` as ``_``."""
     return name.casefold().replace("-", "_")
 
 
 def nearest(name: str, valid: Iterable[str]) -> str | None:
-    """The valid name that was probably meant."""
+    """Return the valid name that was probably meant; None if no name is close."""
     candidates = list(valid)
     same = [candidate for candidate in candidates if folded(candidate) == folded(name)]
     if same:

@@ -1,4 +1,4 @@
-"""Layers of a config and how one lies over another: tables merge, everything else is replaced."""
+"""Layers of a config, and merging them: tables merge, everything else is replaced."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ LayerName = Literal["extends", "file", "profile", "environment", "command line"]
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a value came from."""
+    """Origin of a value."""
 
     layer: LayerName
     source: str
-    """The file as the user would name it, ``environment variable ETDEV__X``, or ``--set x=1``."""
+    """File as the user would name it, ``environment variable ETDEV__X``, or ``--set x=1``."""
     base: Path
-    """Folder that relative paths and module names of this value are looked up in."""
+    """Folder in which relative paths and module names of this value are looked up."""
     line: int | None = None
     column: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Origin of a value, and the place of its key."""
+    """Origin of a value, and the position of its key."""
 
     origin: Origin
     key: Position | None = None
     written: KeyPath = ()
-    """The key as it is written, which for a profile's value begins with ``profiles.NAME``."""
+    """Key as written; for a profile's value, it begins with ``profiles.NAME``."""
     as_text: bool = False
-    """The value of an override that is not TOML and was taken as text."""
+    """True for an override whose value is not TOML and was taken as text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Layer:
 
 
 def file_layer(document: Document, name: LayerName, source: str, base: Path) -> Layer:
-    """A document as a layer; ``base`` is its file's folder."""
+    """Return a document as a layer; ``base`` is the folder of its file."""
     marks = {
         path: Mark(Origin(name, source, base, *place.value), place.key, path) for path, place in document.places.items()
     }
@@ -58,7 +58,7 @@ NOT_IN_PROFILES = ("version", "extends", "profiles")
 
 
 def single_value_layer(path: KeyPath, value: object, mark: Mark) -> Layer:
-    """A layer that states one key, as an environment variable or a ``--set`` does."""
+    """Return a layer with one key, for an environment variable or a ``--set``."""
     data: Any = value
     for part in reversed(path):
         data = {part: data}
@@ -69,7 +69,7 @@ def single_value_layer(path: KeyPath, value: object, mark: Mark) -> Layer:
 
 
 def overlay(below: Layer, above: Layer) -> Layer:
-    """``above`` wins; tables of both merge."""
+    """Return the merged layer: tables merge, and ``above`` wins on conflict."""
     marks = dict(below.marks)
     data = _merge((), below.data, above.data, marks, above.marks)
     if () in above.marks:
@@ -90,7 +90,7 @@ def _merge(
         before = below.get(key)
         if isinstance(before, Mapping) and isinstance(value, Mapping):
             mark = above_marks.get(inner)
-            # A file's table is where its author looks for it; the other layers only add to tables.
+            # Authors look for a table in the file that states it; the other layers only add to tables.
             if mark is not None and (inner not in marks or mark.origin.layer in ("extends", "file")):
                 marks[inner] = mark
             merged[key] = _merge(inner, before, value, marks, above_marks)
@@ -105,7 +105,7 @@ def _merge(
 
 
 def paths_of(value: object, path: KeyPath = ()) -> Iterator[KeyPath]:
-    """The path of a value and of everything in it."""
+    """Yield the path of a value and of everything in it."""
     yield path
     if isinstance(value, Mapping):
         for key, item in value.items():
@@ -116,7 +116,7 @@ def paths_of(value: object, path: KeyPath = ()) -> Iterator[KeyPath]:
 
 
 def lookup(data: object, path: KeyPath) -> tuple[bool, Any]:
-    """Whether the raw data has a value at the path, and the value."""
+    """Return whether the raw data has a value at the path, and the value."""
     for part in path:
         if isinstance(data, list) and isinstance(part, int) and part < len(data):
             data = data[part]
@@ -128,7 +128,7 @@ def lookup(data: object, path: KeyPath) -> tuple[bool, Any]:
 
 
 def mark_of(marks: Mapping[KeyPath, Mark], path: KeyPath) -> Mark | None:
-    """Mark of a value, or of the nearest table around it that has one."""
+    """Return the mark of a value, or of the nearest table around it that has one."""
     for length in range(len(path), -1, -1):
         if path[:length] in marks:
             return marks[path[:length]]

@@ -1,9 +1,11 @@
-"""What the config shares with the command line and the stages. Imports nothing, so that the command line starts
-quickly."""
+"""Constants that the config shares with the command line and the stages.
+
+Imports nothing, so that the command line starts quickly.
+"""
 
 RESULTS = "results.json"
-"""Name of the file in which a build says what became of its targets."""
+"""Name of the file in which a build states the result of each target."""
 PRODUCTS = (".pte", ".ptd", ".etrecord")
-"""Ends of the names of what a build makes for others: a report of that name would pass for one."""
+"""Suffixes of the files that a build makes for its users. A report with such a suffix could be mistaken for one."""
 MOST_WORKERS = 1024
-"""Processes that anything is spread over."""
+"""Largest number of worker processes."""

@@ -1,6 +1,7 @@
-"""From a file, a profile, the environment and ``--set`` to one validated :class:`Config` that knows its origins.
+"""Loading of a config: from a file, a profile, the environment and ``--set`` to one validated :class:`Config`.
 
-Layers, from the lowest: defaults, ``extends``, the file, the profile, ``ETDEV__SECTION__KEY``, ``--set``.
+The result has the origin of every value. Layers, from the lowest: defaults, ``extends``, the file, the profile,
+``ETDEV__SECTION__KEY``, ``--set``.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ __all__ = ["Check", "Issue", "KeyPath", "LoadedConfig", "Origin", "load_config"]
 
 @dataclass(frozen=True)
 class LoadedConfig:
-    """A validated config together with the origin of every value."""
+    """Validated config with the origin of every value."""
 
     config: Config
     path: Path
@@ -39,9 +40,9 @@ class LoadedConfig:
     origins: Mapping[KeyPath, Origin]
     """Origin of every value, table and list element that some layer states."""
     files: tuple[Path, ...] = ()
-    """Absolute paths of all files that were read, the main one first: what the config depends on."""
+    """Absolute paths of all files that were read, the main one first. The config depends on them."""
     layers: tuple[Layer, ...] = field(default=(), repr=False)
-    """The layers above the defaults, each by itself, from the lowest."""
+    """Layers above the defaults, each separate, from the lowest."""
 
     @property
     def root(self) -> Path:
@@ -50,25 +51,25 @@ class LoadedConfig:
 
     @property
     def name(self) -> str:
-        """The main config file as the user would name it."""
+        """Main config file as the user would name it."""
         return self.origins[()].source if () in self.origins else str(self.path)
 
     def origin(self, *key: str | int) -> Origin | None:
-        """Origin of a value, or of the nearest table around it that is written somewhere; None if there is neither."""
+        """Return the origin of a value, or of the nearest written table around it; None if there is neither."""
         for length in range(len(key), 0, -1):
             if key[:length] in self.origins:
                 return self.origins[key[:length]]
         return None
 
     def where(self, *key: str | int) -> str:
-        """``file:line:column`` of a value (or of the nearest table around it), for error messages."""
+        """Return ``file:line:column`` of a value, or of the nearest table around it, for error messages."""
         origin = self.origin(*key) or self.origins.get(())
         if origin is None:
             return str(self.path)
         return origin.source if origin.line is None else f"{origin.source}:{origin.line}:{origin.column}"
 
     def resolve(self, *key: str | int) -> Path:
-        """The path-valued key as an absolute path, relative to the file that states it."""
+        """Return the path-valued key as an absolute path, relative to the file that states it."""
         value: Any = self.config
         for part in key:
             if isinstance(value, BaseModel):
@@ -90,11 +91,11 @@ def load_config(
     cwd: Path,
     checks: Sequence[Check] = (),
 ) -> LoadedConfig:
-    """Read, merge and validate. Raises :class:`etdev.errors.ConfigError` with every problem found.
+    """Read, merge and validate a config. Raises :class:`etdev.errors.ConfigError` with every problem found.
 
-    ``path`` None looks for ``etdev.toml``, ``etdev.yaml``, ``etdev.yml`` and ``[tool.etdev]`` of ``pyproject.toml`` in
-    ``cwd``. ``overrides`` are ``key=value`` texts of ``--set``. ``environ`` is where ``ETDEV__SECTION__KEY`` is read.
-    All profiles are validated, not just the chosen one.
+    If ``path`` is None, ``cwd`` is searched for ``etdev.toml``, ``etdev.yaml``, ``etdev.yml`` and ``[tool.etdev]`` of
+    ``pyproject.toml``. ``overrides`` are ``key=value`` texts of ``--set``. ``environ`` has the variables
+    ``ETDEV__SECTION__KEY``. All profiles are validated, not only the chosen one.
     """
     cwd = Path(os.path.abspath(cwd))
     main = find_config(cwd) if path is None else Path(os.path.normpath(cwd / path))

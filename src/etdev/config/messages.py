@@ -1,4 +1,4 @@
-"""Pydantic's findings in plain words: what the key is, what it should be, and what was probably meant."""
+"""Translation of pydantic's errors: the key, the expected value, and the probable intention."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from etdev.config.notation import Example, example, kind, literal, short
 
 _MISSING = object()
 _KEY_OF_MAP = "[key]"
-"""Pydantic's last location part for an error of a dictionary's key."""
+"""Last part of pydantic's location for an error in a dictionary's key."""
 _TABLE_TYPES = frozenset({"model_type", "model_attributes_type", "dict_type"})
 
 
 def model_issues(model: type[BaseModel], data: Mapping[str, Any], prefix: KeyPath = ()) -> list[Issue]:
-    """What is wrong with raw data that a model should take. ``prefix`` is the key path of the data in the config."""
+    """Return the issues of raw data for a model. ``prefix`` is the key path of the data in the config."""
     try:
         model.model_validate(dict(data))
     except ValidationError as error:
@@ -43,20 +43,20 @@ def model_issues(model: type[BaseModel], data: Mapping[str, Any], prefix: KeyPat
 
 
 def translate(error: ValidationError, root: TableOf, data: Mapping[str, Any], prefix: KeyPath = ()) -> list[Issue]:
-    """One issue for each value that is wrong, in the order in which pydantic met them."""
+    """Return one issue for each wrong value, in pydantic's order."""
     found = [_locate(root, item, data) for item in error.errors(include_url=False)]
     found = [part for item in found for part in _split_tag_errors(item)]
     around = {item.path[:length] for item in found for length in range(len(item.path))}
     issues: dict[KeyPath, Issue] = {}
     for item in found:
-        # A union reports every form that did not fit; where one got further in, only that one was meant.
+        # A union reports every form that did not fit. If one has an error further in, only that form was meant.
         if not (item.in_union and item.path in around):
             issues.setdefault(item.path, _issue(item, root, prefix))
     return _without_misspelled(issues, found, prefix)
 
 
 def null_issues(root: TableOf, data: Mapping[str, Any]) -> Iterator[Issue]:
-    """Every null of one file, wherever it stands: the models take one for a key that is not set."""
+    """Yield every null of one file, at any depth. The models treat a null as a key that is not set."""
     for path in paths_of(data):
         if path and lookup(data, path) == (True, None):
             within = path[2:] if path[0] == "profiles" and len(path) > 2 else path
@@ -68,16 +68,16 @@ def null_issues(root: TableOf, data: Mapping[str, Any]) -> Iterator[Issue]:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """One of pydantic's errors, placed in the grammar."""
+    """One error from pydantic, located in the grammar."""
 
     path: KeyPath
     node: Node
-    """What should stand there; for an unknown key, the table that does not have it."""
+    """Expected node; for an unknown key, the table that does not have it."""
     value: object
     type: str
     text: str
     table: Mapping[str, Any]
-    """The raw table around it."""
+    """Raw table around the value."""
     in_union: bool
 
 
@@ -126,7 +126,10 @@ def _item(value: object, part: str | int) -> object:
 
 
 def _form(union: OneOf, label: str | int, value: object) -> Node:
-    """The form of a union that a value was probably meant to have; all of them if none takes its kind."""
+    """Return the form of a union that a value was probably meant to have.
+
+    If several forms accept its kind, return a union of them; if none does, a union of all.
+    """
     if union.tag is not None:
         for option in union.options:
             if isinstance(option, TableOf) and label in _tag_values(option, union.tag):
@@ -156,7 +159,10 @@ def _tag_values(table: TableOf, tag: str) -> tuple[object, ...]:
 
 
 def _split_tag_errors(item: _Found) -> Iterator[_Found]:
-    """A wrong or absent tag leaves the rest of its table unread: name the tag, and the keys that no form has."""
+    """Split an error about a tag into errors for the tag and for each key that no form has.
+
+    With a wrong or missing tag, pydantic leaves the rest of the table unread. Other errors are yielded unchanged.
+    """
     if item.type not in ("union_tag_invalid", "union_tag_not_found") or not isinstance(item.node, OneOf):
         yield item
         return
@@ -202,7 +208,7 @@ def _unknown_hint(item: _Found, root: TableOf, prefix: KeyPath) -> str:
 
 
 def _home(name: str, path: KeyPath, root: TableOf) -> KeyPath | None:
-    """The one table that has the key, seen from where it was written."""
+    """Return the only table that has the key, with the names of the written path; None unless it is unique."""
     homes = {home for home, table in tables(root) if name in table.keys and home}
     if len(homes) != 1:
         return None
@@ -222,7 +228,7 @@ def _meant(item: _Found) -> str | None:
 
 
 def _without_misspelled(issues: dict[KeyPath, Issue], found: Iterable[_Found], prefix: KeyPath) -> list[Issue]:
-    """Leave out "missing" for a key that stands there misspelled, which is reported already."""
+    """Remove "missing" issues of keys that are present but misspelled, since those are reported already."""
     meant = {(*item.path[:-1], _meant(item)) for item in found if item.type == "extra_forbidden"}
     return [issue for path, issue in issues.items() if not (issue.rule == MISSING_KEY and path in meant)]
 
@@ -272,7 +278,7 @@ def _value_hint(node: Node, value: object, path: KeyPath) -> str | Example | Non
 
 
 def _choice_hint(node: Node, value: object) -> str | None:
-    """The listed value that was probably meant."""
+    """Return a hint with the listed value that was probably meant."""
     leaves = node.options if isinstance(node, OneOf) else (node,)
     choices = [choice for leaf in leaves if isinstance(leaf, Leaf) for choice in leaf.values if isinstance(choice, str)]
     if not isinstance(value, str):
@@ -282,7 +288,7 @@ def _choice_hint(node: Node, value: object) -> str | None:
 
 
 _MEANT = {"float": "float32", "double": "float64", "half": "float16", "int": "int32", "long": "int64", "short": "int16"}
-"""What PyTorch calls the element types."""
+"""Element types by PyTorch's other names for them."""
 _WHOLE = re.compile(r"[+-]?[0-9][0-9_]*")
 _NUMBER = re.compile(r"[+-]?[0-9][0-9_]*(\.[0-9]+)?(e[+-]?[0-9]+)?")
 _BOOLEANS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}

@@ -1,9 +1,9 @@
-"""The config file as frozen models: one class per table, one field per key, each with its meaning.
+"""Frozen models of the config file: one class per table, one described field per key.
 
 These models, with the limits in :mod:`etdev.config.budget`, are the single source of the validation, the JSON Schema
-(``etdev schema``), ``etdev config explain`` and ``docs/config.md``. A key stands here only if this version gives it an
-effect. What needs to know where a value came from (relative paths, positions) lives in :mod:`etdev.config.loader`,
-rules that join several keys in :mod:`etdev.config.checks`; nothing here touches the file system.
+(``etdev schema``), ``etdev config explain`` and ``docs/config.md``. A key is listed here only if this version gives it
+an effect. Code that needs the origin of a value (relative paths, positions) is in :mod:`etdev.config.loader`. Rules
+that involve several keys are in :mod:`etdev.config.checks`. Nothing here accesses the file system.
 """
 
 from __future__ import annotations
@@ -51,17 +51,20 @@ CheckName = Literal[
 KernelLibrary = Literal["portable", "optimized", "quantized"]
 PlannerName = Literal["naive", "greedy", "best"]
 Owner = Literal["host", "device", "caller"]
-"""Whose memory an input or output lies in: the program's plan, on the host; that of whoever calls it, on the device
-where it is used or made; that of whoever calls it, on the host."""
+"""Owner of the memory of an input or output.
+
+``host``: the program's plan, on the host. ``device``: the caller, on the device where the value is used or made.
+``caller``: the caller, on the host.
+"""
 
 
 Constant = bool | int | Number | str
-"""What a constant method answers, or one of its answers."""
+"""Value that a constant method returns, or one of its values."""
 Constants = dict[Identifier, Constant | Annotated[Many[Constant], Field(min_length=1)]]
-"""Answers of constant methods, by name."""
+"""Values of constant methods, by name."""
 
 Size = Annotated[int, Field(ge=1, le=2**31 - 1)]
-"""Of one dimension; the runtime holds sizes in 32 bits."""
+"""Size of one dimension; the runtime stores sizes in 32 bits."""
 
 
 class Project(Table):
@@ -77,7 +80,7 @@ class Project(Table):
 
 
 class ModelSource(Table):
-    """Where the model comes from: exactly one of `entry`, `hf` and `pt2`."""
+    """Source of the model: exactly one of `entry`, `hf` and `pt2`."""
 
     entry: Entry | None = Field(
         None, description="`module:callable` beside the config file; called with `kwargs`, returns the `nn.Module`."
@@ -143,7 +146,7 @@ class Method(Table):
 
 
 class Pt2eXnnpack(Table):
-    """Static or dynamic int8 by PT2E with the XNNPACK quantizer, after export."""
+    """Static or dynamic int8 quantization by PT2E with the XNNPACK quantizer, after export."""
 
     scheme: Literal["pt2e-xnnpack"] = Field(description="The quantization scheme.")
     calibration: Entry | dict[Identifier, Entry] | None = Field(
@@ -168,7 +171,7 @@ Scheme = Annotated[Pt2eXnnpack | Int8DynamicInt4Weight, Field(discriminator="sch
 
 
 class Partitioner(Table):
-    """One step of lowering: the backend takes what it can of what the steps before it left."""
+    """One step of lowering: the backend takes what it can from what the earlier steps left."""
 
     backend: Text = Field(description="Name of a backend; `etdev doctor` lists them.")
     device: DeviceName | None = Field(
@@ -185,7 +188,7 @@ class Partitioner(Table):
 
 
 class Accuracy(Table):
-    """A gate on the project's own metric."""
+    """Gate on the project's own metric."""
 
     fn: Entry = Field(
         description="`module:callable`, called as `fn(run) -> float`, where `run(*inputs)` calls the built program in "
@@ -196,7 +199,7 @@ class Accuracy(Table):
 
 
 class Verify(Table):
-    """What verification asks beyond its defaults."""
+    """Requirements of verification beyond its defaults."""
 
     atol: Number | None = Field(
         None, ge=0, description="Largest absolute error against the reference. A gate, on top of etdev's default."
@@ -217,7 +220,7 @@ class Verify(Table):
 
 
 class Memory(Table):
-    """How planned memory is laid out."""
+    """Layout of planned memory."""
 
     planner: PlannerName | Entry = Field(
         "best",
@@ -235,9 +238,9 @@ class Memory(Table):
 
 
 class MethodIo(Table):
-    """Whose memory a method's inputs and outputs lie in. `host`: planned with the rest, on the host. `device`: the
-    caller's, on the device of the delegates that use the input or make the output; not copied, not planned. `caller`:
-    the caller's, on the host; not planned."""
+    """Owner of the memory of a method's inputs and outputs. `host`: the program's plan, on the host. `device`: the
+    caller, on the device of the delegates that use the input or make the output; not copied, not planned. `caller`:
+    the caller, on the host; not planned."""
 
     inputs: Owner | dict[Identifier, Owner] = Field(
         "host", description="Of all inputs, or a table from an input's name. Inputs that it leaves out are `host`."
@@ -250,7 +253,7 @@ class MethodIo(Table):
 
 
 class Elide(Table):
-    """Which copies the linker removes."""
+    """Copies that the linker removes."""
 
     views: bool = Field(True, description="Removes copies that only change the shape.")
     slices: bool = Field(True, description="Reads parts of a tensor (`slice`, `select`, `split`) where the whole is.")
@@ -264,7 +267,7 @@ class Elide(Table):
 
 
 class InPlace(Table):
-    """Which operators may write an output over an input that nobody needs any more, in the input's own memory."""
+    """Operators that may write an output into the memory of an input that is no longer needed."""
 
     ops: Literal["default", "none"] | Many[OperatorName] = Field(
         "default",
@@ -280,7 +283,7 @@ class InPlace(Table):
 
 
 class TargetRuntime(Table):
-    """What the runtime on the device has. Default: what the installed executorch wheel has."""
+    """Kernels and backends of the runtime on the device. Default: those of the installed executorch wheel."""
 
     kernels: Many[KernelLibrary] | None = Field(None, description="Kernel libraries that the runtime is linked with.")
     operators: Text | None = Field(
@@ -327,7 +330,7 @@ class Target(Table):
 
 
 class Config(Table):
-    """A whole config, after all layers were merged."""
+    """A whole config, after all layers are merged."""
 
     version: FormatVersion = Field(description="Version of the config format.")
     extends: Many[Text] | Text = Field(
@@ -367,6 +370,8 @@ LINK_KEYS: tuple[KeyPath, ...] = (
     ("targets", "*", "inplace"),
     ("targets", "*", "external_weights"),
 )
-"""Keys that only the linker reads: changing them exports, lowers and emits nothing again. ``*`` is any name.
+"""Keys that only the linker reads. A change of one exports, lowers and emits nothing again.
 
-``model.share_state`` is not among them: emission asks it which buffers of a method are state."""
+``*`` is any name. ``model.share_state`` is not one of them: emission uses it to decide which buffers of a method are
+state.
+"""

@@ -1,4 +1,4 @@
-"""Files of Python modules, and which names they define, without importing any."""
+"""Files of Python modules, and the names that they define, found without importing any."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from pathlib import Path
 from etdev.files import read_file
 
 MODULE_ENDS = ("/__init__.py", *EXTENSION_SUFFIXES, *SOURCE_SUFFIXES)
-"""Behind the path of a module without a suffix, in the order in which Python looks for them."""
+"""Endings of a module's file after its dotted path, in the order in which Python looks for them."""
 
 _DYNAMIC = frozenset({"__dict__", "__getattr__", "eval", "exec", "globals", "locals", "setattr", "sys.modules", "vars"})
-"""Names by which a module may define what its source does not."""
+"""Names by which a module may define more than its source shows."""
 
 
 def module_place(dotted: str, base: Path) -> Path | None:
-    """The file of a module in ``base``, or the folder of one without a file; None if there is neither."""
+    """Return the file of a module in ``base``, or the folder of a module without a file; None if neither exists."""
     place = base.joinpath(*dotted.split("."))
     found = next((Path(file) for end in MODULE_ENDS if os.path.isfile(file := f"{place}{end}")), None)
-    return found or (place if os.path.isdir(place) else None)  # Of names that no file can have, Path's methods raise.
+    return found or (place if os.path.isdir(place) else None)  # os.path, since Path's methods raise for invalid names.
 
 
 def is_installed(name: str) -> bool:
-    """Whether a module outside of packages can be imported here. Runs none of its code."""
+    """Return whether a top-level module can be imported here. Runs none of its code."""
     try:
         return importlib.util.find_spec(name) is not None
     except (ImportError, ValueError):
@@ -34,7 +34,7 @@ def is_installed(name: str) -> bool:
 
 
 def defined_names(file: Path) -> frozenset[str] | None:
-    """Every name that a source file binds, at whatever depth; None if that cannot be told."""
+    """Return every name that a source file binds, at any depth; None if that cannot be determined."""
     try:
         nodes = list(ast.walk(ast.parse(read_file(file))))
     except (OSError, SyntaxError, ValueError, RecursionError):
@@ -68,7 +68,10 @@ def _bound(node: ast.AST) -> Iterator[str]:
 
 
 def _bound_in_package(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
-    """Names of submodules, which the package has once they are imported, whatever is taken from them: every part of
-    their names, since the package's own name is not known here."""
+    """Yield the parts of the names of imported submodules.
+
+    After the import, the package has its submodules as attributes, even if only other names are imported from them.
+    Every part counts, since the package's own name is not known here.
+    """
     modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
     yield from (part for module in modules for part in module.split("."))

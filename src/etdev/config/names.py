@@ -1,6 +1,7 @@
-"""Names of the user's own tables: profiles and overrides may use those that a file defines.
+"""Check of the user's own names in profiles and overrides: they may use only names that a file defines.
 
-Without this rule a misspelled target would be a new target, and the gate that was meant would not apply.
+A profile declares a new name with ``new = true``. Without this rule, a misspelled target would be a new target, and the
+gate that was meant would not apply.
 """
 
 from __future__ import annotations
@@ -22,20 +23,20 @@ NAMED_TABLES = {
     "targets": "target",
     "deploy": "deployment",
 }
-"""Tables of tables whose names are the user's, and the word for one of their entries."""
+"""Tables of tables whose names are the user's own, with the word for one entry."""
 NEW = "new"
-"""The key by which a profile says that a name is new."""
+"""Key by which a profile declares a name as new."""
 _NO_TABLES = {"constants": "constant method"}
-"""Names of values, which have no place for a key."""
+"""Tables of named values, which have no place for the key ``new``."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProfileNames:
-    """Names that a profile uses: what is wrong with them, and its data without the key ``new``."""
+    """Names that a profile uses: the issues with them, and the profile's data without the key ``new``."""
 
     data: Mapping[str, Any]
     spent: tuple[KeyPath, ...]
-    """Paths of ``new``, which has its effect here."""
+    """Paths of ``new``, which has its effect here and is removed."""
     issues: tuple[Issue, ...]
 
 
@@ -74,7 +75,7 @@ def _profile_issues(path: KeyPath, word: str, new: object, known: Collection[str
 def override_issues(
     path: KeyPath, value: object, below: Mapping[str, Any], profiles: Mapping[str, Mapping[str, Any]]
 ) -> Iterator[Issue]:
-    """Find the names in an override that nothing ``below`` it defines."""
+    """Yield an issue for each name in an override that nothing ``below`` it defines."""
     table = str(path[0])
     word = {**NAMED_TABLES, **_NO_TABLES}.get(table)
     known = None if word is None else _names_in(below, table)
@@ -110,7 +111,10 @@ def without_new(merged: Layer) -> Layer:
 
 
 def _names_in(data: Mapping[str, Any], table: str) -> Collection[str] | None:
-    """Return the names that a table defines; None if it is malformed, misspelled or lacking, which is reported."""
+    """Return the names that a table defines; None if it is malformed, misspelled or missing.
+
+    Other checks report such a table.
+    """
     names = table_at(data, table)
     if not is_settled(data, table):
         return None

@@ -13,19 +13,19 @@ from typing import Any
 from etdev.config.keys import toml_name
 
 _PASSWORD = re.compile(r"(?P<user>://[^/@:\s]*:)[^@\s]+@")
-"""With the user before it, in a URI."""
+"""Password in a URI, with the user before it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """Keys and values in a hint, which TOML and YAML write in their own ways."""
+    """Keys and values in a hint, which TOML and YAML write differently."""
 
     values: Mapping[str, Any]
     table: str = ""
-    """The table that they belong to, if that is not where the problem is."""
+    """Table that they belong to, if the problem is in another one."""
 
     def text(self, *, yaml: bool) -> str:
-        """Return it as a config file in YAML or TOML has it."""
+        """Return the setting as a config file in YAML or TOML has it."""
         if yaml:
             pairs = ", ".join(f"{name}: {flow(value)}" for name, value in self.values.items())
             return f"{pairs} under {self.table}" if self.table else pairs
@@ -35,7 +35,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A hint with settings: each ``{}`` in the text stands for one."""
+    """Hint with settings, one for each ``{}`` in the text."""
 
     template: str
     settings: tuple[Setting, ...]
@@ -46,7 +46,7 @@ class Example:
 
 
 def example(template: str, *settings: Mapping[str, Any], table: str = "") -> Example:
-    """Return a hint with settings that are written as the config file is."""
+    """Return a hint whose settings are written in the notation of the config file."""
     return Example(template, tuple(Setting(values, table) for values in settings))
 
 
@@ -61,11 +61,11 @@ KIND_WORDS = {
     "date": "a date or time",
     "nothing": "no value",
 }
-"""Kinds of raw value, and how a message speaks of one."""
+"""Words in messages for each kind of raw value."""
 
 
 def kind(value: object) -> str:
-    """Which of :data:`KIND_WORDS` a value read from a file is."""
+    """Return the kind of a value read from a file, one of :data:`KIND_WORDS`; for other values, the type's name."""
     if value is None:
         return "nothing"
     if isinstance(value, bool):
@@ -85,7 +85,7 @@ def kind(value: object) -> str:
 
 
 def literal(value: object) -> str:
-    """The value as TOML writes it in one line (YAML's flow style reads the scalars the same)."""
+    """Return the value as TOML writes it on one line. YAML's flow style reads the scalars the same way."""
     match kind(value):
         case "boolean":
             return "true" if value else "false"
@@ -106,7 +106,7 @@ def literal(value: object) -> str:
 
 
 def flow(value: object) -> str:
-    """Return the value as YAML writes it in one line."""
+    """Return the value as YAML writes it on one line."""
     match kind(value):
         case "list":
             return f"[{', '.join(flow(item) for item in value)}]"  # type: ignore[attr-defined]
@@ -117,7 +117,7 @@ def flow(value: object) -> str:
 
 
 def short(value: object, limit: int = 60) -> str:
-    """:func:`literal`, without passwords, cut where it gets long; for lists and tables just the word."""
+    """Return :func:`literal` without passwords, cut if it is long; for lists and tables only the word."""
     if isinstance(value, Mapping | list | tuple):
         if value:
             return KIND_WORDS[kind(value)]
@@ -129,17 +129,20 @@ def short(value: object, limit: int = 60) -> str:
 
 
 def without_password(text: str) -> str:
-    """The text with ``…`` for the password of a URI in it: messages go to logs that others read."""
+    """Return the text with ``…`` for the password of a URI in it, since other people read the logs."""
     return _PASSWORD.sub(r"\g<user>…@", text)
 
 
 def bytes_table(value: bytes) -> dict[str, str]:
-    """How bytes are written in TOML, JSON and YAML alike."""
+    """Return the notation of bytes that TOML, JSON and YAML share."""
     return {"base64": base64.b64encode(value).decode("ascii")}
 
 
 def plain(value: Any) -> Any:
-    """A dumped model as what TOML and JSON can write: lists for tuples, :func:`bytes_table`, without what is unset."""
+    """Return a dumped model in types that TOML and JSON can write.
+
+    Tuples become lists, bytes become :func:`bytes_table`, and unset values are left out.
+    """
     if isinstance(value, Mapping):
         return {key: plain(item) for key, item in value.items() if item is not None}
     if isinstance(value, list | tuple):

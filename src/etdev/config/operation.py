@@ -1,4 +1,4 @@
-"""Tables that say how targets are built and where they are deployed: no byte of an artifact follows from them."""
+"""Tables for building and deploying targets. They change no byte of an artifact."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from etdev.config.types import DestinationUri, EnvironmentName, Many, SafeName, 
 
 
 class Deploy(Table):
-    """A place that a built target is deployed to, by `etdev deploy NAME`."""
+    """Destination of a built target, for `etdev deploy NAME`."""
 
     target: SafeName = Field(description="The target whose built files are deployed.")
     uri: DestinationUri = Field(
@@ -39,7 +39,7 @@ class Deploy(Table):
 
 
 class Run(Table):
-    """How targets are built, as opposed to what is built: nothing here changes a byte of an artifact."""
+    """Execution of builds. Nothing here changes a byte of an artifact."""
 
     executor: Literal["local", "ray"] = Field(
         "local",

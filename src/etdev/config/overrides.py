@@ -1,6 +1,6 @@
-"""The layers that no file states: ``ETDEV__SECTION__KEY`` in the environment, and ``--set key=value``.
+"""Layers that no file states: ``ETDEV__SECTION__KEY`` in the environment, and ``--set key=value``.
 
-Both read their value as TOML; text that is not TOML stands for itself (``--set model.entry=model:make``).
+Both read their value as TOML. Text that is not TOML is taken as it is (``--set model.entry=model:make``).
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from etdev.errors import Problem
 
 PREFIX = "ETDEV__"
 _NOT_OVERRIDABLE = {"extends": "add it to the config file", "profiles": "add it to the config file"}
-"""Keys that are spent before overrides apply, so that overriding them would have no effect."""
+"""Keys that are read before overrides apply, so that overriding them would have no effect."""
 
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """One key that the environment or the command line states."""
+    """Key and value that the environment or the command line states."""
 
     path: KeyPath
     value: Any
@@ -35,7 +35,7 @@ class Override:
 
 
 def parse_value(text: str) -> tuple[Any, bool]:
-    """The value that a text stands for as TOML, and whether it is not TOML and stands for itself."""
+    """Return the value of a text as TOML, and whether the text is not TOML and was taken as it is."""
     if max(text.count("["), text.count("{")) <= MAX_DEPTH:
         try:
             table = tomllib.loads(f"value = {text}")
@@ -47,7 +47,7 @@ def parse_value(text: str) -> tuple[Any, bool]:
 
 
 def from_command_line(texts: Sequence[str], base: Path) -> tuple[list[Override], list[Problem]]:
-    """The ``key=value`` texts of ``--set``, in their order."""
+    """Return the overrides of the ``key=value`` texts of ``--set``, in order, and their problems."""
     overrides: list[Override] = []
     problems: list[Problem] = []
     for text in texts:
@@ -65,10 +65,10 @@ def from_command_line(texts: Sequence[str], base: Path) -> tuple[list[Override],
 def from_environment(
     environ: Mapping[str, str], base: Path, root: Node, data: Mapping[str, Any]
 ) -> tuple[list[Override], list[Problem]]:
-    """The variables ``ETDEV__SECTION__KEY``, shorter keys first.
+    """Return the overrides of the variables ``ETDEV__SECTION__KEY``, shorter keys first, and their problems.
 
-    A part of a name is the key of the models or of ``data`` that it matches without regard to case and to ``-`` or
-    ``_``; a name that is neither is taken in lower case.
+    Each part of a name matches a key of the models or of ``data``. Case is ignored, and ``-`` and ``_`` are equal. A
+    part that matches none is taken in lower case.
     """
     overrides: list[Override] = []
     problems: list[Problem] = []
@@ -98,7 +98,7 @@ def from_environment(
 def override_layers(
     overrides: Iterable[Override], data: Mapping[str, Any], root: Node, profiles: Mapping[str, Mapping[str, Any]]
 ) -> tuple[list[Layer], list[Problem], set[KeyPath]]:
-    """Return each override as a layer of its own, what is wrong with them, and the tables that nothing defines.
+    """Return each override as a separate layer, their problems, and the tables that nothing defines.
 
     ``data`` is the merged data below the overrides; ``profiles`` are all profiles, for hints.
     """
@@ -123,13 +123,13 @@ def override_layers(
 
 
 def short_text(text: str, limit: int = 60) -> str:
-    """The text on one line, without passwords, cut where it gets long."""
+    """Return the text on one line, without passwords, cut if it is long."""
     line = without_password(" ".join(text.split()))
     return line if len(line) <= limit else f"{line[: limit - 1]}…"
 
 
 def _match(parts: Sequence[str], root: Node, data: object) -> tuple[KeyPath, str | None]:
-    """The key that the parts of a variable's name stand for, and what makes it ambiguous."""
+    """Return the key that the parts of a variable's name match, and a message if they match several."""
     path: KeyPath = ()
     nodes: list[Node] = [root]
     for part in parts:
@@ -148,7 +148,7 @@ def _match(parts: Sequence[str], root: Node, data: object) -> tuple[KeyPath, str
 
 
 def _list_on_the_way(path: KeyPath, data: Mapping[str, Any], root: Node) -> KeyPath | None:
-    """The list that the path would have to step into."""
+    """Return the first list on the path, whose elements cannot be set; None if there is none."""
     nodes: list[Node] = [root]
     for length in range(1, len(path)):
         part = path[length - 1]

@@ -1,4 +1,4 @@
-"""Issues of values become problems at places; problems come in the order of the files."""
+"""Conversion of issues to problems with positions, and their order by file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from etdev.errors import Problem
 
 
 def problem_of(issue: Issue, marks: Mapping[KeyPath, Mark]) -> Problem:
-    """The issue at the place of its value, of its key, or of the nearest table around what is missing."""
+    """Return the issue as a problem at its value, at its key, or at the nearest table around a missing key."""
     mark = mark_of(marks, issue.key)
     if mark is None:
         return Problem(issue.message, format_key(issue.key), hint=_hint(issue, ""), rule=issue.rule)
@@ -38,13 +38,13 @@ def _hint(issue: Issue, source: str) -> str | None:
 
 
 def with_nulls(problems: Sequence[Problem], nulls: Iterable[Problem]) -> list[Problem]:
-    """The problems, and the nulls of whose keys they say nothing: one problem for each."""
+    """Return the problems, and each null whose key has no problem yet."""
     said = {(problem.source, problem.key) for problem in problems}
     return [*problems, *(null for null in nulls if (null.source, null.key) not in said)]
 
 
 def in_file_order(problems: Iterable[Problem], sources: Sequence[str]) -> tuple[Problem, ...]:
-    """Sorted by file (in the order of ``sources``), then by position; what no file states comes last."""
+    """Return the unique problems by file (in the order of ``sources``), then by position; those without a file last."""
     rank = {source: index for index, source in enumerate(sources)}
     unique = dict.fromkeys(problems)
     return tuple(sorted(unique, key=lambda p: (rank.get(p.source or "", len(rank)), p.line or 0, p.column or 0)))

@@ -1,4 +1,4 @@
-"""Writes ``docs/config.md`` from the models: ``python -m etdev.config.reference [FILE]``."""
+"""Write ``docs/config.md`` from the models: ``python -m etdev.config.reference [FILE]``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from etdev.files import atomic_write_text
 
 
 def reference() -> str:
-    """The text of ``docs/config.md``."""
+    """Return the text of ``docs/config.md``."""
     sections = [_section(path, table) for path, table in tables(grammar_of(Config))]
     return "\n".join([BEFORE, *sections, AFTER])
 

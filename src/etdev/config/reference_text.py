@@ -1,4 +1,4 @@
-"""What ``docs/config.md`` says around the tables of keys."""
+"""Text of ``docs/config.md`` around the tables of keys."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a config names beside it, looked for on disk: files, modules and the functions in them. Nothing is imported.
+"""Check of the files, modules and functions that a config names. Nothing is imported.
 
-What is not there may yet come, from a step of CI that trains, exports or downloads it, or be installed where the build
-runs: that is worth a warning. What is there and plainly is not what the config takes it for is a mistake.
+Something missing is only worth a warning: a step of CI may yet train, export or download it, or it may be installed
+where the build runs. Something that exists but is plainly not of the right kind is an error.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from etdev.errors import Problem
 
 @dataclass(frozen=True, slots=True)
 class References:
-    """What was found about the files, modules and functions that a config names."""
+    """Findings about the files, modules and functions that a config names."""
 
     wrong: tuple[Problem, ...]
-    """What is there and cannot be what is meant."""
+    """Problems with things that exist but cannot be what is meant."""
     absent: tuple[Problem, ...]
-    """What is not there, or not yet."""
+    """Problems with things that do not exist, or not yet."""
 
 
 def check_references(loaded: LoadedConfig) -> References:
-    """Look for everything that the effective config names beside it."""
+    """Check every file, module and function that the effective config names."""
     found = [*_check_files(loaded), *_check_modules(loaded)]
     return References(
         tuple(problem for problem in found if problem.rule == REFERENCE),
@@ -43,7 +43,7 @@ def check_references(loaded: LoadedConfig) -> References:
 def _check_files(loaded: LoadedConfig) -> Iterator[Problem]:
     for key in _file_keys(loaded.config):
         path = loaded.resolve(*key)
-        if not os.path.exists(path):  # Of names that no file can have, Path's method raises.
+        if not os.path.exists(path):  # os.path, since Path's method raises for invalid names.
             near = nearest(path.name, _names_in(path.parent))
             hint = f"did you mean {literal(near)}?" if near else "a build needs it: make it, or get it, before"
             yield _problem(loaded, key, f"there is no file {path}", MISSING_FILE, hint)
@@ -93,7 +93,7 @@ def _check_modules(loaded: LoadedConfig) -> Iterator[Problem]:
 
 
 def _is_found_elsewhere(module: str, base: Path) -> bool:
-    """Whether Python passes what is in ``base`` over, for a module that is installed: a folder alone is no package."""
+    """Return whether Python finds an installed module elsewhere: a folder alone in ``base`` is not a package."""
     place = module_place(module, base)
     return place is None or place.is_dir()
 
@@ -107,7 +107,7 @@ def _check_name(loaded: LoadedConfig, key: KeyPath, file: Path, name: str) -> It
 
 
 def _module_keys(config: Config) -> Iterator[tuple[KeyPath, str]]:
-    """Every module, and every ``module:callable``, by its key."""
+    """Yield every module and every ``module:callable``, with its key."""
     yield from _model_keys(config)
     for name, scheme in config.quantize.items():
         given = scheme.calibration if isinstance(scheme, Pt2eXnnpack) else None
@@ -136,7 +136,10 @@ def _model_keys(config: Config) -> Iterator[tuple[KeyPath, str]]:
 
 
 def _names_in(folder: Path, suffix: str = "") -> Iterable[str]:
-    """Names of the files in a folder; with a suffix, of those that have it, without it."""
+    """Return the names of the files in a folder.
+
+    With a suffix, return only the files that have it, without the suffix.
+    """
     try:
         names = sorted(path.name for path in folder.iterdir() if path.is_file())
     except OSError:

@@ -1,4 +1,4 @@
-"""The JSON Schema (draft 2020-12) of the config file, for editors of TOML and YAML."""
+"""JSON Schema (draft 2020-12) of the config file, for editors of TOML and YAML."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from etdev.config.names import NAMED_TABLES, NEW
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _OVERLAY = "Overlay"
-"""Added to the name of a table's definition for its form inside a profile, where nothing is required."""
+"""Suffix for the definition of a table's form inside a profile, where nothing is required."""
 
 _NEW = {"type": "boolean", "description": "Says that no file defines this name, so that it is not a misspelled one."}
 
 
 def json_schema() -> dict[str, Any]:
-    """The schema as data: closed tables, descriptions, no nulls (a key that is not wanted is left out)."""
+    """Return the schema as data: closed tables, descriptions, no nulls (an unwanted key is left out)."""
     schema = Config.model_json_schema(mode="validation")
     definitions = schema.pop("$defs")
     tables = {name: _tidy(table) for name, table in definitions.items()}
@@ -32,14 +32,14 @@ def json_schema() -> dict[str, Any]:
     overlay["description"] = "A profile: any part of the config, which lies over the rest of the file."
     overlays[f"Config{_OVERLAY}"] = overlay
     root["properties"]["profiles"]["additionalProperties"] = {"$ref": f"#/$defs/Config{_OVERLAY}"}
-    # What a file extends may state what it lacks.
+    # A file that the config extends may state required keys.
     root["if"] = {"not": {"required": ["extends"]}}
     root["then"] = {"required": root.pop("required")}
     return {"$schema": DIALECT, "title": "etdev config", **root, "$defs": dict(sorted({**tables, **overlays}.items()))}
 
 
 def schema_text() -> str:
-    """The schema as a JSON file."""
+    """Return the schema as the text of a JSON file."""
     return json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n"
 
 
@@ -50,7 +50,7 @@ def _referred(node: Mapping[str, Any]) -> list[str]:
 
 
 def _tidy(node: Any) -> Any:
-    """Without pydantic's generated titles, null alternatives and defaults that only say "not set"."""
+    """Return a node without pydantic's titles, null alternatives and defaults that only say "not set"."""
     if isinstance(node, list):
         return [_tidy(item) for item in node]
     if not isinstance(node, dict):
@@ -61,7 +61,7 @@ def _tidy(node: Any) -> Any:
         if not (key == "title" or (key == "default" and item in (None, {}, [], ())) or key == "discriminator")
     }
     for pattern, value in tidy.pop("patternProperties", {}).items():
-        # Otherwise a name that does not match could hold anything.
+        # Otherwise a name that does not match could have any value.
         tidy["propertyNames"] = {"pattern": pattern, **tidy.get("propertyNames", {})}
         tidy["additionalProperties"] = value
     if tidy.get("additionalProperties") is True:
@@ -75,7 +75,7 @@ def _tidy(node: Any) -> Any:
 
 
 def _relaxed(node: Any) -> Any:
-    """The same with nothing required: one part of a table may lie over another."""
+    """Return the node with nothing required, since part of a table may be merged over another."""
     if isinstance(node, list):
         return [_relaxed(item) for item in node]
     if not isinstance(node, dict):
@@ -89,6 +89,6 @@ def _relaxed(node: Any) -> Any:
         elif key == "items":
             relaxed[key] = item  # Lists are replaced, not merged: their elements stay whole.
         elif key not in ("required", "minProperties", "default"):
-            # Without its tag a table may fit several forms.
+            # Without its tag, a table may match several forms.
             relaxed["anyOf" if key == "oneOf" else key] = _relaxed(item)
     return relaxed

@@ -1,4 +1,4 @@
-"""The effective config as a listing (``etdev config show``), as TOML and as JSON."""
+"""Effective config as a listing (``etdev config show``), as TOML and as JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from etdev.config.notation import literal, plain
 from etdev.config.types import GIT_PREFIX
 
 _SPENT = ("extends", "profiles")
-"""Keys that have had their effect once the layers are merged."""
+"""Keys that have had their effect when the layers are merged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,18 +28,18 @@ class Row:
     value: Any
     """Valid value; None if the key is not set."""
     is_default: bool
-    """Whether the value is the default, stated by a layer or not."""
+    """True if the value equals the default, stated by a layer or not."""
     origin: Origin | None
     """None if no layer states the key."""
 
 
 def effective_rows(loaded: LoadedConfig) -> list[Row]:
-    """Every key of the effective config, in the order of the models; free tables key by key."""
+    """Return every key of the effective config, in the order of the models; free tables key by key."""
     return [row for row in _rows(loaded, (), loaded.config, None) if row.key[0] not in _SPENT]
 
 
 def show_text(loaded: LoadedConfig) -> str:
-    """A listing with one line per key: what differs from its default is marked, and each value has its origin."""
+    """Return a listing with one line per key: a mark if it differs from its default, the value, and the origin."""
     rows = effective_rows(loaded)
     cells = [
         (" " if row.is_default else "*", format_key(row.key), _value_text(row.value), _origin_text(row.origin))
@@ -53,7 +53,7 @@ def show_text(loaded: LoadedConfig) -> str:
 
 
 def describe_layers(loaded: LoadedConfig) -> str:
-    """The layers that have a say, from the lowest."""
+    """Return the names of the layers that set values, from the lowest."""
     names = [layer.marks[()].origin.source for layer in loaded.layers if () in layer.marks]
     if loaded.profile is not None:
         names.append(f"profile {loaded.profile}")
@@ -63,14 +63,14 @@ def describe_layers(loaded: LoadedConfig) -> str:
 
 
 def show_toml(loaded: LoadedConfig) -> str:
-    """The effective config as one TOML file that loads to an equal :class:`Config`."""
+    """Return the effective config as one TOML file that loads to an equal :class:`Config`."""
     import tomli_w
 
     return _foreign_paths(loaded) + tomli_w.dumps(effective_data(loaded))
 
 
 def show_json(loaded: LoadedConfig) -> str:
-    """Effective values and origins, for machines."""
+    """Return effective values and origins as JSON."""
     keys = [
         {
             "key": format_key(row.key),
@@ -85,7 +85,7 @@ def show_json(loaded: LoadedConfig) -> str:
 
 
 def effective_data(loaded: LoadedConfig) -> dict[str, Any]:
-    """The effective config as plain data: what is stated or has a default, without what is unset."""
+    """Return the effective config as plain data: stated values and defaults, without unset keys."""
     data: dict[str, Any] = _dump(loaded.config)
     return data
 
@@ -96,7 +96,7 @@ def _dump(value: Any) -> Any:
         defaults = {name: key.default for name, key in keys.items()}
         stated = {name: getattr(value, key.attribute) for name, key in keys.items()}
         dumped = {name: _dump(item) for name, item in stated.items() if item is not None}
-        # A table at its default may not even be allowed here, such as `kwargs` beside `pt2`.
+        # A table at its default may be invalid here, such as `kwargs` next to `pt2`.
         return {name: item for name, item in dumped.items() if item not in ({}, ()) or stated[name] != defaults[name]}
     if isinstance(value, Mapping):
         return {name: _dump(item) for name, item in value.items()}
@@ -143,7 +143,7 @@ def _origin_json(origin: Origin) -> dict[str, Any]:
 
 
 def _foreign_paths(loaded: LoadedConfig) -> str:
-    """Comment lines on values whose paths are relative to another folder than the main file's."""
+    """Return comment lines for values whose paths are relative to another folder than that of the main file."""
     lines = [
         f"# {format_key(row.key)} = {literal(row.value)} is relative to {row.origin.base}\n"
         for row in effective_rows(loaded)

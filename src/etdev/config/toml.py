@@ -1,4 +1,4 @@
-"""TOML text to data and places. ``tomllib`` says what the text means; tree-sitter says where each thing stands."""
+"""Parser from TOML text to data and places. ``tomllib`` reads the data; tree-sitter finds the places."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _TOKEN = re.compile(
     r"|'[^'\n]*+'|\#[^\n]*+|[\w-]++|(?P<open>[\[{])|(?P<close>[\]}])",
     re.DOTALL,
 )
-"""What has to be told apart to count brackets. Words are consumed whole, so that the scan is linear."""
+"""Tokens that matter for counting brackets. Words are consumed whole, so that the scan is linear."""
 _LONG_NUMBER = re.compile(r"[0-9_]{4300,}")
 _WORD = re.compile(r"[A-Za-z_][\w:./-]*")
 
 
 def parse_toml(text: str, source: str) -> Document:
-    """Raises :class:`ConfigError` with line and column for what is not TOML, and for every duplicate key."""
+    """Parse TOML. Raises :class:`ConfigError` with line and column for invalid TOML and every duplicate key."""
     text = text.replace("\r\n", "\n")
     unclosed = _check_brackets(text, source)
     try:
@@ -42,7 +42,10 @@ def parse_toml(text: str, source: str) -> Document:
 
 
 def _check_brackets(text: str, source: str) -> int | None:
-    """Offset of a bracket that is never closed, if there is one. Refuses deep nesting before tomllib recurses."""
+    """Return the offset of a bracket that is never closed, if there is one.
+
+    Raises for deep nesting, before ``tomllib`` recurses.
+    """
     stack: list[int] = []
     for token in _TOKEN.finditer(text):
         if token["open"]:

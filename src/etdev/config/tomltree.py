@@ -1,4 +1,4 @@
-"""Where each key and value of a TOML text stands, and which keys stand there twice, from tree-sitter's tree."""
+"""Places of keys and values in a TOML text, and its duplicate keys, from tree-sitter's tree."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ class Duplicate:
 
 
 def locate(text: str) -> tuple[dict[KeyPath, Place], list[Duplicate]]:
-    """Places of everything in the text, and its duplicate keys. Never raises: what it cannot read it leaves out."""
+    """Return the places of everything in the text, and its duplicate keys.
+
+    Never raises: it leaves out what it cannot read.
+    """
     import tree_sitter
     import tree_sitter_toml
 
@@ -36,7 +39,7 @@ def locate(text: str) -> tuple[dict[KeyPath, Place], list[Duplicate]]:
 
 
 class _Surveyor:
-    """Walks the tree once, statement by statement, as TOML defines their effect."""
+    """One walk over the tree, statement by statement, with the effects that TOML defines."""
 
     def __init__(self, text: bytes) -> None:
         self.places: dict[KeyPath, Place] = {(): START}
@@ -45,12 +48,12 @@ class _Surveyor:
         self._elements: dict[KeyPath, int] = {}
         """Number of elements so far of each array of tables."""
         self._open: set[KeyPath] = set()
-        """Tables that only a longer header implies: a header of their own may still come."""
+        """Tables that only a longer header implies; a header of their own may still follow."""
         self._dotted: dict[KeyPath, int] = {}
-        """Tables that a dotted key made, and the statement block in which it did: only that block may add to them."""
+        """Tables that a dotted key made, with the block of statements that has it. Only that block may add to them."""
         self._block = 0
         self._repeated: set[KeyPath] = set()
-        """Duplicates so far: what lies in a table that stands there twice is no news."""
+        """Duplicates so far. Keys inside a duplicate table are not reported."""
 
     def survey(self, root: Node) -> None:
         for node in root.named_children:
@@ -137,7 +140,7 @@ class _Surveyor:
 
 
 class _Lines:
-    """Positions of nodes: tree-sitter counts rows from 0 and columns in bytes."""
+    """Positions of nodes. Tree-sitter counts rows from 0, and columns in bytes."""
 
     def __init__(self, text: bytes) -> None:
         self._lines = text.split(b"\n")
@@ -154,7 +157,7 @@ class _Lines:
 
 
 def _pieces(key: Node) -> list[tuple[str, Node]]:
-    """The names of a key that may be dotted, each with its node; the tree nests dotted keys to the left."""
+    """Return the names of a key that may be dotted, each with its node. The tree nests dotted keys to the left."""
     pieces: list[tuple[str, Node]] = []
     while key.type == "dotted_key":
         *inner, last = key.named_children

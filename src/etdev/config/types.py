@@ -1,4 +1,4 @@
-"""The value types that several tables of the config share."""
+"""Value types that several tables of the config share."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from etdev.devices import DeviceNameError, DeviceType, parse_device, valid_names
 
 T = TypeVar("T")
 Many = Annotated[tuple[T, ...], Field(strict=False)]
-"""A list in the file, a tuple in memory: configs are values."""
+"""List in the file, tuple in memory, since configs are immutable values."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What a type asks for, in the words of messages and of the reference: ``expected <phrase>``."""
+    """Expected value of a type, in the words of messages and of the reference: ``expected <phrase>``."""
 
     phrase: str
     also: frozenset[str] = frozenset()
-    """Kinds of raw value (:func:`etdev.config.notation.kind`) accepted besides those of the annotated Python type."""
+    """Accepted kinds of raw value (:func:`etdev.config.notation.kind`), besides those of the annotated Python type."""
     example: str | None = None
-    """A value that messages show where one stands for many."""
+    """Value that messages show as an example of many."""
     meant: Callable[[str], str | None] | None = None
-    """What a text that is not valid was probably meant as, as the remedy."""
+    """Function from an invalid text to a hint with its probable meaning."""
 
 
 _UNITS = {
@@ -46,14 +46,14 @@ UNITS = ", ".join(_UNITS)
 
 
 def refuse_negative(value: int | str) -> int | str:
-    """The value, unless it is a number below 0."""
+    """Return the value; raise an error if it is a number below 0."""
     if isinstance(value, int) and value < 0:
         raise ValueError("negative")
     return value
 
 
 def refuse_bad_reference(value: str) -> str:
-    """The value, unless it is ``git:`` with what git takes for no name of a commit."""
+    """Return the value; raise an error if it is ``git:`` with an invalid name of a commit."""
     reference = value.removeprefix(GIT_PREFIX)
     if value.startswith(GIT_PREFIX) and not re.fullmatch(r"[^\s:\-][^\s:]*", reference):
         raise ValueError("no name of a commit")
@@ -61,7 +61,7 @@ def refuse_bad_reference(value: str) -> str:
 
 
 def parse_byte_size(value: object) -> object:
-    """Bytes of ``"64KiB"``; a whole number stands for bytes. Anything else is left for pydantic to refuse."""
+    """Return the bytes of ``"64KiB"``; a whole number is in bytes. Other values are left for pydantic to refuse."""
     if not isinstance(value, str):
         return value
     match = _SIZE.fullmatch(value.strip())
@@ -76,7 +76,7 @@ def parse_byte_size(value: object) -> object:
 
 
 def meant_size(text: str) -> str | None:
-    """How a size with a unit that does not exist is written: ``64KB`` and ``64k`` may mean two."""
+    """Return a hint with the valid forms of a size whose unit does not exist. ``64KB`` and ``64k`` may mean two."""
     match = _SIZE.fullmatch(text.strip())
     if match is None:
         return None
@@ -121,7 +121,7 @@ TIME_UNITS = ", ".join(_SECONDS)
 
 
 def parse_duration(value: object) -> object:
-    """Seconds of ``"12ms"``; a number stands for seconds. Anything else is left for pydantic to refuse."""
+    """Return the seconds of ``"12ms"``; a number is in seconds. Other values are left for pydantic to refuse."""
     if not isinstance(value, str):
         return value
     match = _DURATION.fullmatch(value.strip())
@@ -151,7 +151,7 @@ _PERCENT = re.compile(r"\d{1,9}(\.\d{1,9})?\s*%")
 
 
 def parse_growth(value: object) -> object:
-    """``"2%"`` as it is; a size as :func:`parse_byte_size` reads it."""
+    """Return ``"2%"`` as it is, and a size as :func:`parse_byte_size` reads it."""
     if isinstance(value, str) and value.strip().endswith("%"):
         if _PERCENT.fullmatch(value.strip()) is None:
             raise ValueError("not a percentage")
@@ -160,7 +160,7 @@ def parse_growth(value: object) -> object:
 
 
 def allowed_growth(growth: int | str, before: int) -> int:
-    """Bytes that what took ``before`` bytes may grow by: as many as stated, or so many percent, rounded down."""
+    """Return the bytes by which something of ``before`` bytes may grow; a percentage is rounded down."""
     if isinstance(growth, int):
         return growth
     return int(Fraction(growth.removesuffix("%").strip()) * before / 100)
@@ -184,10 +184,10 @@ Growth = Annotated[
         }
     ),
 ]
-"""How much something may grow: bytes, or text with a percentage of what it was."""
+"""Allowed growth: bytes, or text with a percentage of the earlier size."""
 
 GIT_PREFIX = "git:"
-"""What a baseline in a git history begins with."""
+"""Prefix of a baseline in the git history."""
 
 BaselineSource = Annotated[
     str,
@@ -195,11 +195,11 @@ BaselineSource = Annotated[
     AfterValidator(refuse_bad_reference),
     Expected('"git:REF", or the path of a .pte file or of a folder'),
 ]
-"""Where the figures to compare with come from."""
+"""Source of the figures to compare with."""
 
 
 def parse_base64_table(value: object) -> object:
-    """Bytes of ``{ base64 = "..." }``, the way to write binary data that TOML and YAML share."""
+    """Return the bytes of ``{ base64 = "..." }``, the notation for binary data that TOML and YAML share."""
     if not isinstance(value, Mapping):
         return value
     if set(value) != {"base64"} or not isinstance(value["base64"], str):
@@ -232,7 +232,7 @@ CompileSpecValue = Annotated[
         }
     ),
 ]
-"""The value of one compile spec; bytes are written ``{ base64 = "…" }``, in YAML also ``!!binary``."""
+"""Value of one compile spec; bytes are written ``{ base64 = "…" }``, in YAML also ``!!binary``."""
 
 Text = Annotated[str, Field(min_length=1), Expected("text that is not empty")]
 
@@ -242,8 +242,10 @@ DestinationUri = Annotated[
     Expected("a URI such as file:///PATH, sftp://HOST/PATH, s3://BUCKET/PREFIX or adb:/PATH"),
     WithJsonSchema({"type": "string", "pattern": "^([Ff][Ii][Ll][Ee]|[Ss][Ff][Tt][Pp]|[Ss]3|[Aa][Dd][Bb]):"}),
 ]
-"""A place to deploy to. What it says is judged by :mod:`etdev.config.checks.deployments`, whose messages repeat no
-secret that somebody has put into it."""
+"""Destination of a deployment.
+
+:mod:`etdev.config.checks.deployments` validates it; its messages repeat no secret that the URI may contain.
+"""
 
 EnvironmentName = Annotated[
     str,
@@ -255,11 +257,14 @@ Number = Annotated[float, AllowInfNan(False), Expected("a finite number")]
 
 
 Share = Annotated[float, AllowInfNan(False), Field(ge=0, le=1), Expected("a number")]
-"""A part of a whole."""
+"""Fraction of a whole, from 0 to 1."""
 
 
 def refuse_non_integer(value: object) -> object:
-    """``Literal[1]`` compares with ``==``, so that ``true`` and ``1.0`` would pass for 1."""
+    """Return the value; raise an error if it is not an ``int``.
+
+    ``Literal[1]`` compares with ``==``, so ``true`` and ``1.0`` would pass for 1.
+    """
     if type(value) is not int:
         raise ValueError("not a whole number")
     return value
@@ -275,14 +280,14 @@ Identifier = Annotated[
     Field(pattern=rf"^{_NAME}$", max_length=128),
     Expected("a name of letters, digits and `_` that does not begin with a digit"),
 ]
-"""A Python identifier: names of methods, inputs and dimensions."""
+"""Python identifier: the name of a method, an input or a dimension."""
 
 SafeName = Annotated[
     str,
     Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=128),
     Expected("a name of letters, digits, `.`, `_` and `-` that begins with a letter or digit"),
 ]
-"""A name that is also a file name everywhere."""
+"""Name that is a valid file name on every system."""
 
 _DATA_FILE = r"^[A-Za-z0-9][A-Za-z0-9._-]*\.ptd$"
 _MOST_OF_A_NAME = 128
@@ -292,19 +297,19 @@ DataFileName = Annotated[
     Field(pattern=_DATA_FILE, max_length=_MOST_OF_A_NAME),
     Expected('a plain file name that ends with ".ptd", such as "weights.ptd"'),
 ]
-"""Name of a file of external data; in the folder of the program."""
+"""Name of a file of external data, in the folder of the program."""
 
 
 def is_data_file_name(name: str) -> bool:
-    """Return whether a data file may have this name, whoever chose it."""
+    """Return whether a data file may have this name."""
     return len(name) <= _MOST_OF_A_NAME and re.fullmatch(_DATA_FILE, name) is not None
 
 
 ModuleName = Annotated[str, Field(pattern=rf"^{_DOTTED}$"), Expected('a module name such as "my_ops"')]
-"""A dotted Python module name."""
+"""Dotted name of a Python module."""
 
 Entry = Annotated[str, Field(pattern=rf"^{_DOTTED}:{_DOTTED}$"), Expected('"module:callable"')]
-"""``module:callable``; the module is looked up beside the file that states it, then as usual."""
+"""``module:callable``. The module is looked up next to the file that states it, then as usual."""
 
 OperatorName = Annotated[
     str,
@@ -313,7 +318,7 @@ OperatorName = Annotated[
     ),
     Expected('an operator such as "aten::relu.out"'),
 ]
-"""An operator in one of the ways that :func:`etdev.program.inplace.parse_operator` reads."""
+"""Operator in one of the notations that :func:`etdev.program.inplace.parse_operator` reads."""
 
 CommitHash = Annotated[str, Field(pattern=r"^[0-9a-f]{40}$"), Expected("a full commit hash, 40 hexadecimal digits")]
 
@@ -321,7 +326,7 @@ MAX_ALIGNMENT = 2**14
 
 
 def refuse_other_than_power_of_two(value: int) -> int:
-    """The value, if it is 1, 2, 4, …"""
+    """Return the value; raise an error if it is not a power of two (1, 2, 4, …)."""
     if value & (value - 1):
         raise ValueError("not a power of two")
     return value
@@ -334,14 +339,14 @@ Alignment = Annotated[
     Expected(f"a power of two from 1 to {MAX_ALIGNMENT}"),
     WithJsonSchema({"enum": [2**power for power in range(MAX_ALIGNMENT.bit_length())]}),
 ]
-"""Bytes that addresses are a multiple of."""
+"""Alignment in bytes: addresses are multiples of it."""
 
 Position = Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,8})$"), Expected('a position such as "0"')]
-"""Of one output among those of a method, 0-based. Keys of tables are text in TOML."""
+"""Position of an output of a method, 0-based. Keys of tables are text in TOML."""
 
 
 def canonical_device(value: str) -> str:
-    """The device's one name: ``cuda`` and ``CUDA:0`` are ``cuda:0``."""
+    """Return the canonical name of a device: ``cuda`` and ``CUDA:0`` are ``cuda:0``."""
     try:
         return str(parse_device(value))
     except DeviceNameError as error:
@@ -349,7 +354,7 @@ def canonical_device(value: str) -> str:
 
 
 def _device_pattern() -> str:
-    """What :func:`~etdev.devices.parse_device` takes, without spaces, as a regular expression of JSON Schema."""
+    """Return a JSON Schema pattern for the names that :func:`~etdev.devices.parse_device` takes, without spaces."""
     kinds = ["".join(f"[{letter}{letter.lower()}]" for letter in kind.name) for kind in DeviceType if kind]
     digits = "|".join(["0*[0-9]{1,2}", "0*1[01][0-9]", "0*12[0-7]"])
     return f"^([Cc][Pp][Uu](:0+)?|({'|'.join(kinds)})(:({digits}))?)$"
@@ -361,4 +366,4 @@ DeviceName = Annotated[
     Expected(f"a device ({valid_names()})", example="cpu"),
     WithJsonSchema({"type": "string", "pattern": _device_pattern()}),
 ]
-"""A device that memory lies on, by its one name."""
+"""Device with memory, by its canonical name."""

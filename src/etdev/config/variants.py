@@ -1,4 +1,4 @@
-"""One config file is several configs: one for each profile. Each is stacked from its layers and validated."""
+"""Variants of a config, one for each profile. Each is merged from its layers and validated."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from etdev.errors import Problem
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """The layers of one variant, and what they merge to."""
+    """Layers of one variant, and the result of merging them."""
 
     layers: list[Layer]
     merged: Layer
     problems: list[Problem]
-    """Of names in the profile, and of the overrides: names that match no key, values that cannot be set."""
+    """Problems of names in the profile, and of overrides: names that match no key, values that cannot be set."""
     unknown: frozenset[KeyPath] = frozenset()
-    """Tables whose name no file defines: they were meant to be another, so they are not incomplete."""
+    """Tables whose name no file defines. Another one was meant, so their missing keys are not reported."""
 
 
 class Variants:
-    """The configs that one set of files stands for.
+    """Configs that one set of files defines: one for each profile.
 
-    Each is stacked without the profiles of the others, so that the work is linear in the number of profiles. The chosen
-    one keeps them: it is where their names are validated.
+    Each is merged without the profiles of the others, so that the work is linear in the number of profiles. The chosen
+    one keeps them, since the names in them are validated in it.
     """
 
     def __init__(self, read: FileSet, environ: Mapping[str, str], texts: Sequence[str]) -> None:
@@ -56,13 +56,13 @@ class Variants:
         return list(self._profiles)
 
     def chosen(self, profile: str | None) -> Stack:
-        """Lay the profile, the environment and ``--set`` over the files."""
+        """Merge the profile, the environment and ``--set`` over the files."""
         found = self._stack(self._read.merged, profile)
-        # The profiles are a part of the config, and what was new to the chosen one is defined in it now.
+        # The profiles are part of the config. Names that were new in the chosen one are now defined.
         return replace(found, merged=without_new(found.merged)) if profile is not None else found
 
     def other(self, profile: str) -> Stack:
-        """As :meth:`chosen`, for a profile that was not chosen.
+        """Return the variant of a profile that was not chosen.
 
         A name in an override that this profile lacks is not wrong: the override is meant for the chosen profile.
         """
@@ -93,7 +93,7 @@ class Variants:
 
 
 def validate(variant: Stack, checks: Iterable[Check]) -> tuple[Config | None, list[Problem]]:
-    """The config, if the models accept it, and every problem that models and checks find."""
+    """Return the config, if the models accept it, and every problem that models and checks find."""
     data, marks = variant.merged.data, variant.merged.marks
     config, issues = None, []
     try:
@@ -107,7 +107,7 @@ def validate(variant: Stack, checks: Iterable[Check]) -> tuple[Config | None, li
 
 
 def in_profile(problem: Problem, profile: str) -> Problem:
-    """The problem, saying that a profile brings it where that is not plain from its key."""
+    """Return the problem with the profile's name in its message, unless its key already shows the profile."""
     if problem.key.startswith("profiles."):
         return problem
     return replace(problem, message=f"{problem.message} (with the profile `{profile}`)")
@@ -124,7 +124,7 @@ def _without_profiles(merged: Layer) -> Layer:
 
 
 def _profiles(merged: Layer) -> dict[str, Layer]:
-    """Each ``[profiles.NAME]`` of the merged files that is a table, as a layer."""
+    """Return each ``[profiles.NAME]`` of the merged files that is a table, as a layer."""
     tables = merged.data.get("profiles")
     tables = tables if isinstance(tables, Mapping) else {}
     marks: defaultdict[str | int, dict[KeyPath, Mark]] = defaultdict(dict)

@@ -1,8 +1,8 @@
-"""YAML 1.2 text to data and places, event by event: plain data only, with nothing that can grow or run.
+"""Parser from YAML 1.2 text to data and places, event by event. It accepts plain data only.
 
-ruamel.yaml reads the text; what plain scalars mean is decided here, by the core schema of YAML 1.2.2 (section 10.3),
-so that ``on``, ``no`` and dates stay text. Anchors, aliases, merge keys, unknown tags, duplicate keys and further
-documents are refused.
+ruamel.yaml reads the text. This module decides the meaning of plain scalars by the core schema of YAML 1.2.2 (section
+10.3), so that ``on``, ``no`` and dates stay text. Anchors, aliases, merge keys, unknown tags, duplicate keys and
+further documents are refused, so that nothing can grow or run.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _TAG = "tag:yaml.org,2002:"
 
 
 def parse_yaml(text: str, source: str) -> Document:
-    """Raises :class:`ConfigError` with line and column for what is not YAML or not allowed here."""
+    """Parse YAML. Raises :class:`ConfigError` with line and column for invalid YAML and unsupported features."""
     from ruamel.yaml import YAML
     from ruamel.yaml.error import MarkedYAMLError
     from ruamel.yaml.reader import ReaderError
@@ -70,7 +70,7 @@ def _syntax_error(error: Any, source: str) -> ConfigError:
 
 @dataclass
 class _Open:
-    """A mapping or sequence whose end has not come yet."""
+    """A mapping or sequence that is not closed yet."""
 
     value: dict[str, Any] | list[Any]
     path: KeyPath
@@ -81,7 +81,7 @@ class _Open:
 
 
 class _Builder:
-    """Takes parse events and builds data with places; a stack, not recursion."""
+    """Builder of data with places from parse events. It uses a stack instead of recursion."""
 
     def __init__(self, source: str) -> None:
         self._source = source
@@ -149,7 +149,10 @@ class _Builder:
             )
 
     def _value(self, event: Any, kind: str, position: Position) -> tuple[Any, bool]:
-        """The value, and whether its text begins where the event does: a block or an absent value has its key's."""
+        """Return the value, and whether its text begins where the event does.
+
+        A block or an absent value has the position of its key.
+        """
         if kind == "ScalarEvent":
             return self._scalar(event, position), bool(event.value) or event.style is not None
         tag = "map" if kind == "MappingStartEvent" else "seq"
@@ -190,7 +193,7 @@ class _Builder:
         return self._plain(text, position)
 
     def _joined(self, text: str, position: Position) -> str:
-        """Text in which two escapes stand for the halves of one character, as JSON writes it."""
+        """Return the text with each pair of escapes for two halves of a character, as JSON writes it, joined."""
         try:
             return text.encode("utf-16", "surrogatepass").decode("utf-16")
         except UnicodeDecodeError as error:

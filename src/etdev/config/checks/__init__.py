@@ -1,7 +1,7 @@
-"""Rules that join several keys. They read raw data, so that their findings come together with all others.
+"""Rules that involve several keys.
 
-Each takes the merged data, which may be wrong anywhere: what is not of the right shape is passed over, since the models
-report it.
+They read the merged raw data, so that their findings are reported together with all others. The data may be wrong
+anywhere. A rule skips data of the wrong shape, since the models report it.
 """
 
 from __future__ import annotations
@@ -29,4 +29,4 @@ CHECKS: tuple[Check, ...] = (
     check_run,
     check_profiles,
 )
-"""Every rule of the config itself; backends add theirs."""
+"""All rules of the config itself; backends add their own."""

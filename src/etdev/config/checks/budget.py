@@ -1,4 +1,4 @@
-"""Limits of targets that say too little, or that need another key."""
+"""Checks of targets' limits that are incomplete, or that need another key."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BASELINE = example("add what to compare with: {}", {"from": "git:main"}, table=
 
 
 def check_budgets(data: Mapping[str, Any]) -> Iterator[Issue]:
-    """``budget`` of each target."""
+    """Check ``budget`` of each target."""
     for name, target in tables_at(data, "targets"):
         path: KeyPath = ("targets", name, "budget")
         budget = table_at(target, "budget")
@@ -31,7 +31,7 @@ def check_budgets(data: Mapping[str, Any]) -> Iterator[Issue]:
 
 
 def _check_devices(limits: Mapping[str, Any], path: KeyPath) -> Iterator[Issue]:
-    """One device may be written in several ways."""
+    """Report a second limit for the same device. A device name can be written in several ways."""
     seen: dict[str, str] = {}
     for name in limits:
         try:

@@ -1,4 +1,4 @@
-"""Where targets are deployed to: URIs, and keys that fit their schemes."""
+"""Checks of deployments: their URIs, and the keys that fit their schemes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from etdev.config.notation import literal
 
 
 def check_deployments(data: Mapping[str, Any]) -> Iterator[Issue]:
-    """Each deployment names a target that there is, a place, and nothing that its scheme has no use for."""
+    """Check the target, the URI, the options and the endpoint of each deployment."""
     targets = table_at(data, "targets")
     for name, table in tables_at(data, "deploy"):
         path: KeyPath = ("deploy", name)
@@ -33,7 +33,7 @@ def _check_target(target: object, targets: Mapping[str, Any], key: KeyPath) -> I
 
 
 def _check_uri(uri: object, key: KeyPath) -> Iterator[Issue]:
-    """The URI itself is not repeated: somebody may have put a password into it."""
+    """Check a URI. Messages do not repeat it, since it may contain a password."""
     if not isinstance(uri, str) or not uri:
         return
     try:

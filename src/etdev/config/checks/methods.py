@@ -1,4 +1,4 @@
-"""Methods, their inputs and dimensions, and constants."""
+"""Checks of methods, their inputs and dimensions, and constants."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _INPUTS = [{"name": "x", "dtype": "float32", "shape": [1, 8]}]
 
 
 def check_methods(data: Mapping[str, Any]) -> Iterator[Issue]:
-    """Which methods there have to be, or may be, for the source of the model."""
+    """Check that the methods fit the source of the model, and that no constant has the name of a method."""
     source = meant_source(data)
     is_pt2 = source == "pt2"
     methods = data.get("methods", {})
@@ -45,7 +45,7 @@ def check_methods(data: Mapping[str, Any]) -> Iterator[Issue]:
 
 
 def check_dims(data: Mapping[str, Any]) -> Iterator[Issue]:
-    """Dynamic dimensions: each is declared, used, and has a range."""
+    """Check that dynamic dimensions are declared and used, that ranges are valid, and that input names are unique."""
     for name, method in tables_at(data, "methods"):
         path: KeyPath = ("methods", name)
         dims, are_known = table_at(method, "dims"), is_settled(method, "dims")
@@ -108,7 +108,7 @@ def _check_dim(dim: str, limits: object, path: KeyPath, *, is_used: bool) -> Ite
 
 
 def check_constants(data: Mapping[str, Any]) -> Iterator[Issue]:
-    """Whole numbers fit the program's 64 bits."""
+    """Check that whole numbers fit into 64 bits."""
     for name, given in table_at(data, "constants").items():
         path: KeyPath = ("constants", name)
         numbered = {(*path, index): value for index, value in enumerate(given)} if isinstance(given, list) else None

@@ -1,4 +1,4 @@
-"""The source of the model, and the keys that go with it."""
+"""Checks of the source of the model, and of the keys that go with it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from etdev.config.keys import KeyPath, format_key, nearest
 from etdev.config.notation import example, kind, literal, short
 
 SOURCES = ("entry", "hf", "pt2")
-"""The keys of which exactly one says where the model comes from."""
+"""Keys for the source of the model; a config has exactly one of them."""
 
 CONVERSION_HINT = (
     "other formats can hold pickles, which are never loaded: convert the file once, as docs/models.md says "
@@ -20,7 +20,7 @@ CONVERSION_HINT = (
 
 
 def check_model_source(data: Mapping[str, Any]) -> Iterator[Issue]:
-    """Exactly one of ``entry``, ``hf`` and ``pt2``, with the keys that go with it and no others."""
+    """Check that exactly one of ``entry``, ``hf`` and ``pt2`` is set, with the keys that go with it and no others."""
     if "model" not in data or not isinstance(data["model"], Mapping):
         return
     model = data["model"]
@@ -57,7 +57,7 @@ def _check_companions(model: Mapping[str, Any], source: str) -> Iterator[Issue]:
 
 
 def _check_weights(weights: object) -> Iterator[Issue]:
-    """Told from the name alone: another format may hold pickles, and none is opened."""
+    """Check the name of the weights file. Files of other formats may contain pickles, so none is opened."""
     if isinstance(weights, str) and weights and not weights.endswith(".safetensors"):
         message = f"`model.weights` is {short(weights)}; expected the path of a .safetensors file"
         yield Issue(("model", "weights"), message, WRONG_VALUE, CONVERSION_HINT)
@@ -78,7 +78,7 @@ def _check_revision(model: Mapping[str, Any]) -> Iterator[Issue]:
 
 
 def check_kwargs(data: Mapping[str, Any]) -> Iterator[Issue]:
-    """``model.kwargs`` holds what both formats can write."""
+    """Check that ``model.kwargs`` contains only values that both TOML and YAML can write."""
     yield from _check_free(table_at(data, "model").get("kwargs"), ("model", "kwargs"))
 
 
@@ -100,12 +100,12 @@ def _conflict(key: str, reason: str, hint: str) -> Issue:
 
 
 def is_local(hf: str) -> bool:
-    """Whether ``model.hf`` is a directory, and not a name on the hub."""
+    """Return whether ``model.hf`` is a directory, not a name on the hub."""
     return hf in (".", "..") or hf.startswith(("./", "../", "/"))
 
 
 def meant_source(data: Mapping[str, Any]) -> str | None:
-    """Which key states the model's source, misspelled or not; None if that cannot be told."""
+    """Return the key that states the source of the model, even if misspelled; None if that cannot be determined."""
     model = table_at(data, "model")
     stated = next((key for key in SOURCES if key in model), None)
     return stated or next((meant for key in model if (meant := nearest(key, SOURCES))), None)

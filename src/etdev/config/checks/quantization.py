@@ -1,4 +1,4 @@
-"""Quantization schemes: that targets name ones which exist, and that they fit methods and model."""
+"""Checks of quantization schemes: targets name existing ones, and they fit the methods and the model."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from etdev.config.notation import example, literal, short
 
 
 def check_quantization(data: Mapping[str, Any]) -> Iterator[Issue]:
-    """Targets name schemes that exist; schemes fit the methods and the source of the model."""
+    """Check that targets name existing schemes, and that schemes fit the methods and the source of the model."""
     schemes = table_at(data, "quantize")
     for name, target in tables_at(data, "targets"):
         wanted = target.get("quantize")
@@ -36,7 +36,10 @@ def check_quantization(data: Mapping[str, Any]) -> Iterator[Issue]:
 
 
 def _check_granularity(path: KeyPath, scheme: Mapping[str, Any]) -> Iterator[Issue]:
-    """XNNPACK takes dynamically quantized linear layers only with a scale per channel (seen with executorch 1.4.1)."""
+    """Check ``per_channel`` of dynamic quantization.
+
+    XNNPACK takes dynamically quantized linear layers only with a scale per channel (seen with executorch 1.4.1).
+    """
     if scheme.get("dynamic") is True and scheme.get("per_channel") is False:
         key = (*path, "per_channel")
         message = f"`{format_key(key)}` is false, but no delegate takes dynamic quantization with one scale per tensor"
@@ -47,7 +50,7 @@ def _check_calibration(data: Mapping[str, Any], path: KeyPath, scheme: Mapping[s
     key = (*path, "calibration")
     name = format_key(key)
     methods = list(table_at(data, "methods")) or (["forward"] if "pt2" in table_at(data, "model") else [])
-    # What takes no inputs is observed in one call.
+    # A method without inputs needs no calibration inputs: one call observes it.
     needy = [method for method in methods if table_at(table_at(data, "methods"), method).get("inputs") != []]
     calibration = scheme.get("calibration")
     if "calibration" not in scheme:

@@ -1,4 +1,7 @@
-"""Reading data that may be wrong anywhere: what has not the right shape is passed over, since the models report it."""
+"""Access to raw data that may be wrong anywhere.
+
+Data of the wrong shape is skipped, since the models report it.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ def tables_at(data: Mapping[str, Any], key: str) -> Iterator[tuple[str, Mapping[
 
 
 def list_of_tables(data: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
-    """The elements of a list, with an empty table for each that is not one, so that indices stay right."""
+    """Return the elements of a list, with an empty table for each non-table, so that indices stay valid."""
     value = data.get(key)
     return [item if isinstance(item, Mapping) else {} for item in value] if isinstance(value, list) else []
 
@@ -33,7 +36,7 @@ def pair(table: object, first: str, second: str) -> tuple[object, object]:
 
 
 def is_settled(data: Mapping[str, Any], key: str) -> bool:
-    """Whether a table is there, or plainly is not: neither malformed nor misspelled, which the models report."""
+    """Return whether a table is present and well-formed, or absent and not misspelled. The models report the rest."""
     return isinstance(data[key], Mapping) if key in data else nearest(key, data) is None
 
 

@@ -1,4 +1,4 @@
-"""Where targets are built: keys that fit the executor."""
+"""Checks of the keys that say where targets are built."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from etdev.config.issues import CONFLICT, Issue
 
 
 def check_run(data: Mapping[str, Any]) -> Iterator[Issue]:
-    """Only Ray has clusters."""
+    """Check that ``ray_address`` is set only for the executor ``ray``."""
     run = table_at(data, "run")
     local = run["executor"] == "local" if "executor" in run else is_settled(run, "executor")
     if local and run.get("ray_address"):

@@ -1,4 +1,4 @@
-"""Keys of targets and of profiles that do not go together."""
+"""Checks of keys of targets and profiles that do not go together."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from etdev.config.notation import example, literal
 
 
 def check_targets(data: Mapping[str, Any]) -> Iterator[Issue]:
-    """Keys of one target that do not go together, and targets whose folders are one."""
+    """Check for keys of one target that do not go together, and for targets that share a folder."""
     first_of: dict[str, str] = {}
     for name, target in tables_at(data, "targets"):
         path: KeyPath = ("targets", name)
@@ -61,7 +61,10 @@ def _check_accuracy(verify: Mapping[str, Any], path: KeyPath) -> Iterator[Issue]
 
 
 def check_io(data: Mapping[str, Any]) -> Iterator[Issue]:
-    """``io`` names methods and inputs that are declared. What a saved program does not declare is known at link."""
+    """Check that ``io`` names declared methods and inputs.
+
+    The inputs of a saved program that the config does not declare are known only at link.
+    """
     is_pt2 = meant_source(data) == "pt2"
     methods = dict.fromkeys(table_at(data, "methods")) or ({"forward": None} if is_pt2 else {})
     for name, target in tables_at(data, "targets"):
@@ -88,7 +91,7 @@ def _check_io_inputs(data: Mapping[str, Any], method: str, places: object, key: 
 
 
 def check_profiles(data: Mapping[str, Any]) -> Iterator[Issue]:
-    """Keys that a profile cannot hold."""
+    """Check that profiles contain no key that a profile cannot hold."""
     for name, profile in tables_at(data, "profiles"):
         for key in NOT_IN_PROFILES:
             if key in profile:
