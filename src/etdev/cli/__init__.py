@@ -1,1 +1,1 @@
-"""The command line: one file per command, each of which parses, calls, renders and returns an exit code."""
+"""Command line: one file per command. Each parses, calls, renders and returns an exit code."""

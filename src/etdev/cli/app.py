@@ -1,4 +1,4 @@
-"""The ``etdev`` command: its list of subcommands, and the one place where an error becomes an exit code."""
+"""The ``etdev`` command: its list of subcommands, and the only place that turns an error into an exit code."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from etdev.errors import ExitCode
 
 
 class Commands(LazyGroup):
-    """Every command, in the order in which a project meets them."""
+    """All commands, in the order in which a project needs them."""
 
     entries: ClassVar = {
         "init": Entry("Write a new project from a template.", "etdev.cli.init:init"),
@@ -82,8 +82,8 @@ def root(
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command line to its end and return its exit code. Never raises, prints no traceback unasked."""
-    with INTERRUPTS:  # To the very end: no other signal cuts the last words short.
+    """Run one command line to its end and return its exit code. Never raises; prints a traceback only on request."""
+    with INTERRUPTS:  # Until the very end, so that no signal cuts off the last output.
         try:
             code = _dispatch(arguments)
             sys.stdout.flush()
@@ -100,7 +100,7 @@ def _dispatch(arguments: Sequence[str]) -> int:
     try:
         code = command.main(args=list(arguments), prog_name="etdev", standalone_mode=False)
     except SystemExit as error:
-        # Completion ends so, and so does the broken pipe that typer met.
+        # Shell completion ends like this, and so does a broken pipe that typer caught.
         if isinstance(error.__context__, BrokenPipeError):
             raise error.__context__ from None
         raise

@@ -1,4 +1,4 @@
-"""Questions to whoever sits at the terminal, on stderr like all that is not a result."""
+"""Questions to the user at the terminal. They go to stderr, like all output that is not a result."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from etdev.errors import UsageError
 
 
 def can_ask() -> bool:
-    """Whether somebody is there who could answer: nobody is in a CI job, even if it has a terminal."""
-    streams = (sys.stdin, sys.stderr)  # Either is None if it was closed before.
+    """Return whether a user can answer. In a CI job no user can, even if it has a terminal."""
+    streams = (sys.stdin, sys.stderr)  # Either is None if it is closed.
     return all(stream is not None and stream.isatty() for stream in streams) and not os.environ.get("CI")
 
 
 def ask(question: str, default: str, check: Callable[[str], str] = str) -> str:
-    """An answer that ``check`` takes, as it returns it; nothing but Enter is ``default``.
+    """Return the first answer that ``check`` accepts, as it returns it; an empty line means ``default``.
 
-    ``check`` raises :class:`~etdev.errors.UsageError` for an answer that is none, and the question comes again. Raises
+    ``check`` raises :class:`~etdev.errors.UsageError` for an invalid answer, and the question is repeated. Raises
     ``typer.Abort`` at the end of the input.
     """
     while True:
@@ -33,7 +33,7 @@ def ask(question: str, default: str, check: Callable[[str], str] = str) -> str:
 
 
 def choose(question: str, options: Mapping[str, str], default: str) -> str:
-    """One of the options, by name or by number; the values say what each is."""
+    """Ask for one of the options, by name or by number; the values describe the options."""
     names = list(options)
     for line in columns([(f"{number}", name, options[name]) for number, name in enumerate(names, 1)]):
         note(f"  {line}")
@@ -49,7 +49,7 @@ def choose(question: str, options: Mapping[str, str], default: str) -> str:
 
 
 def confirm(question: str, *, default: bool) -> bool:
-    """Yes or no."""
+    """Ask for yes or no; return whether the answer is yes."""
 
     def check(answer: str) -> str:
         if answer.lower() in ("y", "yes", "n", "no"):
@@ -60,7 +60,7 @@ def confirm(question: str, *, default: bool) -> bool:
 
 
 def _answer(question: str) -> str:
-    """What is typed up to Enter. ``input`` would write the question to stdout."""
+    """Return the line that the user types, stripped. ``input`` would write the question to stdout."""
     print(f"{paint('?', 'cyan')} {question}: ", end="", file=sys.stderr, flush=True)
     line = sys.stdin.readline()
     if not line:

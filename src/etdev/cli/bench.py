@@ -1,4 +1,4 @@
-"""``etdev bench``: how fast a ``.pte`` is here, on one worker and on several, and how much memory it takes."""
+"""``etdev bench``: the speed of a ``.pte`` on this machine, on one worker and on several, and its memory."""
 
 from __future__ import annotations
 
@@ -81,10 +81,10 @@ def bench(
     output: OutputOption = None,
     quiet: QuietOption = False,
 ) -> int:
-    """Measure a method of a .pte here: how long a call takes, how many workers make a second, what memory it takes.
+    """Measure a method of a .pte on this machine: latency, throughput of workers, memory.
 
-    What is not known is said to be so. Of a target without --input, with the samples that the config names, which runs
-    code of the config. Formats of --output: text, json.
+    A figure that is not known is reported as such. Without --input, a target is called with the samples that the config
+    names, which runs code of the config. Formats of --output: text, json.
     """
     outputs = parse_outputs(output, allowed=(TEXT, "json"))
     found = named_program(program, target, config, data)
@@ -131,7 +131,7 @@ def _seconds(given: float | None) -> float | None:
 
 
 def _workers(text: str | None) -> tuple[int, ...]:
-    """Without a list: one, and as many as there are cores."""
+    """Return the numbers of workers; without a list, 1 and the number of cores."""
     if text is None:
         from etdev.pipeline.machine import usable_cores
 
@@ -146,7 +146,7 @@ def _workers(text: str | None) -> tuple[int, ...]:
 
 
 def render(result: BenchResult, stream: TextIO | None = None) -> str:
-    """A heading, then what was measured, then on what."""
+    """Return a heading, then the measurements, then the machine."""
     stream = stream or sys.stdout
     heading = paint(printable(result.file), stream=stream)
     how = "in the stock runtime" if result.runtime == "stock" else "by etdev's interpreter"

@@ -63,8 +63,8 @@ def build(
 ) -> int:
     """Build the config's targets: export, quantize, lower, emit, link, write and verify.
 
-    Runs the code that the config names. Formats of --output: text, json, html (the page of
-    `etdev report`, of all targets), github, sarif, md.
+    Runs the code that the config names. Formats of --output: text, json, html (the page of `etdev report`, for all
+    targets), github, sarif, md.
     """
     from etdev.cli.reports import ALL_FORMATS, reported_errors
 
@@ -108,7 +108,7 @@ def _build(project: Project, options: BuildOptions, outputs: Outputs, shown: Det
 
             result = build_project(project, options)
     except EtdevError as error:
-        if not isinstance(error, UsageError):  # Which ends a build before any target is looked at.
+        if not isinstance(error, UsageError):  # A usage error ends a build before any target.
             _say_built(project)
         raise
     write_result(outputs, result, lambda: render_result(result, shown), html=lambda: _page(result))
@@ -116,7 +116,7 @@ def _build(project: Project, options: BuildOptions, outputs: Outputs, shown: Det
 
 
 def _say_built(project: Project) -> None:
-    """Name the targets that are built although the build ends with an error."""
+    """Print the names of the targets that are built although the build ends with an error."""
     from etdev.cli.output import note
     from etdev.pipeline.report_file import built_targets
 

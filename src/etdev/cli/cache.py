@@ -39,7 +39,7 @@ SizeOption = Annotated[
 
 
 def stats(output: OutputOption = None, verbose: VerboseOption = False) -> int:
-    """Say where the cache is, and what is in it.
+    """Show the folder, the contents and the size of the cache.
 
     $ETDEV_CACHE_DIR names another folder. Formats of --output: text, json.
     """
@@ -65,7 +65,7 @@ def stats(output: OutputOption = None, verbose: VerboseOption = False) -> int:
 
 
 def gc(size: SizeOption = None, output: OutputOption = None, verbose: VerboseOption = False) -> int:
-    """Remove what was used longest ago, and what nothing needs.
+    """Remove the least recently used builds, and files that nothing needs.
 
     Formats of --output: text, json.
     """
@@ -101,7 +101,7 @@ def why(
     output: OutputOption = None,
     verbose: VerboseOption = False,
 ) -> int:
-    """Say what a build would take from the cache, and what has changed where it would not.
+    """Say what a build would reuse from the cache, and for the rest, what has changed.
 
     Formats of --output: text, json.
     """

@@ -1,5 +1,4 @@
-"""What the commands on a program have in common: which program; of those that call it, which inputs, method, runtime
-and workers."""
+"""Arguments of the commands on a program: the program, and for calls the inputs, method, runtime and workers."""
 
 from __future__ import annotations
 
@@ -71,13 +70,13 @@ TransportOption = Annotated[
 
 
 class NamedProgram(NamedTuple):
-    """The program that a caller names."""
+    """Program that a caller names."""
 
     file: Path
     data: tuple[Path, ...]
-    """Its data files."""
+    """Data files of the program."""
     project: Project | None
-    """Of the target that was named; None for a file."""
+    """Project of the named target; None for a file."""
 
 
 def named_program(
@@ -85,7 +84,8 @@ def named_program(
 ) -> NamedProgram:
     """Return the program of a command that takes one ``FILE|TARGET``, or ``--target`` in its place.
 
-    Raises :class:`~etdev.errors.UsageError` as :func:`find_program`, and if there is not exactly one of the two."""
+    Raises :class:`~etdev.errors.UsageError` as :func:`find_program` does, and if not exactly one of the two is given.
+    """
     if program is not None and target is not None:
         message = f"{program!r} and --target {target} both name a program"
         raise UsageError(message, where="--target", hint="give one of them")
@@ -98,11 +98,13 @@ def named_program(
 def find_program(
     name: str, config: Path | None, data: Sequence[Path] | None = None, *, is_target: bool = False
 ) -> NamedProgram:
-    """The program that a caller names: a file, or a target; its data files are ``data``, or the target's.
+    """Return the program that a caller names: a file or a target. Its data files are ``data``, or the target's.
 
-    With a config, what has the name of a target is the target; if code or weights have changed since it was built, a
-    note on stderr says so. ``is_target`` says that the name is not a file's. A glob stands for the only target that it
-    matches. Raises :class:`~etdev.errors.UsageError` for a target that there is not, or that was not built yet."""
+    With a config, the name of a target takes precedence over a file of the same name. If code or weights changed since
+    the target was built, a note on stderr says so. ``is_target`` means that the name is not a file's. A glob selects
+    the only target that it matches. Raises :class:`~etdev.errors.UsageError` for a target that does not exist or is not
+    built yet.
+    """
     path, given = Path(name), tuple(data or ())
     is_file = not is_target and (path.suffix == ".pte" or (path.exists() and not path.is_dir()))
     if config is None and is_file:
@@ -129,7 +131,7 @@ def find_program(
 
 
 def _one_target(name: str, targets: Collection[str]) -> str:
-    """Return the target that a name or a glob stands for."""
+    """Return the only target that a name or a glob matches."""
     from etdev.config.keys import nearest
 
     found = [name] if name in targets else [target for target in targets if fnmatchcase(target, name)]
@@ -143,13 +145,13 @@ def _one_target(name: str, targets: Collection[str]) -> str:
 
 
 def _shown(path: Path) -> Path:
-    """As somebody here would write it, for it stands in what is said."""
+    """Return the path as messages show it: relative to the working folder if it is inside that folder."""
     here = Path.cwd()
     return path.relative_to(here) if path.is_relative_to(here) else path
 
 
 def require_config(name: str) -> None:
-    """Raise :class:`~etdev.errors.UsageError` for what is no file where there is no config."""
+    """Raise :class:`~etdev.errors.UsageError` for a name that is not a file if there is no config."""
     from etdev.config.files import has_config
 
     if not has_config(Path.cwd()):
@@ -160,14 +162,14 @@ def require_config(name: str) -> None:
 
 
 def check_runtime(name: str | None) -> RuntimeName | None:
-    """The runtime that a caller names. Raises :class:`~etdev.errors.UsageError` for one that there is not."""
+    """Return the runtime that a caller names. Raises :class:`~etdev.errors.UsageError` for an unknown one."""
     if name is not None and name not in _RUNTIMES:
         raise UsageError(f"there is no runtime {name!r}", where="--runtime", hint=f"one of: {', '.join(_RUNTIMES)}")
     return cast("RuntimeName | None", name)
 
 
 def check_transport(name: str | None) -> str:
-    """The transport that a caller names; processes without one."""
+    """Return the transport that a caller names; processes by default."""
     from etdev.runtime.orchestrator.transports import TRANSPORTS
 
     if name is not None and name not in TRANSPORTS:
@@ -178,5 +180,5 @@ def check_transport(name: str | None) -> str:
 
 
 def is_worker_count(text: str) -> bool:
-    """Is it a number of workers that can be asked for?"""
+    """Return whether the text is a valid number of workers."""
     return text.isascii() and text.isdigit() and 0 < int(text) <= MOST_WORKERS

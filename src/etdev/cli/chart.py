@@ -1,4 +1,4 @@
-"""Memory over time as plain text: ``etdev inspect --chart``."""
+"""Chart of memory over time as plain text: ``etdev inspect --chart``."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 _BARS, _SHADES, _BOUND = " ▁▂▃▄▅▆▇█", " ░▒▓█", "┄"
 _PLAIN_BARS, _PLAIN_SHADES, _PLAIN_BOUND = " .:-=+*#@", " .:+#", "_"
-"""For a stream that cannot be written block characters."""
+"""Characters for a stream that cannot encode block characters."""
 _LIVE_ROWS, _MAP_ROWS = 6, 10
 _LABELS = 12
 """Columns before a chart: the indentation and an address."""
 _NARROWEST, _WIDEST = 16, 120
-"""Columns of a chart."""
+"""Smallest and largest number of columns of a chart."""
 
 
 def chart_lines(method: MethodInfo, memory: MethodMemory | str, stream: TextIO) -> Iterator[str]:
-    """Bytes in use and who lies where, over the instructions; two charts for each planned buffer of a method."""
+    """Yield two charts for each planned buffer: bytes in use, and addresses in use, over the instructions."""
     if isinstance(memory, str):
         return
     width = min(max(shutil.get_terminal_size().columns - _LABELS - 2, _NARROWEST), _WIDEST)
@@ -62,14 +62,14 @@ def _takes_blocks(stream: TextIO) -> bool:
 
 
 def _framed(rows: Sequence[str], top: int) -> Iterator[str]:
-    """The rows with what their upper and lower ends mean."""
+    """Yield the rows in a frame, with labels for the upper and the lower end."""
     for index, row in enumerate(rows):
         label = format_size(top) if index == 0 else "0" if index == len(rows) - 1 else ""
         yield f"{label:>{_LABELS - 1}} |{row}|"
 
 
 def _most_in_use(storages: Sequence[Storage], instants: int, columns: int) -> list[int]:
-    """The most bytes that are in use at any instant of each column."""
+    """Return the largest number of bytes in use at any instant of each column."""
     changes = [0] * (instants + 1)
     for storage in storages:
         changes[storage.start] += storage.size
@@ -91,7 +91,7 @@ def _bars(heights: Sequence[int], top: int, bound: int | None, bars: str, mark: 
 
 
 def _map(storages: Sequence[Storage], instants: int, columns: int, top: int, shades: str) -> list[str]:
-    """How much of each cell, an interval of time and of addresses, is in use; the highest addresses first."""
+    """Return rows that shade each cell, an interval of time and addresses, by its use; the highest addresses first."""
     steps = len(shades) - 1
     rows = []
     for row in reversed(range(_MAP_ROWS)):
@@ -102,7 +102,7 @@ def _map(storages: Sequence[Storage], instants: int, columns: int, top: int, sha
 
 
 def _shares(storages: Sequence[Storage], instants: int, columns: int, low: float, high: float) -> list[float]:
-    """Which part of each column is in use between two addresses."""
+    """Return the share of each column that is in use between two addresses."""
     at_start = [0.0] * (columns + 2)
 
     for storage in storages:

@@ -1,6 +1,6 @@
-"""The options that several commands share, one type per option, so that they read the same everywhere.
+"""Options that several commands share, one type per option, so that they read the same everywhere.
 
-A command states them as parameters::
+A command declares them as parameters::
 
     def validate(config: ConfigOption = None, overrides: SetOption = None, output: OutputOption = None) -> int: ...
 """
@@ -17,17 +17,17 @@ from etdev.config.limits import MOST_WORKERS
 
 
 def complete_target(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Names of targets in the config, for the shell."""
+    """Return matching names of targets in the config, for shell completion."""
     return _matching(_names_in_config(ctx, "targets"), incomplete)
 
 
 def complete_profile(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Names of profiles in the config, for the shell."""
+    """Return matching names of profiles in the config, for shell completion."""
     return _matching(_names_in_config(ctx, "profiles"), incomplete)
 
 
 def complete_deployment(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Names of deployments in the config, for the shell."""
+    """Return matching names of deployments in the config, for shell completion."""
     return _matching(_names_in_config(ctx, "deploy"), incomplete)
 
 
@@ -146,7 +146,7 @@ def _matching(names: Iterable[str], incomplete: str) -> list[str]:
 
 
 def _names_in_config(ctx: typer.Context, table: str) -> list[str]:
-    """Names in a table of the config file as it stands: completion neither validates nor follows ``extends``."""
+    """Return the names in a table of the config file. Completion neither validates nor follows ``extends``."""
     from etdev.config.files import find_config, read_document
 
     try:

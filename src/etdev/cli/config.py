@@ -32,9 +32,9 @@ def show(
     output: OutputOption = None,
     verbose: VerboseOption = False,
 ) -> int:
-    """Print the effective config: every key, its value, and where that comes from.
+    """Print the effective config: every key, its value and its origin.
 
-    Formats of --output: text, toml (a config by itself), json (with origins).
+    Formats of --output: text, toml (a complete config), json (with origins).
     """
     outputs = parse_outputs(output, allowed=(TEXT, "toml", "json"))
     from etdev.backends.opening import open_config
@@ -56,7 +56,7 @@ def explain(
     overrides: SetOption = None,
     verbose: VerboseOption = False,
 ) -> int:
-    """Say what a key means, what it may be, and what sets it. Works without a config, too."""
+    """Explain a key: its meaning, its valid values, and what sets it. Works without a config, too."""
     from etdev.config.explain import explain as explanation
 
     print(explanation(key, _load_if_any(config, profile, overrides)), end="")
@@ -64,7 +64,7 @@ def explain(
 
 
 def _load_if_any(config: Path | None, profile: str | None, overrides: list[str] | None) -> LoadedConfig | None:
-    """The config, if there is one and it is in order; a meaning can be looked up in any case."""
+    """Return the config if there is a valid one, else None: keys can be explained without it."""
     from etdev.backends.opening import open_config
     from etdev.config.files import has_config
 

@@ -1,4 +1,4 @@
-"""What a link decided about copies and outputs, as text for people."""
+"""Decisions of a link about copies and outputs, as text for people."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ _LISTED_REASONS = 4
 
 
 def kind_name(kind: str) -> str:
-    """A kind of copies in words: ``write-back``."""
+    """Return a kind of copies in words: ``write-back``."""
     return kind.replace("_", "-")
 
 
 def decision_lines(
     elisions: Sequence[Elision], inplace: Sequence[InPlace], *, verbose: bool, method: str | None = None
 ) -> Iterator[str]:
-    """What became of each kind of copies and of the outputs that may lie over an operand, and why the rest stayed.
+    """Yield the decisions about each kind of copies and about outputs in place, with reasons where nothing changed.
 
-    ``verbose`` lists each decision instead of the reasons; ``method`` is named where there are several.
+    ``verbose`` lists each decision instead of the reasons. ``method`` is named if there are several.
     """
     prefix = "" if method is None else f"{printable(method)}: "
     for copies in count_copies(elisions):
@@ -49,7 +49,7 @@ def _copy_reasons(copies: CopiesOfKind) -> Iterator[str]:
 
 
 def _reasons(reasons: Mapping[str, int], what: str) -> Iterator[str]:
-    """A line for each of the most frequent ones, and one for the others if there is more than one."""
+    """Yield a line for each of the most frequent reasons, and one for the others if there is more than one."""
     listed = len(reasons) if len(reasons) == _LISTED_REASONS + 1 else _LISTED_REASONS
     for reason, number in islice(reasons.items(), listed):
         yield f"{number:,} {what}: {printable(reason)}"

@@ -1,4 +1,4 @@
-"""``etdev deploy``: bring a built target to its place, go back, or list what lies there."""
+"""``etdev deploy``: deploy a built target, go back to an earlier release, or list the releases."""
 
 from __future__ import annotations
 
@@ -67,10 +67,10 @@ def deploy(
     quiet: QuietOption = False,
     verbose: VerboseOption = False,
 ) -> int:
-    """Bring the built files of a target to its place, as one release that is switched to at once.
+    """Deploy the built files of a target as one release, and switch to it at once.
 
-    What was rejected, missed a gate or was not verified is refused, and so is, without --stale, what is not any more
-    what the project would build. Formats of --output: text, json.
+    Refuses a target that was rejected, missed a gate or was not verified. Without --stale, also refuses a target that
+    is not what the project would build now. Formats of --output: text, json.
     """
     outputs = parse_outputs(output, allowed=(TEXT, "json"))
     chosen = [
@@ -98,7 +98,7 @@ def deploy(
 
 
 def _deployment(project: Project, name: str | None, target: str | None) -> str:
-    """Return the deployment that is named, or the only one of a target."""
+    """Return the named deployment, or the only one of a target."""
     if name is not None and target is not None:
         raise UsageError(f"{name!r} and --target {target} both name a deployment", where="--target", hint="give one")
     if name is not None:
@@ -114,7 +114,7 @@ def _deployment(project: Project, name: str | None, target: str | None) -> str:
 
 
 def render(result: DeployResult) -> str:
-    """A line on what is current now, then what was done for it."""
+    """Return a line about the current release, then the changes that led to it."""
     return "\n".join([f"{result.name}  {printable(result.uri)}", *_lines(result)])
 
 
@@ -143,7 +143,7 @@ _ALREADY = {
 
 
 def render_list(found: ReleaseList) -> str:
-    """A line for each release, newest first; ``*`` marks the current one."""
+    """Return a line for each release, newest first; ``*`` marks the current one."""
     head = f"{found.name}  {printable(found.uri)}  {count(len(found.releases), 'release')}"
     return "\n".join([head, *columns([_row(item) for item in found.releases])])
 

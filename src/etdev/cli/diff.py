@@ -1,4 +1,4 @@
-"""``etdev diff``: how two programs differ."""
+"""``etdev diff``: the differences between two programs."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ _NONE = "-"
 class _Row(NamedTuple):
     what: str
     a: str
-    """In the first file."""
+    """Value in the first file."""
     b: str
-    """In the second one."""
+    """Value in the second file."""
     change: str = ""
-    """Of a number: ``+1,024 (+5.2%)``."""
+    """Change of a number: ``+1,024 (+5.2%)``."""
 
 
 _Block: TypeAlias = tuple[str, Sequence[_Row]]
-"""A heading and what differs under it."""
+"""A heading and the differences under it."""
 
 
 def diff(
@@ -66,7 +66,7 @@ def diff(
     output: OutputOption = None,
     verbose: VerboseOption = False,
 ) -> int:
-    """Say how two programs differ: sections, memory, methods, operators, delegates, addresses.
+    """Show how two programs differ: sections, memory, methods, operators, delegates, addresses.
 
     Needs neither torch nor executorch. The exit code is 0 whether they differ or not. Formats of --output: text, json,
     md.
@@ -84,7 +84,7 @@ def diff(
 
 
 def _two_programs(a: str | None, b: str | None, targets: Sequence[str]) -> list[tuple[str, bool]]:
-    """Return both names, in order, and whether each is known to be a target's."""
+    """Return both names in order, each with whether it is known to be a target's."""
     names = [(name, False) for name in (a, b) if name is not None] + [(name, True) for name in targets]
     if len(names) != 2:
         message = f"two programs are compared, and {len(names)} {'was' if len(names) == 1 else 'were'} given"
@@ -93,7 +93,7 @@ def _two_programs(a: str | None, b: str | None, targets: Sequence[str]) -> list[
 
 
 def render_text(found: ProgramDiff, stream: TextIO | None = None) -> str:
-    """What differs, a row each, with the values of both files beside each other; one line if nothing does."""
+    """Return the differences, one row each, with the values of both files; one line if there are none."""
     stream = stream or sys.stdout
     verdict = _verdict(found)
     if found.identical:
@@ -107,7 +107,7 @@ def _lines(rows: Sequence[_Row]) -> list[str]:
 
 
 def render_markdown(found: ProgramDiff) -> str:
-    """The same for a comment on a change: a table for the file, and one for each method that shows on a click."""
+    """Return the differences for a comment on a change: a table for the file, and one per method that a click shows."""
     a, b = (code(name) for name in (found.files.a, found.files.b))
     verdict = _verdict(found, code)
     if found.identical:
@@ -158,7 +158,7 @@ def _file_rows(found: ProgramDiff) -> Iterator[_Row]:
 
 
 def _named_data_rows(sizes: Collection[Pair[int | None]]) -> Iterator[_Row]:
-    """How many differ: their names are digests most of the time."""
+    """Yield the number of names that differ. The names are omitted, since most of them are digests."""
     alone = sum(pair.b is None for pair in sizes), sum(pair.a is None for pair in sizes)
     if any(alone):
         first, second = (f"{count(number, 'name')} of its own" for number in alone)
@@ -202,7 +202,7 @@ def _method_rows(method: MethodDiff) -> Iterator[_Row]:
 
 
 def _placement_rows(method: MethodDiff) -> Iterator[_Row]:
-    """Where tensors lie, and what a call copies to get them there; nothing of programs that stay on the host."""
+    """Yield the devices of tensors, and the bytes that a call copies between devices, where they differ."""
     from etdev.pipeline.diff import Pair
 
     for device, tensors in method.tensors.items():

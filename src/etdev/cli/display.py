@@ -1,7 +1,7 @@
-"""The live display on a terminal: drawn by a process of its own, which goes on while this one is busy.
+"""Live display on a terminal, drawn by a separate process, which continues while this one is busy.
 
-Imports of torch hold Python's lock for seconds, and with it every thread of this process. So the display is split off
-before anything else is imported. It gets events through a pipe and ends with whoever writes to it.
+Imports of torch hold Python's lock for seconds, which stops all threads of this process. So the display is forked
+before anything else is imported. It receives events through a pipe and ends with the process that writes to it.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from contextlib import suppress
 from typing import Any, NoReturn, TextIO
 
 _COMMANDS = frozenset({"build", "verify", "run", "bench", "deploy"})
-"""Those that may take long and end with their results."""
+"""Commands that may take long and end with their results."""
 _SILENT = frozenset({"-q", "--quiet", "-h", "--help"})
 _CLOSE_SECONDS = 2.0
-"""The limit for drawing what is still to be drawn."""
+"""Time limit for drawing the remaining events."""
 _MOST_BYTES = 4000
-"""Of one event: a pipe takes it as a whole, or not at all."""
+"""Largest size of one event in bytes, so that a pipe takes it as a whole or not at all."""
 _MOST_CHARACTERS = 300
-"""Of one event: each takes up to twelve bytes."""
+"""Largest number of characters in one event; each takes up to twelve bytes."""
 _STDERR = 2
 
 
 class Display:
-    """The one of this process. Nothing is shown until it is started, and after it was closed."""
+    """Display of this process. Nothing is shown until it is started, or after it is closed."""
 
     def __init__(self) -> None:
         self._pipe: int | None = None
@@ -38,7 +38,7 @@ class Display:
 
     @property
     def is_shown(self) -> bool:
-        """Return whether there is a display now."""
+        """Return whether the display is shown."""
         return self._pipe is not None
 
     def start_for(self, arguments: Sequence[str]) -> None:
@@ -47,7 +47,7 @@ class Display:
             self.start(f"etdev {arguments[0]}: starting")
 
     def start(self, phase: str) -> bool:
-        """Show a phase and its duration; returns whether there is a terminal to show it on."""
+        """Show a phase and its duration; return whether there is a terminal to show it on."""
         if self.is_shown:
             self.tell("phase", phase)
             return True
@@ -64,7 +64,7 @@ class Display:
         return True
 
     def tell(self, event: str, *arguments: object, patience: float = 0.0) -> bool:
-        """Tell the display of an event; returns whether it takes it within so many seconds."""
+        """Send an event to the display; return whether it was accepted within ``patience`` seconds."""
         if self._pipe is None:
             return False
         content = json.dumps([event, time.monotonic(), *arguments]).encode() + b"\n"
@@ -76,17 +76,17 @@ class Display:
             return False
 
     def close(self) -> None:
-        """Take the display away; what is done stays on the terminal."""
+        """Remove the display; the lines of finished work stay on the terminal."""
         if self._stderr is not None:
             sys.stderr.flush()
             sys.stderr, self._stderr = self._stderr, None
         self.abandon()
 
     def abandon(self) -> None:
-        """Take the display away in any thread, with lines that standard error has not flushed."""
+        """Remove the display, from any thread, without flushing standard error."""
         if self._pipe is None:
             return
-        self.tell("closed")  # A process that was split off may hold the pipe open.
+        self.tell("closed")  # A forked process may hold the pipe open.
         pipe, self._pipe = self._pipe, None
         os.close(pipe)
         until = time.monotonic() + _CLOSE_SECONDS
@@ -100,14 +100,14 @@ class Display:
 
 
 class _Above:
-    """Standard error while the display is shown: lines appear above it."""
+    """Standard error while the display is shown. Lines appear above the display."""
 
     def __init__(self, display: Display, stream: TextIO) -> None:
         self._display, self._stream = display, stream
         self._begun = ""
 
     def write(self, text: str) -> int:
-        """Print the lines that are complete."""
+        """Print the complete lines."""
         *lines, self._begun = (self._begun + text).split("\n")
         for line in lines:
             if not self._is_told(line):
@@ -123,11 +123,11 @@ class _Above:
         return False
 
     def writelines(self, lines: Sequence[str]) -> None:
-        """Print them all."""
+        """Print all lines."""
         self.write("".join(lines))
 
     def flush(self) -> None:
-        """Print what has no end yet."""
+        """Print the incomplete line."""
         if self._begun:
             self.write("\n")
         self._stream.flush()
@@ -137,11 +137,11 @@ class _Above:
 
 
 DISPLAY = Display()
-"""The one of this process: the terminal is the process's, too."""
+"""The only instance: the terminal belongs to the whole process, too."""
 
 
 def _is_wanted() -> bool:
-    """Is there a terminal that moves, and can this process be split?"""
+    """Return whether there is a terminal that can redraw lines, and this process can be forked."""
     if os.environ.get("TERM") in ("dumb", "unknown") or ("threading" in sys.modules and _has_threads()):
         return False
     try:
@@ -157,10 +157,10 @@ def _has_threads() -> bool:
 
 
 def _draw_until_closed(phase: str, source: int, pipe: int, parent: int) -> NoReturn:
-    """Be the process that draws."""
+    """Run as the process that draws, and exit."""
     code = 1
     try:
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT):  # Whoever writes to the pipe ends on these.
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT):  # They end the process that writes.
             signal.signal(number, signal.SIG_IGN)
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
         os.close(pipe)
@@ -177,7 +177,7 @@ def _draw_until_closed(phase: str, source: int, pipe: int, parent: int) -> NoRet
 
 def _draw(drawing: Any, source: int, parent: int) -> None:
     rest = b""
-    while not drawing.is_closed and os.getppid() == parent:  # Others may hold the pipe open.
+    while not drawing.is_closed and os.getppid() == parent:  # Other processes may hold the pipe open.
         if select.select([source], [], [], 0.1)[0]:
             content = os.read(source, 1 << 16)
             if not content:

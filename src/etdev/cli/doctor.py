@@ -1,4 +1,4 @@
-"""``etdev doctor``: what works on this machine, and what to install."""
+"""``etdev doctor``: versions and backends that work on this machine, and what to install."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def doctor(
 ) -> int:
     """Say which versions and backends work on this machine, and what to install.
 
-    With a config (named, or in this folder), also what it needs that is missing here: exit code 3 then.
+    With a config (named, or in this folder), also lists what it needs that is missing here; the exit code is then 3.
     Formats of --output: text, json.
     """
     outputs = parse_outputs(output, allowed=(TEXT, "json"))

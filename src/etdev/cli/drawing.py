@@ -1,4 +1,4 @@
-"""The look of the live display: a line for each target, with its stages that are done and the one that runs."""
+"""Layout of the live display: a line for each target, with its finished stages and the one that runs."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from etdev.units import format_seconds
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _STDERR = 2
 _BETWEEN = "working"
-"""Between two stages."""
+"""Text between two stages."""
 
 Piece = tuple[str, str]
-"""A style and a text."""
+"""Style and text."""
 
 
 @dataclass
@@ -24,30 +24,30 @@ class _Row:
     done: list[Piece] = field(default_factory=list)
 
     def pieces(self, now: float) -> list[Piece]:
-        """Return the stages that are done, and the one that runs with its duration."""
+        """Return the finished stages, and the one that runs with its duration."""
         comma: list[Piece] = [("dim", ", ")] if self.done else []
         return [*_joined(self.done), *comma, ("", f"{self.doing} {int(now - self.since)} s …")]
 
 
 class Drawing:
-    """Draws on standard error, over what it has drawn before."""
+    """Drawing on standard error, over its earlier state."""
 
     def __init__(self, phase: str) -> None:
         self._rows: dict[str, _Row] = {}
         self._phase, self._since = phase, time.monotonic()
         self._drawn = 0
-        """Lines that are on the terminal now."""
+        """Number of lines on the terminal now."""
         self._styles = {"bold": "\x1b[1m", "dim": "\x1b[2m", "red": "\x1b[31m"}
         if os.environ.get("NO_COLOR"):
             self._styles = {}
         self._above: list[str] = []
         self._begun = ""
-        """Parts of the next line above."""
+        """Parts of the next line above the display."""
         self.is_closed = False
-        """No event follows."""
+        """True if no event follows."""
 
     def take(self, event: str, at: float, *arguments: str) -> None:
-        """Take an event and when it happened."""
+        """Take an event and the time at which it happened."""
         getattr(self, f"_take_{event}")(at, *arguments)
 
     def _take_phase(self, at: float, text: str) -> None:
@@ -89,7 +89,7 @@ class Drawing:
         self.is_closed = True
 
     def draw(self) -> None:
-        """Draw everything as it is now."""
+        """Draw the current state."""
         now = time.monotonic()
         try:
             columns, height = os.get_terminal_size(_STDERR)
@@ -103,7 +103,7 @@ class Drawing:
         self._write(lines)
 
     def end(self) -> None:
-        """Leave the lines of what is done behind, and nothing else."""
+        """Leave only the lines of finished work on the terminal."""
         for target in list(self._rows):
             self._take_ended(0.0, target)
         self._write([])

@@ -1,6 +1,6 @@
-"""How a command ends when it does not end well: what is printed, and the exit code.
+"""Endings of a command that does not succeed: the printed message and the exit code.
 
-An expected error, an interrupt, a reader that went away, a full disk and a bug are five different endings.
+There are five kinds: an expected error, an interrupt, a reader that is gone, a full disk and a bug.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from etdev.cli.output import note, print_error
 from etdev.errors import ConfigError, EtdevError, ExitCode, TargetsError
 from etdev.files import describe_os_error
 
-# typer brings its own copy of click since 0.26 and uses the installed one before; this finds either's base class.
+# typer has its own copy of click since 0.26, and uses the installed one before. This finds the base class in either.
 _ClickException: type[BaseException] = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
 
 _STDOUT, _STDERR = 1, 2
@@ -33,13 +33,16 @@ _DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 def report(error: BaseException, *, debug: bool) -> int:
-    """Print what ended the command on stderr and return the exit code. ``debug`` adds the traceback where one helps."""
-    if isinstance(error, SystemExit):  # How typer ends `--show-completion`.
+    """Print the error that ended the command on stderr, and return the exit code.
+
+    ``debug`` adds the traceback where it helps.
+    """
+    if isinstance(error, SystemExit):  # typer ends `--show-completion` like this.
         return error.code if isinstance(error.code, int) else ExitCode.DONE
-    if isinstance(error, BrokenPipeError):  # Whoever read the output has seen enough: no word, but not "done" either.
+    if isinstance(error, BrokenPipeError):  # The reader closed the pipe: print nothing, but report no success.
         return ExitCode.INTERRUPTED
     if isinstance(error, (KeyboardInterrupt, typer.Abort)):
-        with suppress(OSError):  # The terminal may be what went away.
+        with suppress(OSError):  # The terminal may be gone.
             print_error("interrupted", label="")
         return ExitCode.INTERRUPTED
     if isinstance(error, _ClickException):
@@ -67,7 +70,7 @@ def _report_config(error: ConfigError) -> int:
 
 
 def _report_targets(error: TargetsError, *, debug: bool) -> int:
-    """Each error with the targets that have it."""
+    """Print each error once, with the targets that have it."""
     owners: dict[tuple[str, str | None, str | None], list[str]] = {}
     for name, own in error.errors.items():
         if debug:
@@ -111,13 +114,16 @@ def _write_traceback(error: BaseException) -> str:
 
 
 def wants_traceback(arguments: Sequence[str]) -> bool:
-    """Whether the user asked for tracebacks: ``-v`` anywhere on the command line, or ``ETDEV_DEBUG`` set."""
+    """Return whether the user asked for tracebacks: ``-v`` anywhere on the command line, or ``ETDEV_DEBUG`` set."""
     options = arguments[: arguments.index("--")] if "--" in arguments else arguments
     return os.environ.get("ETDEV_DEBUG", "") not in ("", "0") or not {"-v", "-vv", "--verbose"}.isdisjoint(options)
 
 
 def close_streams(code: int) -> int:
-    """Flush both streams; a stream that nobody reads any more must not add the interpreter's own complaint."""
+    """Flush both streams and return the exit code.
+
+    For a stream without a reader, the interpreter must not add an error message of its own.
+    """
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -128,16 +134,21 @@ def close_streams(code: int) -> int:
 
 
 def divert_stdout() -> None:
-    """For the end of the process: what user code prints while the interpreter exits must not follow the result."""
+    """Redirect stdout to stderr at the end of the process.
+
+    Output that user code prints while the interpreter exits must not follow the result.
+    """
     with suppress(OSError, ValueError):
         sys.stdout.flush()
         os.dup2(_STDERR, _STDOUT)
 
 
 def leave_at_once(code: int) -> NoReturn:
-    """End the process as :func:`sys.exit` does, without taking apart all that was imported. With torch that takes
-    seconds, after the results are there."""
-    threading._shutdown()  # type: ignore[attr-defined]  # Threads that are to be waited for.
+    """End the process as :func:`sys.exit` does, but without unloading the imported modules.
+
+    With torch, unloading takes seconds after the results are complete.
+    """
+    threading._shutdown()  # type: ignore[attr-defined]  # Waits for other threads.
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError, AttributeError):

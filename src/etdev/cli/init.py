@@ -61,8 +61,8 @@ def init(
 ) -> int:
     """Write a new project that builds and verifies as it is, or add a template to a project.
 
-    On a terminal it asks for what is not given, unless there is --yes or the variable CI; elsewhere it takes the
-    defaults. Files that exist are never replaced without --force or an answer that says so.
+    On a terminal, asks for what is not given, unless there is --yes or the variable CI; otherwise takes the defaults.
+    Never replaces existing files without --force or your consent.
     """
     asks = can_ask() and not yes
     template = _template(template, asks=asks)
@@ -91,7 +91,10 @@ def _template(template: str | None, *, asks: bool) -> str:
 
 
 def _contents(template: str, folder: Path, name: str | None, *, asks: bool) -> tuple[dict[str, bytes], str]:
-    """What to write, and the command that builds it. A template that adds to a project there needs no name."""
+    """Return the files to write, and the command that builds the project.
+
+    A template that is added to an existing project needs no name.
+    """
     chosen = TEMPLATES[template]
     if chosen.base is not None:
         from etdev.config.files import has_config
@@ -113,7 +116,7 @@ def _contents(template: str, folder: Path, name: str | None, *, asks: bool) -> t
 
 
 def _expanded(folder: str) -> str:
-    """With ``~`` as a shell, which saw none of what was typed here, would have it."""
+    """Return the folder with ``~`` expanded, as a shell would do it for an argument."""
     try:
         return str(Path(folder).expanduser())
     except RuntimeError as error:
@@ -131,7 +134,7 @@ def _checked_name(name: str) -> str:
 
 
 def _may_go_on(plan: Plan) -> bool:
-    """Ask before files are replaced, or mixed with others; whether files may be replaced.
+    """Ask before files are replaced or mixed with others; return whether files may be replaced.
 
     Raises :class:`UsageError` if the answer is no.
     """
@@ -160,6 +163,6 @@ def _say_what_was_done(plan: Plan, backups: dict[str, str]) -> None:
 
 
 def _for_shell(folder: Path) -> str:
-    """The folder as an argument that can be copied into a shell."""
+    """Return the folder as an argument that can be copied into a shell."""
     text = str(folder)
     return shlex.quote(f"./{text}" if text.startswith("-") else text)

@@ -1,4 +1,4 @@
-"""``etdev inspect``: what a ``.pte`` holds."""
+"""``etdev inspect``: the content of a ``.pte``."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _COPY_KINDS = {
     "repeat": "the same several times",
 }
 _LISTED_TENSORS = 5
-"""Of the tensors at a peak; the largest."""
+"""Number of tensors that are listed for a peak: the largest ones."""
 
 
 def inspect(
@@ -62,11 +62,11 @@ def inspect(
     output: OutputOption = None,
     verbose: VerboseOption = False,
 ) -> int:
-    """Say what a .pte holds: methods, memory and its peak, copies, operators, delegates, weights.
+    """Show the content of a .pte: methods, memory and its peak, copies, operators, delegates, weights.
 
-    Needs neither torch nor executorch, and runs nothing of the file. With -v also each segment, each tensor in use at a
-    peak and each output over an operand. Formats of --output: text, json, operators (what a selective build of
-    ExecuTorch's runtime reads).
+    Needs neither torch nor executorch, and runs nothing of the file. With -v, also shows each segment, each tensor in
+    use at a peak and each output over an operand. Formats of --output: text, json, operators (the input of a selective
+    build of ExecuTorch's runtime).
     """
     outputs = parse_outputs(output, allowed=(TEXT, "json", "operators"))
     file = named_program(program, target, config).file
@@ -100,7 +100,7 @@ def render(
     verbose: bool = False,
     memories: Sequence[MethodMemory | str] = (),
 ) -> str:
-    """A block for the file, then one for each method; with charts of what ``memories`` has of each, if it is given."""
+    """Return a block for the file, then one for each method, with charts if ``memories`` has its memory."""
     stream = stream or sys.stdout
     blocks = [_file_lines(found, stream, verbose=verbose)]
     for method, memory in zip_longest(found.methods, memories, fillvalue=""):
@@ -169,7 +169,7 @@ def _buffer_row(buffer: BufferUse) -> tuple[str, ...]:
 
 
 def _peak_lines(peak: Peak, *, verbose: bool) -> Iterator[str]:
-    """When a buffer is fullest, and the largest of what is in use then."""
+    """Yield the peak of a buffer, and the largest tensors in use at it."""
     during = (
         f"while {peak.during}" if peak.instruction is None else f"at instruction {peak.instruction} ({peak.during})"
     )
@@ -207,7 +207,7 @@ def _state_row(state: StateUse) -> tuple[str, ...]:
 
 
 def _delegate_rows(delegates: Iterable[DelegateInfo]) -> Iterator[tuple[str, ...]]:
-    """One row for all parts that a backend got with the same settings."""
+    """Yield one row for all delegates that a backend got with the same settings."""
     groups: dict[tuple[str, tuple[CompileSpecInfo, ...]], list[DelegateInfo]] = defaultdict(list)
     for delegate in delegates:
         groups[delegate.id, delegate.compile_specs].append(delegate)

@@ -1,5 +1,7 @@
-"""Ctrl-C, SIGTERM and a closed terminal: one way out of whatever runs, which removes half-written files and ends child
-processes."""
+"""Ctrl-C, SIGTERM and a closed terminal.
+
+They all end the running command in the same way, which removes half-written files and ends child processes.
+"""
 
 from __future__ import annotations
 
@@ -22,17 +24,17 @@ _OURS = frozenset(map(int, _SIGNALS))
 _STDERR = 2
 
 _ECHO = 0.25
-"""Seconds in which a second SIGINT is the same keystroke: the terminal sends one, and some wrappers pass it on."""
+"""Seconds in which a second SIGINT is the same keystroke: the terminal sends one, and some wrappers forward it."""
 
 
 class Interrupts:
-    """Turns the first signal into a KeyboardInterrupt while it is entered, and remembers that one came.
+    """Context that turns the first signal into a KeyboardInterrupt and remembers that one came.
 
-    A second Ctrl-C ends the process at once: a thread waits for it, because the main thread may be in a long call of a
-    library. Half-written files then go with the next write of the same file. Other signals after the first change
-    nothing: raised again, they would stop the removal of half-written files. Remembering is needed because libraries
-    lose the exception: an import that is interrupted in the middle may swallow the KeyboardInterrupt or end in a
-    KeyError of its own.
+    A second Ctrl-C ends the process at once. A thread waits for it, because the main thread may be in a long call of a
+    library. Half-written files are then removed at the next write of the same file. Other signals after the first
+    change nothing: another exception would stop the removal of half-written files. The signal is remembered because
+    libraries lose the exception: an interrupted import may swallow the KeyboardInterrupt or end in a KeyError of its
+    own.
     """
 
     def __init__(self) -> None:
@@ -43,7 +45,7 @@ class Interrupts:
         self.seen = False
         try:
             self._before = {number: signal.signal(number, self._interrupt) for number in _SIGNALS if _is_wanted(number)}
-        except ValueError:  # Not in the main thread: someone else's process, and their signals.
+        except ValueError:  # Not in the main thread: the signals belong to the surrounding program.
             self._before = {}
             return self
         self._pipe = os.pipe()
@@ -64,9 +66,10 @@ class Interrupts:
             self._pipe = None
 
     def forget(self) -> None:
-        """Let go of the pipe, in a process that was split off.
+        """Close the pipe in a forked process.
 
-        Its signals are not those of this process, and the watch ends only when no process can write to the pipe.
+        Signals of the forked process are not those of this one, and the watch ends only when no process can write to
+        the pipe.
         """
         if self._pipe is not None:
             with suppress(ValueError):
@@ -82,12 +85,12 @@ class Interrupts:
 
 
 def _end_at_the_second(pipe: int) -> None:
-    """Read the numbers of the signals that come, and end the process at the second Ctrl-C."""
+    """Read the numbers of incoming signals, and end the process at the second Ctrl-C."""
     first: float | None = None
     while numbers := os.read(pipe, 64):
         now = time.monotonic()
         if first is not None and signal.SIGINT in numbers and now - first > _ECHO:
-            with suppress(OSError):  # The terminal may be what went away.
+            with suppress(OSError):  # The terminal may be gone.
                 DISPLAY.abandon()
                 shown = "\x1b[?25h" if os.isatty(_STDERR) else ""  # A progress display hides the cursor.
                 os.write(_STDERR, f"{shown}interrupted\n".encode())
@@ -97,49 +100,49 @@ def _end_at_the_second(pipe: int) -> None:
 
 
 def _is_wanted(number: signal.Signals) -> bool:
-    """``nohup`` ignores SIGHUP so that what it starts outlives the terminal."""
+    """Return whether to handle a signal. ``nohup`` ignores SIGHUP so that its command outlives the terminal."""
     return number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN
 
 
 INTERRUPTS = Interrupts()
-"""The one of this process: signals are process-wide, too."""
+"""The only instance: signals are process-wide, too."""
 
 os.register_at_fork(after_in_child=INTERRUPTS.forget)
 
 
 class Interruptible:
-    """A progress display that stops the build at the next stage if an interrupt got lost in the one before."""
+    """Progress display that stops the build at the next stage if an interrupt was lost in the previous one."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
 
     def started(self, target: str, stage: str) -> None:
-        """Pass on, unless the user wants no more."""
+        """Forward the event, unless the user has interrupted."""
         if INTERRUPTS.seen:
             raise KeyboardInterrupt
         self._progress.started(target, stage)
 
     def counted(self, target: str, stage: str, done: int, total: int | None) -> None:
-        """Pass on, unless the user wants no more."""
+        """Forward the event, unless the user has interrupted."""
         if INTERRUPTS.seen:
             raise KeyboardInterrupt
         self._progress.counted(target, stage, done, total)
 
     def finished(self, target: str, stage: str, seconds: float) -> None:
-        """Pass on."""
+        """Forward the event."""
         self._progress.finished(target, stage, seconds)
 
     def failed(self, target: str, stage: str) -> None:
-        """Pass on, unless it did not fail but was stopped."""
+        """Forward the event, unless the stage was interrupted instead of failing."""
         if not INTERRUPTS.seen:
             self._progress.failed(target, stage)
 
     def ended(self, target: str) -> None:
-        """Pass on."""
+        """Forward the event."""
         self._progress.ended(target)
 
 
 def ignore_from_now_on() -> None:
-    """For the end of the process, when all is said and only libraries still tidy up."""
+    """Ignore signals at the end of the process, when only libraries still clean up."""
     for number in _SIGNALS:
         signal.signal(number, signal.SIG_IGN)

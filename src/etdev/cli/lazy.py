@@ -1,7 +1,7 @@
-"""A command group that imports a command only when it is called.
+"""Command group that imports a command only when it is called.
 
-``etdev --help`` has to start at once, and the file of a command may be broken or need what is not installed without
-taking the other commands along. So the group is a table of names, summaries and ``module:function`` texts.
+``etdev --help`` has to start at once. The file of a command may be broken or need a missing package, and the other
+commands still have to work. So the group is a table of names, summaries and ``module:function`` texts.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"]}
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A command that stands in ``module:function``; the function takes typer parameters and returns an exit code."""
+    """Command at ``module:function``. The function takes typer parameters and returns an exit code."""
 
     summary: str
-    """One line for the list of commands."""
+    """Line in the list of commands."""
     target: str
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A command with commands of its own."""
+    """Command with subcommands."""
 
     summary: str
     entries: Mapping[str, Entry | Group]
 
 
 class LazyGroup(TyperGroup):
-    """A typer group over a table. Subclasses state the table."""
+    """Typer group over a table, which subclasses define."""
 
     entries: ClassVar[Mapping[str, Entry | Group]] = {}
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        # typer looks here, and only at the names, for the "Did you mean" of a misspelled command.
+        # For the "Did you mean" of a misspelled command, typer looks here, and only at the names.
         self.commands: dict[str, Any] = dict.fromkeys(self.entries)
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -58,7 +58,7 @@ class LazyGroup(TyperGroup):
 
 
 def load(name: str, entry: Entry | Group) -> Any:
-    """The command object of an entry."""
+    """Return the command object of an entry."""
     if isinstance(entry, Group):
         app = _typer_app(name=name, cls=type("Commands", (LazyGroup,), {"entries": entry.entries}))
         app.callback(help=entry.summary)(_nothing)
@@ -70,7 +70,7 @@ def load(name: str, entry: Entry | Group) -> Any:
 
 
 def _typer_app(**settings: Any) -> typer.Typer:
-    # Without rich's markup: help is plain text, the same in a pipe and on a terminal, and rich is not imported for it.
+    # Without rich's markup, help is plain text, the same in a pipe and on a terminal, and rich is not imported for it.
     return typer.Typer(add_completion=False, rich_markup_mode=None, context_settings=CONTEXT_SETTINGS, **settings)
 
 

@@ -1,4 +1,7 @@
-"""Where results and messages go: machine output alone on stdout, everything else on stderr."""
+"""Output of commands: results go to stdout, messages to stderr.
+
+If a machine format goes to stdout, text goes to stderr, so that stdout has nothing else.
+"""
 
 from __future__ import annotations
 
@@ -21,32 +24,34 @@ if TYPE_CHECKING:
     pass
 
 TEXT = "text"
-"""The format for people. Everything else is for machines."""
+"""Format for people. All other formats are for programs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """One thing that a command is asked to write."""
+    """One output that the user asked for."""
 
     format: str
     path: Path | None
-    """None: the terminal."""
+    """None for the terminal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outputs:
-    """Everything that a command is asked to write; at most one machine format goes to stdout."""
+    """All outputs that the user asked for. At most one machine format goes to stdout."""
 
     items: tuple[Output, ...]
 
     @property
     def machine_on_stdout(self) -> bool:
-        """Whether stdout belongs to a machine format, so that text has to go to stderr."""
+        """Return whether a machine format goes to stdout, so that text has to go to stderr."""
         return any(item.path is None and item.format != TEXT for item in self.items)
 
     def refuse(self, *files: str | Path | None) -> None:
-        """Raise :class:`~etdev.errors.UsageError` if a report would take the place of a file of the command's own, or
-        would have the name of what a build makes."""
+        """Raise :class:`~etdev.errors.UsageError` if a report would replace one of the command's own files.
+
+        Also raises if the report has the suffix of a build product.
+        """
         own = {real_path(file) for file in files if file is not None}
         for item in self.items:
             if item.path is not None and real_path(item.path) in own:
@@ -63,12 +68,12 @@ class Outputs:
                 )
 
     def refuse_format(self, name: str, why: str) -> None:
-        """Raise :class:`~etdev.errors.UsageError` if a format was asked for that there cannot be this time."""
+        """Raise :class:`~etdev.errors.UsageError` if a format was asked for that is not available this time."""
         if any(item.format == name for item in self.items):
             raise UsageError(why, where="--output", hint=f"leave out `--output {name}`")
 
     def write(self, renderers: Mapping[str, Callable[[], str]]) -> None:
-        """Render each wanted format and write it where it belongs; files whole or not at all."""
+        """Render each requested format and write it to its place. Files are written completely or not at all."""
         DISPLAY.close()
         for item in self.items:
             content = renderers[item.format]()
@@ -82,10 +87,10 @@ class Outputs:
 
 
 def parse_outputs(values: Iterable[str] | None, *, allowed: Sequence[str]) -> Outputs:
-    """The ``--output`` options of one command line.
+    """Return the ``--output`` options of one command line.
 
-    Each is ``FORMAT`` or ``FORMAT=PATH`` (``-`` is the terminal). ``allowed`` are the command's formats. If it has
-    ``text`` and nothing else was asked for on the terminal, text is shown there.
+    Each is ``FORMAT`` or ``FORMAT=PATH`` (``-`` is the terminal). ``allowed`` has the command's formats. If it includes
+    ``text`` and nothing else goes to the terminal, text is shown there.
     """
     items = tuple(_parse_output(value, allowed) for value in values or ())
     on_stdout = [item.format for item in items if item.path is None and item.format != TEXT]
@@ -113,7 +118,7 @@ def _parse_output(value: str, allowed: Sequence[str]) -> Output:
 
 
 def note(message: str, *, quiet: bool = False) -> None:
-    """A line for people, on stderr."""
+    """Print a line for people, on stderr."""
     if not quiet:
         print(message, file=sys.stderr, flush=True)
 
@@ -136,5 +141,5 @@ def paint(text: str, colour: str | None = None, *, stream: TextIO | None = None)
 
 
 def colour_wanted(stream: TextIO) -> bool:
-    """Colour goes to terminals only, and to none when ``NO_COLOR`` is set (https://no-color.org)."""
+    """Return whether to use colour: on terminals only, and never if ``NO_COLOR`` is set (https://no-color.org)."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

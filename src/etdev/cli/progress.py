@@ -1,4 +1,4 @@
-"""Shows what a build is doing, on stderr: a live line per target on a terminal, a line per finished stage elsewhere."""
+"""Progress of a build on stderr: a live line per target on a terminal, a line per finished stage elsewhere."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from etdev.pipeline.progress import WAIT, Progress, Silent
 from etdev.units import format_seconds
 
 _FEW_CALLS = 4
-"""Calls that end before a user can read their count."""
+"""Number of calls from which they are counted. Fewer end before a user can read the count."""
 _BETWEEN_COUNTS = 0.1
-"""Seconds: a display that shows more of them than that cannot be read, and takes time from the calls."""
+"""Seconds between two counts. A display with more of them cannot be read, and takes time from the calls."""
 _CALLS, _CALLED = "run", "calls"
-"""The display's line for calls, and its stage."""
+"""The display's line for calls, and the stage that it shows."""
 
 
 @contextmanager
 def shown_progress(doing: str | None = None, *, quiet: bool) -> Iterator[Progress]:
-    """The right display for where stderr goes; ``doing`` is shown at once, before anything slow is imported."""
+    """Show the display that fits stderr. ``doing`` is shown at once, before anything slow is imported."""
     if quiet:
         yield Interruptible(Silent())
         return
@@ -54,7 +54,7 @@ def shown_calls(total: int) -> Iterator[Callable[[], None]]:
 
 
 def describe_count(done: int, total: int | None, seconds: float) -> str:
-    """``340 of 1,000 calls, 120.5 a second, 5.5 s left``; the first call was made ``seconds`` ago."""
+    """Return ``340 of 1,000 calls, 120.5 a second, 5.5 s left``; the first call was made ``seconds`` ago."""
     text = f"{done:,} of {total:,} calls" if total else f"{done:,} {'call' if done == 1 else 'calls'}"
     if done <= 1 or seconds <= 0:
         return text
@@ -64,15 +64,15 @@ def describe_count(done: int, total: int | None, seconds: float) -> str:
 
 
 class _Lines:
-    """``xnnpack: export 0.8 s`` when a stage is done; nothing that moves."""
+    """Progress as lines: ``xnnpack: export 0.8 s`` when a stage is finished."""
 
     def started(self, target: str, stage: str) -> None:
-        """A line would only repeat what follows, unless it may be long until something follows."""
+        """Print a line only for a wait, which may be long. A later line covers any other stage."""
         if stage.startswith(WAIT):
             note(f"{target}: {stage}")
 
     def counted(self, target: str, stage: str, done: int, total: int | None) -> None:
-        """Nothing that moves."""
+        """Print nothing: printed lines cannot change."""
 
     def finished(self, target: str, stage: str, seconds: float) -> None:
         note(f"{target}: {stage} {format_seconds(seconds)}")
@@ -81,17 +81,17 @@ class _Lines:
         note(f"{target}: {stage} failed")
 
     def ended(self, target: str) -> None:
-        """Its last line says so."""
+        """Print nothing: the last line of the target says it."""
 
 
 class _Live:
-    """Tells the display on the terminal."""
+    """Progress on the live display."""
 
     def __init__(self) -> None:
         self._since: dict[str, float] = {}
-        """When the calls of a target's stage began."""
+        """Time at which the calls of a target's stage began."""
         self._told: dict[str, float] = {}
-        """When the display was last told of a target's calls."""
+        """Time of the display's last update about a target's calls."""
 
     def started(self, target: str, stage: str) -> None:
         DISPLAY.tell("started", target, stage)

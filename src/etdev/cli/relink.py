@@ -1,4 +1,4 @@
-"""``etdev relink``: plan the memory of any ``.pte`` anew."""
+"""``etdev relink``: plan the memory of any ``.pte`` again."""
 
 from __future__ import annotations
 
@@ -62,10 +62,10 @@ def relink(
     output: OutputOption = None,
     verbose: VerboseOption = False,
 ) -> int:
-    """Plan the memory of a .pte anew, remove copies, compute in place; what comes out stays the same.
+    """Plan the memory of a .pte again, remove copies and compute in place. The outputs stay the same.
 
-    Needs neither torch nor executorch, and runs nobody's code. The result is checked and then replaces the file as a
-    whole. With -v each decision is listed. Formats of --output: text, json.
+    Needs neither torch nor executorch, and runs no user code. The result is checked and then replaces the file as a
+    whole. With -v, lists each decision. Formats of --output: text, json.
     """
     outputs = parse_outputs(output, allowed=(TEXT, "json"))
     outputs.refuse(file, place, *data or ())
@@ -79,7 +79,7 @@ def relink(
 
 
 def render(result: RelinkResult, stream: TextIO | None = None, *, verbose: bool = False) -> str:
-    """A block for the file, then one for each method."""
+    """Return a block for the file, then one for each method that has something to report."""
     stream = stream or sys.stdout
     blocks = [_file_lines(result, stream)]
     blocks += [_method_lines(method, stream, verbose=verbose) for method in result.methods if _says_something(method)]
@@ -115,7 +115,7 @@ def _file_lines(result: RelinkResult, stream: TextIO) -> Iterator[str]:
 
 
 def _moved_to_file(result: RelinkResult) -> str:
-    """Name the constants that the file stores instead of memory, and the total: the end of the memory line."""
+    """Return the end of the memory line: the constants that the file stores instead of memory, and the total."""
     more = result.constants_after - result.constants_before
     if more <= 0:
         return ""
@@ -125,7 +125,7 @@ def _moved_to_file(result: RelinkResult) -> str:
 
 
 def _switched_off(result: RelinkResult) -> list[str]:
-    """What was not to be done."""
+    """Return the kinds of changes that are switched off."""
     kinds = [kind_name(kind) for kind in KINDS if kind not in result.elide]
     return [*kinds, *(["in place"] if result.inplace == "none" else [])]
 

@@ -66,7 +66,7 @@ def render_files(result: FilesResult, shown: Detail, stream: TextIO | None = Non
 
 
 def _notes(texts: Sequence[str]) -> list[str]:
-    """A block about all of them together, if there is anything to say."""
+    """Return a block of notes about all targets or files together, if there are any."""
     return ["\n".join(f"note: {text}" for text in texts)] if texts else []
 
 
@@ -180,7 +180,7 @@ def _target_lines(result: BuildResult, target: TargetResult, stream: TextIO, *, 
 
 
 def _tiling(decision: TilingDecision) -> str:
-    """``tiled: 12,000 bytes less memory, 4,000 bytes more file``."""
+    """Return ``tiled: 12,000 bytes less memory, 4,000 bytes more file``."""
     saved, growth = decision.memory_saved or 0, decision.file_growth or 0
     if not decision.tiled and saved <= 0:
         return "not tiled: it would save no memory"
@@ -198,7 +198,7 @@ def _failed_lines(failed: FailedTarget, stream: TextIO) -> Iterator[str]:
 
 
 def _memory_lines(target: TargetResult) -> Iterator[str]:
-    """Planned memory: the total of each device, then what each buffer of each method takes of it."""
+    """Yield the planned memory: the total of each device, then the size of each buffer of each method."""
     buffers = [(method.name, buffer) for method in target.methods for buffer in method.buffers]
     if not buffers:
         return
@@ -219,7 +219,7 @@ def _memory_lines(target: TargetResult) -> Iterator[str]:
 
 
 def _transfer_lines(target: TargetResult) -> Iterator[str]:
-    """What a call of each method copies between the host and devices."""
+    """Yield the bytes that a call of each method copies between the host and devices."""
     for method in target.methods:
         if method.transfers.total:
             name = f"{method.name}, " if len(target.methods) > 1 else ""
@@ -227,7 +227,7 @@ def _transfer_lines(target: TargetResult) -> Iterator[str]:
 
 
 def _copies_removed(target: TargetResult) -> str:
-    """``18 copies removed (16 views, 2 slices)``, or ``2 copies removed (views)``."""
+    """Return ``18 copies removed (16 views, 2 slices)``, or ``2 copies removed (views)``."""
     removed: Counter[str] = Counter()
     for method in target.methods:
         removed.update({item.kind: item.removed for item in method.copies if item.removed})
@@ -240,14 +240,14 @@ def _copies_removed(target: TargetResult) -> str:
 
 
 def _in_place(target: TargetResult) -> str:
-    """``54 of 56 in place``: of the outputs whose kernels allow it."""
+    """Return ``54 of 56 in place``, for the outputs whose kernels allow it."""
     taken = sum(method.inplace.taken for method in target.methods)
     considered = sum(method.inplace.considered for method in target.methods)
     return f"{taken:,} of {considered:,} in place" if considered else ""
 
 
 def _compared(buffer: BufferResult) -> str:
-    """How good a plan is: against what no plan can beat, and against ExecuTorch's order."""
+    """Return a comparison of a buffer's size with the lower bound of any plan, and with the planner ``greedy``."""
     if buffer.state:
         return "kept between calls"
     least = "optimal" if buffer.size <= buffer.lower_bound else f"at least {format_size(buffer.lower_bound)}"
@@ -257,7 +257,7 @@ def _compared(buffer: BufferResult) -> str:
 
 
 def describe_delegation(method: MethodResult) -> str:
-    """How many ops are in delegates, what is not, and what that costs."""
+    """Return the number of ops in delegates, the ops outside of them, and their cost."""
     rest = sum(item.count for item in method.undelegated)
     if not method.delegate_calls:
         return f"{rest}, all on the runtime's own kernels: {_ops(method)}"
@@ -282,7 +282,7 @@ def _counted(item: UndelegatedOps) -> str:
 
 
 def _verification_lines(checks: Sequence[CheckResult], unmet: Sequence[CheckResult], stream: TextIO) -> Iterator[str]:
-    """What was asked and answered, then what was required but did not run, then what else did not."""
+    """Yield the checks that ran, then required checks that did not run, then all others that did not."""
     for check in checks:
         if check.status != "not run":
             yield from _check_lines(check, stream)
@@ -324,7 +324,7 @@ def _remedy_lines(where: str | None, hint: str | None) -> Iterator[str]:
 
 
 def _not_run_lines(skipped: Sequence[CheckResult]) -> Iterator[str]:
-    """Checks that did not run: a line for each reason, but one for all that there was nothing to ask of."""
+    """Yield a line for each reason why checks did not run; checks with nothing to ask share one line."""
     groups: dict[str, list[CheckResult]] = {}
     for check in skipped:
         groups.setdefault(check.summary, []).append(check)

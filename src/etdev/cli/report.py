@@ -23,9 +23,9 @@ def report(
 ) -> int:
     """Write a page about a .pte: memory map, bytes in use and their peak, file size, devices, verification.
 
-    One HTML file that needs no network, NAME.html beside the program unless --output says where. Files that the build
-    left next to the program are in it, its data files too. Needs neither torch nor executorch, and runs nothing of the
-    file. Formats of --output: html.
+    The page is one HTML file that needs no network: NAME.html next to the program, unless --output says where. It
+    includes the files that the build left next to the program, also its data files. Needs neither torch nor executorch,
+    and runs nothing of the file. Formats of --output: html.
     """
     outputs = parse_outputs(output, allowed=("html",))
     file = named_program(program, target, config).file

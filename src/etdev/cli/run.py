@@ -1,4 +1,4 @@
-"""``etdev run``: call a method of a ``.pte`` and show what comes out."""
+"""``etdev run``: call a method of a ``.pte`` and show its outputs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _PER_DEVICE = "devices"
 _SHOWN = 8
-"""Calls that are shown one by one."""
+"""Largest number of calls that are shown one by one."""
 
 
 def run(
@@ -80,10 +80,10 @@ def run(
     output: OutputOption = None,
     quiet: QuietOption = False,
 ) -> int:
-    """Call a method of a .pte, and say what comes out: shapes, figures and a digest of each output.
+    """Call a method of a .pte, and show the shape, figures and digest of each output.
 
-    Of a target without --input, with the samples that the config names, which runs code of the config.
-    Files that may run code when they are read (.pt, .pkl) are refused. Formats of --output: text, json.
+    Without --input, a target is called with the samples that the config names, which runs code of the config. Files
+    that may run code when they are read (.pt, .pkl) are refused. Formats of --output: text, json.
     """
     outputs = parse_outputs(output, allowed=(TEXT, "json"))
     found = named_program(program, target, config, data)
@@ -133,7 +133,7 @@ def _workers(count: str | None, transport: str | None, ray_address: str | None) 
 
 
 def render(result: RunResult, stream: TextIO | None = None) -> str:
-    """A heading, then the outputs of each call."""
+    """Return a heading, then the outputs of each call."""
     stream = stream or sys.stdout
     heading = paint(printable(result.file), stream=stream)
     how = "in the stock runtime" if result.runtime == "stock" else "by etdev's interpreter"

@@ -19,10 +19,10 @@ PathOption = Annotated[
 
 
 def schema(output: PathOption = None, verbose: VerboseOption = False) -> int:
-    """Print the JSON Schema of the config file; editors use it to complete and check TOML and YAML alike.
+    """Print the JSON Schema of the config file. Editors use it to complete and check TOML and YAML.
 
-    In a TOML file: `#:schema ./etdev.schema.json` on the first line (Even Better TOML, taplo). In a YAML file:
-    `# yaml-language-server: $schema=./etdev.schema.json`.
+    In a TOML file, write `#:schema ./etdev.schema.json` on the first line (Even Better TOML, taplo). In a YAML file,
+    write `# yaml-language-server: $schema=./etdev.schema.json`.
     """
     from etdev.config.schema import schema_text
 

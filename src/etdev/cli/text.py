@@ -1,4 +1,4 @@
-"""Plain text for people out of data that may come from anywhere."""
+"""Plain text for people, from data of any origin."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Iterable, Sequence
 
 _LABEL_WIDTH = 11
 _LISTED = 8
-"""Most names that are listed in one line."""
+"""Largest number of names listed on one line."""
 _MOST = 400
-"""Characters of one text out of a file; a longer one says nothing to anybody."""
+"""Largest number of characters of one text from a file. A longer text is not useful to people."""
 
 
 def escaped(text: str) -> str:
-    """The text with everything but line ends escaped that a terminal would not print but obey.
+    """Return the text with all characters escaped that a terminal would not print but obey, except line ends.
 
-    Names in a file may hold escape sequences, and marks that turn the direction of writing.
+    Names in a file may contain escape sequences, and marks that change the direction of writing.
     """
     if text.isprintable():
         return text
@@ -22,23 +22,23 @@ def escaped(text: str) -> str:
 
 
 def printable(text: str) -> str:
-    """The text escaped, on one line, and cut where it is endless."""
+    """Return the text escaped, on one line, and cut if it is very long."""
     shown = text if len(text) <= _MOST else f"{text[:_MOST]}…"
     return escaped(shown).replace("\n", "\\n")
 
 
 def line(label: str, text: str) -> str:
-    """An indented line of a block: what it is about, and what there is to say."""
+    """Return an indented line of a block: its label and its text."""
     return f"  {label:<{_LABEL_WIDTH - 1}} {text}".rstrip()
 
 
 def lines(label: str, texts: Iterable[str]) -> list[str]:
-    """Several lines about one thing, which stands before the first of them."""
+    """Return several lines with one label, on the first of them."""
     return [line("" if index else label, text) for index, text in enumerate(texts)]
 
 
 def columns(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows of cells as lines, each column as wide as its widest cell."""
+    """Return rows of cells as lines, with each column as wide as its widest cell."""
     if not rows:
         return []
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -46,11 +46,11 @@ def columns(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def count(number: int, noun: str) -> str:
-    """``1 method``, ``2,000 methods``."""
+    """Return a number with its noun: ``1 method``, ``2,000 methods``."""
     return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
 def some(names: Sequence[str]) -> str:
-    """Return the first names of a list, and how many more there are."""
+    """Return the first names of a list, and the number of the others."""
     more = f" and {len(names) - _LISTED:,} more" if len(names) > _LISTED else ""
     return ", ".join(map(printable, names[:_LISTED])) + more

@@ -1,4 +1,4 @@
-"""``etdev validate``: check configs, and say everything that is wrong with them."""
+"""``etdev validate``: check configs, and report everything that is wrong with them."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def validate(
 ) -> int:
     """Check configs, with all of their profiles, without running any code that they name.
 
-    A file that is not there (yet) is a warning, as is a required check that cannot run. Exit code 2 when something is
-    wrong, with --strict also for a warning. Formats of --output: text, json, github, sarif, md.
+    A file that does not exist (yet) is a warning, as is a required check that cannot run. The exit code is 2 for an
+    error, and with --strict also for a warning. Formats of --output: text, json, github, sarif, md.
     """
     from etdev.backends.opening import open_config
     from etdev.cli.reports import ALL_FORMATS, error_report, refuse_config
@@ -74,7 +74,7 @@ def validate(
 
 
 def _good(summaries: Sequence[str], warnings: Iterable[Problem], about: str) -> Report:
-    """What is reported of configs that are in order."""
+    """Return the report on configs without errors."""
     from etdev.cli.reports import Report
     from etdev.cli.reports.findings import of_problems
     from etdev.cli.reports.markdown import findings_table, prose
@@ -91,7 +91,10 @@ def _text(summaries: Sequence[str], warnings: Sequence[Problem]) -> str:
 
 
 def _report(error: ConfigError, report: Report, outputs: Outputs) -> int:
-    """Write what was asked for; text for the terminal is what any command prints for this error, on stderr."""
+    """Write all requested outputs except text for the terminal. If that is requested, raise the error.
+
+    Any command prints such an error on stderr.
+    """
     from etdev.config.diagnostics import as_text
 
     on_terminal = [item for item in outputs.items if item.path is None and item.format == TEXT]

@@ -1,4 +1,4 @@
-"""``etdev verify``: answer the checks for artifacts that were built before, or for any ``.pte``."""
+"""``etdev verify``: run the checks on artifacts that were built before, or on any ``.pte``."""
 
 from __future__ import annotations
 
@@ -66,9 +66,9 @@ def verify(
     quiet: QuietOption = False,
     verbose: VerboseOption = False,
 ) -> int:
-    """Verify the built artifacts again, against the models and data of the config; or any .pte, without a config.
+    """Verify built targets again, against the models and data of the config; or any .pte, without a config.
 
-    For targets it runs the code that the config names; of a file, it runs the program alone, in etdev's interpreter.
+    For a target, runs the code that the config names. For a file, runs only the program, in etdev's interpreter.
     Changes no file. Formats of --output: text, json, github, sarif, md.
     """
     from etdev.cli.reports import ALL_FORMATS, reported_errors
@@ -138,7 +138,7 @@ def _verify_files(
 
 
 def _refuse_mixture(files: Sequence[str], names: Sequence[str], settings: Sequence[str]) -> None:
-    """Files are verified without a config, so nothing that needs one may stand beside them."""
+    """Raise an error for targets or settings next to files, which are verified without a config."""
     others = [name for name in names if name not in files]
     if others:
         raise UsageError(

@@ -1,4 +1,4 @@
-"""What commands report to CI systems: one list of findings, and one renderer per format over it."""
+"""Reports of commands to CI systems: one list of findings, and one renderer per format."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from etdev.config.files import DEFAULT_NAMES, PYPROJECT, find_config
 from etdev.errors import ConfigError, EtdevError
 
 FORMATS = ("github", "sarif", "md")
-"""The formats that findings are rendered in."""
+"""Formats of findings."""
 ALL_FORMATS = (TEXT, "json", *FORMATS)
 
 
 @dataclass(frozen=True)
 class Report:
-    """What a command has to say to a CI system."""
+    """Report of a command to a CI system."""
 
     findings: Sequence[Finding]
-    """The most serious first."""
+    """Findings, the most serious first."""
     markdown: Callable[[], str]
-    """The whole report, findings and figures."""
+    """Renderer of the whole report, findings and figures."""
     about: str | None = None
-    """The file that findings without a place are about: the config."""
+    """File of the findings without a place: the config."""
 
 
 def write_report(outputs: Outputs, report: Report, own: Mapping[str, Callable[[], str]]) -> None:
-    """Write the formats that were asked for; ``own`` are the command's own ones, such as its text.
+    """Write the requested formats; ``own`` has the command's own formats, such as its text.
 
-    Raises :class:`~etdev.errors.UsageError` for an output that would take the place of a file that a finding is about.
+    Raises :class:`~etdev.errors.UsageError` for an output that would replace a file that a finding is about.
     """
     outputs.refuse(*(finding.source for finding in report.findings))
     places = Places.here(os.environ)
@@ -55,32 +55,32 @@ def write_report(outputs: Outputs, report: Report, own: Mapping[str, Callable[[]
 
 
 def error_report(error: EtdevError, command: str) -> Report:
-    """What is reported of a command that an error ends."""
+    """Return the report of a command that an error ends."""
     findings = of_error(error)
     return Report(findings, lambda: markdown.of_findings(f"`etdev {command}` failed", findings))
 
 
 @contextmanager
 def reported_errors(outputs: Outputs, command: str) -> Iterator[None]:
-    """An error that ends the command reaches the formats for CI systems before it goes its way."""
+    """Report an error that ends the command in the formats for CI systems, then raise it again."""
     try:
         yield
     except EtdevError as error:
         wanted = Outputs(tuple(item for item in outputs.items if item.format in FORMATS))
         try:
             write_report(wanted, error_report(error, command), {})
-        except EtdevError as other:  # What ended the command matters more than who does not hear of it.
+        except EtdevError as other:  # The error of the command matters more than that of the report.
             print_error(other.message, where=other.where, hint=other.hint)
         raise
 
 
 def refuse_config(outputs: Outputs, config: Path | None) -> None:
-    """Raise :class:`~etdev.errors.UsageError` for an output that would take the place of the config, right or wrong.
+    """Raise :class:`~etdev.errors.UsageError` for an output that would replace the config, valid or not.
 
-    What it extends is a part of it.
+    Files that the config extends are part of it.
     """
     outputs.refuse(*((*DEFAULT_NAMES, PYPROJECT) if config is None else (config,)))
     cwd = Path.cwd()
-    with suppress(ConfigError):  # There is none, which opening it will say.
+    with suppress(ConfigError):  # There is none, which opening it will report.
         main = find_config(cwd) if config is None else Path(os.path.normpath(cwd / config))
         outputs.refuse(*read_files(main, cwd).files)

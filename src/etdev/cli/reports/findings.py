@@ -1,4 +1,4 @@
-"""Everything that a command has found wrong, as one list: what each format for CI systems is rendered from."""
+"""Findings of a command, as one list from which each format for CI systems is rendered."""
 
 from __future__ import annotations
 
@@ -16,39 +16,41 @@ if TYPE_CHECKING:
 
 Level = Literal["error", "warning", "note"]
 LEVELS: tuple[Level, ...] = ("error", "warning", "note")
-"""The most serious first."""
+"""All levels, the most serious first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that a command found."""
+    """One finding of a command."""
 
     rule: str
     """One of :data:`~etdev.cli.reports.rules.RULES`."""
     message: str
-    """A sentence."""
+    """Message, a sentence."""
     level: Level = "error"
     source: str | None = None
-    """The file that it is about, as errors name files; or what else states it, such as ``--set``, without a line."""
+    """File that it is about, as errors name files; or another origin, such as ``--set``, without a line."""
     line: int | None = None
-    """1-based."""
+    """Line, 1-based."""
     column: int | None = None
-    """1-based, in characters."""
+    """Column, 1-based, in characters."""
     key: str = ""
-    """Of the config: ``targets.cpu.budget.file``."""
+    """Key of the config: ``targets.cpu.budget.file``."""
     hint: str | None = None
-    """The remedy."""
+    """Remedy."""
 
 
 _WHERE = re.compile(
     r"(?P<source>.+?)(?::(?P<line>[1-9]\d*)(?::(?P<column>[1-9]\d*))?)?(?: \((?P<key>[^()]+)\))?", re.DOTALL
 )
-"""``etdev.toml:3:9 (model.entry)``, as :meth:`etdev.pipeline.project.Project.where` writes it; all but the first part
-may be missing."""
+"""Place as :meth:`etdev.pipeline.project.Project.where` writes it: ``etdev.toml:3:9 (model.entry)``.
+
+All parts but the first may be missing.
+"""
 
 
 def at(finding: Finding, where: str | None) -> Finding:
-    """The finding at the place that an error or a check names."""
+    """Return the finding at the place that an error or a check names."""
     match = _WHERE.fullmatch(where) if where else None
     if match is None:
         return finding
@@ -57,7 +59,7 @@ def at(finding: Finding, where: str | None) -> Finding:
 
 
 def of_problems(problems: Iterable[Problem], level: Level = "error") -> list[Finding]:
-    """What is wrong in a config, or might be."""
+    """Return the findings for problems of a config, errors by default."""
     return [
         Finding(item.rule, item.message, level, item.source, item.line, item.column, item.key, item.hint)
         for item in problems
@@ -65,7 +67,7 @@ def of_problems(problems: Iterable[Problem], level: Level = "error") -> list[Fin
 
 
 def of_error(error: EtdevError) -> list[Finding]:
-    """What ended a command."""
+    """Return the findings for the error that ended a command."""
     if isinstance(error, ConfigError):
         return of_problems(error.problems)
     if isinstance(error, TargetsError):
@@ -78,7 +80,7 @@ def of_error(error: EtdevError) -> list[Finding]:
 
 
 def of_result(result: BuildResult) -> list[Finding]:
-    """What kept targets from being built and what verification found in the others, the most serious first."""
+    """Return the findings on targets that were not built and on the results of verification, the most serious first."""
     found = (
         finding
         for target in result.targets
@@ -97,7 +99,7 @@ def _of_never_ran(target: TargetResult) -> Iterator[Finding]:
 
 
 def of_files(result: FilesResult) -> list[Finding]:
-    """What verification found in files without a config."""
+    """Return the findings of verification on files without a config."""
     found = (
         finding if finding.source is not None else replace(finding, source=file.file)
         for file in result.files
@@ -117,7 +119,7 @@ def _of_target(name: str, message: str) -> str:
 
 
 def in_order(findings: Iterable[Finding]) -> list[Finding]:
-    """The most serious ones first, and as they were otherwise."""
+    """Return the findings with the most serious ones first, otherwise in the given order."""
     return sorted(findings, key=lambda finding: LEVELS.index(finding.level))
 
 

@@ -1,4 +1,4 @@
-"""Workflow commands, which GitHub shows as annotations on the lines of a change."""
+"""GitHub's workflow commands, which it shows as annotations on the lines of a change."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from etdev.cli.text import escaped, printable
 from etdev.files import write_errors_named
 
 MOST_ANNOTATIONS = 10
-"""GitHub shows as many of each kind for a step, and drops the others without a word."""
+"""Number of annotations of each kind that GitHub shows for a step. It drops the others silently."""
 _COMMANDS: Mapping[Level, str] = {"error": "error", "warning": "warning", "note": "notice"}
 SUMMARY_VARIABLE = "GITHUB_STEP_SUMMARY"
-"""Names the file whose Markdown GitHub shows on the page of the run."""
+"""Variable that names the file whose Markdown GitHub shows on the page of the run."""
 
 
 def as_github(findings: Sequence[Finding], places: Places, *, summary: bool) -> str:
-    """At most ten commands, the last of which says how many findings there are beyond them.
+    """Return at most ten commands; the last one states the number of findings beyond them.
 
-    ``summary`` is whether all of them are in the summary of the step.
+    ``summary`` says that all of them are in the summary of the step.
     """
     shown = findings if len(findings) <= MOST_ANNOTATIONS else findings[: MOST_ANNOTATIONS - 1]
     lines = [_command(finding, places) for finding in shown]
@@ -33,14 +33,14 @@ def as_github(findings: Sequence[Finding], places: Places, *, summary: bool) -> 
 
 
 def append_summary(markdown: str, environ: Mapping[str, str]) -> None:
-    """Add to the summary of the step, if there is one. Raises :class:`~etdev.errors.WriteError`."""
+    """Append to the summary of the step, if there is one. Raises :class:`~etdev.errors.WriteError`."""
     if path := environ.get(SUMMARY_VARIABLE):
         with write_errors_named(Path(path)), open(path, "a", encoding="utf-8") as file:
             file.write(markdown if markdown.endswith("\n") else f"{markdown}\n")
 
 
 def has_summary(environ: Mapping[str, str]) -> bool:
-    """Whether there is a summary to add to."""
+    """Return whether there is a summary to append to."""
     return bool(environ.get(SUMMARY_VARIABLE))
 
 

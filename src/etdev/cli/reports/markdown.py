@@ -22,7 +22,7 @@ _LEVELS: dict[Level, str] = {"error": "error", "warning": "warning", "note": "no
 
 
 def prose(text: str) -> str:
-    """Text of a message inside a table or a line: code in backquotes stays, everything else is no markup."""
+    """Return the text of a message for a table or a line: code in backquotes stays, and markup is escaped."""
     parts = _CODE.split(" ".join(escaped(text).split("\n")))
     return "".join(_in_a_cell(part) if at % 2 else _plain(part) for at, part in enumerate(parts))
 
@@ -32,15 +32,16 @@ def _plain(text: str) -> str:
 
 
 def _in_a_cell(span: str) -> str:
-    """Code that may stand in a table, which splits at bars, but for escaped ones, before it looks for code.
+    """Return code for a cell of a table.
 
-    A bar behind a backslash cannot be escaped there: such text is no code.
+    A table splits at bars that are not escaped, before it looks for code. A bar after a backslash cannot be escaped, so
+    such text becomes plain text.
     """
     return _plain(span) if "\\|" in span else span.replace("|", "\\|")
 
 
 def code(text: str) -> str:
-    """A name as code."""
+    """Return a name as code."""
     shown = printable(text)
     fence = "``" if "`" in shown else "`"
     pad = " " if fence == "``" else ""
@@ -48,18 +49,18 @@ def code(text: str) -> str:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Rows of cells, which are Markdown already."""
+    """Return a table of rows of cells, which are Markdown already."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
 def details(summary: str, blocks: Iterable[str]) -> str:
-    """Blocks that are shown on a click."""
+    """Return blocks that are shown on a click."""
     return "\n\n".join([f"<details><summary>{summary}</summary>", *blocks, "</details>"])
 
 
 def findings_table(findings: Sequence[Finding]) -> list[str]:
-    """What was found, a row each; nothing if there is nothing."""
+    """Return a table with one row per finding; nothing if there are none."""
     if not findings:
         return []
     rows = [
@@ -75,12 +76,12 @@ def findings_table(findings: Sequence[Finding]) -> list[str]:
 
 
 def of_findings(heading: str, findings: Sequence[Finding]) -> str:
-    """A report that is about findings alone."""
+    """Return a report that has findings only."""
     return "\n\n".join([f"### {heading}", *findings_table(findings)]) + "\n"
 
 
 def of_result(result: BuildResult, findings: Sequence[Finding]) -> str:
-    """A build or a verification: the verdict, the figures of each target, what was found, what did not run."""
+    """Return the report of a build or a verification: verdict, figures of each target, findings, checks."""
     missing = [*(target.name for target in result.failed), *result.not_built]
     number = len(result.targets) + len(missing)
     bad = sum(target.exit_code != 0 for target in result.targets) + len(missing)
@@ -98,7 +99,7 @@ def of_result(result: BuildResult, findings: Sequence[Finding]) -> str:
 
 
 def of_files(result: FilesResult, findings: Sequence[Finding]) -> str:
-    """Files that were verified without a config."""
+    """Return the report on files that were verified without a config."""
     blocks = [f"### etdev: {count(len(result.files), 'file')}, {'good' if not result.exit_code else 'not all good'}"]
     rows = [(code(file.file), _status(file.status, file.checks), format_size(file.size)) for file in result.files]
     blocks.append(table(("file", "result", "size"), rows))
@@ -109,7 +110,7 @@ def of_files(result: FilesResult, findings: Sequence[Finding]) -> str:
 
 
 def code_html(text: str) -> str:
-    """A name as code where Markdown is not read, such as in a summary of details."""
+    """Return a name as code where Markdown is not read, such as in a summary of details."""
     shown = printable(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return f"<code>{shown}</code>"
 
@@ -130,7 +131,7 @@ def _status(status: str, checks: Sequence[CheckResult]) -> str:
 
 
 def _check_lines(checks: Sequence[CheckResult]) -> Iterator[str]:
-    """What was asked and answered; then what did not run, by reason."""
+    """Yield the checks that ran, then those that did not run, by reason."""
     for check in checks:
         if check.status != "not run":
             yield f"* {check.name}: {check.status}, {prose(check.summary)}"

@@ -1,4 +1,4 @@
-"""Where a finding is, as whoever shows it beside the code names files: relative to the root of the repository."""
+"""Paths of findings as code hosts name files: relative to the root of the repository."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from urllib.parse import quote
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """How files are named."""
+    """Conversion of paths in messages to paths in the repository."""
 
     folder: Path
-    """What relative paths in messages are relative to."""
+    """Folder that relative paths in messages refer to."""
     root: Path
-    """What they are to be relative to."""
+    """Folder that the resulting paths are relative to."""
 
     @classmethod
     def here(cls, environ: Mapping[str, str]) -> Places:
-        """For a command that runs in the current folder.
+        """Return the places for a command that runs in the current folder.
 
-        GitHub says in ``GITHUB_WORKSPACE`` where the repository is, which a job may have left for one of its folders.
+        GitHub states the folder of the repository in ``GITHUB_WORKSPACE``. A job may run in one of its subfolders.
         """
         folder = Path.cwd()
         workspace = environ.get("GITHUB_WORKSPACE")
@@ -30,11 +30,11 @@ class Places:
         return cls(folder, root if folder.is_relative_to(root) else folder)
 
     def path(self, source: str) -> PurePath:
-        """A file as it is named from the root; absolute if it lies elsewhere."""
+        """Return the path of a file relative to the root; absolute if it is elsewhere."""
         absolute = Path(os.path.normpath(self.folder / source))
         return absolute.relative_to(self.root) if absolute.is_relative_to(self.root) else absolute
 
     def uri(self, source: str) -> str:
-        """The same as a URI reference."""
+        """Return the path as a URI reference."""
         path = self.path(source)
         return path.as_uri() if path.is_absolute() else quote(path.as_posix())

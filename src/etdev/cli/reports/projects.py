@@ -1,4 +1,4 @@
-"""Opening the project that a command is about."""
+"""Opening of the project that a command is about."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from etdev.pipeline.project import Project
 def opened_project(
     outputs: Outputs, command: str, config: Path | None, *, profile: str | None, overrides: Sequence[str]
 ) -> Project:
-    """The project that a command is about; errors in its config are reported.
+    """Return the project that a command is about, and report errors in its config.
 
     Raises as :func:`~etdev.pipeline.api.open_project` does, and :class:`~etdev.errors.UsageError` for an output that
-    would take the place of one of the project's files.
+    would replace one of the project's files.
     """
     refuse_config(outputs, config)
     with reported_errors(outputs, command):

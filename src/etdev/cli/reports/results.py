@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def write_result(outputs: Outputs, result: BuildResult, text: Callable[[], str], **more: Callable[[], str]) -> None:
-    """Write what a build or a verification of targets found; ``more`` are formats of the command's own."""
+    """Write the result of a build or a verification of targets; ``more`` has the command's own formats."""
     found = findings.of_result(result)
     report = Report(found, partial(markdown.of_result, result, found), result.config)
     write_report(outputs, report, {TEXT: text, "json": lambda: result.model_dump_json(indent=2), **more})

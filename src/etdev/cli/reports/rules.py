@@ -1,4 +1,4 @@
-"""The kinds of finding, by the identifiers that code scanners keep: none is ever renamed. docs/ci.md lists them."""
+"""Kinds of findings, by the identifiers that code scanners keep. They are never renamed. docs/ci.md lists them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CONFIG_RULES: Mapping[str, str] = {
     "override": "An environment variable or --set that cannot apply",
     "not-in-profile": "A key that a profile cannot contain",
 }
-"""What is wrong in a config."""
+"""Rules for problems in a config."""
 
 RUNG_RULES: Mapping[str, str] = {
     "bytes": "A file that the strict reader does not accept, or that was changed since it was built",
@@ -43,7 +43,7 @@ RUNG_RULES: Mapping[str, str] = {
     "never-ran": "A program that verification accepted although nothing ran it",
     "not-judged": "A limit of the config that was not judged",
 }
-"""What verification finds. Those of the checks have their names."""
+"""Rules for findings of verification. Rules of checks have the names of the checks."""
 
 ERROR_RULES: Mapping[str, str] = {
     "usage": "A command that was called in a way that it does not understand",
@@ -60,6 +60,6 @@ ERROR_RULES: Mapping[str, str] = {
     "lock": "Something is not as etdev.lock says",
     "build": "The build failed in another way",
 }
-"""What ends a command."""
+"""Rules for errors that end a command."""
 
 RULES: Mapping[str, str] = {**CONFIG_RULES, **RUNG_RULES, **ERROR_RULES}

@@ -14,7 +14,10 @@ from etdev.cli.text import escaped
 
 
 def as_sarif(findings: Sequence[Finding], places: Places, *, about: str | None = None) -> str:
-    """A log with one run. ``about`` is the file that a finding without a place is about: scanners drop one without."""
+    """Return a log with one run.
+
+    ``about`` is the file for findings without a place, since scanners drop a finding without a file.
+    """
     rules = sorted({finding.rule for finding in findings})
     driver = {
         "name": "etdev",
