@@ -1,4 +1,4 @@
-"""``manifest.json``: what a release holds, what it needs, and what verification said about it."""
+"""``manifest.json``: the files of a release, its requirements, and the results of its verification."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 MANIFEST = "manifest.json"
 
 FileName = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}")
-"""What a file of a release may be called: a plain name everywhere."""
+"""Valid name of a file of a release: a plain name on every system."""
 
 
 class ManifestError(ValueError):
-    """A manifest that cannot be read."""
+    """Error for a manifest that cannot be read."""
 
 
 class _Part(BaseModel):
@@ -23,21 +23,21 @@ class _Part(BaseModel):
 
 
 class ReleasedFile(_Part):
-    """One file of a release, beside the manifest."""
+    """One file of a release, next to the manifest."""
 
     name: str = Field(pattern=rf"^{FileName.pattern}$")
     size: int = Field(ge=0)
-    """Bytes."""
+    """Size in bytes."""
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
 
 
 class Needs(_Part):
-    """What the program asks of the machine that runs it."""
+    """Requirements of the program on the machine that runs it."""
 
     executorch: str | None
-    """The version that the program was made with: older runtimes may refuse it. None if that is not known."""
+    """Version that the program was made with; older runtimes may refuse it. None if it is not known."""
     devices: tuple[str, ...] = Field(strict=False)
-    """Beside the host: ``cuda:0``."""
+    """Devices besides the host: ``cuda:0``."""
     operators: tuple[str, ...] = Field(strict=False)
     """Kernels: ``aten::add.out``."""
     delegates: tuple[str, ...] = Field(strict=False)
@@ -54,11 +54,11 @@ class Check(_Part):
     name: str
     status: Literal["passed", "not run"]
     summary: str
-    """What was seen, or why it did not run."""
+    """Finding of the check, or the reason why it did not run."""
 
 
 class Manifest(_Part):
-    """A release. Two releases with equal manifests are the same, whenever and by whom they were deployed."""
+    """Manifest of a release. Releases with equal manifests are the same, whenever and by whom they were deployed."""
 
     format: Literal[1] = 1
     project: str
@@ -67,19 +67,19 @@ class Manifest(_Part):
     """Name of the ``.pte`` among ``files``."""
     files: tuple[ReleasedFile, ...] = Field(strict=False)
     versions: dict[str, str]
-    """Of etdev, Python and the packages that built the program."""
+    """Versions of etdev, Python and the packages that built the program."""
     needs: Needs
     verification: tuple[Check, ...] = Field(strict=False)
     lock: str | None
-    """SHA-256 of ``etdev.lock`` beside the config; None without one."""
+    """SHA-256 of ``etdev.lock`` next to the config; None without one."""
 
     def to_bytes(self) -> bytes:
-        """The file's content; equal manifests give equal bytes."""
+        """Return the content of the file. Equal manifests have equal bytes."""
         return (self.model_dump_json(indent=2) + "\n").encode()
 
 
 def digest_of(content: bytes) -> str:
-    """The first twelve digits of a manifest's SHA-256, which name the release."""
+    """Return the first twelve digits of a manifest's SHA-256, which are part of the release's name."""
     return hashlib.sha256(content).hexdigest()[:12]
 
 

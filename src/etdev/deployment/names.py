@@ -1,4 +1,4 @@
-"""Names at a target: releases, and what is temporary there."""
+"""Names at a target: releases, and temporary folders and pointers."""
 
 from __future__ import annotations
 
@@ -20,67 +20,67 @@ _TEMPORARY_NAME = re.compile(
     rf"\.etdev-(?P<release>{_RELEASE})-(?P<host>[0-9a-f]{{8}})-(?P<process>\d{{1,10}})-[0-9a-f]{{8}}(?P<pointer>\.pointer)?"
 )
 ABANDONED = timedelta(days=1)
-"""Age from which what another machine has begun counts as given up."""
+"""Age after which unfinished work of another machine counts as abandoned."""
 
 
 def release_name(now: datetime, digest: str) -> str:
-    """``20261122T101500.000000Z-0123456789ab``; names sort by time."""
+    """Return the name of a release: ``20261122T101500.000000Z-0123456789ab``. Names sort by time."""
     return f"{now.astimezone(UTC).strftime(_TIME)}-{digest}"
 
 
 def is_release(name: str) -> bool:
-    """Whether a folder's name is that of a release."""
+    """Return whether a folder's name is that of a release."""
     return _RELEASE_NAME.fullmatch(name) is not None
 
 
 def content_digest(release: str) -> str:
-    """The digest of the manifest, out of a release's name."""
+    """Return the digest of the manifest, from a release's name."""
     return release.rpartition("-")[2]
 
 
 def release_time(release: str) -> datetime:
-    """When a release was made, out of its name."""
+    """Return the time at which a release was made, from its name."""
     return datetime.strptime(release.partition("-")[0], _TIME).replace(tzinfo=UTC)
 
 
 def release_path(release: str) -> str:
-    """Where a release lies, from the target's folder."""
+    """Return the path of a release, relative to the target's folder."""
     return f"{RELEASES}/{release}"
 
 
 @dataclass(frozen=True, slots=True)
 class Temporary:
-    """The names under which one deployment keeps what is not finished."""
+    """Temporary names of one deployment, for unfinished files."""
 
     folder: str
-    """Of the release while it is uploaded."""
+    """Folder of the release during the upload."""
 
     @property
     def pointer(self) -> str:
-        """Of a pointer that is about to take the place of the present one."""
+        """Name of the new pointer until it replaces the current one."""
         return f"{self.folder}.pointer"
 
 
 def temporary_for(release: str) -> Temporary:
-    """Names of this process, which nobody else has used."""
+    """Return temporary names of this process that no other deployment has used."""
     return Temporary(f".etdev-{release}-{_this_host()}-{os.getpid()}-{secrets.token_hex(4)}")
 
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """What a deployment that is no more has left."""
+    """Temporary folder or pointer of a deployment that has ended."""
 
     name: str
     release: str
-    """That it was making."""
+    """Release that the deployment was making."""
     is_pointer: bool
 
 
 def leftover(name: str, now: datetime) -> Leftover | None:
-    """The leftover of this name; None for all other names, and for deployments that may still run.
+    """Return the leftover with this name; None for all other names, and for deployments that may still run.
 
-    Those are: another process of this machine that is alive, and any of another machine that began less than
-    :data:`ABANDONED` ago.
+    A deployment may still run if its process on this machine is alive. A deployment of another machine may still run if
+    it began less than :data:`ABANDONED` ago.
     """
     found = _TEMPORARY_NAME.fullmatch(name)
     if found is None:
@@ -94,7 +94,7 @@ def leftover(name: str, now: datetime) -> Leftover | None:
 
 
 def in_making(name: str) -> str | None:
-    """The release that a temporary name belongs to, whoever's it is; None for all other names."""
+    """Return the release that a temporary name of any deployment belongs to; None for all other names."""
     found = _TEMPORARY_NAME.fullmatch(name)
     return None if found is None else found["release"]
 

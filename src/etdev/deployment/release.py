@@ -1,9 +1,9 @@
-"""Publishing a release, switching to it, going back: one algorithm over all transports.
+"""Publishing a release, switching to it, and going back: one algorithm over all transports.
 
-A release lies at ``releases/TIME-DIGEST/`` and never changes; one pointer says which is current. A release is made
-under a temporary name, read back, and renamed as a whole, and only then does the pointer move. So the pointer names a
-whole release at every moment. Where two deployments are at work, each step is such that it either finds what it needs
-or fails; the later switch wins.
+A release is stored at ``releases/TIME-DIGEST/`` and never changes. One pointer names the current release. A release is
+uploaded under a temporary name, read back, and renamed as a whole. Only then does the pointer move, so it names a whole
+release at every moment. If two deployments run at once, each step either finds what it needs or fails, and the later
+switch wins.
 """
 
 from __future__ import annotations
@@ -30,9 +30,13 @@ from etdev.deployment.transports.base import Fingerprint, Transport, fingerprint
 from etdev.errors import DeployError, EtdevError
 
 Action = Literal["published", "switched", "unchanged"]
-"""A new release was uploaded; the pointer went to one that lay there; what was to be deployed was current already."""
+"""Action of a deployment.
+
+``published``: a new release was uploaded. ``switched``: the pointer moved to an existing release. ``unchanged``: the
+release was already current.
+"""
 Stage = Callable[[str], AbstractContextManager[object]]
-"""Entered for each step, with its name."""
+"""Function that returns a context for each step; it gets the step's name."""
 
 _ENVIRONMENT = "ETDEV_RELEASE"
 
@@ -43,51 +47,51 @@ def _unwatched(step: str) -> AbstractContextManager[object]:
 
 @dataclass(frozen=True)
 class Release:
-    """What is to be deployed."""
+    """Release to deploy."""
 
     manifest: Manifest
     sources: Mapping[str, Path]
-    """Where each file of the manifest lies on this machine."""
+    """Path of each file of the manifest on this machine."""
 
     @cached_property
     def content(self) -> bytes:
-        """Of its ``manifest.json``."""
+        """Content of its ``manifest.json``."""
         return self.manifest.to_bytes()
 
     @cached_property
     def digest(self) -> str:
-        """That its name ends in."""
+        """Digest at the end of its name."""
         return digest_of(self.content)
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """How releases are deployed to a target."""
+    """Rules for deployments to a target."""
 
     keep: int
-    """Releases that stay beside the current one."""
+    """Number of releases that are kept besides the current one."""
     smoke: Sequence[str] = ()
     """Command that has to succeed at the target before the pointer moves; empty for none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a deployment would do."""
+    """Effects that a deployment would have."""
 
     action: Action
     release: str
     """Name of the release that will be current."""
     before: str | None
-    """Name of the one that is."""
+    """Name of the release that is current now."""
     surplus: tuple[str, ...]
-    """Releases that will be removed afterwards."""
+    """Releases that will be removed after the switch."""
     leftovers: tuple[str, ...]
-    """What interrupted deployments have left, and will be removed first."""
+    """Leftovers of interrupted deployments, which will be removed first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a deployment has done."""
+    """Effects of a deployment."""
 
     action: Action
     release: str
@@ -98,7 +102,7 @@ class Outcome:
 
 
 def plan(transport: Transport, release: Release, terms: Terms, now: datetime) -> Plan:
-    """What :func:`deploy` would do now. Changes nothing at the target."""
+    """Return the effects that :func:`deploy` would have now. Changes nothing at the target."""
     action, name, before = _decide(transport, release, now)
     waste = [found.name for found in leftovers(transport, now)]
     broken = list(half_removed(transport))
@@ -107,7 +111,10 @@ def plan(transport: Transport, release: Release, terms: Terms, now: datetime) ->
 
 
 def deploy(transport: Transport, release: Release, terms: Terms, now: datetime, stage: Stage = _unwatched) -> Outcome:
-    """Have the target serve this release. Raises :class:`~etdev.errors.DeployError`; it serves the old one then."""
+    """Make the target serve this release.
+
+    Raises :class:`~etdev.errors.DeployError`; the target then serves the old release.
+    """
     with stage("look"):
         cleared = clear(transport, now)
         action, name, before = _decide(transport, release, now)
@@ -126,7 +133,7 @@ def deploy(transport: Transport, release: Release, terms: Terms, now: datetime, 
 
 
 def roll_back(transport: Transport, terms: Terms, now: datetime, stage: Stage = _unwatched) -> Outcome:
-    """Have the target serve the release before the present one again, if that is as its manifest says."""
+    """Make the target serve the release before the current one again, if it matches its manifest."""
     with stage("look"):
         cleared = clear(transport, now)
         before = current_release(transport)
@@ -142,7 +149,7 @@ def roll_back(transport: Transport, terms: Terms, now: datetime, stage: Stage = 
 
 
 def clear(transport: Transport, now: datetime) -> tuple[str, ...]:
-    """Remove what interrupted deployments have left; what was removed."""
+    """Remove leftovers of interrupted deployments, and return their names."""
     waste = leftovers(transport, now)
     for found in waste:
         _clear_one(transport, found)
@@ -153,8 +160,11 @@ def clear(transport: Transport, now: datetime) -> tuple[str, ...]:
 
 
 def _clear_one(transport: Transport, found: Leftover) -> None:
-    """The manifest goes first: without it, whoever was making the release cannot finish it any more, should he still be
-    there. Where renaming is copying, a part of the release may lie at its place."""
+    """Remove a leftover, the manifest first.
+
+    Without its manifest, a deployment that still runs cannot finish the release. If the transport renames by copying,
+    part of the release may already be at its final place.
+    """
     if not found.is_pointer:
         transport.remove(f"{found.name}/{MANIFEST}")
         if transport.read(f"{release_path(found.release)}/{MANIFEST}") is None:
@@ -174,7 +184,10 @@ def _decide(transport: Transport, release: Release, now: datetime) -> tuple[Acti
 
 
 def _publish(transport: Transport, release: Release, name: str, stage: Stage) -> None:
-    """Upload beside, read back, rename. On any failure what was uploaded goes, if the target still answers."""
+    """Upload to a temporary folder, read back, and rename.
+
+    After a failure, the uploaded files are removed if the target still answers.
+    """
     temporary = temporary_for(name)
     try:
         with stage("upload"):
@@ -203,7 +216,7 @@ def _check_arrival(transport: Transport, temporary: Temporary, name: str, expect
 
 
 class _RefusedError(DeployError):
-    """The smoke command did not accept the release."""
+    """Error for a release that the smoke command did not accept."""
 
 
 def _take_over(transport: Transport, name: str, before: str | None, terms: Terms, stage: Stage, now: datetime) -> None:
@@ -225,8 +238,11 @@ def _smoke(transport: Transport, name: str, command: Sequence[str]) -> None:
 
 
 def _switch(transport: Transport, name: str, before: str | None, now: datetime) -> None:
-    """Move the pointer. Another deployment may remove a release that is old for it just before; each looks after what
-    the other one does (:func:`_remove_release`), so one of them takes it back."""
+    """Move the pointer.
+
+    Another deployment may remove a release just before, because the release is old for that deployment. Each deployment
+    checks for the other's change (:func:`_remove_release`), so one of them reverts its own.
+    """
     pointer = temporary_for(release_name(now, content_digest(name))).pointer
     try:
         transport.switch(release_path(name), pointer)
@@ -241,7 +257,10 @@ def _switch(transport: Transport, name: str, before: str | None, now: datetime) 
 
 
 def _prune(transport: Transport, outcome: Outcome, keep: int) -> Outcome:
-    """Remove releases beyond ``keep``. The target serves the new one already, so a failure here is only told."""
+    """Remove releases beyond ``keep``.
+
+    The target already serves the new release, so a failure here becomes a note.
+    """
     removed: list[str] = []
     try:
         current = current_release(transport)
@@ -254,7 +273,10 @@ def _prune(transport: Transport, outcome: Outcome, keep: int) -> Outcome:
 
 
 def _remove_release(transport: Transport, name: str) -> bool:
-    """Remove a release unless another deployment points at it meanwhile. Its manifest goes first: it is none then."""
+    """Remove a release, unless another deployment has pointed at it meanwhile.
+
+    The manifest goes first. Without it, the folder is not a release.
+    """
     manifest = f"{release_path(name)}/{MANIFEST}"
     content = transport.read(manifest)
     transport.remove(manifest)

@@ -1,4 +1,4 @@
-"""What lies at a target: releases, which is current, whether one is whole, and what was left behind."""
+"""State of a target: releases, the current one, damaged ones, and leftovers."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ from etdev.errors import DeployError
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A release at a target."""
+    """One release at a target."""
 
     name: str
     time: datetime
     current: bool
     manifest: Manifest | None
     problem: str | None
-    """Why it has no manifest that can be read."""
+    """Reason why its manifest cannot be read."""
 
 
 def releases(transport: Transport) -> list[str]:
-    """Names of all releases, oldest first."""
+    """Return the names of all releases, oldest first."""
     return [name for name in transport.names(RELEASES) if is_release(name)]
 
 
 def current_release(transport: Transport) -> str | None:
-    """Name of the release that the pointer names. Raises :class:`~etdev.errors.DeployError` for a foreign pointer."""
+    """Return the release that the pointer names. Raises :class:`~etdev.errors.DeployError` for a foreign pointer."""
     pointed = transport.current()
     if pointed is None:
         return None
@@ -53,7 +53,7 @@ def current_release(transport: Transport) -> str | None:
 
 
 def listing(transport: Transport) -> tuple[Listed, ...]:
-    """All releases, newest first. Only their manifests are read."""
+    """Return all releases, newest first. Only their manifests are read."""
     current = current_release(transport)
     return tuple(_listed(transport, name, name == current) for name in reversed(releases(transport)))
 
@@ -67,7 +67,10 @@ def _listed(transport: Transport, name: str, current: bool) -> Listed:
 
 
 def read_manifest(transport: Transport, name: str) -> Manifest:
-    """A release's manifest. Raises :class:`~etdev.deployment.manifest.ManifestError` if it is not the release's own."""
+    """Return the manifest of a release.
+
+    Raises :class:`~etdev.deployment.manifest.ManifestError` if it is missing, changed or not readable.
+    """
     content = transport.read(f"{release_path(name)}/{MANIFEST}")
     if content is None:
         raise ManifestError(f"it has no {MANIFEST}")
@@ -77,7 +80,7 @@ def read_manifest(transport: Transport, name: str) -> Manifest:
 
 
 def damage(transport: Transport, name: str) -> str | None:
-    """What is wrong with a release: every file is read back. None if it is as its manifest says."""
+    """Return the damage of a release, after reading every file back; None if it matches its manifest."""
     try:
         manifest = read_manifest(transport, name)
     except ManifestError as error:
@@ -90,7 +93,7 @@ def damage(transport: Transport, name: str) -> str | None:
 
 
 def difference(name: str, found: Fingerprint | None, expected: Fingerprint) -> str | None:
-    """How a file at the target differs from what it should be; None if it does not."""
+    """Return the difference between a file at the target and the expected one; None if they are equal."""
     if found == expected:
         return None
     if found is None:
@@ -101,15 +104,15 @@ def difference(name: str, found: Fingerprint | None, expected: Fingerprint) -> s
 
 
 def leftovers(transport: Transport, now: datetime) -> list[Leftover]:
-    """What interrupted deployments have left."""
+    """Return the leftovers of interrupted deployments."""
     return [found for name in transport.names("") if (found := leftover(name, now)) is not None]
 
 
 def half_removed(transport: Transport) -> Iterator[str]:
-    """Releases without a manifest whose removal was interrupted: nobody is making them.
+    """Yield releases without a manifest whose removal was interrupted, and which no deployment is making.
 
-    Whoever makes one has a temporary name from before its folder is there until its manifest is. So the order matters:
-    first the folders, then the temporary names, then the manifests.
+    A deployment creates its temporary name before the folder of the release, and keeps it until the manifest exists. So
+    the order matters: first the folders, then the temporary names, then the manifests.
     """
     folders = releases(transport)
     making = {in_making(name) for name in transport.names("")}

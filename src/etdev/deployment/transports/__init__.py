@@ -1,4 +1,4 @@
-"""How targets are reached, by the scheme of their URI."""
+"""Transports to targets, by the scheme of their URI."""
 
 from __future__ import annotations
 
@@ -16,18 +16,21 @@ DEPLOY_EXTRA = 'pip install "etdev[deploy]"'
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """What it takes to reach a destination."""
+    """Settings for reaching a destination."""
 
     destination: Destination
     base: Path
-    """Folder that relative paths begin at, and that commands on this machine run in."""
+    """Folder for relative paths, and for commands that run on this machine."""
     known_hosts: Path | None = None
     password_env: str | None = None
     endpoint_url: str | None = None
 
 
 def open_transport(reach: Connection) -> Transport:
-    """The transport of a destination; entering it connects. Raises :class:`~etdev.errors.MissingRequirementError`."""
+    """Return the transport of a destination. Raises :class:`~etdev.errors.MissingRequirementError`.
+
+    Entering the transport connects.
+    """
     destination = reach.destination
     match destination.scheme:
         case "file":

@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 _PROGRAM = "adb"
 _SECONDS = 600
-"""For one step; a large file may take long."""
+"""Time limit of one step in seconds; a large file may take long."""
 _ABSENT = 44
-"""Exit code by which our own commands on the device say that something is not there."""
+"""Exit code by which etdev's own commands on the device report that a file or folder does not exist."""
 
 
 class AdbTransport:
-    """A folder on a device. Each step is one command of its shell."""
+    """Folder on a device. Each step is one command of the device's shell."""
 
     def __init__(self, destination: Destination) -> None:
         self._root = destination.path.rstrip("/")
@@ -56,7 +56,7 @@ class AdbTransport:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Nothing is held."""
+        """Do nothing: no connection is open."""
 
     def check(self) -> None:
         folder = shlex.quote(self._root)
@@ -98,7 +98,7 @@ class AdbTransport:
             raise DeployError(f"`adb push` failed: {tail(pushed.stderr or pushed.stdout)}", where=self._where(path))
 
     def rename(self, folder: str, to: str, last: str) -> None:
-        # `mv` into a folder that is there already would not fail: it would put one into the other.
+        # `mv` into an existing folder would not fail: it would move one folder into the other.
         place = self._quoted(to)
         move = f"mkdir -p {self._parent(to)} && [ ! -e {place} ] && sync && mv {self._quoted(folder)} {place}"
         self._do(move, to)
@@ -117,7 +117,7 @@ class AdbTransport:
         return done.stdout.decode(errors="replace").strip()
 
     def switch(self, path: str, temporary: str) -> None:
-        """By renaming a new link over the old one; by ``ln -sfn`` where the device's ``mv`` knows no ``-T``."""
+        """Rename a new link over the old one; use ``ln -sfn`` if the device's ``mv`` has no ``-T``."""
         new, pointer, target = self._quoted(temporary), self._quoted(POINTER), shlex.quote(path)
         rename = f"ln -s {target} {new} && sync && mv -fT {new} {pointer} 2>/dev/null"
         self._do(f"{{ {rename}; }} || {{ rm -f {new}; ln -sfn {target} {pointer}; }}", POINTER)
@@ -131,7 +131,7 @@ class AdbTransport:
         return CommandResult(done.returncode, tail(done.stdout + done.stderr))
 
     def _ask(self, script: str, path: str) -> bytes | None:
-        """What a command on the device says; None if it finds nothing at the path."""
+        """Return the output of a command on the device; None if nothing exists at the path."""
         done = self._shell(script)
         if done.returncode == _ABSENT:
             return None

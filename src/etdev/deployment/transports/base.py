@@ -1,4 +1,4 @@
-"""What a target can do. The algorithm of :mod:`etdev.deployment.release` knows nothing else of one."""
+"""Interface of a target. The algorithm of :mod:`etdev.deployment.release` uses nothing else."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ from types import TracebackType
 from typing import Protocol, Self
 
 PIECE = 4 * 2**20
-"""Bytes that are read or sent at a time."""
+"""Number of bytes that are read or sent at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """A file's content, as it lies at the target."""
+    """Size and digest of a file's content at the target."""
 
     size: int
-    """Bytes."""
+    """Size in bytes."""
     sha256: str
 
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """How a command at the target ended."""
+    """Result of a command at the target."""
 
     code: int
     output: str
-    """Standard output and error together, the last part of them."""
+    """End of standard output and error, merged."""
 
 
 class Transport(Protocol):
-    """A folder at a target. Paths are relative to it, with ``/`` between their parts.
+    """Folder at a target. Paths are relative to it, with ``/`` between their parts.
 
-    Used as a context manager: entering connects, and changes nothing at the target. Every method raises
-    :class:`~etdev.errors.DeployError` if the target or the way there fails, and
-    :class:`~etdev.errors.MissingRequirementError` for what this machine lacks.
+    A transport is a context manager: entering connects, and changes nothing at the target. Every method raises
+    :class:`~etdev.errors.DeployError` if the target or the connection fails, and
+    :class:`~etdev.errors.MissingRequirementError` for a requirement that this machine lacks.
     """
 
     def __enter__(self) -> Self: ...
@@ -46,64 +46,69 @@ class Transport(Protocol):
     ) -> None: ...
 
     def check(self) -> None:
-        """Find out, as far as that is cheap and changes nothing, whether a deployment would be let in."""
+        """Raise an error if a deployment would be refused, as far as a cheap test without changes can tell."""
 
     def names(self, folder: str) -> list[str]:
-        """What lies in a folder (``""``: in the target's own), sorted; nothing if it is not there."""
+        """Return the sorted names in a folder (``""`` is the target's own); empty if the folder does not exist."""
 
     def read(self, path: str) -> bytes | None:
-        """A small file; None if it is not there."""
+        """Return the content of a small file; None if it does not exist."""
 
     def fingerprint(self, path: str) -> Fingerprint | None:
-        """What lies there now, read back or computed there; None if nothing does."""
+        """Return the fingerprint of a file, read back or computed at the target; None if it does not exist."""
 
     def write(self, path: str, content: bytes) -> None:
-        """Write a small file; missing folders are made."""
+        """Write a small file. Missing folders are made."""
 
     def upload(self, path: str, source: Path) -> None:
-        """Copy a file of this machine; missing folders are made."""
+        """Copy a file of this machine. Missing folders are made."""
 
     def rename(self, folder: str, to: str, last: str) -> None:
-        """Give a folder another name, which nothing has yet. The file ``last`` is there under the new name only once
-        everything else is; and if it is no longer there under the old name, this fails."""
+        """Give a folder a new name that is not in use.
+
+        The file ``last`` appears under the new name only after everything else. If it no longer exists under the old
+        name, this fails.
+        """
 
     def remove(self, path: str) -> None:
-        """Remove a file, or a folder with all that is in it; nothing happens if it is not there."""
+        """Remove a file, or a folder with its content. Do nothing if it does not exist."""
 
     def current(self) -> str | None:
-        """What the pointer points at (``releases/NAME``); None if there is no pointer."""
+        """Return the path that the pointer names (``releases/NAME``); None if there is no pointer."""
 
     def switch(self, path: str, temporary: str) -> None:
-        """Have the pointer point at ``path``, at once: whoever reads it sees what it was, or this. ``temporary`` is a
-        name that may be used meanwhile."""
+        """Move the pointer to ``path`` atomically: a reader sees either the old path or the new one.
+
+        ``temporary`` is a name that may be used meanwhile.
+        """
 
     def location(self, path: str) -> str:
-        """What ``path`` is called by programs that run at the target."""
+        """Return the name of ``path`` for programs that run at the target."""
 
     def run(self, command: Sequence[str], environment: dict[str, str]) -> CommandResult:
         """Run a command at the target, with these variables added to its environment."""
 
 
 class Fingerprinter:
-    """Takes a content in pieces."""
+    """Fingerprint of a content that arrives in pieces."""
 
     def __init__(self) -> None:
         self._digest = hashlib.sha256()
         self._size = 0
 
     def add(self, piece: bytes) -> None:
-        """The next piece."""
+        """Add the next piece."""
         self._digest.update(piece)
         self._size += len(piece)
 
     @property
     def result(self) -> Fingerprint:
-        """Of all pieces so far."""
+        """Fingerprint of all pieces so far."""
         return Fingerprint(self._size, self._digest.hexdigest())
 
 
 def fingerprint_of(pieces: Iterable[bytes]) -> Fingerprint:
-    """Of a content that comes in pieces."""
+    """Return the fingerprint of a content in pieces."""
     found = Fingerprinter()
     for piece in pieces:
         found.add(piece)
@@ -111,11 +116,11 @@ def fingerprint_of(pieces: Iterable[bytes]) -> Fingerprint:
 
 
 SMOKE_SECONDS = 600
-"""After which a command at the target counts as failed."""
+"""Time limit of a command at the target, in seconds; a slower command counts as failed."""
 _TAIL = 2000
 
 
 def tail(output: str | bytes | None) -> str:
-    """The last part of what a command said."""
+    """Return the end of a command's output."""
     text = output.decode(errors="replace") if isinstance(output, bytes) else output or ""
     return text.strip()[-_TAIL:]

@@ -19,7 +19,10 @@ POINTER = "current"
 
 
 class FolderTransport:
-    """A folder. What was written is on the disk before a name changes, so a loss of power changes nothing either."""
+    """Folder of this machine.
+
+    Written content is on the disk before a name changes, so a loss of power changes nothing either.
+    """
 
     def __init__(self, root: Path, commands_in: Path) -> None:
         self._root = root
@@ -32,7 +35,7 @@ class FolderTransport:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Nothing is held."""
+        """Do nothing: no connection is open."""
 
     def check(self) -> None:
         nearest = self._root

@@ -1,7 +1,6 @@
-"""``s3:``: a prefix of a bucket, of Amazon's S3 or what speaks its language. The pointer is the object
-``current.json``.
+"""``s3:``: a prefix of a bucket, at Amazon's S3 or a compatible service. The pointer is the object ``current.json``.
 
-Credentials and region come from where every AWS tool has them: the environment, ``~/.aws``, the machine's role.
+Credentials and region come from the usual places of AWS tools: the environment, ``~/.aws``, the machine's role.
 """
 
 from __future__ import annotations
@@ -25,8 +24,11 @@ _CREDENTIALS = "set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY,
 
 
 class S3Transport:
-    """Objects below a prefix. There are no folders and no renaming: a release is copied to its place, its manifest
-    last, and is none without its manifest."""
+    """Objects below a prefix.
+
+    S3 has no folders and no renaming. A release is copied to its place, its manifest last, and is not a release without
+    its manifest.
+    """
 
     def __init__(self, destination: Destination, endpoint_url: str | None) -> None:
         self._bucket = destination.host or ""
@@ -43,7 +45,7 @@ class S3Transport:
             connect_timeout=15,
             read_timeout=60,
             retries={"mode": "standard", "max_attempts": 4},
-            # Not every service knows these checksums; what lies there is read back anyway.
+            # Not every service knows these checksums; the stored content is read back anyway.
             request_checksum_calculation="when_required",
             response_checksum_validation="when_required",
         )

@@ -1,7 +1,7 @@
 """``sftp:``: a folder of another machine, over SSH. The pointer is the symbolic link ``current``.
 
-Servers are known by their host keys, in a file; users by the keys of the agent or of ``~/.ssh``, or by a password out
-of the environment. ``~/.ssh/config`` counts, but for whom it trusts.
+A server is verified by its host key in a file. A user is verified by a key of the agent or of ``~/.ssh``, or by a
+password from the environment. ``~/.ssh/config`` applies, except for the trusted hosts.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _CONNECT_SECONDS = 20
 _KEEP_ALIVE_SECONDS = 15
-"""Between two questions whether the other side is still there; three without an answer end the connection."""
+"""Seconds between two keep-alive messages; three without an answer end the connection."""
 
 
 @dataclass(frozen=True)
 class Login:
-    """How the two sides know each other."""
+    """Data that the two sides use to verify each other."""
 
     known_hosts: Path
     password: str | None = None
 
     def __repr__(self) -> str:
-        """Without the password, which no traceback shows."""
+        """Return a text without the password, so that no traceback shows it."""
         return f"Login(known_hosts={str(self.known_hosts)!r})"
 
 
 class SftpTransport:
-    """A folder of another machine, whose server can rename over what is there (``posix-rename@openssh.com``)."""
+    """Folder of another machine, whose server can rename over an existing file (``posix-rename@openssh.com``)."""
 
     def __init__(self, destination: Destination, login: Login) -> None:
         self._destination = destination
@@ -75,7 +75,7 @@ class SftpTransport:
             asyncssh.connect(self._destination.host or "", **self._settings())
         )
         self._sftp = await self._held.enter_async_context(self._connection.start_sftp_client())
-        try:  # What is not there cannot be renamed; a server that cannot rename says that instead.
+        try:  # A file that does not exist cannot be renamed; a server that cannot rename reports that instead.
             await self._sftp.posix_rename(f"{self._root}/.etdev-absent", f"{self._root}/.etdev-absent")
         except asyncssh.SFTPOpUnsupported:
             raise DeployError(
@@ -304,7 +304,7 @@ class SftpTransport:
 
 
 def password_of(variable: str | None) -> str | None:
-    """The password that an environment variable holds; None if there is to be none."""
+    """Return the password in an environment variable; None without a variable."""
     if variable is None:
         return None
     password = os.environ.get(variable)
