@@ -1,4 +1,4 @@
-"""The page of ``etdev report``: what it shows, and how that becomes one HTML file. Knows nothing of programs."""
+"""The page of ``etdev report``: its data, and its rendering as one HTML file. Knows nothing of programs."""
 
 from etdev.page.model import Document
 from etdev.page.render import render

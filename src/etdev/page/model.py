@@ -1,8 +1,8 @@
-"""What the page of ``etdev report`` shows, as data. The JSON in the page is these dataclasses, field by field.
+"""Data of the page of ``etdev report``. The JSON in the page is these dataclasses, field by field.
 
-Texts stand once in :attr:`Document.texts`; whatever names one by number says so. A table of many rows is a dataclass of
-columns of equal lengths. Time is counted in instants: 0 is when the caller fills the inputs, 1 + position is an
-instruction, and the last one is when the caller reads the outputs.
+Each text is stored once in :attr:`Document.texts`. Fields that refer to texts by number are documented as texts. A
+table of many rows is a dataclass of columns of equal lengths. Time is counted in instants: 0 is when the caller fills
+the inputs, 1 + position is an instruction, and the last one is when the caller reads the outputs.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 NONE = -1
-"""Stands for nothing where a number names a row or a text."""
+"""Number of no row or text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tensors:
-    """The tensors in a planned buffer, by value index."""
+    """Tensors in a planned buffer, by value index."""
 
     value: tuple[int, ...]
     """Indices among the method's values."""
@@ -25,29 +25,32 @@ class Tensors:
     kind: tuple[int, ...]
     """Texts: ``input``, ``state``, ``kernel``, ``delegate``, ``transfer`` between host and device, ``alias``."""
     dtype: tuple[int, ...]
-    """Texts."""
+    """Texts: element types."""
     shape: tuple[int, ...]
-    """Texts."""
+    """Texts: shapes."""
     offset: tuple[int, ...]
-    """Bytes from the start of the buffer."""
+    """Offsets in bytes from the start of the buffer."""
     size: tuple[int, ...]
-    """Bytes, of the largest sizes."""
+    """Sizes in bytes, at the largest dynamic sizes."""
     start: tuple[int, ...]
-    """First instants at which they are in use."""
+    """First instants of the lifetimes."""
     end: tuple[int, ...]
-    """First instants at which they are so no more."""
+    """Ends of the lifetimes: first instants at which they are no longer in use."""
     writer: tuple[int, ...]
-    """Positions of the instructions that write them first, of aliases those that filled them last before; :data:`NONE`
-    if none did."""
+    """Positions of the instructions that write them first; :data:`NONE` without one.
+
+    For an alias: the instruction that last filled it before.
+    """
     storage: tuple[int, ...]
-    """Rows of :class:`Storages` if they share their bytes on purpose; :data:`NONE` if they do not."""
+    """Rows of :class:`Storages` if they share their bytes on purpose; :data:`NONE` otherwise."""
     reason: tuple[int, ...]
-    """Texts: why they lie over an operand, or have bytes of their own; :data:`NONE` if nothing is known of it."""
+    """Texts: reasons why they are in place of an operand, or have bytes of their own; :data:`NONE` if it is not known.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Storages:
-    """Bytes that several tensors share on purpose: aliases, outputs over operands, parts of a whole."""
+    """Bytes that several tensors share on purpose: aliases, in-place outputs, parts of a whole."""
 
     offset: tuple[int, ...]
     size: tuple[int, ...]
@@ -57,25 +60,25 @@ class Storages:
 
 @dataclass(frozen=True, slots=True)
 class PeakTensors:
-    """What is in use at a peak, the largest first."""
+    """Tensors in use at a peak, the largest first."""
 
     value: tuple[int, ...]
-    """Indices among the method's values: of several tensors in the same bytes, the largest."""
+    """Indices among the method's values; of several tensors in the same bytes, the largest."""
     size: tuple[int, ...]
-    """Bytes, of all that lies there."""
+    """Sizes in bytes, of everything in the same place."""
     written_by: tuple[int, ...]
-    """Texts."""
+    """Texts: origins, such as the operator that wrote them."""
     instruction: tuple[int, ...]
-    """Positions of the instructions that wrote them; :data:`NONE` if none did."""
+    """Positions of the instructions that wrote them; :data:`NONE` without one."""
 
 
 @dataclass(frozen=True, slots=True)
 class PeakPage:
-    """The first moment at which most of a buffer is in use."""
+    """Peak of a buffer: the first instant with the largest number of bytes in use."""
 
     instant: int
     size: int
-    """Bytes."""
+    """Bytes in use."""
     during: str
     tensors: PeakTensors
 
@@ -85,29 +88,29 @@ class BufferPage:
     """A planned buffer of a method."""
 
     index: int
-    """Its ``memory_id``."""
+    """ExecuTorch's ``memory_id``."""
     device: str
     size: int
-    """Bytes."""
+    """Size in bytes."""
     lower_bound: int | None
-    """Bytes below which no plan for the same tensors gets, if known."""
+    """Lower bound in bytes for any plan of the same tensors, if known."""
     greedy: int | None
-    """Bytes that ExecuTorch's greedy order takes for the same tensors, if the report of the build says so."""
+    """Bytes of the plan of the planner ``greedy`` for the same tensors, if the report of the build has them."""
     tensors: Tensors
     storages: Storages
     live: tuple[tuple[int, int], ...]
-    """Instants at which the number of bytes in use changes, and how many there are from then on."""
+    """Instants at which the number of bytes in use changes, each with the new number."""
     peak: PeakPage | None
 
 
 @dataclass(frozen=True, slots=True)
 class Instructions:
-    """The instructions of a method, by position."""
+    """Instructions of a method, by position."""
 
     operator: tuple[int, ...]
-    """Texts."""
+    """Texts: operators."""
     source: tuple[int, ...]
-    """Texts, the line of the model's code; :data:`NONE` where it is not known."""
+    """Texts: lines of the model's code; :data:`NONE` where it is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,49 +119,49 @@ class Transfers:
 
     instruction: tuple[int, ...]
     to_device: tuple[bool, ...]
-    """Whether from the host to the device; the other way otherwise."""
+    """True for a copy from the host to the device, false for one from the device to the host."""
     device: tuple[int, ...]
-    """Texts."""
+    """Texts: devices."""
     size: tuple[int, ...]
-    """Bytes, of the largest sizes."""
+    """Sizes in bytes, at the largest dynamic sizes."""
     value: tuple[int, ...]
-    """Of the tensor that is written."""
+    """Values of the tensors that are written."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """Which device works when, by the order of the instructions."""
+    """Work of the devices over time, by the order of the instructions."""
 
     devices: tuple[str, ...]
-    """The host first."""
+    """Names of the devices, the host first."""
     lane: tuple[int, ...]
-    """Of each stretch of instructions on one device: which of ``devices``."""
+    """Index in ``devices`` for each stretch of instructions on one device."""
     start: tuple[int, ...]
-    """First positions."""
+    """First positions of the stretches."""
     end: tuple[int, ...]
-    """Positions behind the last."""
+    """Ends of the stretches: positions after the last."""
     transfers: Transfers
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A small table. Cells are texts or numbers of bytes; ``numbers`` says which columns have the latter."""
+    """Small table. Cells are texts or numbers of bytes; ``sizes`` lists the columns with the latter."""
 
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str | int | None, ...], ...]
     sizes: tuple[int, ...] = ()
-    """Columns that hold numbers of bytes."""
+    """Columns with numbers of bytes."""
     note: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class MethodPage:
-    """A method."""
+    """One method."""
 
     name: str
     unknown: str | None
-    """Why lifetimes are not known, if they are not; there are no buffers then."""
+    """Reason why lifetimes are not known; there are no buffers then. None if they are known."""
     instants: int
     instructions: Instructions
     buffers: tuple[BufferPage, ...]
@@ -169,94 +172,94 @@ class MethodPage:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """What some bytes of the file are spent on."""
+    """Part of the bytes of a file."""
 
     name: str
     size: int
-    """Bytes."""
+    """Size in bytes."""
     items: tuple[tuple[str, int, str], ...]
-    """The largest things in it: name, bytes, and what else is known of them."""
+    """Largest items in it: name, bytes, and other facts."""
 
 
 @dataclass(frozen=True, slots=True)
 class FilePage:
-    """What the bytes of a file are spent on."""
+    """Bytes of a file, by their use."""
 
     name: str
-    """Without folders."""
+    """Name without folders."""
     size: int
-    """Bytes."""
+    """Size in bytes."""
     sections: tuple[Section, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class CheckRow:
-    """One question of the verification, and its answer."""
+    """One check of the verification, with its answer."""
 
     name: str
     status: str
     """``passed``, ``failed`` or ``not run``."""
     summary: str
     details: tuple[str, ...]
-    """What failed, where, and what to do about it."""
+    """Failures, with their places and remedies."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProgramPage:
-    """A program: of a target, or a file."""
+    """A program: that of a target, or a file."""
 
     name: str
-    """Of the target if it is one; of the file otherwise."""
+    """Name of the target if it is one, otherwise of the file."""
     file: str
-    """Its name, without folders."""
+    """Name of the file, without folders."""
     size: int
-    """Bytes."""
+    """Size in bytes."""
     sha256: str
     status: str | None
-    """What the build made of it: ``built``, ``gate failed``, ``rejected``; None if its report is not there."""
+    """Result of the build: ``built``, ``gate failed``, ``rejected``; None without its report."""
     problem: str | None
-    """Why nothing can be said of its content, if it cannot be read."""
+    """Reason why the content cannot be read, if so."""
     facts: tuple[tuple[str, str], ...]
-    """What else is known, as labels and texts."""
+    """Other facts, as labels and texts."""
     memory: Mapping[str, int]
     """Planned bytes per device."""
     sources: str | None
-    """Why no line of the model's code is known, if none is."""
+    """Reason why no line of the model's code is known, if so."""
     files: tuple[FilePage, ...] = ()
-    """The program's own, and those of its data files that are at hand."""
+    """The program's file, and those of its data files that are available."""
     without: str | None = None
-    """Why data files are not among them, if there are any."""
+    """Reason why data files are not among them, if so."""
     methods: tuple[MethodPage, ...] = ()
     checks: tuple[CheckRow, ...] = ()
     unverified: str | None = None
-    """Why there are no checks, if there are none."""
+    """Reason why there are no checks, if so."""
     notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A page."""
+    """One page."""
 
     title: str
     made_by: str
-    """``etdev 0.1.0``."""
+    """Name and version of the tool: ``etdev 0.1.0``."""
     programs: tuple[ProgramPage, ...]
     texts: tuple[str, ...]
     versions: Mapping[str, str] = field(default_factory=dict)
-    """Of what took part in the build, if its report is there."""
+    """Versions of the packages that took part in the build, if its report is available."""
     notes: tuple[str, ...] = ()
 
 
 class Texts:
-    """Texts in the order in which they are first met."""
+    """Texts in the order in which they are first added."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
 
     def number(self, text: str | None) -> int:
-        """The number of a text; :data:`NONE` of None."""
+        """Return the number of a text; :data:`NONE` for None."""
         return NONE if text is None else self._numbers.setdefault(text, len(self._numbers))
 
     def all(self) -> tuple[str, ...]:
-        """By number."""
+        """Return all texts by number."""
         return tuple(self._numbers)

@@ -1,4 +1,4 @@
-"""A document as one HTML file that needs nothing else: no network, no folder beside it."""
+"""Rendering of a document as one HTML file that needs nothing else: no network, no other files."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ SCRIPTS = (
     "program.js",
     "page.js",
 )
-"""In this order; each sees what those before it define."""
+"""Scripts in order; each uses the definitions of those before it."""
 
 _UNSAFE = {ord(character): f"\\u{ord(character):04x}" for character in "<>&"}
-"""What could end a script element; all that is not ASCII is escaped by itself."""
+"""Escapes of the characters that could end a script element. ``json.dumps`` escapes all non-ASCII characters."""
 
 
 def render(document: Document) -> str:
-    """The page. Equal documents give equal pages.
+    """Return the page. Equal documents have equal pages.
 
-    Texts of the document stand in JSON that no browser runs; the scripts put them into the page as text. The page's
-    policy lets the browser run the scripts and styles in it, by their digests, and fetch nothing.
+    Texts of the document are in JSON that no browser runs; the scripts put them into the page as text. The policy of
+    the page lets the browser run the scripts and styles in it, by their digests, and fetch nothing.
     """
     styles = [_asset(name) for name in STYLES]
     scripts = [ECHARTS.read(), *map(_asset, SCRIPTS)]
@@ -58,12 +58,12 @@ def render(document: Document) -> str:
 
 
 def embedded(document: Document) -> str:
-    """JSON that may stand in a script element, whatever its texts are."""
+    """Return JSON that is safe in a script element, with any texts."""
     return json.dumps(asdict(document), separators=(",", ":"), allow_nan=False).translate(_UNSAFE)
 
 
 def _policy(styles: list[str], scripts: list[str]) -> str:
-    """A content security policy."""
+    """Return a content security policy."""
     return "; ".join(
         (
             "default-src 'none'",

@@ -1,4 +1,4 @@
-"""Code of others that the page carries, unchanged, with its licence beside it."""
+"""Third-party code that the page contains, unchanged, with its licence in the same folder."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ class Vendored:
     package: str
     version: str
     file: str
-    """Its path in the package."""
+    """Path in the package."""
     sha256: str
     licence: str
     """SPDX expression."""
     licences: tuple[str, ...]
-    """Files beside it with the licences and notices that go with it."""
+    """Files in the same folder with its licences and notices."""
 
     def read(self) -> str:
-        """The file's content."""
+        """Return the content of the file."""
         name = self.file.rpartition("/")[2]
         return files("etdev.page").joinpath("assets", "vendor", name).read_text(encoding="utf-8")
 

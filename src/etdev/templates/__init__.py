@@ -1,4 +1,4 @@
-"""The projects that ``etdev init`` writes: files beside this one, and a table of what each is called when written."""
+"""Project templates of ``etdev init``: the files in this folder, and a table of their paths in a project."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from importlib.resources import files
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """What a template that is added to a project has to know of it."""
+    """Facts about a project that a template is added to."""
 
     build: str = "etdev build"
-    """The command that builds it on a machine without its devices, such as those of CI."""
+    """Command that builds it on a machine without its devices, such as those of CI."""
     out: str = "build"
-    """The folder that its files go to, as a word of a shell, from the folder of the config."""
+    """Folder of its outputs, as a shell word, relative to the folder of the config."""
     extras: str = "build"
-    """The extras of etdev that it needs, separated by commas."""
+    """Extras of etdev that it needs, separated by commas."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,18 +25,22 @@ class Template:
     """A project that builds and verifies as written."""
 
     summary: str
-    """One line for ``etdev init --list``."""
+    """Line for ``etdev init --list``."""
     files: tuple[str, ...]
-    """The written paths. The template's folder has each without its leading dot: a ``.gitignore`` would act as one."""
+    """Written paths. The template's folder has each without its leading dot, since a ``.gitignore`` would take effect.
+    """
     build: str = "etdev build"
-    """The command that builds it, on any machine."""
+    """Command that builds it on any machine."""
     filled: frozenset[str] = frozenset({"etdev.toml", "README.md"})
-    """The written paths with placeholders: ``{{name}}`` is the project's name, ``{{build}}`` the command that builds
-    it, ``{{out}}`` the folder that its files go to, ``{{extras}}`` those of etdev that it needs."""
+    """Written paths of files with placeholders.
+
+    ``{{name}}`` is the project's name, ``{{build}}`` the command that builds it, ``{{out}}`` the folder of its outputs,
+    and ``{{extras}}`` the extras of etdev that it needs.
+    """
     shared: frozenset[str] = frozenset({".gitignore"})
-    """The written paths of files that hold more than a template's lines; one that stands there is never replaced."""
+    """Written paths of files that may have lines besides the template's. An existing one is never replaced."""
     base: str | None = None
-    """The template that a folder without a config gets first, to which this one adds."""
+    """Template that is written first to a folder without a config, and that this one adds to."""
 
 
 _PROJECT = (
@@ -101,7 +105,7 @@ TEMPLATES: Mapping[str, Template] = {
 
 
 def render(template: str, name: str) -> dict[str, bytes]:
-    """Contents by relative path of a new project called ``name``, what the template adds to included.
+    """Return the contents of a new project called ``name`` by relative path, with those of the base template.
 
     Raises KeyError for an unknown template.
     """
@@ -111,7 +115,7 @@ def render(template: str, name: str) -> dict[str, bytes]:
 
 
 def render_addition(template: str, project: Project, name: str = "") -> dict[str, bytes]:
-    """Contents by relative path of the template's own files. Raises KeyError for an unknown template."""
+    """Return the contents of the template's own files by relative path. Raises KeyError for an unknown template."""
     chosen = TEMPLATES[template]
     values = {"name": name, "build": project.build, "out": project.out, "extras": project.extras}
     folder = files(__package__).joinpath(template)
@@ -123,17 +127,17 @@ def render_addition(template: str, project: Project, name: str = "") -> dict[str
 
 
 def shared_files(template: str) -> frozenset[str]:
-    """The written paths that a project may have had before, of the template and of what it adds to."""
+    """Return the written paths of shared files, of the template and of its base."""
     chosen = TEMPLATES[template]
     return chosen.shared | (shared_files(chosen.base) if chosen.base is not None else frozenset())
 
 
 def is_project_name(text: str) -> bool:
-    """Whether ``project.name`` may be this: it becomes a file name."""
+    """Return whether a project may have this name, which becomes a file name."""
     return re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", text) is not None
 
 
 def project_name_from(text: str) -> str:
-    """The nearest project name: ``my model!`` gives ``my_model``."""
+    """Return the nearest valid project name: ``my_model`` for ``my model!``."""
     cleaned = re.sub(r"[^A-Za-z0-9._-]+", "_", text).lstrip("._-").rstrip("_")
     return cleaned[:128] or "model"

@@ -1,4 +1,4 @@
-"""Writing a project's files: all of them or none, and over one that stands there only on demand."""
+"""Writing of a project's files: all of them or none. Existing files are replaced only on request."""
 
 from __future__ import annotations
 
@@ -13,39 +13,39 @@ from etdev.errors import UsageError, WriteError
 from etdev.files import describe_os_error, read_file, real_path, temporary_folder_beside
 
 BACKUP_SUFFIX = ".bak"
-"""Ends the name of what a replaced file becomes; a number follows if there is one already."""
+"""Suffix of the copy of a replaced file; a number follows if the name is in use."""
 
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """What a file lacks of the lines that it should have."""
+    """Lines that a file should have and does not."""
 
     lines: tuple[str, ...]
-    """Without comments."""
+    """Lines without comments."""
     under: str | None
-    """The line that the file has, and that these belong below: the key of a list, which YAML takes once only."""
+    """Line of the file that they belong under: the key of a list, which YAML allows only once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What writing files to a folder means, given what stands there."""
+    """Effects of writing files to a folder, given its present content."""
 
     folder: Path
     new: Mapping[str, bytes]
-    """Contents by path of the files that are not there."""
+    """Contents of files that do not exist, by path."""
     different: Mapping[str, bytes]
-    """Of those that are there with another content: writing these replaces them."""
+    """Contents of files that exist with other content, by path. Writing these replaces them."""
     unchanged: tuple[str, ...]
-    """Paths of those that are there as they would be written."""
+    """Paths of files that exist as they would be written."""
     additions: Mapping[str, Missing]
-    """By path of a shared file, which is left alone: what it lacks."""
+    """Missing lines of shared files, by path. These files are not changed."""
 
 
 def plan_project(folder: Path, contents: Mapping[str, bytes], shared: Collection[str] = ()) -> Plan:
-    """Compare the files to write with what stands in ``folder``.
+    """Compare the files to write with the content of ``folder``.
 
-    A file of ``shared`` belongs to more than these contents: it is written if it is not there, and never replaced.
-    Raises :class:`UsageError` for a folder in the place of a file or the other way round.
+    A file of ``shared`` may have other content as well: it is written if it does not exist, and never replaced. Raises
+    :class:`UsageError` for a folder in the place of a file, or a file in the place of a folder.
     """
     if folder.exists() and not folder.is_dir():
         raise UsageError("this is a file, not a folder", where=str(folder), hint="name another folder")
@@ -85,14 +85,14 @@ def _refuse(folder: Path, paths: Collection[str]) -> None:
 
 
 def create_project(plan: Plan, *, replace: bool = False) -> dict[str, str]:
-    """Write the files of a plan under its folder, which is made if it is missing.
+    """Write the files of a plan to its folder, which is made if it is missing.
 
-    With ``replace`` the different ones, too: returns, by path, what the replaced files are called now. Raises
-    :class:`UsageError` naming what is in the way, and :class:`WriteError`; in both cases nothing was written.
+    With ``replace``, also replace the different files. Return the names of their backups, by path. Raises
+    :class:`UsageError` with the names of files in the way, and :class:`WriteError`; in both cases nothing is written.
     """
     if not replace:
         refuse_existing(plan)
-    _refuse(plan.folder, [path for path in plan.new if os.path.lexists(plan.folder / path)])  # Somebody was asked.
+    _refuse(plan.folder, [path for path in plan.new if os.path.lexists(plan.folder / path)])  # New since the plan.
     contents = {**plan.new, **plan.different}
     target = real_path(plan.folder)
     is_new = not target.exists()
@@ -111,7 +111,7 @@ def create_project(plan: Plan, *, replace: bool = False) -> dict[str, str]:
 
 
 def _read(file: Path) -> bytes | None:
-    """None for what is no readable file, which is different from any."""
+    """Return the content; None for an unreadable file, which differs from every content."""
     try:
         return read_file(file)
     except OSError:
@@ -119,9 +119,10 @@ def _read(file: Path) -> bytes | None:
 
 
 def _missing(found: bytes | None, wanted: bytes) -> Missing | None:
-    """What the file lacks, whatever the indentation; None if it is nothing.
+    """Return the lines that the file lacks, ignoring indentation; None if it has all.
 
-    If the lines are a list below a key, all of its entries are lacking as soon as one line is: a part means nothing.
+    If the lines are a list under a key, all entries are missing as soon as one line is: a part of the list has no
+    meaning.
     """
     lines = [line for line in wanted.decode().splitlines() if line.strip() and not line.lstrip().startswith("#")]
     there = {line.split(" #")[0].strip() for line in (found or b"").decode(errors="replace").splitlines()}
@@ -136,7 +137,7 @@ def _missing(found: bytes | None, wanted: bytes) -> Missing | None:
 
 
 def _backup_of(folder: Path, path: str) -> str:
-    """The first name that nothing has."""
+    """Return the first backup name that is not in use."""
     name, number = f"{path}{BACKUP_SUFFIX}", 1
     while os.path.lexists(folder / name):
         number += 1
@@ -152,7 +153,7 @@ def _write_all(folder: Path, contents: Mapping[str, bytes]) -> None:
 
 
 def _move_all(source: Path, target: Path, paths: Iterable[str], backups: Mapping[str, str]) -> None:
-    """Each step is undone in reverse unless all succeed."""
+    """Move all files into place. Unless all steps succeed, undo them in reverse order."""
     with ExitStack() as undo:
         for path in paths:
             destination = target / path

@@ -1,4 +1,4 @@
-"""What a template that is added to a project has to know of it."""
+"""Facts about an existing project that a template is added to."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ _PROFILE = "ci"
 
 
 def read_project(folder: Path) -> Project:
-    """The project of a folder, with the profile ``ci`` if it has one; devices that etdev itself can simulate are.
+    """Return the project of a folder, with the profile ``ci`` if it has one, and with simulated devices.
 
-    Raises :class:`~etdev.errors.ConfigError`, and :class:`UsageError` for a folder that no file of CI can name.
+    Only devices that etdev itself can simulate are simulated. Raises :class:`~etdev.errors.ConfigError`, and
+    :class:`UsageError` for an output folder that the files for CI cannot name.
     """
     folder = real_path(folder)
     path = find_config(folder)
@@ -41,14 +42,14 @@ def _build_command(config: Config, profile: str | None) -> str:
 
 
 def _simulated(config: Config) -> list[str]:
-    """The devices of the backend that has no others than simulated ones everywhere."""
+    """Return the devices of the backend ``reference``, which are simulated everywhere."""
     partitioners = [item for target in config.targets.values() for item in target.partitioners]
     devices = {item.device for item in partitioners if item.backend == "reference" and item.device}
     return sorted(devices - {"cpu"})
 
 
 def _out(loaded: LoadedConfig) -> str:
-    """``project.out`` from the folder of the config, which is the same wherever the repository is."""
+    """Return ``project.out`` relative to the folder of the config, so that it is valid wherever the repository is."""
     stated, path = loaded.config.project.out, loaded.resolve("project", "out")
     out = stated if os.path.isabs(stated) else os.path.relpath(path, loaded.root)
     if not re.fullmatch(r"[A-Za-z0-9._/][A-Za-z0-9._/@+-]*", out):
@@ -61,7 +62,7 @@ def _out(loaded: LoadedConfig) -> str:
 
 
 def _extras(config: Config, folder: Path) -> Iterator[str]:
-    """What etdev needs for the config, and the modules beside it for themselves. Nothing of them is run."""
+    """Yield the extras that etdev needs for the config, and for the modules next to it. Runs none of them."""
     yield "build"
     if config.model.hf is not None or any("transformers" in _imports(file) for file in sorted(folder.glob("*.py"))):
         yield "hf"
@@ -70,7 +71,7 @@ def _extras(config: Config, folder: Path) -> Iterator[str]:
 
 
 def _imports(file: Path) -> set[str]:
-    """The packages that a module imports anywhere; none if it is no Python, which the build is to say."""
+    """Return the packages that a module imports anywhere; empty if it is not Python, which the build reports."""
     try:
         with warnings.catch_warnings(action="ignore"):
             nodes = list(ast.walk(ast.parse(read_file(file))))
