@@ -1,10 +1,12 @@
 """etdev: the build tool and linker for ExecuTorch programs.
 
 ``etdev.build`` and ``etdev.verify`` are the commands of the same name; both return a ``BuildResult``. ``etdev.deploy``
-brings what was built to its place, and returns a ``DeployResult``.
+deploys built targets, and returns a ``DeployResult``.
+
 ``etdev.inspect``, ``etdev.relink``, ``etdev.report`` and ``etdev.diff`` work on any ``.pte`` and need neither torch nor
 executorch.
-Importing this package imports nothing else; ``etdev.errors`` and ``etdev.program`` are there when they are asked for.
+
+Importing this package imports nothing else; ``etdev.errors`` and ``etdev.program`` are imported on first use.
 """
 
 from __future__ import annotations

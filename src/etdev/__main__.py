@@ -10,12 +10,12 @@ def main() -> None:
     try:
         from etdev.cli.display import DISPLAY
 
-        DISPLAY.start_for(sys.argv[1:])  # Before anything that takes long to import.
+        DISPLAY.start_for(sys.argv[1:])  # Before slow imports.
         try:
             code = _run()
         finally:
             DISPLAY.close()
-    except KeyboardInterrupt:  # While something was being imported; everything later is run's to answer.
+    except KeyboardInterrupt:  # During an import; `run` handles all later ones.
         print("interrupted", file=sys.stderr)
         code = 130
     sys.exit(code)

@@ -1,7 +1,7 @@
-"""Devices that memory lies on, and their names: ``cpu``, ``cuda:0``, ``cuda:1``.
+"""Devices with memory, and their names: ``cpu``, ``cuda:0``, ``cuda:1``.
 
-The types are those of the schema's enum ``DeviceType``. To add one: a member here, with the schema's number, and an
-allocator for it in :mod:`etdev.runtime`. A file that names it is refused by runtimes whose schema lacks it.
+The types are those of the schema's enum ``DeviceType``. To add one, add a member here with the schema's number, and an
+allocator for it in :mod:`etdev.runtime`. Runtimes whose schema lacks a type refuse files that name it.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from enum import IntEnum
 from etdev.errors import UsageError
 
 MAX_INDEX = 127
-"""Largest index of a device; the file holds it in eight bits with a sign."""
+"""Largest index of a device; the file stores it in eight bits with a sign."""
 TARGET_DEVICE = "target_device"
-"""Key of the compile spec that says which device a delegate runs on."""
+"""Key of the compile spec for the device of a delegate."""
 
 
 class DeviceType(IntEnum):
@@ -27,15 +27,15 @@ class DeviceType(IntEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Device:
-    """One device. Ordered as the buffers of a program are: the host first, then by type and index."""
+    """One device. Ordered like the buffers of a program: the host first, then by type and index."""
 
     type: DeviceType = DeviceType.CPU
     index: int = 0
-    """Which of the devices of that type."""
+    """Index among the devices of that type."""
 
     @property
     def is_host(self) -> bool:
-        """Is it the memory that the runtime itself and its kernels work in?"""
+        """Return whether this is the memory that the runtime itself and its kernels use."""
         return self.type is DeviceType.CPU
 
     def __str__(self) -> str:
@@ -46,14 +46,14 @@ HOST = Device()
 
 
 class DeviceNameError(UsageError):
-    """A name that is no device's."""
+    """Error for a name that is not the name of a device."""
 
 
 def parse_device(text: str) -> Device:
-    """The device of a name: ``cpu``, ``cuda`` (the first one), ``cuda:1``. Letter case does not count.
+    """Return the device with a name: ``cpu``, ``cuda`` (the first one), ``cuda:1``. Letter case is ignored.
 
     Raises :class:`DeviceNameError`, whose hint lists the valid names. A file's devices are fixed when it is built, so
-    names that mean "whichever there is" are no names.
+    names for "any device" are not valid.
     """
     found = re.fullmatch(r"([a-z_]\w*)(?::(\d{1,9}))?", text.strip(), re.ASCII | re.IGNORECASE)
     kind = found and DeviceType.__members__.get(found[1].upper())
@@ -66,6 +66,6 @@ def parse_device(text: str) -> Device:
 
 
 def valid_names() -> str:
-    """The names that :func:`parse_device` takes, in words."""
+    """Return the names that :func:`parse_device` accepts, in words."""
     others = [f"{kind.name.lower()}:0 to {kind.name.lower()}:{MAX_INDEX}" for kind in DeviceType if kind]
     return ", ".join(["cpu", *others])

@@ -1,7 +1,7 @@
-"""Every error that etdev raises on purpose: what it means, its exit code, where it stands, what to do.
+"""Errors that etdev raises on purpose, each with its exit code, its place and a remedy.
 
-Libraries raise these; only :mod:`etdev.cli` turns one into a message and an exit code. Anything else that reaches
-the command line is a bug in etdev (exit code 70).
+Libraries raise these errors; only :mod:`etdev.cli` turns one into a message and an exit code. Any other exception that
+reaches the command line is a bug in etdev (exit code 70).
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """What the process answers. The numbers are part of the interface and never change their meaning."""
+    """Exit code of the process. The numbers are part of the interface and never change their meaning."""
 
     DONE = 0
     GATE_FAILED = 1
-    """A budget, an accuracy or a tolerance that the config states was missed; the artifact is kept."""
+    """The artifact misses a budget, an accuracy or a tolerance that the config states. It is kept."""
     CONFIG = 2
     """Wrong usage of a command, or a wrong config."""
     ENVIRONMENT = 3
-    """Something that this machine lacks: a package, a backend, a device, a required check."""
+    """This machine lacks something: a package, a backend, a device, a required check."""
     BUILD_FAILED = 4
-    """The build did not give an artifact, or gave one that verification rejected."""
+    """The build made no artifact, or verification rejected it."""
     LOCK_STALE = 5
     DEPLOY_FAILED = 6
     BUG = 70
@@ -30,15 +30,15 @@ class ExitCode(IntEnum):
 
 
 class EtdevError(Exception):
-    """Base of every expected error.
+    """Base class of all expected errors.
 
-    ``message`` is a sentence that names the thing and the cause; ``where`` is the place (``file:line:column``, a
-    config key, a file), ``hint`` is the remedy.
+    ``message`` is a sentence that names the subject and the cause. ``where`` is the place (``file:line:column``, a
+    config key, a file). ``hint`` is the remedy.
     """
 
     exit_code: ExitCode = ExitCode.BUILD_FAILED
     rule: str = "build"
-    """Stable identifier of the kind of error: of a stage that failed, its name."""
+    """Stable identifier of the kind of error; for a failed stage, the name of the stage."""
 
     def __init__(self, message: str, *, where: str | None = None, hint: str | None = None) -> None:
         super().__init__(message)
@@ -52,7 +52,7 @@ class EtdevError(Exception):
         return f"{place}{self.message}{remedy}"
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Errors go from process to process as they are, whatever their constructors take."""
+        """Make errors picklable, so that they pass between processes unchanged whatever their constructors take."""
         return _rebuild, (type(self), self.args, self.__dict__)
 
 
@@ -64,7 +64,7 @@ def _rebuild(kind: type[EtdevError], args: tuple[object, ...], state: dict[str, 
 
 
 class UsageError(EtdevError):
-    """A command was called with arguments that do not fit."""
+    """Error for a command with wrong arguments."""
 
     exit_code = ExitCode.CONFIG
     rule = "usage"
@@ -72,32 +72,32 @@ class UsageError(EtdevError):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong in a config."""
+    """One problem in a config."""
 
     message: str
-    """A sentence: the key, the value found, what was expected."""
+    """Message as a sentence: the key, the value found, the expected value."""
     key: str
-    """Dotted key, ``targets.cpu.partitioners[0].backend``; empty for a file as a whole."""
+    """Dotted key, ``targets.cpu.partitioners[0].backend``; empty for a whole file."""
     source: str | None = None
-    """What states it: a file's path, ``environment variable NAME``, or ``--set``."""
+    """Origin: a file's path, ``environment variable NAME``, or ``--set``."""
     line: int | None = None
-    """1-based line in ``source`` if that is a file."""
+    """Line in ``source``, 1-based, if that is a file."""
     column: int | None = None
-    """1-based column, in characters."""
+    """Column, 1-based, in characters."""
     hint: str | None = None
     rule: str = "config"
     """Stable identifier of the kind of problem (``unknown-key``, ``missing-key``, ``wrong-type``, …)."""
 
     @property
     def where(self) -> str | None:
-        """``file:line:column`` as editors and terminals understand it."""
+        """Place as ``file:line:column``, which editors and terminals understand."""
         if self.source is None or self.line is None:
             return self.source
         return f"{self.source}:{self.line}:{self.column or 1}"
 
 
 class ConfigError(EtdevError):
-    """One or more problems of a config, all that could be found at once."""
+    """Error for all problems of a config that could be found at once."""
 
     exit_code = ExitCode.CONFIG
 
@@ -118,16 +118,16 @@ class ConfigError(EtdevError):
 
 
 class TargetsError(EtdevError):
-    """Several targets of a build came to nothing, each for a reason of its own; or one did, and another ended worse.
+    """Error for targets that were not built, each with a reason of its own.
 
-    The exit code is that of the worst target.
+    It covers several such targets, or one next to a target with a worse end. The exit code is that of the worst target.
     """
 
     def __init__(self, errors: Mapping[str, EtdevError], exit_code: ExitCode, *, hint: str | None = None) -> None:
         if not errors:
             raise ValueError("a TargetsError needs at least one error")
         self.errors = dict(errors)
-        """By target."""
+        """Errors by target."""
         self.exit_code = exit_code
         super().__init__(f"not built: {', '.join(map(repr, self.errors))}", hint=hint)
 
@@ -136,10 +136,10 @@ class TargetsError(EtdevError):
 
 
 class ProgramError(EtdevError):
-    """A ``.pte`` file is malformed, or a program in memory is and cannot be written.
+    """Error for a malformed ``.pte`` file, or a malformed program in memory that cannot be written.
 
     ``path`` is the place inside the program, in the schema's words: ``execution_plan[0].values[17].tensor.sizes``;
-    empty for the file as a whole.
+    empty for a whole file.
     """
 
     exit_code = ExitCode.CONFIG
@@ -151,78 +151,81 @@ class ProgramError(EtdevError):
 
 
 class UnlinkableError(ProgramError):
-    """A program that was read, and whose memory cannot be planned: it overwrites values that it still reads, say."""
+    """Error for a valid file whose memory cannot be planned, such as one that overwrites values that it still reads."""
 
     exit_code = ExitCode.BUILD_FAILED
 
 
 class MissingRequirementError(EtdevError):
-    """This machine lacks a package, a backend, a device, or could not run a check that is required."""
+    """Error for a package, a backend or a device that this machine lacks, or a required check that could not run."""
 
     exit_code = ExitCode.ENVIRONMENT
     rule = "environment"
 
 
 class StageError(EtdevError):
-    """A stage of the build failed on the user's model, data or options."""
+    """Error for a stage that failed on the user's model, data or options."""
 
 
 class LoadError(StageError):
-    """The model, its weights or its data could not be loaded."""
+    """Error for a model, weights or data that could not be loaded."""
 
     rule = "load"
 
 
 class MismatchError(LoadError):
-    """The config names what is not there, cannot be read, or does not fit: a module, a function, an argument, a method,
-    a file of the model. Told without the user's code failing."""
+    """Error for a name in the config that is missing, unreadable or does not fit.
+
+    Such a name is a module, a function, an argument, a method, or a file of the model. etdev detects the error itself;
+    the user's code has not failed.
+    """
 
     exit_code = ExitCode.CONFIG
 
 
 class ExportError(StageError):
-    """``torch.export`` refused the model."""
+    """Error for a model that ``torch.export`` refused."""
 
     rule = "export"
 
 
 class QuantizeError(StageError):
-    """The quantization scheme could not be applied."""
+    """Error for a quantization scheme that could not be applied."""
 
     rule = "quantize"
 
 
 class LowerError(StageError):
-    """A partitioner or a backend refused the exported program."""
+    """Error for an exported program that a partitioner or a backend refused."""
 
     rule = "lower"
 
 
 class EmitError(StageError):
-    """The lowered program could not be turned into an ExecuTorch program."""
+    """Error for a lowered program that could not be turned into an ExecuTorch program."""
 
     rule = "emit"
 
 
 class LinkError(StageError):
-    """Etdev cannot link a program: what it asks for contradicts itself, or its own plan is wrong."""
+    """Error for a program that etdev cannot link: its requests are contradictory, or etdev's own plan is wrong."""
 
     rule = "link"
 
 
 class WriteError(StageError):
-    """A file could not be written; whatever stood there before stands there still."""
+    """Error for a file that could not be written. An earlier file at its place is unchanged."""
 
     rule = "write"
 
 
 class VerifyError(StageError):
-    """Verification could not be carried out (which is not the same as a check that failed)."""
+    """Error for a verification that could not be carried out; a failed check is not an error."""
 
     rule = "verify"
 
 
 class DeployError(EtdevError):
-    """A release could not be brought to its target, or the target refused it; it serves what it served before."""
+    """Error for a release that could not be deployed, or that the target refused. The target serves the old release."""
 
     exit_code = ExitCode.DEPLOY_FAILED

@@ -1,4 +1,4 @@
-"""Reading files that are files, and writing files whole or not at all."""
+"""Reading of regular files, and writing of files completely or not at all."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from pathlib import Path
 from etdev.errors import WriteError
 
 TEMPORARY_SUFFIX = ".etdev-tmp"
-"""Ends the name of every file or folder that is not finished. What a killed process left goes with the next write."""
+"""Suffix of every unfinished file or folder. The next write removes those of killed processes."""
 
 _TOKEN = rf"(\d+)-[0-9a-f]{{8}}{re.escape(TEMPORARY_SUFFIX)}"
-"""The end of such a name, as a pattern: the process, and what tells its files apart."""
+"""Pattern for the end of such a name: the process id, and a random part."""
 
 _DESCRIPTOR = re.compile(r"/proc/\d+/(task/\d+/)?fd/\d+")
-"""A link of Linux's that opens the file behind an open descriptor."""
+"""Pattern of Linux's links that open the file of an open descriptor."""
 
 _MOST_LINKS = 40
-"""Links that the system follows from one to the next."""
+"""Largest number of links that the system follows in a row."""
 
 _CAUSES = {
     errno.ENOSPC: ("no space left on the device", "free some space, or write to another place"),
@@ -55,12 +55,12 @@ def describe_os_error(error: OSError) -> tuple[str, str | None]:
 
 
 class SpecialFileError(OSError):
-    """A path that is to be read is a pipe, a device or a socket."""
+    """Error for a path to read that is a pipe, a device or a socket."""
 
 
 def open_file(path: Path) -> BufferedReader:
-    """Open a regular file for reading. Never waits, as opening a pipe without a writer does. Raises OSError."""
-    if _is_special(os.stat(path)):  # Opening some devices does something.
+    """Open a regular file for reading. Raises OSError. Never waits, as opening a pipe without a writer does."""
+    if _is_special(os.stat(path)):  # Opening some devices has effects.
         raise SpecialFileError(errno.EINVAL, _SPECIAL[0], os.fspath(path))
     file = open(path, "rb", opener=_open_at_once)  # noqa: SIM115 - the caller closes it
     if _is_special(os.fstat(file.fileno())):
@@ -74,7 +74,7 @@ def _open_at_once(path: str, flags: int) -> int:
 
 
 def _is_special(status: os.stat_result) -> bool:
-    """Return whether this is neither a file nor a folder: opening a folder fails by itself."""
+    """Return whether this is neither a file nor a folder. Opening a folder fails anyway."""
     return not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode))
 
 
@@ -86,11 +86,11 @@ def read_file(path: Path) -> bytes:
 
 @contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
-    """A temporary file beside ``path`` that takes its place when the block ends well, and goes when it does not.
+    """Provide a temporary file next to ``path``, which replaces it when the block succeeds and is removed otherwise.
 
-    Until the block ends, the file at ``path`` does not change. Missing folders are made. A character device and a pipe
-    take what is written as it comes: for them the block gets ``path`` itself. Raises :class:`WriteError`; exceptions
-    of the block that are not about writing the file pass through.
+    Until the block ends, the file at ``path`` does not change. Missing folders are made. A character device or a pipe
+    cannot be replaced: for these the block gets ``path`` itself. Raises :class:`WriteError`. Exceptions of the block
+    that are not about writing the file pass through.
     """
     if _is_stream(path):
         with write_errors_named(path, (None, os.fspath(path))):
@@ -110,10 +110,11 @@ def atomic_path(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def temporary_beside(target: Path) -> Iterator[Path]:
-    """A new, empty file beside ``target``, which is gone when the block ends unless it was renamed.
+    """Provide a new, empty file next to ``target``, which is removed when the block ends unless it was renamed.
 
-    The writer's process id is in its name and the file is locked while the block lasts, which tells it from what a
-    killed process left; such leftovers of the same ``target`` are removed. Missing folders are made. Raises OSError.
+    Its name has the process id of the writer, and the file is locked during the block. This distinguishes it from the
+    leftovers of killed processes. Leftovers of the same ``target`` are removed. Missing folders are made. Raises
+    OSError.
     """
     temporary = _new_name_beside(target)
     try:
@@ -128,7 +129,7 @@ def temporary_beside(target: Path) -> Iterator[Path]:
 
 @contextmanager
 def temporary_folder_beside(target: Path) -> Iterator[Path]:
-    """A new, empty folder beside ``target``, in all else like the file of :func:`temporary_beside`."""
+    """Provide a new, empty folder next to ``target``, otherwise like the file of :func:`temporary_beside`."""
     temporary = _new_name_beside(target)
     try:
         temporary.mkdir()
@@ -144,7 +145,7 @@ def temporary_folder_beside(target: Path) -> Iterator[Path]:
 
 
 def _new_name_beside(target: Path) -> Path:
-    """What nothing beside ``target`` is called, where its folder is there and leftovers are gone."""
+    """Return an unused name next to ``target``, after making its folder and removing leftovers."""
     target.parent.mkdir(parents=True, exist_ok=True)
     remove_abandoned(target.parent, _temporary_prefix(target))
     token = f"{os.getpid()}-{secrets.token_hex(4)}"
@@ -153,18 +154,18 @@ def _new_name_beside(target: Path) -> Path:
 
 @contextmanager
 def locked(place: Path, wait: Callable[[int | None], None]) -> Iterator[None]:
-    """Hold a lock that one process, and one thread of it, can hold at a time. The file ``place`` is there meanwhile.
+    """Hold an exclusive lock, also between threads of a process. The file ``place`` exists meanwhile.
 
-    The system frees the lock when its holder ends, however it ends. If it is taken, ``wait`` is called once with the
+    The system frees the lock when its holder ends, in any way. If the lock is taken, ``wait`` is called once with the
     process that holds it (None if that is not known). A file system without locks locks nothing. Missing folders are
-    made: the last holder may have removed an empty one. Raises OSError.
+    made, since the last holder may have removed an empty one. Raises OSError.
     """
     descriptor = _locked_descriptor(place, wait)
     _LOCKS.add(descriptor)
     try:
         yield
     finally:
-        with suppress(OSError):  # Whoever waits for it looks whether the file is still there.
+        with suppress(OSError):  # A waiting process checks whether the file still exists.
             place.unlink()
         _LOCKS.discard(descriptor)
         os.close(descriptor)
@@ -188,7 +189,7 @@ def _locked_descriptor(place: Path, wait: Callable[[int | None], None]) -> int:
                     told = True
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
             if _is_file_at(place, descriptor):
-                with suppress(OSError):  # A full disk. It only tells others who holds the lock.
+                with suppress(OSError):  # A full disk. The content only tells other processes who holds the lock.
                     os.ftruncate(descriptor, 0)
                     os.pwrite(descriptor, str(os.getpid()).encode(), 0)
                 return descriptor
@@ -199,7 +200,7 @@ def _locked_descriptor(place: Path, wait: Callable[[int | None], None]) -> int:
 
 
 def _is_taken(descriptor: int) -> bool:
-    """Try to lock an open file. Not every file system has locks."""
+    """Try to lock an open file; return whether another holder has the lock. Not every file system has locks."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -210,7 +211,7 @@ def _is_taken(descriptor: int) -> bool:
 
 
 def _is_file_at(place: Path, descriptor: int) -> bool:
-    """Return whether the open file is the one at ``place``: its last holder may have removed it."""
+    """Return whether the open file is the one at ``place``. Its last holder may have removed it."""
     try:
         return os.path.samestat(os.stat(place), os.fstat(descriptor))
     except FileNotFoundError:
@@ -222,7 +223,7 @@ _LOCKS: set[int] = set()
 
 
 def _let_go() -> None:
-    """Close the parent's locks in a process that was split off: it may outlive the parent."""
+    """Close the parent's locks in a forked process, which may outlive the parent."""
     for descriptor in _LOCKS:
         with suppress(OSError):
             os.close(descriptor)
@@ -233,35 +234,35 @@ os.register_at_fork(after_in_child=_let_go)
 
 
 def atomic_write_bytes(path: Path, content: bytes | memoryview) -> None:
-    """Write a file whole or not at all."""
+    """Write a file completely or not at all."""
     with atomic_path(path) as temporary, temporary.open("wb") as file:
         file.write(content)
 
 
 def atomic_write_text(path: Path, content: str) -> None:
-    """Write a UTF-8 text file with ``\\n`` line ends, whole or not at all."""
+    r"""Write a UTF-8 text file with ``\n`` line ends, completely or not at all."""
     atomic_write_bytes(path, content.encode("utf-8"))
 
 
 def real_path(path: str | Path) -> Path:
-    """Return the absolute path without symbolic links. A link that leads to itself stays: opening it says so."""
+    """Return the absolute path without symbolic links. A link to itself stays: opening it fails."""
     return Path(os.path.realpath(path))
 
 
 def file_sha256(path: Path) -> str:
-    """Digest of a file's content, in hexadecimal. Raises OSError."""
+    """Return the SHA-256 of a file's content, in hexadecimal. Raises OSError."""
     with open_file(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _is_stream(path: Path) -> bool:
-    """Return whether ``path`` is a character device or a pipe. Only its status says so, never its folder.
+    """Return whether ``path`` is a character device or a pipe. Only its status decides, never its folder.
 
-    Raises :class:`WriteError` for what can neither take a stream of bytes nor be replaced as a whole.
+    Raises :class:`WriteError` for a file that can neither take a stream of bytes nor be replaced as a whole.
     """
     try:
         mode = os.stat(path).st_mode
-    except (OSError, ValueError):  # Writing says what is wrong.
+    except (OSError, ValueError):  # Writing reports the problem.
         return False
     if stat.S_ISCHR(mode) or stat.S_ISFIFO(mode):
         return True
@@ -279,7 +280,7 @@ def _is_stream(path: Path) -> bool:
 
 
 def _open_file_named_by(path: Path) -> str | None:
-    """Return the file behind ``/dev/stdout`` and the like. Whoever holds it open goes on writing to it."""
+    """Return the file of ``/dev/stdout`` and the like. A process that has it open continues to write to it."""
     link = os.path.abspath(path)
     for _ in range(_MOST_LINKS):
         place = os.path.join(os.path.realpath(os.path.dirname(link)), os.path.basename(link))
@@ -297,7 +298,7 @@ def _temporary_prefix(target: Path) -> str:
 
 
 def remove_abandoned(folder: Path, prefix: str | None = None) -> None:
-    """Remove what killed processes left in a folder of any file, or of the one whose temporary names begin so."""
+    """Remove leftovers of killed processes in a folder: all, or those whose names begin with ``prefix``."""
     ours = re.compile((r"\..*\." if prefix is None else re.escape(prefix)) + _TOKEN, re.DOTALL)
     with suppress(OSError):
         for path in folder.iterdir():
@@ -307,18 +308,21 @@ def remove_abandoned(folder: Path, prefix: str | None = None) -> None:
 
 
 def is_alive(process: int) -> bool:
-    """Whether a process of this machine runs, whoever's it is."""
+    """Return whether a process of this machine is alive, including those of other users."""
     try:
         os.kill(process, 0)
     except (ProcessLookupError, OverflowError):
         return False
-    except PermissionError:  # Another user's.
+    except PermissionError:  # It belongs to another user.
         return True
     return True
 
 
 def _remove_unless_locked(path: Path) -> None:
-    """The writer may live in another container, whose process ids mean nothing here; its lock does."""
+    """Remove a temporary file or folder unless its writer holds the lock.
+
+    The writer may run in another container, whose process ids mean nothing here. Its lock is visible.
+    """
     with suppress(OSError):
         is_folder = path.is_dir() and not path.is_symlink()
         descriptor = os.open(path, (os.O_RDONLY if is_folder else os.O_RDWR) | os.O_NOFOLLOW)
@@ -345,7 +349,8 @@ def _put_in_place(temporary: Path, target: Path) -> None:
 def write_errors_named(path: Path, files: tuple[str | None, ...] | None = None) -> Iterator[None]:
     """Turn an OSError of the block into a WriteError about ``path``.
 
-    With ``files``, only an error that is about one of these (None: about none by name, like a failed ``write``).
+    With ``files``, only errors about one of these files are turned. None in ``files`` matches an error without a file
+    name, such as that of a failed ``write``.
     """
     try:
         yield

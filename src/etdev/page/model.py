@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 NONE = -1
-"""Number of no row or text."""
+"""Number that means no row or no text."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from etdev.errors import UsageError, WriteError
 from etdev.files import describe_os_error, read_file, real_path, temporary_folder_beside
 
 BACKUP_SUFFIX = ".bak"
-"""Suffix of the copy of a replaced file; a number follows if the name is in use."""
+"""Suffix of the new name of a replaced file; a number follows if the name is in use."""
 
 
 @dataclass(frozen=True, slots=True)
