@@ -1,6 +1,6 @@
-"""Running a program with torch's kernels, in exactly the memory that was planned for it.
+"""Interpreter that runs a program with PyTorch's kernels, in exactly the planned memory.
 
-Kernels compute aside; what they give is checked against the output that the program has for it, and only then written
-there. Whatever a program does that the runtime would get wrong is an error here: an output that is too small, one that
-overlaps an operand of a kernel that cannot bear it, memory of a device in the hands of the host.
+A kernel computes into memory of its own. The interpreter checks the results against the program's outputs, then writes
+them there. It reports an error wherever the runtime would compute something wrong: an output that is too small, an
+output that overlaps an operand although the kernel does not work in place, or host code that accesses device memory.
 """

@@ -1,4 +1,4 @@
-"""What goes into a method and what comes out of it."""
+"""Inputs and outputs of a method call."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ if TYPE_CHECKING:
     from etdev.runtime.interpreter.machine import Machine
 
 Given = dict[int, DeviceMemoryBuffer]
-"""Position of an output → memory on a device that was made for it."""
+"""Position of an output → device memory allocated for it."""
 
 
 class Inputs:
-    """The inputs of a method."""
+    """Inputs of a method."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine, self._plan = machine, machine.plan
         self._own: list[Any] = []
 
     def begin(self) -> None:
-        """Remember which tensors the inputs are, whatever moves make of them later."""
+        """Remember the input tensors. Moves may replace them in the table of values later."""
         self._own = [self._machine.values[index] for index in self._plan.inputs]
 
     def set(self, inputs: Sequence[Any]) -> None:
-        """Take what a caller on the host gives."""
+        """Set the inputs from values of a caller on the host."""
         self._check_count(inputs)
         for position, (index, given) in enumerate(zip(self._plan.inputs, inputs, strict=True)):
             own = self._own[position]
@@ -46,7 +46,7 @@ class Inputs:
                 self._machine.values[index] = self._number(index, given, where)
 
     def bind(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
-        """Take tensors that are where the method is at home. One that an output lies over is copied aside."""
+        """Bind inputs that are on the method's home device. Copy each input that an output overlaps."""
         self._check_count(inputs)
         for position, (index, given) in enumerate(zip(self._plan.inputs, inputs, strict=True)):
             own = self._own[position]
@@ -87,7 +87,7 @@ class Inputs:
         self._take(own, caller, where)
 
     def _take(self, own: RunTensor, given: RunTensor, where: str) -> None:
-        """Fill the planned memory of an input; one without any lies where the caller's does."""
+        """Copy an input to its planned memory. Without any, use the caller's memory if dimension orders agree."""
         declared = own.declared
         if given.device != own.device:
             raise RunError(f"{where} belongs on {own.device}, and lies on {given.device}")
@@ -130,16 +130,16 @@ class Inputs:
 
 
 class Outputs:
-    """The outputs of a method."""
+    """Outputs of a method."""
 
     def __init__(self, machine: Machine, registry: Registry) -> None:
         self._machine, self._registry = machine, registry
         self._plan = machine.plan
         self._callers: dict[int, RunTensor] = {}
-        """Position → the output, of those that the method brings no memory for."""
+        """Position → output tensor without planned memory."""
 
     def begin(self) -> None:
-        """Find out which outputs are the caller's."""
+        """Collect the outputs that have no planned memory."""
         inputs = set(self._plan.inputs)
         self._callers = {
             position: tensor
@@ -151,7 +151,7 @@ class Outputs:
         }
 
     def prepare(self) -> Given:
-        """Make memory for the outputs that the method has none for."""
+        """Allocate memory for the outputs that have none planned."""
         given: Given = {}
         for position, tensor in self._callers.items():
             if tensor.capacity is None:
@@ -176,12 +176,12 @@ class Outputs:
         return Memory(device, given[position].data(), size, allocator=given[position].allocator)
 
     def drop(self, given: Given) -> None:
-        """Free what :meth:`prepare` made."""
+        """Free the memory that :meth:`prepare` allocated."""
         for buffer in given.values():
             buffer.close()
 
     def take(self, given: Given) -> tuple[Any, ...]:
-        """The outputs for a caller on the host; memory on devices that was made for them is the caller's now."""
+        """Return the outputs to a caller on the host, which then owns the device memory allocated for them."""
         from etdev.runtime.tensors import DeviceTensor
 
         found: list[Any] = []
@@ -214,7 +214,7 @@ class Outputs:
         return tuple(found)
 
     def direct(self, targets: Sequence[Any]) -> None:
-        """Let the outputs that the method has no memory for lie where they are wanted, if they fit there."""
+        """Place unplanned outputs in the memory of the targets if they fit there, else in scratch memory."""
         self._check(targets)
         for position, tensor in self._callers.items():
             target: RunTensor = targets[position]
@@ -226,7 +226,7 @@ class Outputs:
                 tensor.place(scratch(tensor.capacity, tensor.device, self._machine.torch_device))
 
     def deliver(self, targets: Sequence[Any]) -> None:
-        """Bring the outputs to where they are wanted."""
+        """Copy the outputs to the targets, unless they are there already."""
         for target, index in zip(targets, self._plan.outputs, strict=True):
             value = self._machine.tensor(index)
             if target.declared.scalar_type is not value.declared.scalar_type:

@@ -1,4 +1,4 @@
-"""What runs the parts of a program that belong to a backend."""
+"""Executors of delegates, and their registry."""
 
 from __future__ import annotations
 
@@ -19,42 +19,42 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DelegateContext:
-    """What a delegate is loaded from."""
+    """Data and settings from which an executor loads a delegate."""
 
     id: str
-    """Of its backend."""
+    """Name of the backend."""
     data: Blob
     compile_specs: tuple[m.CompileSpec, ...]
     device: Device
-    """Where its arguments are, and where it computes."""
+    """Device of its arguments and of its computation."""
     registry: Registry
-    """Allocates what it needs there."""
+    """Allocators for its device memory."""
     settings: Settings
-    """How the program around it is run."""
+    """Settings of the enclosing program."""
 
 
 class DelegateExecutor(Protocol):
-    """A loaded delegate."""
+    """Loaded delegate."""
 
     @property
     def input_count(self) -> int:
-        """How many of a call's arguments are inputs; the others are outputs."""
+        """Number of inputs among a call's arguments; the rest are outputs."""
 
     def execute(self, arguments: Sequence[RunTensor | int | float | bool | None]) -> None:
-        """Compute: fill the outputs from the inputs.
+        """Compute the outputs from the inputs.
 
-        An output may overlap an input, where state is updated in place: all inputs are read before any output is
-        written.
+        An output may overlap an input if state is updated in place. The executor reads all inputs before it writes any
+        output.
         """
 
     def finish(self) -> None:
-        """Wait for what :meth:`execute` began, and raise what went wrong with it."""
+        """Wait for the work that :meth:`execute` started, and raise its errors."""
 
     def reset(self) -> None:
-        """Forget all state."""
+        """Reset all state."""
 
     def close(self) -> None:
-        """Free all memory. A second time does nothing."""
+        """Free all memory. A second call has no effect."""
 
 
 ExecutorFactory = Callable[[DelegateContext], DelegateExecutor]
@@ -63,21 +63,21 @@ _FACTORIES: dict[str, ExecutorFactory] = {}
 
 
 def register_executor(name: str, factory: ExecutorFactory) -> None:
-    """Say what runs the delegates of a backend. A second time for the same one is an error."""
+    """Register the executor of a backend's delegates. Raise :class:`UsageError` if it has one already."""
     if name in _FACTORIES:
         raise UsageError(f"an executor for {name} is registered already")
     _FACTORIES[name] = factory
 
 
 def executors() -> Mapping[str, ExecutorFactory]:
-    """Backend → what runs its delegates: those that come with etdev, and those that were registered."""
+    """Return the executors by backend: built-in and registered ones."""
     from etdev.runtime.interpreter import reference
 
     return {reference.BACKEND: reference.load, **_FACTORIES}
 
 
 def load_executor(context: DelegateContext, factories: Mapping[str, ExecutorFactory]) -> DelegateExecutor:
-    """Load a delegate. Raises :class:`~etdev.errors.MissingRequirementError` if nothing here runs its backend."""
+    """Load a delegate. Raises :class:`~etdev.errors.MissingRequirementError` if its backend has no executor."""
     factory = factories.get(context.id)
     if factory is None:
         raise MissingRequirementError(

@@ -1,4 +1,4 @@
-"""Operators that torch does not have, or has with another meaning: each is a few lines here."""
+"""Operators that PyTorch does not have, or that mean something else there."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Handler = Callable[["Machine", tuple[int, ...]], None]
 
 _MOST_BITS = 63
-"""Of an integer of a program."""
+"""Maximum bits of an integer in a program, without the sign."""
 
 
 def _scalar(name: str) -> Handler:
@@ -83,7 +83,7 @@ def _empty(machine: Machine, args: tuple[int, ...]) -> None:
 
 
 def _identity(machine: Machine, args: tuple[int, ...]) -> None:
-    """A copy into a tensor of the same sizes, of another element type or order perhaps."""
+    """Copy into a tensor of the same sizes. The element type or dimension order may differ."""
     source, out = machine.tensor(args[0]), machine.tensor(args[-1])
     check_overlaps("a copy", [[source]], [out], set())
     content = machine.read(source)
@@ -92,7 +92,7 @@ def _identity(machine: Machine, args: tuple[int, ...]) -> None:
 
 
 def _as_strided_copy(machine: Machine, args: tuple[int, ...]) -> None:
-    """Offsets count from the tensor's own first element: torch's would count from the start of the buffer."""
+    """Copy with strides. Offsets start at the tensor's first element; PyTorch's start at the storage's."""
     source, out = machine.tensor(args[0]), machine.tensor(args[-1])
     sizes, steps = machine.integers(args[1]), machine.integers(args[2])
     start = machine.values[args[3]] or 0
@@ -107,7 +107,7 @@ def _as_strided_copy(machine: Machine, args: tuple[int, ...]) -> None:
 
 
 def _copy_(machine: Machine, args: tuple[int, ...]) -> None:
-    """Source: PyTorch's ``copy_``, which broadcasts and converts."""
+    """Copy with broadcast and conversion, as PyTorch's ``copy_`` does."""
     target, source = machine.tensor(args[0]), machine.tensor(args[1])
     if target.same_bytes(source):
         return
@@ -154,7 +154,7 @@ def _d2h_copy(machine: Machine, args: tuple[int, ...]) -> None:
 
 
 def _copied(machine: Machine, args: tuple[int, ...]) -> tuple[RunTensor, RunTensor]:
-    """Source and target of a copy of bytes between devices."""
+    """Return the source and the target of a copy between devices, after checking them."""
     source, out = machine.tensor(args[0]), machine.tensor(args[-1])
     if source.declared.scalar_type is not out.declared.scalar_type or source.dim_order != out.dim_order:
         raise RunError(f"{source.describe()} and {out.describe()} differ in element type or order of dimensions")
@@ -169,7 +169,7 @@ def _copied(machine: Machine, args: tuple[int, ...]) -> tuple[RunTensor, RunTens
 
 @contextmanager
 def _naming(tensor: RunTensor) -> Iterator[None]:
-    """A copy that fails says which tensor of the device it was about, and where that is planned."""
+    """Add the device tensor and its planned buffer to a :class:`DeviceCopyError` raised in the block."""
     try:
         yield
     except DeviceCopyError as error:
@@ -209,4 +209,4 @@ def _handlers() -> dict[str, Handler]:
 
 
 HANDLERS = _handlers()
-"""Operator → what it does to a running method, given the values of the call."""
+"""Operator → function that applies it to a running method, given the indices of the call's values."""

@@ -1,4 +1,4 @@
-"""Kernels: compute aside, check, write."""
+"""Kernel calls: compute into separate memory, check the results, write them."""
 
 from __future__ import annotations
 
@@ -21,28 +21,30 @@ if TYPE_CHECKING:
     from etdev.runtime.interpreter.machine import Machine
 
 InPlaceTable = Mapping[str, tuple[Donor, ...]]
-"""Kernel → which inputs its outputs may take over."""
+"""Kernel → inputs whose bytes its outputs may reuse."""
 
 _KEPT_SIZES = 4096
-"""Results whose sizes are remembered, by method."""
+"""Maximum number of results per method whose sizes are cached."""
 _ON_STORAGE = frozenset(
     f"aten::{name}.out"
     for name in ("copy", "slice_scatter", "select_scatter", "diagonal_scatter", "as_strided_scatter")
 )
-"""Kernels whose function in torch copies all memory that the first operand lies in, the other tensors of a planned
-buffer too, and counts offsets from there."""
+"""Kernels whose PyTorch function copies the whole storage of the first operand.
+
+That storage is the whole planned buffer, with the other tensors in it. Offsets count from its start.
+"""
 _ALWAYS_TAKEN = 1 << 26
-"""Bytes of results that are computed whatever the outputs have."""
+"""Results of up to so many bytes are always computed, even if the outputs have fewer bytes planned."""
 
 
 def resolve(operator: m.Operator) -> Kernel | None:
-    """What computes an operator; None if nothing here does."""
+    """Return the function that computes an operator, or None."""
     name = operator_name(operator)
     return find_quantized(name) if name.startswith("quantized_decomposed::") else find_kernel(name)
 
 
 class KernelRun:
-    """One kernel call of a method, prepared."""
+    """Prepared kernel call of a method."""
 
     def __init__(self, machine: Machine, call: m.KernelCall, kernel: Kernel, table: InPlaceTable = DEFAULT) -> None:
         plan = machine.plan
@@ -55,7 +57,7 @@ class KernelRun:
             raise RunError(f"it has {len(self._inputs)} arguments, the kernel takes {len(kernel.parameters)}")
 
     def __call__(self) -> None:
-        """Run it."""
+        """Run the call."""
         machine = self._machine
         outs = machine.tensors_of(self._out)
         operands = [machine.tensors_of(index) for index in self._inputs]
@@ -66,7 +68,7 @@ class KernelRun:
             raise RunError(f"it gives {len(results)} results for {len(outs)} outputs")
         for out, result in zip(outs, results, strict=True):
             machine.make_room(out, result.shape)
-        # With the sizes of this call: what an output still has is of the call before.
+        # Check with the sizes of this call. Until here, an output has those of the previous call.
         check_overlaps(self._name, operands, outs, self._donors)
         for out, result in zip(outs, results, strict=True):
             machine.write(out, result)
@@ -99,7 +101,7 @@ class KernelRun:
         return value
 
     def _refuse_huge(self, args: Sequence[Any], keywords: Mapping[str, Any], outs: Sequence[RunTensor]) -> None:
-        """Refuse a result that is beyond all measure before anybody allocates it: found by its sizes alone."""
+        """Raise an error for a result far larger than planned before PyTorch allocates it, using sizes alone."""
         known = self._machine.known_sizes
         key = (self._name, _key(args), _key(list(keywords.items())))
         if key not in known:
@@ -114,7 +116,7 @@ class KernelRun:
 def check_overlaps(
     name: str, operands: Sequence[Sequence[RunTensor]], outs: Sequence[RunTensor], donors: set[tuple[int, int]]
 ) -> None:
-    """Refuse outputs that overlap each other, or an operand in whose place the kernel cannot work."""
+    """Raise an error if outputs overlap each other, or an operand that the kernel cannot overwrite in place."""
     for position, inputs in enumerate(operands):
         for tensor in inputs:
             for number, out in enumerate(outs):
@@ -137,7 +139,7 @@ def _listed(result: Any) -> list[torch.Tensor]:
 
 
 def _key(value: Any) -> Any:
-    """Something to look up what depends on sizes, types and numbers alone."""
+    """Return a cache key that depends only on sizes, types and numbers."""
     if hasattr(value, "data_ptr"):
         return value.dtype, tuple(value.shape)
     if isinstance(value, list | tuple):
@@ -146,7 +148,7 @@ def _key(value: Any) -> Any:
 
 
 def _result_bytes(kernel: Kernel, args: Sequence[Any], keywords: Mapping[str, Any]) -> int:
-    """Bytes of what a kernel gives, on torch's device that has sizes only; 0 if that depends on data."""
+    """Return the bytes of a kernel's results, computed on the ``meta`` device; 0 if they depend on data."""
     keywords = {**keywords, **({"device": "meta"} if kernel.needs_device else {})}
     try:
         results = _listed(kernel.function(*[_as_meta(arg) for arg in args], **keywords))

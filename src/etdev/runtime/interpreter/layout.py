@@ -1,4 +1,4 @@
-"""Element types and strides, as torch has them."""
+"""PyTorch's element types and strides."""
 
 from __future__ import annotations
 
@@ -31,12 +31,15 @@ _NAMES = {
     m.ScalarType.UINT32: "uint32",
     m.ScalarType.UINT64: "uint64",
 }
-"""The types whose tensors torch computes with."""
+"""Element types that PyTorch can compute with."""
 
 
 @cache
 def torch_dtype(scalar_type: m.ScalarType) -> torch.dtype:
-    """The dtype of an element type. Raises :class:`~etdev.runtime.errors.RunError` if torch has none that computes."""
+    """Return the dtype of an element type.
+
+    Raises :class:`~etdev.runtime.errors.RunError` if PyTorch has no dtype that it can compute with.
+    """
     import torch
 
     if scalar_type not in _NAMES:
@@ -49,7 +52,7 @@ def torch_dtype(scalar_type: m.ScalarType) -> torch.dtype:
 
 @cache
 def scalar_type_of(dtype: torch.dtype) -> m.ScalarType:
-    """The element type of a dtype."""
+    """Return the element type of a dtype."""
     for scalar_type in _NAMES:
         if torch_dtype(scalar_type) == dtype:
             return scalar_type
@@ -57,7 +60,7 @@ def scalar_type_of(dtype: torch.dtype) -> m.ScalarType:
 
 
 def strides(sizes: Sequence[int], dim_order: Sequence[int]) -> tuple[int, ...]:
-    """In elements, of a dense tensor whose dimensions lie in memory in that order, the outermost first."""
+    """Return the strides, in elements, of a dense tensor. ``dim_order`` lists the outermost dimension first."""
     found = [0] * len(sizes)
     step = 1
     for dim in reversed(dim_order):

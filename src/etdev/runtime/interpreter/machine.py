@@ -1,4 +1,4 @@
-"""A method while it runs: its values, and one instruction after the other."""
+"""Execution of a method: its values, and the loop that runs its instructions."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ if TYPE_CHECKING:
     import torch
 
 _Action = Callable[[], int]
-"""Runs an instruction; the position of the next one."""
+"""Runs an instruction and returns the position of the next one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How much a program may take, whatever it asks for."""
+    """Limits on a program's work and memory."""
 
     steps: int = 2_000_000
-    """Instructions in one call."""
+    """Maximum number of instructions in one call."""
     memory: int = 1 << 33
-    """Bytes of planned buffers and constants, and of one tensor beyond them."""
+    """Maximum bytes of planned buffers and constants, and of one tensor outside of them."""
 
 
 class Machine:
-    """The values of a loaded method and what its instructions do to them.
+    """Values of a loaded method, and the effects of its instructions on them.
 
-    ``home`` is where its kernels run and what its own tensors are on: the host, or the device of the delegate that the
-    method is.
+    ``home`` is the device that its kernels run on and that its own tensors are on: the host, or the device of the
+    delegate that the method implements.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class Machine:
 
     @contextmanager
     def _naming(self, position: int) -> Iterator[None]:
-        """Errors inside say which instruction they are of."""
+        """Add the instruction to errors raised in the block."""
         try:
             yield
         except EtdevError as error:
@@ -180,17 +180,17 @@ class Machine:
         if isinstance(value, RunTensor) and value.declared.allocation_info is None and not value.constant:
             value.memory = None
 
-    # What instructions work with
+    # What the instructions use
 
     def tensor(self, index: int) -> RunTensor:
-        """A value that is a tensor."""
+        """Return a value that is a tensor. Raise :class:`RunError` if it is something else."""
         value = self.values[index]
         if not isinstance(value, RunTensor):
             raise RunError(f"value {index} is no tensor")
         return value
 
     def tensors_of(self, index: int) -> list[RunTensor]:
-        """The tensors that a value is or lists."""
+        """Return the tensors of a value: itself, or the items of its list."""
         value = self.values[index]
         if isinstance(value, RunTensor):
             return [value]
@@ -201,21 +201,21 @@ class Machine:
         return []
 
     def number(self, index: int) -> int | float | bool:
-        """A value that is a number."""
+        """Return a value that is a number. Raise :class:`RunError` if it is something else."""
         value = self.values[index]
         if not isinstance(value, int | float | bool):
             raise RunError(f"value {index} is no number")
         return value
 
     def integers(self, index: int) -> list[int]:
-        """A value that is a list of integers."""
+        """Return a value that is a list of integers. Raise :class:`RunError` if it is something else."""
         value = self.content(index)
         if not isinstance(value, list) or not all(isinstance(item, int) for item in value):
             raise RunError(f"value {index} is no list of integers")
         return value
 
     def content(self, index: int) -> Any:
-        """A value as torch's functions take it."""
+        """Return a value in the form that PyTorch's functions accept."""
         value = self.values[index]
         match value:
             case RunTensor():
@@ -235,14 +235,14 @@ class Machine:
                 return value
 
     def read(self, tensor: RunTensor) -> torch.Tensor:
-        """What a tensor holds, for a kernel."""
+        """Return the content of a tensor, for a kernel."""
         try:
             return tensor.view(self.home)
         except ForeignMemoryError:
             raise self._foreign(tensor, "reads") from None
 
     def write(self, tensor: RunTensor, content: torch.Tensor, *, convert: bool = False) -> None:
-        """Fill a tensor that has the content's sizes. Bytes of its place beyond them are poisoned."""
+        """Write the content to a tensor of the same sizes, and poison the rest of the tensor's planned bytes."""
         import torch
 
         self._writable(tensor)
@@ -255,7 +255,7 @@ class Machine:
         self._poison_rest(tensor)
 
     def make_room(self, tensor: RunTensor, sizes: Sequence[int]) -> None:
-        """Give a tensor the sizes of what is about to be written there."""
+        """Resize a tensor to the sizes of the result that is written next. Allocate memory if it is unbounded."""
         self._writable(tensor)
         sizes = tuple(sizes)
         if any(size < 0 for size in sizes):
@@ -285,12 +285,12 @@ class Machine:
 
 
 def is_known(operator: m.Operator) -> bool:
-    """Does anything here compute an operator?"""
+    """Return whether the interpreter can compute an operator."""
     return operator_name(operator) in HANDLERS or resolve(operator) is not None
 
 
 def describe(plan: m.ExecutionPlan, position: int, call: m.Instruction) -> str:
-    """An instruction in words: ``instruction 12 (aten::add.out)``."""
+    """Return an instruction in words: ``instruction 12 (aten::add.out)``."""
     match call:
         case m.KernelCall():
             name = operator_name(plan.operators[call.op_index])

@@ -1,6 +1,6 @@
-"""Poison: bytes that are not in use are overwritten, so that a plan that is wrong cannot be right by luck.
+"""Poison for bytes that are not in use, so that a wrong plan cannot pass by luck.
 
-The pattern is a NaN in every type of float, a number beyond all sizes in the wider integers, and true.
+The pattern is a NaN in every float type, a number larger than any size in the wider integer types, and true.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ if TYPE_CHECKING:
     from etdev.runtime.interpreter.tensors import Memory
 
 _PATTERN = b"\xff\x7f"
-"""Of even and of odd addresses in a buffer."""
+"""Bytes at even and at odd addresses in a buffer."""
 
 Range = tuple[int, int, int]
-"""Buffer, first byte, first byte behind."""
+"""Buffer, first byte, end (exclusive)."""
 State = tuple["Memory", int, int]
-"""Memory, first byte, first byte behind."""
+"""Memory, first byte, end (exclusive)."""
 
 
 def fill(memory: Memory, start: int, end: int) -> None:
-    """Overwrite a part of a memory, on its own device."""
+    """Overwrite bytes ``start`` to ``end`` (exclusive) of a memory with the pattern, on its own device."""
     memory.fill(start, end, _PATTERN[::-1] if start % 2 else _PATTERN)
 
 
 class Poison:
-    """What to overwrite, and when: what was in use before an instruction, and is not any more.
+    """Schedule of overwrites: bytes in use before an instruction that are not in use at it.
 
-    ``memories`` are the buffers by number. State is in use at all times, also that of other methods in the same memory.
+    ``memories`` are the buffers by number. State is always in use, including state of other methods in the same memory.
     """
 
     def __init__(self, found: MethodMemory, memories: Sequence[Memory | None]) -> None:
@@ -38,11 +38,11 @@ class Poison:
         self._memories = memories
         self._known: dict[tuple[int | None, int], tuple[Range, ...]] = {}
         self._kept: dict[int, list[tuple[int, int]]] = {}
-        """By the identity of a memory: what is state there, in order."""
+        """Identity of a memory → its state ranges, sorted."""
         self.spare(self.state())
 
     def state(self) -> list[State]:
-        """What the method keeps from call to call."""
+        """Return the ranges that the method keeps from call to call."""
         found = []
         for storage in self._storages:
             memory = self._memories[storage.memory_id]
@@ -51,19 +51,19 @@ class Poison:
         return found
 
     def spare(self, state: Iterable[State]) -> None:
-        """Leave these bytes alone."""
+        """Exclude these bytes from all overwrites."""
         for memory, start, end in state:
             self._kept.setdefault(id(memory), []).append((start, end))
         for spans in self._kept.values():
             spans.sort()
 
     def overwrite(self, memory: Memory, start: int, end: int) -> None:
-        """Overwrite a part of a memory, but for state."""
+        """Overwrite bytes ``start`` to ``end`` (exclusive) of a memory, except state."""
         for low, high in _without((start, end), self._kept.get(id(memory), [])):
             fill(memory, low, high)
 
     def between(self, before: int | None, instant: int) -> None:
-        """Overwrite what was in use at ``before`` (None: anything) and is not at ``instant``."""
+        """Overwrite bytes in use at ``before`` but not at ``instant``. None stands for any earlier instant."""
         key = before, instant
         if key not in self._known:
             self._known[key] = tuple(self._ranges(before, instant))
@@ -85,7 +85,7 @@ class Poison:
         return found
 
     def _live_at(self, instant: int) -> dict[int, list[tuple[int, int]]]:
-        """By buffer: what is in use, in order."""
+        """Return the ranges in use at an instant, sorted, by buffer."""
         found: dict[int, list[tuple[int, int]]] = {}
         for storage in self._storages:
             if _live(storage, instant):
@@ -98,7 +98,7 @@ def _live(storage: Storage, instant: int) -> bool:
 
 
 def _without(whole: tuple[int, int], taken: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """What is left of a range; ``taken`` are in order."""
+    """Return the parts of a range outside of ``taken``, which is sorted."""
     found = []
     start, end = whole
     for low, high in taken:

@@ -1,4 +1,4 @@
-"""How exactly torch computes: as the types of a program say."""
+"""Precision of PyTorch's computations: the precision of the program's types."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def full_precision(torch_device: str) -> Iterator[None]:
-    """Within the block, convolutions on CUDA do not round float32 to TF32, which torch lets them by default."""
+    """Disable TF32 for CUDA convolutions in the block. PyTorch enables it by default."""
     if not torch_device.startswith("cuda"):
         yield
         return

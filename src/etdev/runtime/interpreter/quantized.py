@@ -1,4 +1,4 @@
-"""Kernels of ``quantized_decomposed``. Torch has functions for most; the rest is stated here."""
+"""Kernels of ``quantized_decomposed``. PyTorch has functions for most; this module has the rest."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _IN_TORCH = {
     "choose_qparams.Tensor_out": "choose_qparams.tensor",
     "choose_qparams_per_token_asymmetric.out": "choose_qparams_per_token_asymmetric.default",
 }
-"""Kernel → torch's function with the same parameters."""
+"""Kernel → PyTorch's function with the same parameters."""
 
 
 @cache
 def find_quantized(name: str) -> Kernel | None:
-    """The function for a kernel of that name; None if there is none."""
+    """Return the function for a kernel, or None."""
     import torch
     import torch.ao.quantization.fx._decomposed
 
@@ -70,7 +70,7 @@ def _add(
 
 
 def _embedding(bits: int) -> Callable[..., torch.Tensor]:
-    """Rows of a table whose weights have so many bits, several to a byte."""
+    """Return a function that looks up rows of a table with ``bits`` bits per weight, packed into bytes."""
 
     def embedding(
         weight: torch.Tensor,
@@ -93,7 +93,7 @@ def _embedding(bits: int) -> Callable[..., torch.Tensor]:
 
 
 def _unpacked(rows: torch.Tensor, bits: int) -> torch.Tensor:
-    """One number for each weight. Of four bits, the upper half of a byte comes first; of two, the lowest pair."""
+    """Return one number per weight. The upper half of a byte comes first for 4 bits, the lowest pair for 2 bits."""
     import torch
 
     if bits == 8:
@@ -107,7 +107,7 @@ def _unpacked(rows: torch.Tensor, bits: int) -> torch.Tensor:
 def _mixed_mm(
     left: torch.Tensor, weight: torch.Tensor, scales: torch.Tensor, zero_points: torch.Tensor | None
 ) -> torch.Tensor:
-    """A product with a matrix of int8, each of whose rows has a scale."""
+    """Multiply by an int8 matrix with one scale per row."""
     levels = weight.to(scales.dtype)
     if zero_points is not None:
         levels = levels - zero_points.reshape(-1, 1)
@@ -125,4 +125,4 @@ _HERE: dict[str, tuple[Callable[..., Any], str]] = {
         for overload, more in (("out", ""), ("dtype_out", " dtype"))
     },
 }
-"""Kernel → what computes it, and its parameters."""
+"""Kernel → function that computes it, and the names of its parameters."""

@@ -1,4 +1,4 @@
-"""The reference backend: a delegate that is a program of its own, run where the delegate is."""
+"""Executor of the reference backend, whose delegates are programs that run on the delegate's device."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from etdev.runtime.owners import MoveOnly
 from etdev.runtime.planned import PlannedMemory, buffer_sizes
 
 BACKEND = "EtdevReferenceBackend"
-"""The name that such delegates have in files."""
+"""Name of the backend in files."""
 _METHOD = "forward"
 _DEEPEST = 8
-"""Delegates within each other."""
+"""Maximum depth of nested delegates."""
 
 
 class ReferenceExecutor(MoveOnly):
-    """A nested program, with its planned memory and its constants on the delegate's device."""
+    """Nested program, with its planned memory and constants on the delegate's device."""
 
     def __init__(self, context: DelegateContext) -> None:
         settings = replace(context.settings, depth=context.settings.depth + 1)
@@ -50,18 +50,18 @@ class ReferenceExecutor(MoveOnly):
 
     @property
     def input_count(self) -> int:
-        """As many as its program has."""
+        """Number of inputs of the nested program."""
         return self._inputs
 
     def execute(self, arguments: Sequence[RunTensor | int | float | bool | None]) -> None:
-        """Run the program."""
+        """Run the nested program."""
         self._method.execute_on_device(arguments)
 
     def finish(self) -> None:
-        """Nothing is left when :meth:`execute` returns."""
+        """Do nothing: all work is done when :meth:`execute` returns."""
 
     def reset(self) -> None:
-        """Begin anew."""
+        """Reset all state."""
         self._memory.clear()
         self._method.start()
 

@@ -1,4 +1,4 @@
-"""Arithmetic on numbers that are no tensors: sizes, counters, conditions (``executorch_prim``)."""
+"""Arithmetic on numbers: sizes, counters, conditions (``executorch_prim``)."""
 
 from __future__ import annotations
 
@@ -39,4 +39,4 @@ FUNCTIONS: dict[str, Callable[..., Number]] = {
     "sym_not.Scalar": operator.not_,
     "sym_ite.Scalar": lambda condition, one, other: one if condition else other,
 }
-"""Name without the namespace → what it computes of its arguments; the last value of a call gets the result."""
+"""Name without namespace → function of a call's arguments. The last value of the call receives the result."""

@@ -1,4 +1,4 @@
-"""From the name of a kernel to the function of torch that computes the same and allocates its result."""
+"""Lookup of the PyTorch function that computes a kernel's result and allocates it."""
 
 from __future__ import annotations
 
@@ -8,39 +8,39 @@ from functools import cache
 from typing import Any
 
 _DTYPES = frozenset({"dtype", "out_dtype", "output_dtype"})
-"""Names of parameters that are element types; files have their numbers."""
+"""Names of parameters that are element types. Files store their numbers."""
 _IGNORED = frozenset({"memory_format", "layout", "device", "pin_memory", "non_blocking"})
-"""Names of parameters that say how a result lies in memory, which the program's outputs decide."""
+"""Names of parameters for the layout or device of a result. The program's outputs decide these instead."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A parameter of a kernel, in the order of the file's arguments."""
+    """Parameter of a kernel, in the order of the file's arguments."""
 
     name: str
     is_dtype: bool
     is_ignored: bool
     keyword: bool
-    """Is it given by name?"""
+    """True if it is passed by name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A function that computes what a kernel writes."""
+    """PyTorch function that computes a kernel's result."""
 
     function: Callable[..., Any]
     parameters: tuple[Parameter, ...]
     needs_dtype: bool = False
-    """Does the function want the element type of the output?"""
+    """True if the function needs the element type of the output."""
     needs_device: bool = False
-    """Does it want to know where to compute?"""
+    """True if the function needs the device to compute on."""
 
 
 @cache
 def find_kernel(name: str) -> Kernel | None:
-    """The function for a kernel of that name, ``aten::add.out``; None if torch has none.
+    """Return the function for a kernel such as ``aten::add.out``, or None if PyTorch has none.
 
-    Source: an ``out`` variant in torch has the parameters of the function that it belongs to, and the outputs.
+    An ``out`` variant in PyTorch has the parameters of its functional variant, and the outputs.
     """
     import torch
 
@@ -77,7 +77,10 @@ def find_kernel(name: str) -> Kernel | None:
 
 
 def _extra(schema: Any, wanted: list[tuple[str, str]]) -> list[str] | None:
-    """Parameters that a function has beyond those ``wanted``; None if it lacks one or its extra ones say something."""
+    """Return the names of a function's parameters beyond ``wanted``.
+
+    Return None if the function lacks a wanted parameter, or if an extra one is neither a dtype nor ignored.
+    """
     if any(argument.is_out for argument in schema.arguments):
         return None
     has = [(argument.name, str(argument.type)) for argument in schema.arguments]

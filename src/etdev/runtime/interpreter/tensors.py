@@ -1,4 +1,4 @@
-"""Tensors while a program runs: which bytes, of which device, with which sizes."""
+"""Tensors of a running program: their bytes, device and current sizes."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ if TYPE_CHECKING:
 
 
 Pattern = bytes
-"""What memory is filled with, again and again."""
+"""Bytes that are repeated to fill memory."""
 
 
 class ForeignMemoryError(RunError):
-    """Code on one device wants bytes of another."""
+    """Error for code on one device that accesses memory of another."""
 
 
 def fill_bytes(target: torch.Tensor, pattern: Pattern) -> None:
-    """Repeat a pattern over a tensor of bytes, where it is."""
+    """Fill a tensor of bytes with a repeated pattern, in place."""
     for first, byte in enumerate(pattern):
         target[first :: len(pattern)].fill_(byte)
 
 
 class Memory:
-    """A stretch of memory of one device.
+    """Contiguous memory of one device.
 
-    Its bytes are to be had by code that runs on that device (:meth:`bytes`); everyone else copies, through
-    ``allocator``. Memory that a caller or the interpreter itself brings has no allocator.
+    Code on that device accesses the bytes directly (:meth:`bytes`); other code copies through ``allocator``. Memory of
+    a caller or of the interpreter itself has no allocator.
     """
 
     __slots__ = ("_bytes", "address", "allocator", "device", "size", "writable")
@@ -56,14 +56,14 @@ class Memory:
 
     @classmethod
     def of(cls, tensor: torch.Tensor, device: Device = HOST) -> Memory:
-        """That of a dense torch tensor, which stays alive with it."""
+        """Return the memory of a dense PyTorch tensor and keep the tensor alive."""
         import torch
 
         flat = tensor.detach().as_strided((tensor.numel(),), (1,)).view(torch.uint8) if tensor.numel() else tensor
         return cls(device, tensor.data_ptr(), tensor.numel() * tensor.element_size(), tensor=flat)
 
     def bytes(self, at: Device) -> torch.Tensor:
-        """All bytes, as a ``uint8`` tensor, for code that runs at ``at``."""
+        """Return all bytes as a ``uint8`` tensor, for code that runs on device ``at``."""
         if at != self.device:
             raise ForeignMemoryError(f"code on {at} reaches for memory of {self.device}")
         if self._bytes is None:
@@ -73,12 +73,12 @@ class Memory:
         return self._bytes
 
     def check_writable(self) -> None:
-        """Raise for memory that is only read, before an allocator writes to it."""
+        """Raise an error if the memory is read-only. Call this before an allocator writes to it."""
         if not self.writable:
             raise refuse_write()
 
     def fill(self, start: int, end: int, pattern: Pattern) -> None:
-        """Repeat a pattern from byte ``start`` to before ``end``, on the device itself."""
+        """Fill bytes ``start`` to ``end`` (exclusive) with a repeated pattern, on the device itself."""
         self.check_writable()
         if isinstance(self.allocator, DistantAllocator):
             self.allocator.fill(self.address + start, end - start, pattern, self.device.index)
@@ -87,67 +87,67 @@ class Memory:
 
 
 class RunTensor:
-    """A tensor of a loaded method. Sizes and memory change; the rest is the file's."""
+    """Tensor of a loaded method. Its sizes and memory change; the rest comes from the file."""
 
     __slots__ = ("capacity", "constant", "declared", "device", "dim_order", "memory", "offset", "sizes", "value")
 
     def __init__(self, value: int, tensor: m.Tensor, device: Device) -> None:
         self.value, self.declared, self.device = value, tensor, device
-        """``value`` is its index in the file; another value may refer to it too."""
+        """``value`` is the index in the file. Another value may refer to this tensor, too."""
         self.sizes: tuple[int, ...] = tensor.sizes
         self.dim_order = tensor.dim_order
         self.constant = tensor.is_constant
         self.memory: Memory | None = None
         self.offset = 0
-        """Of its first byte in the memory."""
+        """Offset of the first byte in the memory."""
         unbounded = tensor.shape_dynamism is m.TensorShapeDynamism.DYNAMIC_UNBOUND
         self.capacity: int | None = None if unbounded else tensor.nbytes
-        """Bytes that it may have; ``None`` for any number."""
+        """Maximum number of bytes; ``None`` if unbounded."""
         if unbounded:
             self.sizes = (0,) * len(tensor.sizes)
 
     @property
     def nbytes(self) -> int:
-        """Bytes with its present sizes."""
+        """Number of bytes at the current sizes."""
         return prod(self.sizes) * self.declared.scalar_type.itemsize
 
     @property
     def static(self) -> bool:
-        """Are its sizes those of the file always?"""
+        """True if the sizes are always those of the file."""
         return self.declared.shape_dynamism is m.TensorShapeDynamism.STATIC
 
     @property
     def dtype(self) -> torch.dtype:
-        """Of its elements."""
+        """Dtype of the elements."""
         return torch_dtype(self.declared.scalar_type)
 
     @property
     def start(self) -> int:
-        """The address of its first byte."""
+        """Address of the first byte."""
         assert self.memory is not None
         return self.memory.address + self.offset
 
     @property
     def _misaligned(self) -> bool:
-        """Is its address one that torch takes no elements of its type from, on some device?"""
+        """True if the address is not a multiple of the element size. On some device, PyTorch cannot read it then."""
         return self.start % self.declared.scalar_type.itemsize != 0
 
     def overlaps(self, other: RunTensor) -> bool:
-        """Do the two have bytes in common?"""
+        """Return whether two tensors have any bytes in common."""
         if self.memory is None or other.memory is None or self.memory.device != other.memory.device:
             return False
         return self.start < other.start + other.nbytes and other.start < self.start + self.nbytes
 
     def same_bytes(self, other: RunTensor) -> bool:
-        """Do the two have all bytes in common?"""
+        """Return whether two tensors have exactly the same bytes."""
         return self.overlaps(other) and self.start == other.start and self.nbytes == other.nbytes
 
     def describe(self) -> str:
-        """In words: ``value 17 (FLOAT [2, 3])``."""
+        """Return the tensor in words: ``value 17 (FLOAT [2, 3])``."""
         return f"value {self.value} ({self.declared.scalar_type.name} {list(self.sizes)})"
 
     def resize(self, sizes: Sequence[int]) -> None:
-        """Give it other sizes, within what was planned for it."""
+        """Set the sizes. Raise :class:`RunError` if they do not fit the planned bytes."""
         sizes = tuple(sizes)
         if sizes == self.sizes:
             return
@@ -163,7 +163,7 @@ class RunTensor:
         self.sizes = sizes
 
     def place(self, memory: Memory, offset: int = 0) -> None:
-        """Say where its bytes are."""
+        """Set the memory and the offset of the first byte in it."""
         if memory.device != self.device:
             raise ForeignMemoryError(
                 f"{self.describe()} belongs on {self.device}, and is given memory of {memory.device}"
@@ -171,7 +171,7 @@ class RunTensor:
         self.memory, self.offset = memory, offset
 
     def view(self, at: Device) -> torch.Tensor:
-        """Its content for code that runs at ``at``: its own bytes, or a copy if they do not lie as torch wants them."""
+        """Return the content for code on device ``at``: the bytes themselves, or a copy if they are misaligned."""
         import torch
 
         if not self.nbytes:
@@ -182,7 +182,7 @@ class RunTensor:
         return found.view(self.dtype).as_strided(self.sizes, strides(self.sizes, self.dim_order))
 
     def write(self, at: Device, content: torch.Tensor) -> None:
-        """Fill it, with code that runs at ``at``; the content has its sizes, and is converted to its element type."""
+        """Write the content, with code on device ``at``. It has the tensor's sizes and is converted to its type."""
         import torch
 
         if not self.nbytes:
@@ -197,7 +197,7 @@ class RunTensor:
         target.view(self.dtype).as_strided(self.sizes, strides(self.sizes, self.dim_order)).copy_(content)
 
     def raw(self, at: Device) -> torch.Tensor:
-        """Its bytes, for code that runs at ``at``."""
+        """Return the bytes for code on device ``at``."""
         if self.memory is None:
             raise RunError(f"{self.describe()} has no memory: nobody gave it any")
         end = self.offset + self.nbytes
@@ -210,14 +210,14 @@ class RunTensor:
 
 
 def scratch(nbytes: int, at: Device, torch_device: str) -> Memory:
-    """New memory that no plan has, for what belongs to a caller; filled with zeros."""
+    """Return new memory outside of any plan, filled with zeros."""
     import torch
 
     return Memory.of(torch.zeros(max(nbytes, 1), dtype=torch.uint8, device=torch_device), at)
 
 
 def dense_in(tensor: torch.Tensor, dim_order: Sequence[int]) -> torch.Tensor:
-    """The tensor itself, if its dimensions lie in memory in that order, or a copy in which they do."""
+    """Return the tensor if it is dense in this dimension order, else a copy that is."""
     import torch
 
     wanted = strides(tensor.shape, dim_order)

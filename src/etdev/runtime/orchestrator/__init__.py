@@ -1,6 +1,6 @@
-"""Workers that own memory, and tasks that come to it: weights and caches stay where they are.
+"""Orchestrator of workers that own memory. Tasks run where the memory is, so weights and caches are not moved.
 
-Importing this package imports nothing else: a worker's process starts with what it needs.
+Importing this package imports nothing else, so that a worker's process loads only what it needs.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _HOME = {
     "WorkerArray": "arrays",
     "WorkerSpec": "spec",
 }
-"""Name → the module of this package that has it; all others are errors."""
+"""Name → module of this package that defines it. All other names are in ``errors``."""
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Arguments of a task: what goes along, what stays where it is, and what comes back."""
+"""Arguments of a task: which are copied to the worker, stay there, or are copied back."""
 
 from __future__ import annotations
 
@@ -32,29 +32,32 @@ from etdev.runtime.orchestrator.handles import (
 from etdev.runtime.orchestrator.messages import ArrayArgument, MemoryArgument, ObjectArgument
 
 _MOST_DIMENSIONS = 32
-"""Of an array, as numpy has it."""
+"""Maximum number of dimensions of an array in numpy."""
 _MOST_ELEMENTS = (1 << 59) - 1
-"""More of the largest type have more bytes than an index can count."""
+"""Maximum number of elements: an index can still count the bytes of the largest type."""
 
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """The arguments of one task, for its worker and for the graph."""
+    """Arguments of one task, for its worker and for the scheduler."""
 
     sent: tuple[Any, ...]
     uses: tuple[Use, ...]
     owners: Mapping[int, str]
-    """Worker that a resident argument lies on → what to call that argument."""
+    """Worker of a resident argument → name of that argument in messages."""
     back: Mapping[int, Any]
     """Position → the caller's array that is written when the task is done."""
     handles: tuple[Handle | ObjectHandle, ...]
     nbytes: int
-    """Of arrays that go there or come back."""
+    """Bytes of arrays that are copied to the worker or back."""
     copies_to: int
     copies_avoided: int
 
     def worker(self, wanted: int | None) -> int | None:
-        """Where the task has to run; None if it does not matter. Raises if it cannot run anywhere."""
+        """Return the worker of the task, or None for any.
+
+        Raises :class:`PlacementError` if no worker can run it.
+        """
         if len(self.owners) > 1:
             (one, first), (other, second) = sorted(self.owners.items())[:2]
             raise PlacementError(
@@ -72,7 +75,7 @@ class Arguments:
 
 
 def read_arguments(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Arguments:
-    """Sort out the arguments of a call. Raises :class:`~etdev.errors.UsageError` for what cannot be one."""
+    """Classify the arguments of a call. Raises :class:`~etdev.errors.UsageError` for invalid ones."""
     for name, value in kwargs.items():
         if isinstance(value, Resident | ResidentObject | Out | InOut | Handle | ObjectHandle):
             raise UsageError(f"the argument {name!r} is given by name", hint="give what lies on workers by position")
@@ -112,9 +115,9 @@ def read_arguments(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Arguments:
 def read_members(
     args_list: Sequence[Sequence[Any]], workers: Sequence[int | None] | None
 ) -> tuple[list[Arguments], tuple[int | None, ...]]:
-    """Sort out the arguments of a group: those of each member, and the worker that it has to run on, if any.
+    """Classify the arguments of a group: per member, the arguments and the required worker, if any.
 
-    Raises :class:`~etdev.errors.UsageError` for members that cannot be, and says which one.
+    Raises :class:`~etdev.errors.UsageError` for an invalid member and names it.
     """
     places = [None] * len(args_list) if workers is None else list(workers)
     if len(args_list) != len(places) or not places:
@@ -134,7 +137,7 @@ def read_members(
 
 
 def write_back(arguments: Arguments, outputs: Mapping[int, Any]) -> Mapping[int, Any]:
-    """Fill the caller's arrays; gives them, by the position of the argument."""
+    """Write the outputs to the caller's arrays. Return these by the position of the argument."""
     for position, data in outputs.items():
         if len(data):
             host_bytes(arguments.back[position], writable=True)[:] = data
@@ -163,7 +166,7 @@ def _stays(argument: Resident | ResidentObject, where: str) -> MemoryArgument | 
 
 
 def _use(argument: Resident | ResidentObject, sent: Any) -> Use:
-    """Return the access of the task: to the bytes that it sees, not to all bytes of the handle."""
+    """Return the task's access to the bytes that it sees, not to all bytes of the handle."""
     if isinstance(argument, ResidentObject):
         return argument.handle.use(argument.access)
     return argument.handle.view(0, sent.size).use(argument.access)
@@ -179,7 +182,7 @@ def _whole(handle: Handle, dtype: str, size: int) -> tuple[int, ...]:
 
 
 def _shape(given: Any) -> tuple[int, ...]:
-    """A shape that somebody states. Nothing of it is inferred."""
+    """Return a shape that the caller states. Sizes are not inferred."""
     shape = tuple(given) if isinstance(given, Sequence) and not isinstance(given, str) else None
     if shape is None or len(shape) > _MOST_DIMENSIONS or not all(is_whole(size) and size >= 0 for size in shape):
         raise UsageError(

@@ -1,4 +1,4 @@
-"""Arrays in the memory of a worker, and those of callers: numpy arrays and torch tensors on the host."""
+"""Arrays in the memory of a worker, and arrays of callers: numpy arrays and torch tensors on the host."""
 
 from __future__ import annotations
 
@@ -25,19 +25,21 @@ _ELEMENTS = (
     | {"float16": 2, "float32": 4, "float64": 8, "complex64": 8, "complex128": 16}
     | _TORCH_ONLY
 )
-"""Element types that memory of a worker is seen as → bytes."""
+"""Element types for memory of a worker → bytes."""
 
 
 def element_size(dtype: str) -> int:
-    """Return the bytes of an element. Raises :class:`~etdev.errors.UsageError` for other names than those of torch."""
+    """Return the bytes of an element. Raises :class:`~etdev.errors.UsageError` for names that torch does not have."""
     if dtype not in _ELEMENTS:
         raise UsageError(f"{dtype!r} is not a type of elements", hint=f"use one of {', '.join(_ELEMENTS)}")
     return _ELEMENTS[dtype]
 
 
 def item_size(dtype: str) -> int:
-    """Return the bytes of an element of an array, of numpy's types too. Raises :class:`~etdev.errors.UsageError` for
-    elements that are not bytes of their own."""
+    """Return the bytes of an element of an array, for numpy's types, too.
+
+    Raises :class:`~etdev.errors.UsageError` for elements that do not store their own bytes.
+    """
     import numpy as np
 
     if dtype in _ELEMENTS:
@@ -55,31 +57,31 @@ def item_size(dtype: str) -> int:
 
 
 def count_elements(shape: tuple[int, ...]) -> int:
-    """How many elements an array of that shape has."""
+    """Return the number of elements of an array of that shape."""
     return prod(shape)
 
 
 def is_array(value: Any) -> bool:
-    """Is it an array of the host, numpy's or torch's, which tasks get in their worker's memory?"""
+    """Return whether the value is a numpy array or torch tensor. Tasks get these in their worker's memory."""
     import numpy as np
 
     return hasattr(value, "data_ptr") or isinstance(value, np.ndarray)
 
 
 def describe_array(value: Any) -> tuple[str, tuple[int, ...]]:
-    """Element type and shape of an array of the host."""
+    """Return the element type and shape of an array of the host."""
     return str(value.dtype).removeprefix("torch."), tuple(value.shape)
 
 
 def dense(value: Any) -> Any:
-    """The array with its elements one behind the other, copied if they are not."""
+    """Return the array with contiguous elements, copied if necessary."""
     import numpy as np
 
     return value.detach().contiguous() if hasattr(value, "data_ptr") else np.ascontiguousarray(value)
 
 
 def array_of(data: Any, dtype: str, shape: tuple[int, ...]) -> Any:
-    """Bytes of the host as an array: of numpy, if it has the element type, else of torch."""
+    """Return host bytes as a numpy array, or as a torch tensor if numpy does not have the element type."""
     import numpy as np
 
     if dtype in _TORCH_ONLY:
@@ -91,11 +93,11 @@ def array_of(data: Any, dtype: str, shape: tuple[int, ...]) -> Any:
 
 
 class WorkerArray(MoveOnly):
-    """An array in a worker's memory, as the code of a task has it. It is valid until the task ends.
+    """Array in a worker's memory, as a task sees it. It is valid until the task ends.
 
-    On a worker whose memory is the host's it is as good as a numpy array: ``np.asarray(array)`` is the memory itself.
-    Memory of a device is code's that runs there: :meth:`tensor` is a torch tensor on it. What refers to an argument
-    that is only read refuses writes.
+    If the worker's memory is host memory, ``np.asarray(array)`` is the memory itself. Memory of a device can be used
+    only by code that runs on the device: :meth:`tensor` is a torch tensor there. Arrays and tensors of a read-only
+    argument refuse writes.
     """
 
     def __init__(
@@ -114,7 +116,7 @@ class WorkerArray(MoveOnly):
         self._open = True
 
     def end(self) -> None:
-        """The task is over: no other task waits for what is done with the memory from now on."""
+        """Mark the array invalid at the end of its task. Later uses would not be ordered with other tasks."""
         self._open = False
 
     def _check_open(self) -> None:
@@ -125,9 +127,9 @@ class WorkerArray(MoveOnly):
             )
 
     def tensor(self) -> torch.Tensor:
-        """The memory as a torch tensor where it is. Of an argument that is only read, one that refuses writes.
+        """Return the memory as a torch tensor, not copied. For a read-only argument, the tensor refuses writes.
 
-        Such a tensor computes as any other does, but gives no address: kernels outside of torch take ``address``.
+        A read-only tensor computes like any other but returns no address. Kernels outside of torch use ``address``.
         """
         import torch
 
@@ -142,7 +144,7 @@ class WorkerArray(MoveOnly):
         return found if self.writable else read_only(found)
 
     def numpy(self) -> np.ndarray[Any, Any]:
-        """The memory as a numpy array, where the host reaches it; a read-only one of an argument that is only read.
+        """Return the memory as a numpy array, read-only for a read-only argument.
 
         Raises :class:`~etdev.errors.UsageError` for memory of a device.
         """
@@ -156,7 +158,7 @@ class WorkerArray(MoveOnly):
         return self._as_numpy(self._allocator)
 
     def device_numpy(self) -> np.ndarray[Any, Any]:
-        """The memory as a numpy array, for code that stands for what runs on a simulated device; without torch."""
+        """Return the memory as a numpy array, for code that imitates a simulated device. Does not need torch."""
         from etdev.runtime.simulated import SimulatedDevice
 
         if not isinstance(self._allocator, SimulatedDevice):
@@ -176,7 +178,7 @@ class WorkerArray(MoveOnly):
         return found.astype(dtype) if dtype is not None and dtype != found.dtype else found.copy() if copy else found
 
     def to_bytes(self) -> bytearray:
-        """A copy of its bytes on the host."""
+        """Return a copy of the bytes on the host."""
         self._check_open()
         found = bytearray(self.nbytes)
         if found:
@@ -184,11 +186,11 @@ class WorkerArray(MoveOnly):
         return found
 
     def to_host(self) -> Any:
-        """A copy of it on the host."""
+        """Return a copy of the array on the host."""
         return array_of(self.to_bytes(), self.dtype, self.shape)
 
     def fill_from(self, data: Any) -> None:
-        """Copy bytes of the host into it."""
+        """Copy host bytes to the array."""
         self._check_open()
         if not self.writable:
             raise refuse_write()

@@ -1,4 +1,4 @@
-"""The engine between scheduler and transport: what the one decides the other does, and the answers go back."""
+"""Engine between scheduler and transport: it starts what the scheduler decides, and reports the answers to it."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ from etdev.runtime.orchestrator.scheduler import Changes, Scheduler
 from etdev.runtime.orchestrator.transports.base import Done, Transport
 
 Start = Callable[[Node, int, Done], None]
-"""Hands the part of one worker to the transport."""
+"""Passes one worker's part of a node to the transport."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What may be on the way at once."""
+    """Limits on what is in flight at once."""
 
     tasks: int
     nbytes: int
-    """Of the host, in arrays that go to workers or come back."""
+    """Host bytes in arrays that are copied to workers or back."""
     seconds: float
-    """How long to wait for room."""
+    """Seconds to wait for room."""
 
 
 @dataclass(slots=True, eq=False)
@@ -48,23 +48,26 @@ class Work:
     future: TaskFuture
     start: Start
     nbytes: int = 0
-    """Of the host, that it holds until it is over."""
+    """Host bytes that it holds until it ends."""
     over: Callable[[Node, Work], Any] | None = None
-    """Makes the result of the future, when all went well. Called in the lock."""
+    """Computes the result of the future after success. Called with the lock held."""
     always: Callable[[], None] | None = None
-    """Called in the lock however it went."""
+    """Called with the lock held, after success and after failure."""
     frees: bool = False
-    """Does it give memory back?"""
+    """True if it frees memory."""
     bounded: bool = True
-    """Does it wait for room?"""
+    """True if it waits for room."""
     results: dict[int, Any] = field(default_factory=dict)
-    """By worker."""
+    """Worker → answer."""
     claimed: bool = False
-    """Does somebody say what becomes of the future, or has said it?"""
+    """True if a thread resolves the future now, or has resolved it."""
 
 
 class Turn:
-    """The engine's lock for a block, and what follows from it. One serves all threads: only one is in it."""
+    """Context manager for the engine's lock. Its end applies the scheduler's changes.
+
+    One instance serves all threads, since only one thread at a time is in it.
+    """
 
     def __init__(self, engine: Engine, *, opened: bool) -> None:
         self._engine, self._opened = engine, opened
@@ -87,13 +90,13 @@ class Turn:
 
 
 _Step = tuple[Callable[[Node], None], Node]
-"""Something that is done outside of the lock, once."""
+"""Function and its node, called once outside of the lock."""
 _LOGGER = logging.getLogger(__name__)
 _CLOSED = "the orchestrator is closed"
 
 
 class Engine:
-    """One lock around the scheduler and the books. Transports and futures are called outside of it."""
+    """One lock around the scheduler and the ledger. Transports and futures are called outside of it."""
 
     def __init__(self, transport: Transport, bounds: Bounds) -> None:
         workers = len(transport.specs)
@@ -105,16 +108,19 @@ class Engine:
         self._room = threading.Condition(self.lock)
         self._quiet = threading.Condition(self.lock)
         self._unsettled = 0
-        """Futures that are not done, or whose nodes have not ended."""
+        """Number of futures that are not done, or whose nodes have not ended."""
         self._numbers = itertools.count(1)
         self._count = self._bytes = 0
-        """On the way."""
+        """Number of bounded nodes in flight, and host bytes of all nodes in flight."""
         self._following = threading.local()
         self.closed = False
         self._opened, self._any = Turn(self, opened=True), Turn(self, opened=False)
 
     def turn(self, *, opened: bool = True) -> Turn:
-        """The lock; what follows from the block is done behind it. Raises :class:`ClosedError` if it is to be open."""
+        """Return the lock as a context manager, which applies the changes of the block after releasing it.
+
+        With ``opened`` it raises :class:`ClosedError` if the orchestrator is closed.
+        """
         return self._opened if opened else self._any
 
     def enter(
@@ -131,7 +137,7 @@ class Engine:
         over: Callable[[Node, Work], Any] | None = None,
         always: Callable[[], None] | None = None,
     ) -> TaskFuture:
-        """Add a node. In a turn, with room for it if it is bounded. If it raises, nothing is left of the node."""
+        """Add a node. The caller holds the lock and has waited for room. If this raises, no node is left."""
         number = next(self._numbers)
         node = Node(number, f"task {number} ({label})", wanted, tuple(uses), memory)
         future = TaskFuture(node.label, lambda: self.cancel(node), self._drive)
@@ -143,14 +149,14 @@ class Engine:
         return future
 
     def cancel(self, node: Node) -> bool:
-        """Do not run a node, if it did not begin. What frees memory is run: nobody can name that memory any more."""
+        """Cancel a node that has not begun, unless it frees memory: no handle refers to that memory any more."""
         with self.turn(opened=False):
             if node.job is not None and node.job.frees:
                 return False
             return self.scheduler.cancel(node)
 
     def lost(self, worker: int, reason: str) -> None:
-        """The transport says that a worker is gone."""
+        """Record the loss of a worker, as reported by the transport."""
         with self.turn(opened=False):
             if self.ledger.is_lost(worker):
                 return
@@ -161,17 +167,17 @@ class Engine:
             self._room.notify_all()
 
     def is_inside(self) -> bool:
-        """Is this thread in the lock? What the garbage collector calls there must not decide anything."""
+        """Return whether this thread holds the lock. Finalizers called there must not decide anything."""
         return is_mine(self.lock)
 
     def untangle(self) -> None:
-        """Give the lock back that an interrupt left with this thread, which does not know of it any more."""
+        """Release the lock that an interrupt left locked by this thread."""
         self._following.todo = None
         while self.is_inside():
             self.lock.release()
 
     def wait(self, seconds: float | None = None) -> None:
-        """Wait until all that was submitted has ended, and its futures are done; at most so long, if that is given."""
+        """Wait until all nodes have ended and their futures are done, at most for ``seconds`` if given."""
         end = None if seconds is None else time.monotonic() + seconds
         while True:
             left = None if end is None else end - time.monotonic()
@@ -183,10 +189,12 @@ class Engine:
                     self._quiet.wait_for(lambda: not self._unsettled, left)
 
     def wait_for_room(self, nbytes: int) -> bool:
-        """Wait until there is room for a bounded node. In a turn; true if others had theirs meanwhile, so that what was
-        looked up before may have changed."""
+        """Wait for room for a bounded node. The caller holds the lock.
+
+        Return whether the lock was released meanwhile: earlier lookups may be out of date then.
+        """
         if getattr(self._following, "todo", None) is not None:
-            return False  # Who makes room must not wait for it.
+            return False  # A thread that makes room must not wait for it.
         waited = False
         bounds, end = self._bounds, time.monotonic() + self._bounds.seconds
         while self._count >= bounds.tasks or (self._bytes and self._bytes + nbytes > bounds.nbytes):
@@ -216,7 +224,7 @@ class Engine:
         return f"{node.label}, which is {node.state.value}," if node else "none"
 
     def follow(self, changes: Changes) -> None:
-        """Do what follows from an event; what follows from that is done by the same loop, not by calls in calls."""
+        """Apply changes. Changes that follow from them run in the same loop, not in nested calls."""
         todo: deque[_Step] | None = getattr(self._following, "todo", None)
         steps: deque[_Step] = deque()
         for node in changes.doomed:
@@ -244,7 +252,7 @@ class Engine:
             raise error
         _LOGGER.critical("a callback of a task ended in %s", type(error).__name__, exc_info=error)
 
-    # Another thread may have been faster with what came later: a node that is settled has no job any more.
+    # Another thread may have settled the node already. A settled node has no job.
 
     def _begin(self, node: Node) -> None:
         work: Work | None = node.job
@@ -260,14 +268,14 @@ class Engine:
     def _start(self, node: Node, work: Work, worker: int) -> None:
         def done(result: Any, error: BaseException | None) -> None:
             with self.turn(opened=False):
-                if worker in node.running:  # Else it has answered already, or was lost.
+                if worker in node.running:  # Otherwise it has answered already or was lost.
                     work.results[worker] = result
                     self.scheduler.finished(node, worker, error)
 
         try:
             work.start(node, worker, done)
         except BaseException as error:
-            done(None, error)  # What cannot be sent fails as what cannot be run does.
+            done(None, error)  # A task that cannot be sent fails like one that cannot run.
             if not isinstance(error, Exception):
                 raise
 
@@ -286,7 +294,7 @@ class Engine:
             self._bytes -= work.nbytes
             self._room.notify_all()
             claimed, work.claimed = work.claimed, True
-        node.job = None  # Who reads later what it wrote may still ask how it went, but for nothing that it held.
+        node.job = None  # Later readers may still ask for its outcome, but need nothing that the job held.
         try:
             if not claimed:
                 _tell(work.future, result, error)
@@ -297,7 +305,7 @@ class Engine:
                     self._quiet.notify_all()
 
     def _fail(self, node: Node) -> None:
-        """Say before its end that a node fails, if nobody has said anything yet."""
+        """Fail the future of a node before the node ends, if it is not resolved yet."""
         work: Work | None = node.job
         if work is None or node.error is None:
             return
@@ -307,7 +315,7 @@ class Engine:
             _tell(work.future, None, node.error)
 
     def refuse_callback(self, what: str) -> None:
-        """Raise in a callback of a task. What it waits for may need an answer that this very thread brings."""
+        """Raise an error in a callback of a task. The awaited answers may need this very thread."""
         if getattr(self._following, "todo", None) is not None:
             raise OrchestratorError(
                 f"a callback of a task waits for {what}, and the answers that this needs may come by its own thread",
@@ -315,8 +323,11 @@ class Engine:
             )
 
     def _drive(self, future: TaskFuture) -> None:
-        """Let a transport without threads work until a future is done. In a callback, do what this thread had still to
-        do before, as no other does it. Raise there if the future is not done then."""
+        """Run a transport without threads until a future is done.
+
+        In a callback, first run the remaining steps of this thread, because no other thread runs them. Raise an error
+        there if the future is still not done.
+        """
         todo: deque[_Step] | None = getattr(self._following, "todo", None)
         while todo and not future.done():
             _next(todo)
@@ -338,7 +349,7 @@ def _next(steps: deque[_Step]) -> None:
 def _tell(future: TaskFuture, result: Any, error: BaseException | None) -> None:
     if error is None:
         future.set_result(result)
-    elif isinstance(error, CancelledTaskError) and not future.running():  # A task may raise one that it met.
+    elif isinstance(error, CancelledTaskError) and not future.running():  # A task may itself raise such an error.
         future.cancel_now()
     else:
         future.set_exception(error)

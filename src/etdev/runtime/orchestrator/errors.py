@@ -1,4 +1,4 @@
-"""What can go wrong with workers, tasks and the memory that they have."""
+"""Errors of workers, tasks and their memory."""
 
 from __future__ import annotations
 
@@ -7,25 +7,29 @@ from etdev.runtime.errors import RunError
 
 
 class OrchestratorError(RunError):
-    """A task could not be run as it was asked for."""
+    """Error of a task that could not be run as requested."""
 
 
 class PlacementError(UsageError):
-    """A task is wanted where it cannot be: a worker that there is not, arguments that lie on two, a group with one
-    member twice."""
+    """Error of a task that cannot run where it is requested.
+
+    Examples are a worker that does not exist, arguments on two workers, and a group with one worker twice.
+    """
 
 
 class HandleError(UsageError):
-    """A handle does not stand for what it is used for: freed memory, a part where the whole is meant, a write to what
-    is read-only."""
+    """Error of a handle that is used for something that it does not refer to.
+
+    Examples are freed memory, a part instead of the whole, and a write to read-only memory.
+    """
 
 
 class ClosedError(UsageError):
-    """The orchestrator was closed, and something is asked of it."""
+    """Error of a request to an orchestrator that is closed."""
 
 
 class WorkerLost(OrchestratorError):  # noqa: N818 - an event, and the name that other systems give it
-    """A worker is gone, and with it what it was doing and all of its memory."""
+    """Loss of a worker, with its running tasks and all of its memory."""
 
     def __init__(self, worker: int, reason: str, *, what: str | None = None) -> None:
         self.worker, self.reason = worker, reason
@@ -37,21 +41,21 @@ class WorkerLost(OrchestratorError):  # noqa: N818 - an event, and the name that
 
 
 class PoisonedError(OrchestratorError):
-    """A task needs what another one was to write, and that one failed or was cancelled."""
+    """Error of a task that needs the output of another task, which failed or was cancelled."""
 
     def __init__(self, task: str, cause: BaseException) -> None:
         self.cause = cause
-        """The error that came first."""
+        """Original error."""
         super().__init__(f"{task} was not run, since what it needs was never written: {cause}")
 
 
 class CancelledTaskError(OrchestratorError):
-    """A task was cancelled before it began."""
+    """Error of a task that was cancelled before it began."""
 
 
 class BackPressureError(OrchestratorError, TimeoutError):
-    """There was no room for another task in time."""
+    """Error of a task for which there was no room in time."""
 
 
 class RemoteError(OrchestratorError):
-    """A task failed on its worker with an error that could not be brought here as it was."""
+    """Error of a task on its worker that could not be transferred as it was."""

@@ -1,4 +1,4 @@
-"""Results that are not there yet."""
+"""Futures of tasks."""
 
 from __future__ import annotations
 
@@ -10,33 +10,35 @@ from etdev.runtime.orchestrator.messages import Cost
 
 
 class TaskFuture(Future[Any]):
-    """What will come of a task. :meth:`result` is what it returns; of a group, the list of what its members return."""
+    """Future of a task. :meth:`result` returns the task's result; for a group, the list of its members' results."""
 
     def __init__(self, label: str, cancel: Callable[[], bool], drive: Callable[[TaskFuture], None]) -> None:
         super().__init__()
         self.label = label
         self.outputs: tuple[Mapping[int, Any], ...] = ()
-        """Of each member of a group, or of the one task, once it is done: position of each argument that comes back →
-        the caller's array."""
+        """Arrays that were copied back, once the task is done: per member, position of the argument → caller's array.
+
+        A single task has one member.
+        """
         self.cost: tuple[Cost, ...] = ()
-        """Of each member of a group, or of the one task, once it is done."""
+        """Cost of each member, once the task is done."""
         self._cancel, self._drive = cancel, drive
 
     def cancel(self) -> bool:
-        """Do not run it. False if it began already."""
+        """Cancel the task. Return False if it has begun already."""
         return self._cancel()
 
     def cancel_now(self) -> None:
-        """Tell who waits for it that it was cancelled."""
+        """Notify waiting threads that the task was cancelled."""
         super().cancel()
         self.set_running_or_notify_cancel()
 
     def result(self, timeout: float | None = None) -> Any:
-        """What the task returns; raises what it raises."""
+        """Return the task's result, or raise its error."""
         self._drive(self)
         return super().result(timeout)
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """What the task raises."""
+        """Return the task's error, or None."""
         self._drive(self)
         return super().exception(timeout)

@@ -1,4 +1,4 @@
-"""Names for what lies on workers. A handle is data: who has one owns nothing. Addresses never leave a worker."""
+"""Handles of memory and objects on workers. A handle is data and owns nothing. It contains no address."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from etdev.runtime.orchestrator.errors import HandleError
 
 
 class Access(Enum):
-    """What a task does with memory that it is given."""
+    """Access of a task to memory that it gets."""
 
     READ = "read"
     WRITE = "write"
-    """It fills all of it, whatever was there."""
+    """Overwrites all of it without reading it."""
     UPDATE = "update"
-    """It reads it and writes to it."""
+    """Reads it and writes to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,13 +26,13 @@ class Key:
 
     worker: int
     incarnation: int
-    """Of the worker. No two have the same, also in several orchestrators of a process."""
+    """Incarnation of the worker, unique in a process even with several orchestrators."""
     buffer: int
 
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """What a task does with bytes ``start`` to ``stop``, exclusively, of a buffer."""
+    """Access of a task to bytes ``start`` to ``stop`` (exclusive) of a buffer."""
 
     key: Key
     start: int
@@ -50,19 +50,19 @@ class Handle:
     size: int
     """Bytes."""
     offset: int = 0
-    """Of its first byte in the buffer."""
+    """Offset of its first byte in the buffer."""
     access: Access = Access.UPDATE
-    """What may be done with it: READ or UPDATE."""
+    """Allowed access: READ or UPDATE."""
     whole: bool = True
-    """Is it all of the buffer?"""
+    """True if it refers to the whole buffer."""
 
     @property
     def key(self) -> Key:
-        """The buffer."""
+        """Identity of the buffer."""
         return Key(self.worker, self.incarnation, self.buffer)
 
     def view(self, offset: int, size: int) -> Handle:
-        """Bytes ``offset`` to ``offset + size`` of it."""
+        """Return a handle of bytes ``offset`` to ``offset + size`` (exclusive)."""
         check_count(offset, f"the offset of a part of {self.describe()}")
         check_count(size, f"the size of a part of {self.describe()}")
         if offset + size > self.size:
@@ -70,7 +70,7 @@ class Handle:
         return replace(self, offset=self.offset + offset, size=size, whole=False)
 
     def readonly(self) -> Handle:
-        """The same memory, which nobody writes to by this handle."""
+        """Return a read-only handle of the same memory."""
         return replace(self, access=Access.READ)
 
     def resident(
@@ -80,10 +80,10 @@ class Handle:
         dtype: str = "uint8",
         shape: tuple[int, ...] | None = None,
     ) -> Resident:
-        """An argument of a task: the memory where it is, which is not copied.
+        """Return a task argument for the memory, which is not copied.
 
-        ``access`` is what the task does with it. The task sees an array of that element type, ``float32`` say, and
-        shape, at the beginning of the memory; without a shape, of one dimension and all of it.
+        ``access`` is the task's access. The task sees an array of the element type ``dtype`` and the given shape, at
+        the beginning of the memory. Without a shape it has one dimension and covers all of it.
         """
         wanted = _access(access)
         if wanted is not Access.READ and self.access is Access.READ:
@@ -91,11 +91,11 @@ class Handle:
         return Resident(self, wanted, dtype, shape)
 
     def use(self, access: Access) -> Use:
-        """Return the use by a task that is given all of it."""
+        """Return the use by a task that gets all of it."""
         return Use(self.key, self.offset, self.offset + self.size, access)
 
     def describe(self) -> str:
-        """For errors."""
+        """Return a description for errors."""
         part = "" if self.whole else f"bytes {self.offset} to {self.offset + self.size} of "
         size = f" of {self.size} bytes" if self.whole else ""
         return f"{part}buffer {self.buffer}{size} on worker {self.worker}"
@@ -109,12 +109,12 @@ def _access(value: Access | str) -> Access:
 
 
 def is_whole(value: object) -> bool:
-    """Is it a whole number? A truth value is not."""
+    """Return whether the value is a whole number. A bool is not."""
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def check_count(value: Any, what: str) -> None:
-    """Raise for a number of bytes that is not a whole number, or is less than 0."""
+    """Raise :class:`HandleError` for a number of bytes that is not a whole number, or is negative."""
     if not is_whole(value) or value < 0:
         raise HandleError(f"{what} is {value!r}", hint="give a whole number of bytes, 0 or more")
 
@@ -133,15 +133,15 @@ class ObjectHandle:
         return Key(self.worker, self.incarnation, self.buffer)
 
     def resident(self, access: Access | str = Access.UPDATE) -> ResidentObject:
-        """An argument of a task: the object itself. Tasks that only read it may come in any order."""
+        """Return a task argument for the object itself. Tasks that only read it may run in any order."""
         return ResidentObject(self, _access(access))
 
     def use(self, access: Access) -> Use:
-        """What a task that is given it does with it."""
+        """Return the use by a task that gets the object."""
         return Use(self.key, 0, 1, access)
 
     def describe(self) -> str:
-        """For errors."""
+        """Return a description for errors."""
         return f"object {self.buffer} on worker {self.worker}"
 
 

@@ -1,4 +1,4 @@
-"""Who has to wait for whom: reads for writes, writes for reads and writes, wherever bytes overlap."""
+"""Hazards between tasks: reads wait for writes, and writes for reads and writes, if bytes overlap."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from etdev.runtime.orchestrator.handles import Access, Key, Use
 
 
 class Ending(Protocol):
-    """Something that comes to an end."""
+    """Work that ends."""
 
     @property
     def ended(self) -> bool:
-        """Is it over, well or badly?"""
+        """True if it is done or failed."""
 
 
 NodeT = TypeVar("NodeT", bound=Ending)
@@ -29,9 +29,9 @@ class _Segment(Generic[NodeT]):
     stop: int
     writer: NodeT | None = None
     readers: list[NodeT] = field(default_factory=list)
-    """Since it was written."""
+    """Readers since the last write."""
     limit: int = 16
-    """Readers that are remembered before those that are over are forgotten."""
+    """Number of readers at which ended ones are removed."""
 
     def read(self, node: NodeT) -> None:
         if len(self.readers) >= self.limit:
@@ -41,7 +41,7 @@ class _Segment(Generic[NodeT]):
 
 
 class Hazards(Generic[NodeT]):
-    """The last writer and the readers since then, of every byte that was used.
+    """Last writer of every used byte, and the readers since then.
 
     Views of one buffer that share no byte do not order each other.
     """
@@ -49,16 +49,16 @@ class Hazards(Generic[NodeT]):
     def __init__(self) -> None:
         self._buffers: dict[Key, list[_Segment[NodeT]]] = {}
         self._last: NodeT | None = None
-        """The node that was entered last."""
+        """Node that was entered last."""
         self._entered: tuple[Use, ...] = ()
-        """Its uses."""
+        """Uses of that node."""
         self._replaced: list[tuple[Use, list[_Segment[NodeT]]]] = []
-        """Of these, the segments that they took the place of."""
+        """Segments that these uses replaced."""
 
     def enter(self, node: NodeT, uses: Iterable[Use]) -> dict[NodeT, bool]:
-        """Add something that comes after all that was added before.
+        """Add a node after all earlier ones.
 
-        Gives those that it has to wait for; true for one that writes what it reads.
+        Return the nodes that it waits for. The value is True for a node that writes what it reads.
         """
         uses = tuple(uses)
         self._entered, self._replaced, self._last = uses, [], node
@@ -75,13 +75,13 @@ class Hazards(Generic[NodeT]):
                 self._write(node, use)
                 continue
             for segment in self._segments(use):
-                # What writes it, too, is already behind all that came before.
+                # A node that also writes the segment already waits for all earlier ones.
                 if segment.writer is not node:
                     segment.read(node)
         return found
 
     def undo(self, node: NodeT) -> None:
-        """Forget a node that was entered last, perhaps only in part."""
+        """Remove the node that was entered last, perhaps only in part."""
         if self._last is not node:
             return
         for use, before in reversed(self._replaced):
@@ -92,15 +92,15 @@ class Hazards(Generic[NodeT]):
         self._entered, self._replaced, self._last = (), [], None
 
     def drop(self, key: Key) -> None:
-        """Forget a buffer that nobody can name any more."""
+        """Forget a buffer that no handle refers to any more."""
         self._buffers.pop(key, None)
 
     def buffers(self) -> tuple[Key, ...]:
-        """Those that were used and not dropped."""
+        """Return the buffers that were used and not dropped."""
         return tuple(self._buffers)
 
     def _write(self, node: NodeT, use: Use) -> None:
-        """All bytes of a use have one history from now on, however they were split before."""
+        """Replace the segments of a use by one with the node as writer."""
         written = self._segments(use)
         if written:
             self._replaced.append((use, written))
@@ -112,7 +112,7 @@ class Hazards(Generic[NodeT]):
         segments[first : first + len(old)] = new
 
     def _segments(self, use: Use) -> list[_Segment[NodeT]]:
-        """The segments that a use is made of, split from others where it begins and ends."""
+        """Return the segments of a use, after splitting segments at its start and stop."""
         if use.start >= use.stop:
             return []
         segments = self._buffers.setdefault(use.key, [])

@@ -1,4 +1,4 @@
-"""The books: which buffers and objects there are, and what was done with them."""
+"""Ledger of buffers and objects on workers, and statistics of their use."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Entry:
     """Bytes."""
     is_object: bool = False
     freeing: bool = False
-    """Has somebody asked to free it? It is there until its last task is over."""
+    """True once a free was requested. The entry exists until its last task ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,24 +31,24 @@ class BufferStats:
     worker: int
     buffer: int
     size: int
-    """Bytes; 0 of an object."""
+    """Bytes; 0 for an object."""
     state: str
-    """``live``; or ``freeing``, once it was freed, until nobody uses it any more."""
+    """``live``, or ``freeing`` from the request to free it until its last task ends."""
 
 
 @dataclass(slots=True)
 class WorkerStats:
-    """What a worker did, over all its incarnations, and what it has."""
+    """Statistics of a worker over all its incarnations, and its current memory."""
 
     worker: int
     alive: bool = True
     live_bytes: int = 0
-    """In its buffers."""
+    """Bytes in its buffers."""
     tasks: int = 0
     seconds: float = 0.0
-    """In tasks."""
+    """Seconds in tasks."""
     copies_to: int = 0
-    """By ``copy_to``, and of arguments."""
+    """Copies by ``copy_to``, and of arguments."""
     bytes_to: int = 0
     copies_from: int = 0
     bytes_from: int = 0
@@ -59,12 +59,12 @@ class WorkerStats:
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """What there is and what was done."""
+    """Statistics of an orchestrator."""
 
     workers: tuple[WorkerStats, ...]
     buffers: tuple[BufferStats, ...]
     waiting: int
-    """Tasks and operations that are not over."""
+    """Tasks and operations that have not ended."""
 
 
 @dataclass(slots=True)
@@ -74,13 +74,13 @@ class _Life:
     incarnation: int
     lost: WorkerLost | None = None
     past: set[int] = field(default_factory=set)
-    """Incarnations before."""
+    """Earlier incarnations."""
     freeing: int = 0
-    """Buffers and objects that are there until their last task is over."""
+    """Buffers and objects that wait for their last task before they are freed."""
 
 
 class Ledger:
-    """Handles are looked up here before anything is done with them."""
+    """Registry of handles. Every handle is checked here before it is used."""
 
     def __init__(self, workers: int) -> None:
         self._lives = [_Life(next(_INCARNATIONS)) for _ in range(workers)]
@@ -89,21 +89,21 @@ class Ledger:
         self.stats = [WorkerStats(worker) for worker in range(workers)]
 
     def check_number(self, worker: int) -> None:
-        """Raise for a worker that does not exist."""
+        """Raise an error for a worker that does not exist."""
         if not is_whole(worker):
             raise PlacementError(f"{worker!r} is not the number of a worker", hint="workers are numbered from 0 on")
         if not 0 <= worker < len(self._lives):
             raise PlacementError(f"there is no worker {worker}", hint=f"there are {len(self._lives)}, from 0 on")
 
     def check_worker(self, worker: int) -> None:
-        """Raise for a worker that there is not, or that is gone."""
+        """Raise an error for a worker that does not exist or is lost."""
         self.check_number(worker)
         lost = self._lives[worker].lost
         if lost is not None:
             raise WorkerLost(worker, lost.reason)
 
     def check_members(self, wanted: Sequence[int | None]) -> None:
-        """Raise for members of a group that cannot all run at the same time. A task is a group of one."""
+        """Raise an error for members of a group that cannot all run at the same time. A task is a group of one."""
         known = [worker for worker in wanted if worker is not None]
         for worker in known:
             self.check_worker(worker)
@@ -122,15 +122,15 @@ class Ledger:
             self.check_worker(lost[0])
 
     def number(self) -> int:
-        """Of a new buffer or object."""
+        """Return the number of a new buffer or object."""
         return next(self._numbers)
 
     def incarnation(self, worker: int) -> int:
-        """Of a worker, as it is now."""
+        """Return the current incarnation of a worker."""
         return self._lives[worker].incarnation
 
     def add(self, worker: int, incarnation: int, buffer: int, size: int) -> Handle:
-        """A buffer that there is now. Raises if the worker is gone, or is another one by now."""
+        """Add a buffer that now exists. Raises :class:`WorkerLost` if the worker was lost or restarted."""
         life = self._lives[worker]
         if life.lost is not None or life.incarnation != incarnation:
             raise life.lost or WorkerLost(worker, "it was started again since")
@@ -140,13 +140,13 @@ class Ledger:
         return handle
 
     def add_object(self, worker: int) -> ObjectHandle:
-        """An object that there will be."""
+        """Add an object that does not exist yet."""
         handle = ObjectHandle(worker, self._lives[worker].incarnation, self.number())
         self._entries[handle.key] = Entry(0, is_object=True)
         return handle
 
     def check(self, handle: Handle | ObjectHandle) -> None:
-        """Raise for a handle of what there is not any more, or never was here."""
+        """Raise an error for a handle of something freed or lost, or of another orchestrator."""
         life = self._lives[handle.worker] if 0 <= handle.worker < len(self._lives) else None
         known = life is not None and handle.incarnation in (life.incarnation, *life.past)
         if life is None or not known:
@@ -162,7 +162,7 @@ class Ledger:
             raise HandleError(f"{handle.describe()} was freed already")
 
     def check_whole(self, handle: Handle | ObjectHandle) -> None:
-        """Raise for a handle of a part."""
+        """Raise an error also for a handle of a part, or a read-only one."""
         self.check(handle)
         if isinstance(handle, Handle) and not handle.whole:
             raise HandleError(f"{handle.describe()} is a part, and only the whole can be freed")
@@ -170,19 +170,19 @@ class Ledger:
             raise HandleError(f"{handle.describe()} is freed by a handle that is for reading only")
 
     def begin_freeing(self, handle: Handle | ObjectHandle) -> None:
-        """From now on nobody can use it; it is there until its last task is over."""
+        """Refuse the handle from now on. The entry exists until its last task ends."""
         self._entries[handle.key].freeing = True
         self._lives[handle.worker].freeing += 1
 
     def remove(self, key: Key) -> None:
-        """It is gone."""
+        """Remove an entry."""
         entry = self._entries.pop(key, None)
         if entry is not None:
             self.stats[key.worker].live_bytes -= entry.size
             self._lives[key.worker].freeing -= entry.freeing
 
     def lose(self, worker: int, error: WorkerLost) -> Sequence[Key]:
-        """A worker is gone; gives what it had."""
+        """Record the loss of a worker. Return the keys of its entries, which are removed."""
         self._lives[worker].lost = error
         gone = [key for key in self._entries if key.worker == worker]
         for key in gone:
@@ -191,22 +191,22 @@ class Ledger:
         return gone
 
     def revive(self, worker: int) -> None:
-        """A worker that was gone is back."""
+        """Record the restart of a lost worker."""
         life = self._lives[worker]
         life.past.add(life.incarnation)
         life.incarnation, life.lost = next(_INCARNATIONS), None
         self.stats[worker].alive = True
 
     def is_lost(self, worker: int) -> bool:
-        """Is a worker gone?"""
+        """Return whether a worker is lost."""
         return self._lives[worker].lost is not None
 
     def is_freeing(self, worker: int) -> bool:
-        """Is there memory of a worker that is not freed yet, and will be?"""
+        """Return whether a worker has memory whose free is pending."""
         return self._lives[worker].freeing > 0
 
     def count_task(self, worker: int, cost: Cost, copies_to: int, copies_from: int, copies_avoided: int) -> None:
-        """A task is over."""
+        """Count a finished task."""
         found = self.stats[worker]
         found.tasks += 1
         found.seconds += cost.seconds
@@ -218,7 +218,7 @@ class Ledger:
         found.bytes_avoided += cost.bytes_avoided
 
     def count_copy(self, worker: int, *, to: int = -1, back: int = -1) -> None:
-        """A copy is over, of so many bytes to the worker, or back."""
+        """Count a finished copy of ``to`` bytes to the worker, or ``back`` bytes from it."""
         found = self.stats[worker]
         if to >= 0:
             found.copies_to += 1
@@ -228,7 +228,7 @@ class Ledger:
             found.bytes_from += back
 
     def buffers(self) -> tuple[BufferStats, ...]:
-        """All that there are."""
+        """Return the statistics of all buffers and objects."""
         return tuple(
             BufferStats(key.worker, key.buffer, entry.size, "freeing" if entry.freeing else "live")
             for key, entry in self._entries.items()

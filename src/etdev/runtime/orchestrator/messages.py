@@ -1,4 +1,4 @@
-"""What goes to workers and comes back: jobs, their arguments, and what came of them."""
+"""Messages to workers and back: jobs, their arguments and their outcomes."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class ArrayArgument:
-    """An array of the caller's, for which there is memory on the worker as long as the task runs."""
+    """Array of the caller. The worker has memory for it while the task runs."""
 
     dtype: str
     shape: tuple[int, ...]
     data: Any
-    """Its bytes; None for one that is only written."""
+    """Bytes of the array; None if the task only writes it."""
     back: bool
-    """Do they come back?"""
+    """True if the bytes are copied back."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryArgument:
-    """Memory that stays where it is."""
+    """Memory that stays on the worker."""
 
     buffer: int
     offset: int
@@ -33,41 +33,41 @@ class MemoryArgument:
 
 @dataclass(frozen=True, slots=True)
 class ObjectArgument:
-    """An object that stays where it is."""
+    """Object that stays on the worker."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What a worker is to run."""
+    """Job for a worker to run."""
 
     call: Callable[..., Any]
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     keep: int | None = None
-    """Number of the object that the result becomes on the worker; None to send it back."""
+    """Number of the object that the result becomes on the worker; None to send the result back."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a task took."""
+    """Cost of a task."""
 
     seconds: float = 0.0
-    """Between its begin and its end on the worker, copies included."""
+    """Seconds from begin to end on the worker, copies included."""
     bytes_to: int = 0
-    """Copied to the worker's memory."""
+    """Bytes copied to the worker's memory."""
     bytes_from: int = 0
-    """Copied from it."""
+    """Bytes copied from the worker's memory."""
     bytes_avoided: int = 0
-    """In resident arguments: what would have been copied there."""
+    """Bytes of resident arguments, which are not copied."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a job."""
+    """Outcome of a job."""
 
     value: Any
     outputs: Mapping[int, bytes]
-    """Position of an argument → the bytes that come back."""
+    """Position of an argument → bytes that are copied back."""
     cost: Cost

@@ -1,4 +1,4 @@
-"""Nodes of the graph: tasks, groups of tasks, and operations on memory."""
+"""Nodes of the graph: tasks, groups of tasks, and memory operations."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from etdev.runtime.orchestrator.handles import Use
 
 
 class State(Enum):
-    """Where a node is in its life."""
+    """State of a node."""
 
     WAITING = "waiting"
-    """For others, or to be passed over if it is doomed."""
+    """Waits for other nodes. A node with an error waits to be passed over."""
     READY = "ready"
-    """For its workers to have time."""
+    """Waits for its workers to be idle."""
     RUNNING = "running"
     DONE = "done"
     FAILED = "failed"
-    """Or cancelled; ``error`` says which."""
+    """Failed or cancelled; ``error`` says which."""
 
 
 @dataclass(slots=True, eq=False)
@@ -27,29 +27,29 @@ class Node:
     """Something that runs on workers once others are over."""
 
     number: int
-    """In the order of submission."""
+    """Position in the order of submission."""
     label: str
-    """What errors call it."""
+    """Name in errors."""
     wanted: tuple[int | None, ...] = (None,)
-    """The worker of each member, or None for any. A task is a group of one."""
+    """Worker of each member, or None for any. A task is a group of one."""
     uses: tuple[Use, ...] = ()
     memory: bool = False
-    """An operation on memory: it runs beside the task that its worker is at."""
+    """True for a memory operation, which runs while its worker runs a task."""
     job: Any = None
-    """What to run: nothing to the scheduler. Dropped when the node has ended."""
+    """Content, which the scheduler does not read. Dropped when the node is settled."""
     state: State = State.WAITING
     waiting: int = 0
-    """Nodes that have to end before."""
+    """Number of nodes that must end first."""
     dependents: list[tuple[Node, bool]] = field(default_factory=list)
-    """Who waits for it, and whether for what it writes."""
+    """Nodes that wait for this one; True for those that need what it writes."""
     error: BaseException | None = None
-    """Why it failed, or is not going to be run: the first reason."""
+    """First reason for its failure, or for not running it."""
     workers: tuple[int, ...] = ()
-    """The worker of each member, all at the same time. Empty until each is known."""
+    """Worker of each member, all at the same time. Empty until all are known."""
     ticket: int = 0
-    """Its place in the order in which nodes entered the queues of workers."""
+    """Position in the order in which nodes entered the queues of workers."""
     running: set[int] = field(default_factory=set)
-    """Workers that are at it."""
+    """Workers that run it now."""
 
     def __post_init__(self) -> None:
         known = tuple(worker for worker in self.wanted if worker is not None)
@@ -58,7 +58,7 @@ class Node:
 
     @property
     def ended(self) -> bool:
-        """Is it over, well or badly?"""
+        """True if it is done or failed."""
         return self.state in (State.DONE, State.FAILED)
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""The orchestrator: tasks and memory operations go to workers in the order that their arguments ask for."""
+"""Orchestrator of workers. It runs tasks and memory operations in an order that respects their arguments."""
 
 from __future__ import annotations
 
@@ -27,18 +27,20 @@ from etdev.runtime.orchestrator.transports.base import Done, Health
 from etdev.runtime.owners import MoveOnly
 
 _KILLED_SECONDS = 10.0
-"""How long to wait for what was under way on workers that were killed: an interrupt may have torn it."""
+"""Maximum seconds to wait for running tasks on killed workers. An interrupt may have cut their answers off."""
 
 
 class Orchestrator(MoveOnly):
-    """Workers, what lies on them, and what runs there, in the style of ``concurrent.futures``. A context manager: at
-    its end it waits for what was submitted, or cancels it if the block failed; an interrupt kills the workers.
+    """Workers, their memory and objects, and the tasks on them, in the style of ``concurrent.futures``.
 
-    ``workers`` is how many, or the memory of each: ``["cpu", "cuda:0", "sim"]``. ``transport`` is ``thread``,
-    ``process`` or ``ray``. At most ``max_tasks`` tasks and ``max_bytes`` of their arrays are on the way; who submits
-    more waits, for ``timeout`` seconds, then there is a :class:`BackPressureError`. ``seed`` draws the order of tasks
-    on the transport ``thread``; they are run by who waits for them then. ``ray_address`` is that of a cluster;
-    without one, Ray starts its own.
+    A context manager. At the end of the block it waits for everything submitted, or cancels it if the block failed. An
+    interrupt kills the workers.
+
+    ``workers`` is the number of workers, or the memory of each: ``["cpu", "cuda:0", "sim"]``. ``transport`` is
+    ``thread``, ``process`` or ``ray``. At most ``max_tasks`` tasks and ``max_bytes`` of their arrays are in flight.
+    Submitting more waits for ``timeout`` seconds, then raises :class:`BackPressureError`. ``seed`` randomizes the order
+    of tasks on the transport ``thread``; the thread that waits for a task then runs it. ``ray_address`` is the address
+    of a cluster; without it, Ray starts its own.
     """
 
     def __init__(
@@ -61,10 +63,10 @@ class Orchestrator(MoveOnly):
     # Memory
 
     def malloc(self, worker: int, nbytes: int) -> Handle:
-        """Allocate memory on a worker. Wait until it is there, and for memory that is being freed if it is scarce.
+        """Allocate memory on a worker and wait for it. If memory is scarce, also wait for pending frees.
 
-        Raises :class:`~etdev.runtime.errors.OutOfDeviceMemoryError`, :class:`WorkerLost`, and
-        :class:`PlacementError` for a worker that there is not.
+        Raises :class:`~etdev.runtime.errors.OutOfDeviceMemoryError`, :class:`WorkerLost`, and :class:`PlacementError`
+        for a worker that does not exist.
         """
         check_count(nbytes, f"the size of memory on worker {worker}")
         while True:
@@ -87,15 +89,16 @@ class Orchestrator(MoveOnly):
                 return found
 
     def _discard(self, future: Future[Any]) -> None:
-        """Free memory that came too late."""
+        """Free memory that was allocated after its caller gave up."""
         if not future.cancelled() and future.exception() is None:
             with suppress(UsageError, WorkerLost):
                 self.free(future.result())
 
     def free(self, handle: Handle | ObjectHandle) -> TaskFuture:
-        """Free memory, or close an object, once all that was submitted before is through with it.
+        """Free memory, or close an object, once all earlier tasks have finished with it.
 
-        Nobody can use it from now on; a second time is a :class:`HandleError`, as is a part of a buffer.
+        The handle cannot be used after this call. Freeing it twice is a :class:`HandleError`, as is freeing a part of a
+        buffer.
         """
         key = handle.key
 
@@ -116,12 +119,11 @@ class Orchestrator(MoveOnly):
             return future
 
     def copy_to(self, handle: Handle, data: Any) -> TaskFuture:
-        """Fill memory of a worker, or the part of it that a handle stands for, with the bytes of an array of the host:
-        those that it has now."""
+        """Copy an array of the host to the memory of a handle. The bytes are read during this call."""
         view = host_bytes(dense(data) if is_array(data) else data)
         if len(view) != handle.size:
             raise UsageError(f"{len(view)} bytes are copied to {handle.size}: {handle.describe()}")
-        handle.resident(Access.WRITE)  # Refuses a handle that is for reading only.
+        handle.resident(Access.WRITE)  # Raises an error for a read-only handle.
         taken = bytes(view)
 
         def start(node: Node, worker: int, done: Done) -> None:
@@ -133,7 +135,7 @@ class Orchestrator(MoveOnly):
         return self._copy("copy_to", handle, Access.WRITE, start, over)
 
     def copy_from(self, handle: Handle) -> TaskFuture:
-        """The bytes of memory of a worker: the future's result is a ``bytearray``."""
+        """Copy memory of a worker to the host; the future's result is a ``bytearray``."""
 
         def start(node: Node, worker: int, done: Done) -> None:
             self._transport.get(worker, handle.buffer, handle.offset, handle.size, done)
@@ -146,7 +148,7 @@ class Orchestrator(MoveOnly):
 
     @contextmanager
     def scope(self) -> Iterator[Scope]:
-        """Memory and objects that end with a block."""
+        """Free the memory and objects of the scope at the end of the block."""
         scope = Scope(self)
         try:
             yield scope
@@ -156,11 +158,11 @@ class Orchestrator(MoveOnly):
     # Tasks
 
     def submit(self, call: Callable[..., Any], /, *args: Any, worker: int | None = None, **kwargs: Any) -> TaskFuture:
-        """Call something on a worker: on the one that its resident arguments lie on, on ``worker``, or on any.
+        """Call a function on a worker: the one with its resident arguments, or ``worker``, or any.
 
-        Arrays among the arguments get memory on the worker for the time of the call, and are
-        :class:`~etdev.runtime.orchestrator.arrays.WorkerArray` there; ``Out(array)`` and ``InOut(array)`` come back.
-        Everything else is sent as it is, so on processes and Ray it has to be picklable, as has the result.
+        Arrays among the arguments get memory on the worker for the duration of the call. The function sees them as
+        :class:`~etdev.runtime.orchestrator.arrays.WorkerArray`. ``Out(array)`` and ``InOut(array)`` are copied back.
+        Other arguments are sent unchanged. On processes and Ray they must be picklable, like the result.
         """
         arguments = read_arguments(args, kwargs)
         place = arguments.worker(worker)
@@ -175,11 +177,11 @@ class Orchestrator(MoveOnly):
         *,
         workers: Sequence[int | None] | None = None,
     ) -> TaskFuture:
-        """Call something on several workers at the same time, each with arguments of its own: on all, or on none.
+        """Call a function on several workers at the same time, each with its own arguments: on all, or on none.
 
-        ``workers`` has a worker for each list of arguments. ``None`` is the one that its resident arguments are on, or
-        any that no other member has; so is each member without ``workers``. A group is one task: it fails with its
-        first error, and its result is the list of results.
+        ``workers`` has a worker for each list of arguments. ``None`` selects the worker of its resident arguments, or
+        any worker that no other member has. Without ``workers``, this holds for each member. A group is one task: it
+        fails with its first error, and its result is the list of results.
         """
         every, wanted = read_members(args_list, workers)
         with self._engine.turn():
@@ -187,9 +189,9 @@ class Orchestrator(MoveOnly):
             return self._tasks(call, every, wanted, {}, group=True)
 
     def create(self, call: Callable[..., Any], /, *args: Any, worker: int, **kwargs: Any) -> ObjectHandle:
-        """Make an object on a worker, which stays there: what ``call`` returns. Does not wait: :meth:`ready` does.
+        """Create an object on a worker from the result of ``call``. Does not wait; :meth:`ready` does.
 
-        Tasks that are given ``handle.resident()`` have the object itself. Freeing it calls its ``close``, if any.
+        Tasks that get ``handle.resident()`` receive the object itself. Freeing it calls its ``close``, if any.
         """
         arguments = read_arguments(args, kwargs)
         arguments.worker(worker)
@@ -205,7 +207,7 @@ class Orchestrator(MoveOnly):
             return handle
 
     def ready(self, *handles: ObjectHandle) -> None:
-        """Wait until objects are there. Raises what kept the first of them from it."""
+        """Wait until objects exist. Raises the error of the first one whose creation failed."""
         for future in [self.submit(_nothing, handle.resident(Access.READ)) for handle in handles]:
             error = future.exception()
             if error is not None:
@@ -214,17 +216,17 @@ class Orchestrator(MoveOnly):
     # Workers
 
     def health(self, worker: int) -> Health:
-        """How a worker is."""
+        """Return the health of a worker."""
         self._ledger.check_number(worker)
         return self._transport.health(worker)
 
     def restart(self, worker: int) -> None:
-        """Start a worker that is gone. What it had is lost: older handles are refused."""
+        """Start a lost worker again. Its memory and objects are lost: older handles are refused."""
         with self._engine.turn():
             self._ledger.check_number(worker)
             if not self._ledger.is_lost(worker):
                 raise PlacementError(f"worker {worker} is alive", hint="`kill` ends it")
-            self._ledger.revive(worker)  # From now on it can be lost again; it is given nothing before it is there.
+            self._ledger.revive(worker)  # It can be lost again from here on. It gets no work before it is running.
         try:
             self._transport.restart(worker)
         except BaseException:
@@ -235,27 +237,30 @@ class Orchestrator(MoveOnly):
                 self._engine.scheduler.started_again(worker)
 
     def kill(self, worker: int) -> None:
-        """End a worker at once, whatever it is at."""
+        """Kill a worker at once, even while it runs a task."""
         with self._engine.turn():
             self._ledger.check_worker(worker)
         self._transport.kill(worker)
 
     def stats(self) -> Stats:
-        """What there is on the workers, and what was done so far."""
+        """Return statistics of the workers and buffers, and the number of pending tasks."""
         with self._engine.turn(opened=False):
             workers = tuple(replace(found) for found in self._ledger.stats)
             return Stats(workers, self._ledger.buffers(), len(self._engine.scheduler.live()))
 
-    # The end
+    # Shutdown
 
     def wait(self) -> None:
-        """Wait for all that was submitted. Errors of tasks stay in their futures."""
+        """Wait for everything submitted. Errors of tasks stay in their futures."""
         self._engine.refuse_callback("the end of all tasks")
         self._engine.wait()
 
     def close(self, *, cancel: bool = False, kill: bool = False) -> None:
-        """Wait for all that was submitted, or ``cancel`` what did not begin, or ``kill`` the workers at once; then end
-        them. A second time does nothing; whatever else is asked from now on is a :class:`ClosedError`."""
+        """Wait for everything submitted, then end the workers.
+
+        ``cancel`` cancels the tasks that have not begun, and ``kill`` kills the workers at once. A second call has no
+        effect. Any other request after this call is a :class:`ClosedError`.
+        """
         if kill:
             self._engine.untangle()
         else:
@@ -273,7 +278,7 @@ class Orchestrator(MoveOnly):
             self._engine.wait(_KILLED_SECONDS if kill else None)
         except BaseException:
             for worker in range(len(self.specs)):
-                self._transport.kill(worker)  # Others may wait for what was under way, and nobody else ends it now.
+                self._transport.kill(worker)  # Other threads may wait for running tasks, which nothing else ends now.
             raise
         finally:
             self._transport.close()
@@ -285,13 +290,13 @@ class Orchestrator(MoveOnly):
         self.close(cancel=kind is not None, kill=kind is KeyboardInterrupt)
 
     def is_inside(self) -> bool:
-        """Does this thread work for the orchestrator just now? What the garbage collector calls then has to wait."""
+        """Return whether this thread holds the engine's lock. Finalizers called there must wait."""
         return self._engine.is_inside()
 
-    # In a turn
+    # The lock is held
 
     def _admit(self, every: Sequence[Arguments], wanted: Sequence[int | None]) -> None:
-        """Wait for room for a task or a group that can be run. What it needs has to be there after that, too."""
+        """Wait for room for a task or group. Check before and after that it can run."""
         self._check(every, wanted)
         if self._engine.wait_for_room(sum(arguments.nbytes for arguments in every)):
             self._check(every, wanted)

@@ -1,9 +1,9 @@
-"""Which worker runs what next: first what has to run somewhere, then what may run anywhere.
+"""Placement of ready nodes on workers: first nodes that need a certain worker, then nodes that run anywhere.
 
-What has to run on a worker waits in that worker's queue; a group waits in those of all its members, entered in all of
-them at once. It begins when it is at the head of each and all members are idle, and nothing overtakes it: so singles
-cannot starve it, and two groups cannot wait for each other. A member of a group that may run anywhere gets its worker
-when the group is ready: the one with the least to do.
+A node that needs a worker waits in that worker's queue. A group enters the queues of all its members at once. It begins
+when it is at the head of each queue and all members are idle. Nothing overtakes it, so single nodes cannot starve it
+and two groups cannot deadlock. A member that may run anywhere gets its worker when the group is ready: the one with the
+least to do.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from etdev.runtime.orchestrator.nodes import Node, State
 
 
 class Placement:
-    """Nodes that are ready, and workers that are idle."""
+    """Ready nodes, and idle workers."""
 
     def __init__(self, workers: Iterable[int]) -> None:
         self._idle = dict.fromkeys(workers)  # A set that keeps its order.
         self._own: dict[int, deque[Node]] = {worker: deque() for worker in self._idle}
         self._free: deque[Node] = deque()
         self._changed: dict[int, None] = {}
-        """Workers with something new in their queue, or nothing to do any more."""
+        """Workers with a changed queue, and workers that have become idle."""
         self._gone: set[int] = set()
         self._tickets = itertools.count()
-        """All queues have their nodes in the one order of these."""
+        """Tickets, which order the nodes in all queues."""
 
     def add(self, node: Node) -> None:
-        """A node is ready, and there are workers for all of its members."""
+        """Add a ready node. There are workers for all of its members."""
         if node.wanted == (None,):
             self._free.append(node)
             return
@@ -41,7 +41,7 @@ class Placement:
             self._changed[worker] = None
 
     def replace(self, node: Node) -> None:
-        """Choose a worker in the place of one that is gone. The node keeps its place in the order."""
+        """Choose a worker in place of a lost one. The node keeps its place in the order."""
         before = node.workers
         node.workers = self._choose([None if worker in self._gone else worker for worker in before])
         for worker in set(node.workers).difference(before):
@@ -51,30 +51,30 @@ class Placement:
         self.wake(node.workers)
 
     def forget(self, node: Node) -> None:
-        """Take a node out, as if it had never been added."""
+        """Remove a node, as if it had never been added."""
         for queue in (*self._own.values(), self._free):
             with suppress(ValueError):
                 queue.remove(node)
 
     def rest(self, worker: int) -> None:
-        """A worker has nothing to do any more."""
+        """Mark a worker idle."""
         self._gone.discard(worker)
         self._idle[worker] = None
         self._changed[worker] = None
 
     def retire(self, worker: int) -> None:
-        """A worker is gone: it runs nothing until it rests again. Its queue goes."""
+        """Mark a worker lost until it rests again, and clear its queue."""
         self._gone.add(worker)
         self._idle.pop(worker, None)
         self._changed.pop(worker, None)
         self._own[worker].clear()
 
     def wake(self, workers: Iterable[int]) -> None:
-        """Look at these queues again: a node that stood in them is not ready any more."""
+        """Check these queues again, because a node in them is not ready any more."""
         self._changed.update(dict.fromkeys(workers))
 
     def take(self) -> list[Node]:
-        """Nodes that begin now, on their ``workers``."""
+        """Return the nodes that begin now, on their ``workers``."""
         found: list[Node] = []
         changed, self._changed = self._changed, {}
         for worker in changed:
@@ -98,7 +98,7 @@ class Placement:
         return found
 
     def _choose(self, wanted: Collection[int | None]) -> tuple[int, ...]:
-        """The workers that are wanted, and for each ``None`` another one: those that are idle or have least to do."""
+        """Return the wanted workers. Each ``None`` is replaced by an idle worker or the least loaded one."""
         others = [worker for worker in self._own if worker not in self._gone and worker not in wanted]
         chosen = iter(sorted(others, key=self._load))
         return tuple(next(chosen) if worker is None else worker for worker in wanted)

@@ -17,18 +17,21 @@ class Changes:
     """What follows from an event."""
 
     begun: tuple[Node, ...]
-    """To be run now, on each of their workers."""
+    """Nodes to run now, on each of their workers."""
     doomed: tuple[Node, ...]
-    """With an error since then. They have not all ended: one keeps its place in the order, or has members that run."""
+    """Nodes that got an error since the last call.
+
+    Some have not ended: they keep their place in the order, or have running members.
+    """
     ended: tuple[Node, ...]
-    """Done or failed, in this order."""
+    """Nodes that are done or failed, in this order."""
 
 
 class Scheduler:
-    """Nodes on workers that are numbered from 0 on. Each event is followed by :meth:`changes`.
+    """Scheduler of nodes on workers numbered from 0. Call :meth:`changes` after each event.
 
-    A node begins when all that it has to wait for have ended. It fails without being run if one of them was to write
-    what it reads and failed; it still keeps its place in the order until those before it have ended.
+    A node begins when all nodes that it waits for have ended. It fails without running if one of these failed before
+    writing what the node reads. It still keeps its place in the order until the earlier nodes have ended.
     """
 
     def __init__(self, workers: int) -> None:
@@ -43,15 +46,15 @@ class Scheduler:
         self._ended: list[Node] = []
 
     def oldest(self) -> Node | None:
-        """The node that was submitted first of those that have not ended."""
+        """Return the first submitted node that has not ended."""
         return next(iter(self._live), None)
 
     def live(self) -> tuple[Node, ...]:
-        """Nodes that have not ended, in order."""
+        """Return the nodes that have not ended, in order."""
         return tuple(self._live)
 
     def submit(self, node: Node) -> None:
-        """Add a node. If that fails, whatever the reason, it is as if nothing had been added."""
+        """Add a node. If this fails for any reason, nothing has been added."""
         try:
             self._enter(node)
         except BaseException:
@@ -59,7 +62,7 @@ class Scheduler:
             raise
 
     def finished(self, node: Node, worker: int, error: BaseException | None = None) -> None:
-        """A worker is through with a node, or with its part of it."""
+        """Record that a worker has finished a node, or its part of one."""
         if worker not in node.running:
             return  # It was lost meanwhile.
         if not node.memory:
@@ -67,7 +70,7 @@ class Scheduler:
         self._leave(node, worker, error)
 
     def cancel(self, node: Node) -> bool:
-        """Do not run a node. False if it began already."""
+        """Cancel a node. Return False if it has begun or ended."""
         if node.ended or node.state is State.RUNNING:
             return False
         self._doom(node, CancelledTaskError(f"{node.label} was cancelled"))
@@ -77,7 +80,7 @@ class Scheduler:
         return True
 
     def lost(self, worker: int, error: BaseException) -> None:
-        """A worker is gone: what it was at fails, and what has to run there is not run."""
+        """Record the loss of a worker. Nodes that run there or need it fail."""
         self._lost[worker] = error
         self._placement.retire(worker)
         for node in tuple(self._live):
@@ -92,17 +95,17 @@ class Scheduler:
                 self._placement.replace(node)
 
     def started_again(self, worker: int) -> None:
-        """A worker that was gone is back, with nothing in its memory."""
+        """Record the restart of a lost worker, whose memory is empty now."""
         del self._lost[worker]
         self._placement.rest(worker)
 
     def drop(self, keys: Iterable[Key]) -> None:
-        """Nobody can name these buffers any more."""
+        """Forget buffers that no handle refers to any more."""
         for key in keys:
             self._hazards.drop(key)
 
     def changes(self) -> Changes | None:
-        """What has happened since it was asked last; None for nothing."""
+        """Return the changes since the last call, or None."""
         for node in self._placement.take():
             self._begin(node)
         if not (self._begun or self._doomed or self._ended):
@@ -125,7 +128,7 @@ class Scheduler:
         self._advance(node)
 
     def _withdraw(self, node: Node) -> None:
-        """Take a node out that was added only in part. No other node has come since."""
+        """Remove a node that was added only in part. No later node exists."""
         self._live.pop(node, None)
         for before in self._live:
             before.dependents = [found for found in before.dependents if found[0] is not node]
@@ -136,7 +139,7 @@ class Scheduler:
         node.state = State.FAILED
 
     def _obstacle(self, node: Node) -> BaseException | None:
-        """The loss of a worker that keeps a node from running: of one that it needs, or of too many."""
+        """Return the loss that keeps a node from running: of a worker that it needs, or of too many workers."""
         for worker in node.wanted:
             if worker in self._lost:
                 return self._lost[worker]
@@ -145,7 +148,7 @@ class Scheduler:
         return None
 
     def _leave(self, node: Node, worker: int, error: BaseException | None) -> None:
-        """A worker has no more to do with a node that it was at."""
+        """Record that a worker is done with a node that it was running."""
         node.running.discard(worker)
         if error is not None:
             self._doom(node, error)
@@ -158,7 +161,7 @@ class Scheduler:
             self._doomed.append(node)
 
     def _advance(self, node: Node) -> None:
-        """A node that waits for nothing is ready, or over if it is not to be run."""
+        """Make a node ready if it waits for nothing. End it if it has an error."""
         if node.waiting or node.state is not State.WAITING:
             return
         if node.error is not None:
@@ -193,7 +196,7 @@ class Scheduler:
 
 
 def _first(node: Node) -> BaseException:
-    """The error that the others came from."""
+    """Return the original error, before it was passed on to dependent nodes."""
     error = node.error
     assert error is not None
     return error.cause if isinstance(error, PoisonedError) else error

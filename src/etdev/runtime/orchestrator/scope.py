@@ -1,4 +1,4 @@
-"""Memory and objects that end with a block."""
+"""Scope of memory and objects, which ends with a block."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ if TYPE_CHECKING:
 
 
 class Scope(MoveOnly):
-    """Memory and objects with one end."""
+    """Memory and objects that are freed together."""
 
     def __init__(self, orchestrator: Orchestrator) -> None:
         self._orchestrator = orchestrator
         self._handles: list[Handle | ObjectHandle] = []
 
     def malloc(self, worker: int, nbytes: int) -> Handle:
-        """As :meth:`Orchestrator.malloc`."""
+        """Allocate memory as :meth:`Orchestrator.malloc` does. The scope frees it."""
         handle = self._orchestrator.malloc(worker, nbytes)
         self._handles.append(handle)
         return handle
 
     def create(self, call: Callable[..., Any], /, *args: Any, worker: int, **kwargs: Any) -> ObjectHandle:
-        """As :meth:`Orchestrator.create`."""
+        """Create an object as :meth:`Orchestrator.create` does. The scope closes it."""
         handle = self._orchestrator.create(call, *args, worker=worker, **kwargs)
         self._handles.append(handle)
         return handle
 
     def close(self) -> None:
-        """Free what is still there, the newest first."""
+        """Free what is not freed yet, newest first."""
         while self._handles:
             handle = self._handles.pop()
             try:
                 self._orchestrator.free(handle)
             except (UsageError, WorkerLost):
-                continue  # It was freed already, or went with its worker.
+                continue  # It was freed already, or was lost with its worker.

@@ -1,4 +1,4 @@
-"""What memory a worker has."""
+"""Specification of a worker's memory."""
 
 from __future__ import annotations
 
@@ -14,16 +14,19 @@ from etdev.runtime.orchestrator.errors import PlacementError
 
 @dataclass(frozen=True, slots=True)
 class WorkerSpec:
-    """The memory of one worker: ``cpu``, ``cuda:1``, or ``sim``, a simulated device that the host cannot read."""
+    """Memory of one worker: ``cpu``, ``cuda:1``, or ``sim``, a simulated device that the host cannot read."""
 
     memory: str = "cpu"
     capacity: int = 1 << 32
     """Bytes of a simulated device."""
     device_map: str = ""
-    """What stands for the devices of programs on this worker, ``cuda:0=sim,cuda:1=sim``; ``memory`` is one of them."""
+    """Device map for programs on this worker, such as ``cuda:0=sim,cuda:1=sim``.
+
+    ``memory`` is one of the program's devices then.
+    """
 
     def open(self) -> tuple[Registry, Device]:
-        """Where the worker is: what allocates memory there, and the device whose memory is the worker's own."""
+        """Return the worker's allocators, and the device of its own memory."""
         if self.memory == SIMULATED:
             simulated = parse_device_map(f"{_FIRST}={SIMULATED}")
             return registry_for(simulated, capacity=self.capacity), _FIRST
@@ -35,11 +38,11 @@ class WorkerSpec:
 
 
 _FIRST = Device(DeviceType.CUDA, 0)
-"""What a simulated device says it is."""
+"""Device that a simulated device is presented as."""
 
 
 def parse_workers(workers: int | Sequence[str | WorkerSpec]) -> tuple[WorkerSpec, ...]:
-    """The workers that somebody asks for: how many, or the memory of each."""
+    """Return the specifications for a number of workers, or for the memory of each."""
     each = (str(HOST),) * workers if isinstance(workers, int) else workers
     found = tuple(WorkerSpec(one) if isinstance(one, str) else one for one in each)
     if not found:

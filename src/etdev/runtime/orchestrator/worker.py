@@ -1,4 +1,4 @@
-"""A worker: memory, objects, and the running of tasks in it. Every transport has one of these at its far end."""
+"""Worker with memory and objects, in which it runs tasks. Every transport ends in one."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _HERE = local()
 
 
 def current_worker() -> Worker:
-    """The worker that runs the task which asks. Raises :class:`~etdev.errors.UsageError` anywhere else."""
+    """Return the worker that runs the calling task. Raises :class:`~etdev.errors.UsageError` outside of a task."""
     found: Worker | None = getattr(_HERE, "worker", None)
     if found is None:
         raise UsageError("no worker runs this", hint="submit it as a task")
@@ -37,7 +37,7 @@ def current_worker() -> Worker:
 
 
 class Worker(MoveOnly):
-    """The worker's side. Memory is asked for and copied while a task runs, safely."""
+    """Worker's side of the transport. Memory may be requested and copied while a task runs."""
 
     def __init__(self, number: int, spec: WorkerSpec) -> None:
         self.number = number
@@ -49,27 +49,27 @@ class Worker(MoveOnly):
         self._lock = Lock()
 
     def alloc(self, buffer: int, nbytes: int) -> None:
-        """Make a buffer. Raises as :meth:`~etdev.runtime.allocator.DeviceAllocator.allocate` does."""
+        """Allocate a buffer. Raises as :meth:`~etdev.runtime.allocator.DeviceAllocator.allocate` does."""
         address = self.allocator.allocate(nbytes, self.index) if nbytes else 0
         with self._lock:
             self._buffers[buffer] = address, nbytes
 
     def free(self, buffer: int) -> None:
-        """Free a buffer, or close and forget an object."""
+        """Free a buffer, or close and remove an object."""
         with self._lock:
             if buffer in self.objects:
                 found = self.objects.pop(buffer)
                 address = nbytes = 0
             else:
                 found = None
-                address, nbytes = self._buffers.pop(buffer, (0, 0))  # An object may never have been made.
+                address, nbytes = self._buffers.pop(buffer, (0, 0))  # An object may not exist if its creation failed.
         if nbytes:
             self.allocator.deallocate(address, self.index)
         if hasattr(found, "close"):
             found.close()
 
     def put(self, buffer: int, offset: int, data: Any) -> None:
-        """Copy bytes of the host into a buffer."""
+        """Copy host bytes to a buffer."""
         nbytes = len(host_bytes(data))
         if nbytes:
             address = self._place(buffer, offset, nbytes)
@@ -100,11 +100,11 @@ class Worker(MoveOnly):
         return Outcome(value, outputs, Cost(seconds, call.bytes_to, call.bytes_from, call.bytes_avoided))
 
     def live_bytes(self) -> int:
-        """Bytes that are allocated."""
+        """Return the number of allocated bytes."""
         return self.allocator.counters.live_bytes
 
     def close(self) -> None:
-        """Free everything, whatever an object makes of its end."""
+        """Free everything. Errors of objects that are closed are ignored."""
         for number in (*self.objects, *self._buffers):
             with suppress(Exception):
                 self.free(number)
@@ -117,14 +117,14 @@ class Worker(MoveOnly):
         return address + offset
 
     def array(self, argument: MemoryArgument) -> WorkerArray:
-        """Resident memory as a task sees it."""
+        """Return resident memory as the array that a task sees."""
         needed = count_elements(argument.shape) * item_size(argument.dtype)
         if needed > argument.size:
             raise UsageError(
                 f"{argument.dtype} of shape {list(argument.shape)} takes {needed} bytes, and the argument has "
                 f"{argument.size}"
             )
-        # No bytes are used by nobody, so the buffer that they would be of may be gone.
+        # An argument of 0 bytes uses no memory, so its buffer may be freed already.
         address = self._place(argument.buffer, argument.offset, needed) if needed else 0
         return self._wrap(address, argument.dtype, argument.shape, writable=argument.writable)
 
@@ -132,24 +132,24 @@ class Worker(MoveOnly):
         return WorkerArray(self.allocator, self.index, address, dtype, shape, writable=writable)
 
     def temporary(self, dtype: str, shape: tuple[int, ...]) -> WorkerArray:
-        """New memory for an array; freed by :meth:`release`."""
+        """Allocate memory for an array; :meth:`release` frees it."""
         nbytes = count_elements(shape) * item_size(dtype)
         address = self.allocator.allocate(nbytes, self.index) if nbytes else 0
         return self._wrap(address, dtype, shape, writable=True)
 
     def release(self, array: WorkerArray) -> None:
-        """Free what :meth:`temporary` gave."""
+        """Free an array from :meth:`temporary`."""
         if array.nbytes:
             self.allocator.deallocate(array.address, self.index)
 
 
 class _Call:
-    """The arguments of one job while it runs."""
+    """Arguments of a running job."""
 
     def __init__(self, worker: Worker, job: Job) -> None:
         self._worker, self._job = worker, job
         self._temporary: dict[int, WorkerArray] = {}
-        """By position."""
+        """Position of the argument → array."""
         self._resident: list[WorkerArray] = []
         self.args: list[Any] = []
         self.bytes_to = self.bytes_from = self.bytes_avoided = 0
@@ -185,7 +185,7 @@ class _Call:
                 return given
 
     def outputs(self) -> dict[int, bytes]:
-        """What comes back, by position."""
+        """Return the bytes to copy back, by position of the argument."""
         found = {}
         for position, array in self._temporary.items():
             if self._job.args[position].back:
@@ -194,7 +194,7 @@ class _Call:
         return found
 
     def bring(self, array: WorkerArray) -> Any:
-        """An array of the worker's as one of the host."""
+        """Copy an array of the worker to the host."""
         self.bytes_from += array.nbytes
         return array_of(array.to_bytes(), array.dtype, array.shape)
 

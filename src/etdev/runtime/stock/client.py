@@ -1,4 +1,4 @@
-"""The parent's side of the stock runtime's process."""
+"""Parent's side of the stock runtime's process."""
 
 from __future__ import annotations
 
@@ -26,34 +26,34 @@ _NOISE = re.compile(
     r"|Failed to load \S.*/torchao/_C_\S*\.so: "
     r"|W\d{4} .*\] <enum 'KernelPreference'> is an Enum subclass"
 )
-"""Beginnings of lines that the wheels (executorch, torchao, torch) print on every start."""
+"""Prefixes of lines that the wheels (executorch, torchao, torch) print on every start."""
 
 _LIMIT = 600.0
-"""Seconds for one answer. Nobody waits that long for one call, but slow machines import the runtime for minutes."""
+"""Seconds to wait for one answer. A call is faster, but on slow machines importing the runtime takes minutes."""
 
 
 class ProgramFailureError(Exception):
-    """The runtime refused the program or a call, with its own words and what it logged."""
+    """Error of a program or call that the runtime refused, with the runtime's message and log."""
 
 
 class RuntimeCrashError(ProgramFailureError):
-    """The program took the runtime's process down, or hung in it."""
+    """Error of a program that crashed the runtime's process, or hung in it."""
 
 
 class StockRuntime:
     """ExecuTorch's Python runtime in a child process. A context manager; the child ends with it.
 
-    The child starts at once and imports in the background; the first question waits for it. ``imports`` are modules
-    that register custom kernels, looked up in ``path`` first. A program that takes the child down, or gives no answer
-    within ``limit`` seconds, is reported as :class:`RuntimeCrashError`, and the next program gets a new child. A child
-    that cannot start at all is a :class:`~etdev.errors.MissingRequirementError`.
+    The child starts at once and imports in the background; the first request waits for it. ``imports`` are modules that
+    register custom kernels, looked up in ``path`` first. A program that crashes the child, or does not answer within
+    ``limit`` seconds, raises :class:`RuntimeCrashError`. The next program gets a new child. A child that cannot start
+    raises :class:`~etdev.errors.MissingRequirementError`.
     """
 
     def __init__(self, *, imports: Sequence[str] = (), path: Sequence[Path] = (), limit: float = _LIMIT) -> None:
         self.limit = limit
-        """Seconds for one answer."""
+        """Seconds to wait for one answer."""
         self.seconds = 0.0
-        """That the last call took in the runtime, or ``repeat`` calls together, without the way there and back."""
+        """Seconds that the last call took in the runtime, in total for ``repeat`` calls, without the transfer."""
         self._imports, self._path = list(imports), [str(folder) for folder in path]
         self._process: subprocess.Popen[bytes] | None = None
         self._operators: frozenset[str] = frozenset()
@@ -65,9 +65,9 @@ class StockRuntime:
         self._shared = False
         self._joined = JoinedFile()
         self._crash: str | None = None
-        """What became of the loaded program, if it took its process down."""
+        """Description of the crash, if the loaded program crashed its process."""
         self._turn = Lock()
-        """One question at a time: a metric may call the program from several threads."""
+        """Lock for one request at a time. A metric may call the program from several threads."""
 
     def __enter__(self) -> Self:
         self._log = tempfile.TemporaryFile(buffering=0)
@@ -96,7 +96,7 @@ class StockRuntime:
         self._greeted = False
 
     def _stop(self) -> int | None:
-        """End the child; its return code. Nothing happens if there is none."""
+        """End the child and return its return code, or None without a child."""
         if self._process is None:
             return None
         process, self._process = self._process, None
@@ -108,7 +108,7 @@ class StockRuntime:
 
     @property
     def process_id(self) -> int:
-        """Of the child, once it has started; another one after a crash."""
+        """Process id of the child, which is started if necessary. It changes after a crash."""
         self._greet()
         assert self._process is not None
         return self._process.pid
@@ -121,24 +121,27 @@ class StockRuntime:
 
     @property
     def backends(self) -> frozenset[str]:
-        """Names of the delegates that are registered in the runtime."""
+        """Names of the backends that are registered in the runtime."""
         self._greet()
         return self._backends
 
     @property
     def usable_backends(self) -> frozenset[str]:
-        """Those of :attr:`backends` that say they work here (their own libraries are found)."""
+        """Those of :attr:`backends` that report to be available here (their own libraries are found)."""
         self._greet()
         return self._usable
 
     def load(self, file: Path, *, shared: bool = False, data: Sequence[Path] = ()) -> tuple[str, ...]:
-        """Open a program with its data files; return the names of its methods, constant methods included.
+        """Open a program with its data files. Return the names of its methods, constant methods included.
 
-        ``shared`` lays all methods in the same buffers, so that they share what the file puts at the same place, as
-        ``executorch.runtime.Runtime`` does; otherwise each has memory, and so state, of its own. The loader of the
-        first kind takes no data file, the other one takes one: program and data are joined in a :class:`JoinedFile`
-        where the loader does not take them as they are. Raises
-        :class:`ProgramFailureError` for data that are not those of the program: the runtime may crash over them.
+        With ``shared`` all methods use the same buffers, as with ``executorch.runtime.Runtime``. They then share what
+        the file puts at the same place. Otherwise each method has its own memory and state.
+
+        The loader for shared buffers takes no data file, the other one takes one. Program and data are joined in a
+        :class:`JoinedFile` for a loader that does not take them as they are.
+
+        Raises :class:`ProgramFailureError` for data that do not belong to the program, because the runtime may crash on
+        them.
         """
         self._crash, self._file, self._shared, self._data = None, file, shared, tuple(data)
         if data and (shared or len(data) > 1):
@@ -149,10 +152,11 @@ class StockRuntime:
         return tuple(self._ask(header)[0]["methods"])
 
     def call(self, method: str, inputs: Sequence[Any], *, fresh: bool = False, repeat: int = 1) -> tuple[Any, ...]:
-        """Outputs of one call, tensors and plain values; ``fresh`` starts from initial state. Of ``repeat`` calls one
-        after the other, those of the last.
+        """Call a method and return its outputs, tensors and plain values.
 
-        After a crash only a fresh call works, in a new process: the state of before is lost.
+        ``fresh`` starts from initial state. With ``repeat``, the calls run one after the other, and the last one's
+        outputs are returned. After a crash only a fresh call works, in a new process, because the previous state is
+        lost.
         """
         if self._crash is not None:
             if not fresh or self._file is None:
@@ -201,7 +205,7 @@ class StockRuntime:
 
     @contextmanager
     def _killed_after_limit(self) -> Iterator[Event]:
-        """Kill the child if the block takes longer than the limit; the event says so. Its pipes end with it."""
+        """Kill the child if the block takes longer than the limit, and set the event. Its pipes end with it."""
         assert self._process is not None
         process, late = self._process, Event()
 
@@ -220,7 +224,7 @@ class StockRuntime:
     def _crash_text(self, since: int, *, late: bool) -> str:
         assert self._process is not None
         with suppress(subprocess.TimeoutExpired):
-            self._process.wait(timeout=10)  # It closed its pipe, so it is ending.
+            self._process.wait(timeout=10)  # The child closed its pipe, so it is ending.
         code = self._stop() or 0
         if late:
             what = f"the runtime gave no answer within {self.limit:g} s, and its process was killed"
@@ -231,7 +235,10 @@ class StockRuntime:
         return what + (f" [{logged}]" if logged else "")
 
     def _logged(self, since: int) -> str:
-        """The last lines that the runtime logged since then. The child shares the file's position, which stays."""
+        """Return the last lines that the runtime logged since then.
+
+        The child shares the file's position, which must not change.
+        """
         descriptor = self._log.fileno()
         text = os.pread(descriptor, os.fstat(descriptor).st_size - since, since).decode(errors="replace")
         lines = [line.strip() for line in text.splitlines() if line.strip() and not _NOISE.match(line)]
@@ -239,7 +246,7 @@ class StockRuntime:
 
 
 def _fitting(file: Path, data: Sequence[Path]) -> Program:
-    """A program joined with its data."""
+    """Return a program joined with its data."""
     try:
         return read_joined(file, data)
     except ProgramError as error:

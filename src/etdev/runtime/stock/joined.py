@@ -1,4 +1,4 @@
-"""A program joined with its data files in one file, for a loader that does not take them."""
+"""Program joined with its data files in one temporary file, for a loader that does not take data files."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from etdev.program.writer import write_into
 
 
 class JoinedFile:
-    """Written once for each program and data, as long as no others come between.
+    """Temporary file, written again only if the program or its data change.
 
-    On Linux the file has a name in no folder, and so goes with the process, whatever ends that. Elsewhere it is in the
-    folder for temporary files, where a process that is killed leaves it.
+    On Linux the file has no name in any folder, so it disappears with the process in all cases. Elsewhere it is in the
+    folder for temporary files, where a killed process leaves it.
     """
 
     def __init__(self) -> None:
         self._open = ExitStack()
         self._path = Path()
         self._content: tuple[str, ...] | None = None
-        """Digests of what is joined in it; None if there is none."""
+        """Digests of the joined files; None if the file is not written."""
 
     def path(self, file: Path, data: Sequence[Path], join: Callable[[Path, Sequence[Path]], Program]) -> Path:
-        """The place of the file, for this process and its children; ``join`` is called if it has to be written.
+        """Return the path of the file for this process and its children. Call ``join`` if it must be written.
 
-        Raises :class:`~etdev.errors.WriteError`, and what ``join`` raises.
+        Raises :class:`~etdev.errors.WriteError`, and the errors of ``join``.
         """
         content = _digests(file, *data)
         if content is None or content != self._content:
@@ -42,7 +42,7 @@ class JoinedFile:
         return self._path
 
     def close(self) -> None:
-        """Remove it."""
+        """Remove the file."""
         self._content = None
         self._open.close()
 
@@ -54,7 +54,7 @@ class JoinedFile:
 
 
 def _digests(*files: Path) -> tuple[str, ...] | None:
-    """Return None if a file cannot be read; joining the files then says so."""
+    """Return the digests, or None if a file cannot be read; joining the files then raises the error."""
     try:
         return tuple(map(file_sha256, files))
     except OSError:

@@ -1,7 +1,8 @@
 """Messages between the stock runtime's process and its parent: a JSON header, then the tensors' bytes.
 
 A message is an 8-byte little-endian header length, the UTF-8 JSON header, and the payloads in the order of
-``header["values"]``. No pickles. Both sides are the same version of etdev, so nothing is versioned.
+``header["values"]``. Messages contain no pickles. Both sides are the same version of etdev, so messages have no
+version.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def send(stream: BinaryIO, header: dict[str, Any], values: Sequence[Any] = ()) -
 
 
 def receive(stream: BinaryIO) -> tuple[dict[str, Any], list[Any]]:
-    """Read one message. Raises :class:`EOFError` if the other side has gone."""
+    """Read one message. Raises :class:`EOFError` if the other side closed the stream."""
     (length,) = _LENGTH.unpack(_read(stream, _LENGTH.size))
     header: dict[str, Any] = json.loads(_read(stream, length))
     return header, [_value(stream, described) for described in header.pop("values")]

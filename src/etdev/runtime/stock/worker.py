@@ -1,8 +1,8 @@
-"""The process that holds ExecuTorch's Python runtime: ``python -m etdev.runtime.stock.worker READ_FD WRITE_FD``.
+"""Process that runs ExecuTorch's Python runtime: ``python -m etdev.runtime.stock.worker READ_FD WRITE_FD``.
 
-Answers ``hello`` (operators, backends), ``load`` and ``call``. An error of the runtime is an answer; a crash ends the
-process, which the parent sees. Ends when its parent's end of the pipe closes. Everything that the runtime prints goes
-to stderr.
+It answers ``hello`` (operators, backends), ``load`` and ``call``. An error of the runtime is an answer. A crash ends
+the process, which the parent detects. The process ends when the parent closes its end of the pipe. All output of the
+runtime goes to stderr.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from etdev.runtime.stock.wire import receive, send
 
 
 class Worker:
-    """The loaded program and its methods."""
+    """Loaded program and its methods."""
 
     def __init__(self) -> None:
         self._library = _import_library()
@@ -29,13 +29,13 @@ class Worker:
         self._data: str | None = None
         self._shared = False
         self._programs: list[Any] = []
-        """What the methods below belong to: a program has to outlive its methods."""
+        """Owners of the methods below. A program must outlive its methods."""
         self._methods: dict[str, Any] = {}
         self.seconds = 0.0
-        """That the last call took in the runtime."""
+        """Seconds that the last call took in the runtime."""
 
     def hello(self, header: dict[str, Any]) -> dict[str, Any]:
-        """Import what registers custom kernels, then say what the runtime has."""
+        """Import the modules that register custom kernels. Return the runtime's operators and backends."""
         sys.path[:0] = header["path"]
         for name in header["imports"]:
             importlib.import_module(name)
@@ -47,13 +47,15 @@ class Worker:
         }
 
     def load(self, header: dict[str, Any]) -> dict[str, Any]:
-        """Open a file, with its external data if it has any. ``shared`` lays its methods in the same buffers; otherwise
-        each has its own, as they always have with external data."""
+        """Open a file, with its external data if it has any.
+
+        With ``shared`` its methods use the same buffers. Otherwise each has its own, as always with external data.
+        """
         self._path, self._data, self._shared = header["file"], header["data"], header["shared"]
         return {"methods": sorted(self._open())}
 
     def call(self, header: dict[str, Any], values: list[Any]) -> list[Any]:
-        """Run a method, ``repeat`` times on the same values; ``fresh`` starts with initial state."""
+        """Run a method ``repeat`` times on the same values. ``fresh`` starts from initial state."""
         if header["fresh"]:
             self._open()
         name = header["method"]
@@ -68,7 +70,7 @@ class Worker:
         return outputs
 
     def _open(self) -> list[str]:
-        """Forget all state; the names of the file's methods."""
+        """Reset all state and return the names of the file's methods."""
         self._methods.clear()
         self._programs.clear()
         if self._data is not None:
@@ -76,12 +78,12 @@ class Worker:
         program = self._load_program()
         names = [program.get_method_name(index) for index in range(program.num_methods())]
         if self._shared:
-            # All before the first call: loading a method writes the initial values of its state once more.
+            # Load all methods before the first call: loading a method writes the initial values of its state again.
             self._methods.update({name: program.load_method(name) for name in names})
         return names
 
     def _open_module(self, data: str) -> list[str]:
-        """With external data, which only the loader of modules takes; it gives each method buffers of its own."""
+        """Open a file with external data, which only the module loader takes. Each method gets its own buffers."""
         module = self._library._load_for_executorch(self._path, data)
         self._programs.append(module)
         names = list(module.method_names())
@@ -89,7 +91,7 @@ class Worker:
         return names
 
     def _load_method(self, name: str) -> Any:
-        """The methods of one loaded program share its buffers (seen with executorch 1.4.1)."""
+        """Load a method. The methods of one loaded program share its buffers (seen with executorch 1.4.1)."""
         return (self._programs[0] if self._shared else self._load_program()).load_method(name)
 
     def _load_program(self) -> Any:
@@ -100,10 +102,10 @@ class Worker:
 
 
 def _import_library() -> Any:
-    """The wheel's extension module, which is all that ``executorch.runtime`` wraps.
+    """Import the wheel's extension module, which ``executorch.runtime`` wraps.
 
-    Imported past the wrapper, which takes four seconds of ``executorch.exir`` along; only OpenVINO's library has to be
-    found by it. The quantized kernels register when their package is imported.
+    The wrapper would also import ``executorch.exir``, which takes four seconds. Only ``portable_lib`` finds OpenVINO's
+    library. The quantized kernels register when their package is imported.
     """
     import torch  # noqa: F401 - the extension is linked against its libraries
 
@@ -114,7 +116,7 @@ def _import_library() -> Any:
 
 
 def serve(reading: BinaryIO, writing: BinaryIO) -> None:
-    """Answer messages until the other side closes."""
+    """Answer messages until the other side closes the stream."""
     start = _start()
     while True:
         try:
@@ -138,7 +140,7 @@ def serve(reading: BinaryIO, writing: BinaryIO) -> None:
 
 
 def _start() -> Callable[[], Worker]:
-    """Import the runtime now, while the parent is busy; a failure becomes the answer to the first question."""
+    """Import the runtime while the parent is busy. A failure becomes the answer to the first request."""
     try:
         worker = Worker()
     except Exception as error:  # noqa: BLE001 - it is the answer
@@ -152,7 +154,7 @@ def _start() -> Callable[[], Worker]:
 
 
 def main() -> None:
-    """Entry of the child process."""
+    """Run the child process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides.
     os.dup2(2, 1)
     with os.fdopen(int(sys.argv[1]), "rb") as reading, os.fdopen(int(sys.argv[2]), "wb") as writing:

@@ -1,4 +1,4 @@
-"""How workers are reached: threads, processes, Ray. One interface, one suite of tests over all of them."""
+"""Transports to workers: threads, processes, Ray. All implement one interface and pass one suite of tests."""
 
 from __future__ import annotations
 
@@ -16,8 +16,11 @@ RAY_EXTRA = 'pip install "etdev[ray]"'
 def open_transport(
     name: str, specs: Sequence[WorkerSpec], *, seed: int | None = None, ray_address: str | None = None
 ) -> Transport:
-    """The transport of a name, not started yet. Raises :class:`~etdev.errors.UsageError` for any other name,
-    and :class:`~etdev.errors.MissingRequirementError` for Ray where it is not installed."""
+    """Return the transport with that name, not started yet.
+
+    Raises :class:`~etdev.errors.UsageError` for any other name, and :class:`~etdev.errors.MissingRequirementError` for
+    Ray if it is not installed.
+    """
     if name == "thread":
         from etdev.runtime.orchestrator.transports.thread import ThreadTransport
 

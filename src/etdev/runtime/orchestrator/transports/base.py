@@ -1,4 +1,4 @@
-"""What carries commands to workers and answers back."""
+"""Interface that carries commands to workers and answers back."""
 
 from __future__ import annotations
 
@@ -11,25 +11,28 @@ from etdev.runtime.orchestrator.messages import Job
 from etdev.runtime.orchestrator.spec import WorkerSpec
 
 Done = Callable[[Any, BaseException | None], None]
-"""Takes an answer, or why there is none. Called once for each command, from any thread, perhaps before the command's
-own call returns; never after the worker was reported as lost."""
+"""Receives an answer or an error.
+
+It is called once for each command, from any thread, perhaps before the command's own call returns. It is never called
+after the worker was reported as lost.
+"""
 Unknown = Callable[[int, str], None]
-"""Takes a worker that is gone, and the reason."""
+"""Receives a lost worker and the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """What is known of a worker without asking it for anything."""
+    """Health of a worker, known without a request to it."""
 
     alive: bool
     pid: int
-    """Of its process."""
+    """Id of its process."""
     live_bytes: int
-    """Allocated in its memory; 0 of one that is gone."""
+    """Bytes allocated in its memory; 0 if it is lost."""
 
 
 class Transport(ABC):
-    """Workers, numbered from 0 on. No command waits for its answer."""
+    """Workers, numbered from 0. Commands do not wait for their answers."""
 
     def __init__(self, specs: Sequence[WorkerSpec]) -> None:
         self.specs = tuple(specs)
@@ -40,7 +43,7 @@ class Transport(ABC):
 
     @abstractmethod
     def alloc(self, worker: int, buffer: int, nbytes: int, done: Done) -> None:
-        """Make a buffer with a number that was never used."""
+        """Allocate a buffer under a number that was never used."""
 
     @abstractmethod
     def free(self, worker: int, buffer: int, done: Done) -> None:
@@ -48,7 +51,7 @@ class Transport(ABC):
 
     @abstractmethod
     def put(self, worker: int, buffer: int, offset: int, data: Any, done: Done) -> None:
-        """Copy bytes of the host into a buffer."""
+        """Copy host bytes to a buffer."""
 
     @abstractmethod
     def get(self, worker: int, buffer: int, offset: int, nbytes: int, done: Done) -> None:
@@ -60,21 +63,23 @@ class Transport(ABC):
 
     @abstractmethod
     def health(self, worker: int) -> Health:
-        """How a worker is."""
+        """Return the health of a worker."""
 
     @abstractmethod
     def restart(self, worker: int) -> None:
-        """Start a worker that is gone, with empty memory. Raises if it does not start."""
+        """Start a lost worker with empty memory. Raises if it does not start."""
 
     @abstractmethod
     def kill(self, worker: int) -> None:
-        """End a worker at once, whatever it is at: it is lost."""
+        """Kill a worker at once, even while it runs a task. The worker is lost then."""
 
     @abstractmethod
     def close(self) -> None:
-        """End all workers and free all that they have. A second time does nothing."""
+        """End all workers and free their memory. A second call has no effect."""
 
     def step(self) -> bool | None:
-        """Do a piece of the work in the calling thread; False if there is none. None of a transport that has threads of
-        its own for it."""
+        """Do one step of the work in the calling thread. Return False if there is none.
+
+        A transport with threads of its own returns None.
+        """
         return None
