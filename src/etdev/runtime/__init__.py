@@ -1,1 +1,1 @@
-"""Running programs: memory of devices, and what runs programs in it."""
+"""Runtimes for programs, and device memory."""

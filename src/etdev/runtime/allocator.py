@@ -1,10 +1,10 @@
-"""Memory of devices: what an allocator offers, and the registry with one allocator for each type of device.
+"""Device memory: the interface of an allocator, and the registry with one allocator for each type of device.
 
 The contract is that of ``DeviceAllocator`` and ``DeviceAllocatorRegistry`` in ExecuTorch's
-``runtime/core/device_allocator.h``. A public method checks what it is asked and keeps the books; the hook with an
-underscore, which a device overrides, does it.
+``runtime/core/device_allocator.h``. A public method checks its arguments and keeps the accounts. It then calls the hook
+with an underscore, which a device overrides.
 
-An address is a number that means something to its device only. All sizes are in bytes.
+An address is meaningful only to its device. All sizes are in bytes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import torch
 
 DEFAULT_ALIGNMENT = 16
-"""Of an address that nothing more is asked for: ``MemoryAllocator::kDefaultAlignment``."""
+"""Default alignment of an address: ``MemoryAllocator::kDefaultAlignment``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,34 +40,34 @@ class MemoryInfo:
 
 @dataclass(frozen=True, slots=True)
 class PointerAttributes:
-    """What a device's driver says about an address."""
+    """Attributes of an address according to a device's driver."""
 
     device: Device
-    """Whose memory it is, as programs number devices."""
+    """Device of the memory, numbered as in programs."""
     kind: str
     """``device``, ``host`` or ``managed``."""
     source: str
-    """Who said so: ``cuda-bindings``, ``libcudart``, ``torch``, ``simulated``, ``host``."""
+    """Source of the attributes: ``cuda-bindings``, ``libcudart``, ``torch``, ``simulated``, ``host``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """Memory that was allocated and not freed yet."""
+    """Memory that is allocated and not freed yet."""
 
     address: int
     size: int
     index: int
-    """Of the device."""
+    """Index of the device."""
 
     @property
     def end(self) -> int:
-        """The first address behind it."""
+        """End address (exclusive)."""
         return self.address + self.size
 
 
 @dataclass(slots=True)
 class Counters:
-    """What an allocator has done so far."""
+    """Operations of an allocator so far."""
 
     allocations: int = 0
     frees: int = 0
@@ -80,36 +80,36 @@ class Counters:
 
     @property
     def live_allocations(self) -> int:
-        """Allocations that were not freed yet."""
+        """Number of allocations that are not freed yet."""
         return self.allocations - self.frees
 
 
 class DeviceAllocator(MoveOnly, ABC):
-    """Memory of all devices of one type. Safe to use from several threads."""
+    """Memory of all devices of one type. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = RLock()
         self._starts: list[int] = []
-        """Addresses of live allocations, in order."""
+        """Addresses of live allocations, sorted."""
         self._live: dict[int, Allocation] = {}
         self._buffers: dict[tuple[int, int], Allocation] = {}
         """``(memory_id, index)`` → the buffer of :meth:`init_buffer`."""
         self.counters = Counters()
 
-    # What a device overrides
+    # Overridden by devices
 
     @property
     @abstractmethod
     def device_type(self) -> DeviceType:
-        """The type of device that it serves."""
+        """Type of its devices."""
 
     @abstractmethod
     def device_count(self) -> int:
-        """How many devices of that type there are."""
+        """Return the number of devices of that type."""
 
     @abstractmethod
     def memory_info(self, index: int = 0) -> MemoryInfo | None:
-        """Free and total memory of a device; ``None`` if it does not say."""
+        """Return the free and total memory of a device, or ``None`` if unknown."""
 
     @abstractmethod
     def _allocate(self, nbytes: int, index: int, alignment: int) -> int: ...
@@ -132,9 +132,9 @@ class DeviceAllocator(MoveOnly, ABC):
     # ExecuTorch's contract
 
     def allocate(self, nbytes: int, index: int = 0, alignment: int = DEFAULT_ALIGNMENT) -> int:
-        """The address of new memory, at a multiple of ``alignment``, which is a power of two.
+        """Allocate memory and return its address, a multiple of ``alignment``, which is a power of two.
 
-        Raises :class:`~etdev.runtime.errors.OutOfDeviceMemoryError` if there is none.
+        Raises :class:`~etdev.runtime.errors.OutOfDeviceMemoryError` if there is not enough.
         """
         self._check_index(index)
         if nbytes <= 0:
@@ -155,7 +155,7 @@ class DeviceAllocator(MoveOnly, ABC):
         return allocation.address
 
     def deallocate(self, address: int, index: int = 0) -> None:
-        """Give back what :meth:`allocate` gave; once."""
+        """Free memory from :meth:`allocate`, once."""
         with self._lock:
             allocation = self._live.get(address)
             if allocation is None or allocation.index != index:
@@ -189,14 +189,14 @@ class DeviceAllocator(MoveOnly, ABC):
             self.counters.device_to_host_bytes += nbytes
 
     def init_buffer(self, memory_id: int, size: int, index: int = 0) -> None:
-        """Allocate the planned buffer of that number on a device. There is one of each number until it is released."""
+        """Allocate the planned buffer with that number on a device. Each number exists once until it is released."""
         if (memory_id, index) in self._buffers:
             raise UsageError(f"planned buffer {memory_id} on {self._device(index)} exists already")
         address = self.allocate(size, index) if size else 0
         self._buffers[memory_id, index] = Allocation(address, size, index)
 
     def get_offset_address(self, memory_id: int, offset: int, size: int, index: int = 0) -> int:
-        """The address of ``size`` bytes from ``offset`` on, in a buffer of :meth:`init_buffer`."""
+        """Return the address of ``size`` bytes from ``offset`` on, in a buffer of :meth:`init_buffer`."""
         buffer = self._buffers.get((memory_id, index))
         if buffer is None:
             raise UsageError(
@@ -217,27 +217,30 @@ class DeviceAllocator(MoveOnly, ABC):
         if buffer.size:
             self.deallocate(buffer.address, index)
 
-    # For those who check
+    # Inspection
 
     def pointer_attributes(self, address: int) -> PointerAttributes:
-        """What the device's driver says about an address in a live allocation."""
+        """Return the driver's attributes of an address in a live allocation."""
         return self._pointer_attributes(address)
 
     def device_tensor(self, address: int, nbytes: int, index: int = 0) -> torch.Tensor:
-        """Bytes of the device as code that *runs on the device* has them: a ``uint8`` tensor there.
+        """Return bytes of the device as a ``uint8`` tensor there, for code that *runs on the device*.
 
-        Code of the host has no business here; it copies.
+        Host code must copy instead.
         """
         with self._lock:
             self.find(address, nbytes, index)
             return self._device_tensor(address, nbytes)
 
     def torch_device(self, index: int = 0) -> str:
-        """Where torch computes on what :meth:`device_tensor` gives."""
+        """Return the torch device of the tensors from :meth:`device_tensor`."""
         return "cpu"
 
     def find(self, address: int, nbytes: int, index: int = 0) -> Allocation:
-        """The live allocation that some bytes are in. Raises :class:`~etdev.runtime.errors.DeviceMemoryError`."""
+        """Return the live allocation that contains all of these bytes.
+
+        Raises :class:`~etdev.runtime.errors.DeviceMemoryError` if there is none.
+        """
         self._check_index(index)
         with self._lock:
             position = bisect_right(self._starts, address) - 1
@@ -250,7 +253,7 @@ class DeviceAllocator(MoveOnly, ABC):
         return found
 
     def live(self) -> tuple[Allocation, ...]:
-        """All live allocations, by address."""
+        """Return all live allocations, by address."""
         with self._lock:
             return tuple(self._live[start] for start in self._starts)
 
@@ -262,7 +265,7 @@ class DeviceAllocator(MoveOnly, ABC):
         self.counters.peak_bytes = max(self.counters.peak_bytes, self.counters.live_bytes)
 
     def _flaw(self, allocation: Allocation, alignment: int) -> str | None:
-        """What is wrong with a new allocation."""
+        """Return a description of an invalid new allocation, or None."""
         device = self._device(allocation.index)
         if allocation.address % alignment:
             return (
@@ -298,19 +301,19 @@ class DeviceAllocator(MoveOnly, ABC):
 
 
 class DistantAllocator(DeviceAllocator):
-    """Memory of devices that no tensor of this process can show: what would be done to one is asked for."""
+    """Memory of devices that no tensor of this process can refer to. Such devices fill and copy on request."""
 
     @abstractmethod
     def fill(self, address: int, nbytes: int, pattern: bytes, index: int) -> None:
-        """Repeat a pattern over memory of the device; the last time it may be cut."""
+        """Fill memory of the device with a repeated pattern. The last repetition may be incomplete."""
 
     @abstractmethod
     def copy_on_device(self, dst_address: int, src_address: int, nbytes: int, index: int) -> None:
-        """Copy between two places of a device that have no byte in common."""
+        """Copy between two ranges of a device that do not overlap."""
 
 
 class Registry:
-    """One allocator for each type of device."""
+    """Registry with one allocator for each type of device."""
 
     def __init__(self, *allocators: DeviceAllocator) -> None:
         self._allocators: dict[DeviceType, DeviceAllocator] = {}
@@ -328,13 +331,13 @@ class Registry:
         self._allocators[kind] = allocator
 
     def unregister(self, kind: DeviceType) -> DeviceAllocator:
-        """Take the allocator of a type out."""
+        """Remove and return the allocator of a type."""
         allocator = self.get(kind)
         del self._allocators[kind]
         return allocator
 
     def get(self, kind: DeviceType) -> DeviceAllocator:
-        """The allocator of a type. Raises :class:`~etdev.runtime.errors.NoAllocatorError` if there is none."""
+        """Return the allocator of a type. Raises :class:`~etdev.runtime.errors.NoAllocatorError` if there is none."""
         if kind not in self._allocators:
             there = ", ".join(sorted(known.name for known in self._allocators)) or "none"
             raise NoAllocatorError(
@@ -344,12 +347,12 @@ class Registry:
         return self._allocators[kind]
 
     def types(self) -> tuple[DeviceType, ...]:
-        """Types that have an allocator."""
+        """Return the types that have an allocator."""
         return tuple(sorted(self._allocators))
 
     @contextmanager
     def replaced(self, *allocators: DeviceAllocator) -> Iterator[Registry]:
-        """Within the block, these are the allocators of their types."""
+        """Use these allocators for their types in the block."""
         before = dict(self._allocators)
         self._allocators.update({allocator.device_type: allocator for allocator in allocators})
         try:
@@ -359,7 +362,7 @@ class Registry:
 
 
 DEFAULT_REGISTRY = Registry()
-"""That of the process. Empty at first, apart from the host's allocator once :mod:`etdev.runtime.host` is imported."""
+"""Registry of the process. Importing :mod:`etdev.runtime.host` adds the host's allocator."""
 
 
 def register_device_allocator(allocator: DeviceAllocator) -> None:

@@ -1,4 +1,4 @@
-"""The data of a program that a loaded method points at or begins with."""
+"""Constants and initial values of a loaded method."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from etdev.runtime.owners import MoveOnly
 
 
 def constant_bytes(program: Program, value: int, tensor: m.Tensor) -> Blob:
-    """The data of a constant. Raises :class:`~etdev.errors.MissingRequirementError` if it is in another file."""
+    """Return the data of a constant. Raises :class:`~etdev.errors.MissingRequirementError` if it is in another file."""
     if tensor.is_external:
         info = tensor.extra_tensor_info
         name = info.fully_qualified_name if info else None
@@ -35,7 +35,7 @@ def constant_bytes(program: Program, value: int, tensor: m.Tensor) -> Blob:
 
 
 def initial_bytes(program: Program, value: int, tensor: m.Tensor) -> Blob:
-    """What a planned tensor begins with. The runtime takes the first table of offsets, whatever the file says."""
+    """Return the initial value of a planned tensor. The runtime always uses the first table of offsets."""
     if tensor.is_external:
         return constant_bytes(program, value, tensor)
     if not program.mutable_data_segments:
@@ -45,14 +45,14 @@ def initial_bytes(program: Program, value: int, tensor: m.Tensor) -> Blob:
 
 
 class Constants(MoveOnly):
-    """The constants of a method where its kernels run: in the file's own memory on the host, copied to a device.
+    """Constants of a method on its home device: the file's own memory on the host, copies on a device.
 
-    Closing it a second time does nothing.
+    Closing it a second time has no effect.
     """
 
     def __init__(self, program: Program, plan: m.ExecutionPlan, home: Device, registry: Registry) -> None:
         self.memories: dict[int, Memory] = {}
-        """By value."""
+        """Value → memory."""
         self._buffer = DeviceMemoryBuffer()
         data = {value: constant_bytes(program, value, tensor) for value, tensor in plan.tensors() if tensor.is_constant}
         if home == HOST:
@@ -83,7 +83,7 @@ class Constants(MoveOnly):
             self.memories[value] = Memory(home, address, len(blob), allocator=allocator)
 
     def close(self) -> None:
-        """Free what is on a device."""
+        """Free the memory on a device."""
         self.memories.clear()
         self._buffer.close()
 

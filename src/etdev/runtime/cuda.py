@@ -1,4 +1,4 @@
-"""CUDA memory, through torch. Imported without torch; used only where a CUDA device is visible."""
+"""CUDA memory, through torch. Importing this module does not import torch. Used only with a visible CUDA device."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     import torch
 
 _TORCH_ALIGNMENT = 512
-"""Torch's allocator gives no address that is not a multiple of it."""
+"""Alignment of all addresses from torch's allocator, in bytes."""
 _KINDS = {0: "unregistered", 1: "host", 2: "device", 3: "managed"}
-"""``cudaMemoryType``."""
+"""Names of ``cudaMemoryType``."""
 
 
 def cuda_is_visible() -> bool:
-    """Is torch here, with a CUDA device that it can use?"""
+    """Return whether torch is installed and can use a CUDA device."""
     try:
         import torch
     except ImportError:
@@ -32,8 +32,8 @@ def cuda_is_visible() -> bool:
 class CudaAllocator(DeviceAllocator):
     """Memory of CUDA devices. Each allocation is a ``uint8`` tensor of torch that is kept alive until it is freed.
 
-    ``ordinals`` says which device here stands for which one of the program (index in the program → ordinal), so that a
-    program for two devices runs on one; without it, each is itself.
+    ``ordinals`` maps device indices of the program to ordinals of this machine, so that a program for two devices can
+    run on one. Without it, each index is its own ordinal.
     """
 
     def __init__(self, ordinals: Mapping[int, int] | None = None) -> None:
@@ -53,17 +53,17 @@ class CudaAllocator(DeviceAllocator):
         return DeviceType.CUDA
 
     def device_count(self) -> int:
-        """As many as there are for the program."""
+        """Return the number of the program's devices."""
         import torch
 
         return max(self._ordinals) + 1 if self._ordinals else torch.cuda.device_count()
 
     def ordinal(self, index: int) -> int:
-        """Which device here stands for one of the program."""
+        """Return the ordinal on this machine of a device of the program."""
         return self._ordinals.get(index, index) if self._ordinals else index
 
     def memory_info(self, index: int = 0) -> MemoryInfo:
-        """Free and total memory. What torch keeps in reserve counts as free."""
+        """Return free and total memory. Memory that torch holds in reserve counts as free."""
         import torch
 
         ordinal = self.ordinal(index)
@@ -72,11 +72,11 @@ class CudaAllocator(DeviceAllocator):
         return MemoryInfo(free + reserve, total)
 
     def torch_device(self, index: int = 0) -> str:
-        """The CUDA device that stands for it."""
+        """Return the name of the CUDA device on this machine."""
         return f"cuda:{self.ordinal(index)}"
 
     def release_reserve(self) -> None:
-        """Give back to the devices what torch keeps in reserve."""
+        """Return torch's reserved memory to the devices."""
         import torch
 
         torch.cuda.empty_cache()
@@ -136,7 +136,10 @@ class CudaAllocator(DeviceAllocator):
         return PointerAttributes(self._as_program(address, ordinal), "device", "torch")
 
     def _as_program(self, address: int, ordinal: int) -> Device:
-        """The program's device whose memory is on a device here: the one that the memory was asked for, if it fits."""
+        """Return the program's device for memory on a device of this machine.
+
+        It is the device that the memory was requested for, if that one has this ordinal.
+        """
         for allocation in self.live():
             if allocation.address <= address < allocation.end and self.ordinal(allocation.index) == ordinal:
                 return self._device(allocation.index)
@@ -144,7 +147,7 @@ class CudaAllocator(DeviceAllocator):
 
 
 def _from_bindings(address: int) -> tuple[str, int, str] | None:
-    """Kind, ordinal and source by NVIDIA's ``cuda-bindings``, if installed."""
+    """Return kind, ordinal and source from NVIDIA's ``cuda-bindings``, or None if not available."""
     try:
         from cuda.bindings import runtime  # type: ignore[import-not-found]
     except ImportError:
@@ -156,7 +159,7 @@ def _from_bindings(address: int) -> tuple[str, int, str] | None:
 
 
 class _Attributes(ctypes.Structure):
-    """``cudaPointerAttributes``, with room for what later versions put behind it."""
+    """``cudaPointerAttributes``, with room for fields that later versions append."""
 
     _fields_ = (
         ("type", ctypes.c_int),
@@ -168,7 +171,7 @@ class _Attributes(ctypes.Structure):
 
 
 def _from_library(address: int) -> tuple[str, int, str] | None:
-    """Kind, ordinal and source by the CUDA runtime library that torch brings, if it can be opened."""
+    """Return kind, ordinal and source from torch's CUDA runtime library, or None if not available."""
     ask = _runtime_function()
     attributes = _Attributes()
     if ask is None or ask(ctypes.byref(attributes), ctypes.c_void_p(address)):

@@ -1,4 +1,4 @@
-"""Which devices here stand for those of a program: ``cuda:0=sim,cuda:1=sim``."""
+"""Device maps, which assign devices of this machine to those of a program: ``cuda:0=sim,cuda:1=sim``."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from etdev.runtime.host import HostAllocator
 from etdev.runtime.simulated import SimulatedDevice
 
 SIMULATED = "sim"
-"""Stands for a simulated device in a map."""
+"""Name of a simulated device in a map."""
 
 DeviceMap = Mapping[Device, str]
-"""Device of the program → ``sim``, or the name of a device here."""
+"""Device of the program → ``sim``, or the name of a device of this machine."""
 
 NO_MAP: DeviceMap = MappingProxyType({})
-"""Every device is itself."""
+"""Map in which every device is itself."""
 
 _FORMS = "write `DEVICE=sim` or `DEVICE=DEVICE`, with commas between several: `cuda:0=sim,cuda:1=sim`"
 
 
 def parse_device_map(text: str) -> DeviceMap:
-    """The map that a text states: pairs with commas between them, ``cuda:0=sim,cuda:1=cuda:0``.
+    """Parse a map of pairs with commas between them: ``cuda:0=sim,cuda:1=cuda:0``.
 
-    Raises :class:`~etdev.errors.UsageError`, also for an empty text or pair: a variable that is not set leaves one.
+    Raises :class:`~etdev.errors.UsageError`, also for an empty text or pair, which an unset variable produces.
     """
     found: dict[Device, str] = {}
     for pair in (part.strip() for part in text.split(",")):
@@ -63,7 +63,7 @@ def _target(device: Device, kind: str) -> str:
 
 
 def _check_kinds(found: DeviceMap) -> None:
-    """A type has one allocator, so all its devices are simulated or none."""
+    """Raise an error if only some devices of a type are simulated, because a type has one allocator."""
     for kind in {device.type for device in found}:
         targets = {target == SIMULATED for device, target in found.items() if device.type is kind}
         if len(targets) > 1:
@@ -74,13 +74,15 @@ def _check_kinds(found: DeviceMap) -> None:
 
 
 def is_simulated(device_map: DeviceMap, device: Device) -> bool:
-    """Is a device of the program a simulated one?"""
+    """Return whether a device of the program is simulated."""
     return device_map.get(device) == SIMULATED
 
 
 def registry_for(device_map: DeviceMap = NO_MAP, *, capacity: int = 1 << 32) -> Registry:
-    """A registry of its own for the host, the simulated devices of a map (with ``capacity`` bytes each), and the CUDA
-    devices that are visible."""
+    """Return a new registry for the host, the simulated devices of a map, and visible CUDA devices.
+
+    Each simulated device has ``capacity`` bytes.
+    """
     registry = Registry(HostAllocator())
     for kind in DeviceType:
         mapped = {device.index: target for device, target in device_map.items() if device.type is kind}
@@ -92,7 +94,7 @@ def registry_for(device_map: DeviceMap = NO_MAP, *, capacity: int = 1 << 32) -> 
 
 
 def default_registry() -> Registry:
-    """The process's registry, with an allocator for CUDA if a device is visible."""
+    """Return the process's registry, with an allocator for CUDA if a device is visible."""
     if DeviceType.CUDA not in DEFAULT_REGISTRY.types() and cuda_is_visible():
         DEFAULT_REGISTRY.register(CudaAllocator())
     return DEFAULT_REGISTRY

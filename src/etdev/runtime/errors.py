@@ -1,4 +1,4 @@
-"""What can go wrong while a program is loaded or run, and in the memory of devices."""
+"""Errors of loading and running programs, and of device memory."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ from etdev.errors import EtdevError, MissingRequirementError
 
 
 class RunError(EtdevError):
-    """A program that was read cannot be loaded or run as it stands."""
+    """Error of a program that was read but cannot be loaded or run."""
 
 
 class DeviceMemoryError(RunError):
-    """Memory of a device was used as it must not be: beyond its end, after it was freed, as that of another device."""
+    """Invalid use of device memory: beyond its end, after it was freed, or as memory of another device."""
 
 
 class DeviceCopyError(RunError):
-    """A copy between the host and a device failed."""
+    """Error of a copy between the host and a device."""
 
 
 class NoAllocatorError(MissingRequirementError):
-    """Nothing here can allocate memory on a type of device."""
+    """Error for a type of device without an allocator."""
 
 
 class OutOfDeviceMemoryError(MissingRequirementError):
-    """A device has less memory free than was asked for, or does not give it."""
+    """Error for a device that has too little free memory, or refuses the allocation."""
 
     def __init__(self, device: Device, asked: int, free: int | None, *, cause: str = "") -> None:
         self.device = device
         self.asked = asked
         """Bytes."""
         self.free = free
-        """Bytes; ``None`` if the device does not say."""
+        """Bytes; ``None`` if unknown."""
         reason = f": {cause}" if cause else ""
         super().__init__(
             f"{device} does not give {asked} bytes, it has {count_bytes(free)} free{reason}",
@@ -39,19 +39,19 @@ class OutOfDeviceMemoryError(MissingRequirementError):
 
 
 class PlannedBufferError(RunError):
-    """A planned buffer could not be had where the program wants it, or not be filled. Everything taken was released.
+    """Error of a planned buffer that could not be allocated on its device, or not be filled.
 
-    Its exit code is that of the error behind it.
+    Everything allocated was released. The exit code is that of the cause.
     """
 
     def __init__(self, what: str, buffer: int, device: Device, asked: int, free: int | None, cause: EtdevError) -> None:
         self.buffer = buffer
-        """Index into ``non_const_buffer_sizes``, from 1 on."""
+        """Index into ``non_const_buffer_sizes``, from 1."""
         self.device = device
         self.asked = asked
         """Bytes."""
         self.free = free
-        """Bytes on the device, after everything was released; ``None`` if it does not say."""
+        """Bytes on the device after everything was released; ``None`` if unknown."""
         self.exit_code = cause.exit_code
         super().__init__(
             f"{what}: planned buffer {buffer} on {device}, {asked} bytes asked, {count_bytes(free)} free: "
@@ -62,5 +62,5 @@ class PlannedBufferError(RunError):
 
 
 def count_bytes(number: int | None) -> str:
-    """How many bytes an error speaks of; ``None`` if nobody knows."""
+    """Return a number of bytes in words; ``None`` if unknown."""
     return "an unknown number of bytes" if number is None else f"{number} bytes"

@@ -1,4 +1,4 @@
-"""Host memory as an allocator: what lies on the CPU is allocated by the same contract as what does not."""
+"""Allocator for host memory, with the same contract as for devices."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import torch
 
 HOST_ALIGNMENT = 64
-"""Every allocation begins at a multiple of it, whatever is asked: what vector instructions want."""
+"""Minimum alignment of every allocation in bytes, for vector instructions."""
 
 
 class HostAllocator(DeviceAllocator):
@@ -34,15 +34,15 @@ class HostAllocator(DeviceAllocator):
         return DeviceType.CPU
 
     def device_count(self) -> int:
-        """One."""
+        """Return 1."""
         return 1
 
     def memory_info(self, index: int = 0) -> MemoryInfo | None:
-        """Not known: what the system has free is no promise."""
+        """Return None: free memory of the system is not reserved for this process."""
         return None
 
     def device_view(self, address: int, nbytes: int) -> memoryview:
-        """Bytes of an allocation, writable."""
+        """Return the writable bytes of an allocation."""
         allocation = self.find(address, nbytes)
         memory = self._memory[allocation.address]
         start = address - ctypes.addressof(ctypes.c_char.from_buffer(memory))

@@ -1,4 +1,4 @@
-"""The bytes of objects in host memory."""
+"""Access to the bytes of objects in host memory."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from etdev.errors import UsageError
 
 
 def host_bytes(memory: Any, *, writable: bool = False) -> memoryview:
-    """All bytes of a buffer (``bytes``, ``bytearray``, a numpy array) or of a dense torch tensor on the host, uncopied.
+    """Return all bytes of a buffer or of a dense torch tensor on the host, not copied.
 
-    Raises :class:`~etdev.errors.UsageError` for anything else, and for what is read-only if it is to be ``writable``.
+    Buffers are ``bytes``, ``bytearray``, numpy arrays and the like. Raises :class:`~etdev.errors.UsageError` for
+    anything else, and for read-only memory with ``writable``.
     """
     if hasattr(memory, "data_ptr"):
         memory = _tensor_bytes(memory)
@@ -40,7 +41,7 @@ def _tensor_bytes(tensor: Any) -> Any:
 
 @contextmanager
 def quiet_read_only() -> Iterator[None]:
-    """Torch warns of tensors over read-only memory; nothing here writes to one."""
+    """Suppress torch's warning about tensors over read-only memory, which nothing here writes to."""
     import warnings
 
     with warnings.catch_warnings():

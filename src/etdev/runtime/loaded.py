@@ -1,4 +1,4 @@
-"""Loaded methods: a program in memory of its own, ready to be called."""
+"""Loaded methods of programs, ready to be called."""
 
 from __future__ import annotations
 
@@ -45,24 +45,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How programs are run."""
+    """Settings for running a program."""
 
     poison: bool = True
-    """Are bytes that are not in use overwritten?"""
+    """True if bytes that are not in use are overwritten."""
     bounds: Bounds = field(default_factory=Bounds)
     inplace: InPlaceTable = field(default_factory=lambda: DEFAULT)
-    """Which kernels may write over which of their inputs."""
+    """Kernel → inputs that it may overwrite with its outputs."""
     depth: int = 0
-    """How many delegates the program lies within."""
+    """Number of delegates that enclose the program."""
     executors: Mapping[str, ExecutorFactory] | None = None
-    """Backend → what runs its delegates; None for all that are registered."""
+    """Backend → executor of its delegates; None for all registered ones."""
 
 
 class Method(MoveOnly):
-    """A method, loaded into planned buffers that exist. State stays from call to call.
+    """Method that is loaded into existing planned buffers. State persists from call to call.
 
-    ``memories`` are the planned buffers; who made them closes them, after the method. Raises what loading a delegate or
-    copying to a device raises, and releases what it has taken by then.
+    ``memories`` are the planned buffers. Their owner closes them after the method. Loading raises the errors of
+    delegates and of copies to a device, and releases everything allocated until then.
     """
 
     def __init__(
@@ -102,20 +102,22 @@ class Method(MoveOnly):
 
     @property
     def name(self) -> str:
-        """Of the method."""
+        """Name of the method."""
         return self._plan.name
 
     def declared_input(self, position: int) -> m.Value | None:
-        """What the file says of an input; None if there is no such one."""
+        """Return the file's description of an input, or None if the method has fewer inputs."""
         return self._plan.values[self._plan.inputs[position]] if position < len(self._plan.inputs) else None
 
     def declared_output(self, position: int) -> m.Value | None:
-        """What the file says of an output; None if there is no such one."""
+        """Return the file's description of an output, or None if the method has fewer outputs."""
         return self._plan.values[self._plan.outputs[position]] if position < len(self._plan.outputs) else None
 
     def execute(self, inputs: Sequence[Any]) -> tuple[Output, ...]:
-        """Run it. Inputs and outputs are torch tensors on the host and numbers; a tensor that the file has on a device
-        goes in and comes out as a :class:`~etdev.runtime.tensors.DeviceTensor`.
+        """Run the method. Inputs and outputs are torch tensors on the host, and numbers.
+
+        A tensor that the file has on a device is a :class:`~etdev.runtime.tensors.DeviceTensor`, as input and as
+        output.
         """
         self._inputs.set(inputs)
         given = self._outputs.prepare()
@@ -130,7 +132,7 @@ class Method(MoveOnly):
             raise
 
     def execute_on_device(self, arguments: Sequence[RunTensor | int | float | bool | None]) -> None:
-        """Run it as a delegate: inputs, then the tensors that its outputs go to, all where the method is at home."""
+        """Run the method as a delegate. Its arguments are the inputs, then the outputs, all on its home device."""
         count = len(self._plan.inputs)
         self._inputs.bind(arguments[:count], arguments[count:])
         self._outputs.direct(arguments[count:])
@@ -140,7 +142,7 @@ class Method(MoveOnly):
             executor.finish()
 
     def start(self) -> None:
-        """Begin anew: initial values in memory that is all zeros, and nothing left of the calls before."""
+        """Start from initial values in memory that is all zeros, and forget earlier calls."""
         self._machine.values = [self._value(index, value) for index, value in enumerate(self._plan.values)]
         self._inputs.begin()
         self._outputs.begin()
@@ -151,26 +153,26 @@ class Method(MoveOnly):
                 self._write_initial(index, tensor)
 
     def state(self) -> list[State]:
-        """What it keeps from call to call; nothing, without poison."""
+        """Return the ranges that it keeps from call to call; none without poison."""
         return self._machine.poison.state() if self._machine.poison else []
 
     def spare(self, state: Iterable[State]) -> None:
-        """Never poison these bytes: another method in the same memory keeps something there."""
+        """Exclude these bytes from poison, because another method in the same memory keeps state there."""
         if self._machine.poison:
             self._machine.poison.spare(state)
 
     def own(self, memory: PlannedMemory) -> None:
-        """Take over the planned buffers that it was loaded into: they end with it, and :meth:`reset` clears them."""
+        """Take ownership of its planned buffers: they are closed with it, and :meth:`reset` clears them."""
         self._owned = memory
 
     def reset(self) -> None:
-        """Forget all state."""
+        """Reset all state."""
         if self._owned is not None:
             self._owned.clear()
         self.start()
 
     def close(self) -> None:
-        """Release everything but planned buffers that are not its own. A second time does nothing."""
+        """Release everything except planned buffers that it does not own. A second call has no effect."""
         self._closing.close()
         if self._owned is not None:
             self._owned.close()
@@ -260,7 +262,7 @@ class Method(MoveOnly):
         return found
 
     def _poison(self) -> Poison | None:
-        """What is in use when; None if nobody knows what a delegate writes."""
+        """Return the poison for the method. Raise :class:`RunError` if its memory cannot be analyzed."""
         inputs = dict(delegate_inputs(self._plan))
         for position, call in enumerate(flow_graph(self._plan).instructions):
             if isinstance(call, m.DelegateCall):

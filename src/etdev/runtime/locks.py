@@ -1,4 +1,4 @@
-"""Locks, and who has them."""
+"""Queries about locks."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from typing import Any
 
 
 def is_mine(lock: Any) -> bool:
-    """Does this thread have a reentrant lock? It is asked as ``threading.Condition`` asks."""
+    """Return whether this thread holds a reentrant lock, tested as ``threading.Condition`` does."""
     return bool(lock._is_owned())

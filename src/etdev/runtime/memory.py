@@ -1,4 +1,4 @@
-"""Memory that a method runs in: buffers with one owner each, and the manager that hands them out.
+"""Memory of a method: buffers with one owner each, and the manager that provides them.
 
 The contract is that of ExecuTorch's ``DeviceMemoryBuffer``, ``HierarchicalAllocator`` and ``MemoryManager``.
 """
@@ -19,7 +19,7 @@ from etdev.runtime.owners import MoveOnly
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A stretch of memory. Nobody who has one owns it."""
+    """Range of memory. It does not own the memory."""
 
     address: int
     size: int
@@ -27,8 +27,10 @@ class Span:
 
 
 class DeviceMemoryBuffer(MoveOnly):
-    """The single owner of one allocation, which it frees exactly once: when it is closed, or at the latest when nothing
-    refers to it any more. It cannot be copied or pickled. An empty one owns nothing. A context manager.
+    """Single owner of one allocation. It cannot be copied or pickled. A context manager.
+
+    It frees the allocation exactly once: when it is closed, or at the latest when it is garbage. An empty buffer owns
+    nothing.
     """
 
     def __init__(
@@ -48,29 +50,29 @@ class DeviceMemoryBuffer(MoveOnly):
         *,
         registry: Registry = DEFAULT_REGISTRY,
     ) -> Self:
-        """Allocate through the registry. Of no bytes, nothing is allocated, but there has to be an allocator."""
+        """Allocate through the registry. A size of 0 allocates nothing, but the allocator must exist."""
         allocator = registry.get(device_type)
         return cls(allocator, allocator.allocate(size, index, alignment) if size else 0, size, index)
 
     @property
     def allocator(self) -> DeviceAllocator | None:
-        """Who gave the memory; ``None`` of one that was never created."""
+        """Allocator of the memory; ``None`` if the buffer was not created by one."""
         return self._allocator
 
     def data(self) -> int:
-        """The address; 0 if it is empty or closed."""
+        """Return the address; 0 if it is empty or closed."""
         return self._address
 
     def size(self) -> int:
-        """Bytes; 0 if it is empty or closed."""
+        """Return the bytes; 0 if it is empty or closed."""
         return self._size
 
     def as_span(self) -> Span:
-        """The memory, for a :class:`HierarchicalAllocator`."""
+        """Return the memory for a :class:`HierarchicalAllocator`."""
         return Span(self._address, self._size)
 
     def close(self) -> None:
-        """Free the memory. A second time does nothing."""
+        """Free the memory. A second call has no effect."""
         self._address = self._size = 0
         if self._free is not None:
             self._free()
@@ -83,7 +85,7 @@ class DeviceMemoryBuffer(MoveOnly):
 
 
 class HierarchicalAllocator:
-    """Planned buffers by number, from 0 on. It computes addresses, and never looks at what is there."""
+    """Planned buffers, numbered from 0. It computes addresses and never accesses the memory."""
 
     def __init__(self, buffers: Sequence[Span], planned_buffer_devices: Sequence[Device] = ()) -> None:
         if planned_buffer_devices and len(planned_buffer_devices) != len(buffers):
@@ -92,7 +94,7 @@ class HierarchicalAllocator:
         self._devices = tuple(planned_buffer_devices)
 
     def get_offset_address(self, memory_id: int, offset: int, size: int) -> int:
-        """The address of ``size`` bytes from ``offset`` on."""
+        """Return the address of ``size`` bytes from ``offset`` on."""
         if not 0 <= memory_id < len(self.buffers):
             raise UsageError(
                 f"there is no planned buffer {memory_id}", hint=f"there are {len(self.buffers)}, from 0 on"
@@ -105,24 +107,24 @@ class HierarchicalAllocator:
         return buffer.address + offset
 
     def planned_buffer_devices(self) -> tuple[Device, ...]:
-        """Of each buffer; empty if nothing was said of devices: then all are on the host."""
+        """Return the device of each buffer. Empty if no devices were given: all buffers are on the host then."""
         return self._devices
 
 
 class MemoryManager:
-    """The memory that a method is loaded with. Without it, a method allocates its own."""
+    """Memory that a method is loaded with. Without it, a method allocates its own."""
 
     def __init__(self, planned_memory: HierarchicalAllocator | None = None) -> None:
         self._planned = planned_memory
 
     def planned_memory(self) -> HierarchicalAllocator | None:
-        """The planned buffers."""
+        """Return the planned buffers."""
         return self._planned
 
     def planned_buffer_devices(self) -> tuple[Device, ...]:
-        """Of each planned buffer; empty for a program of the host alone."""
+        """Return the device of each planned buffer; empty for a program on the host alone."""
         return self._planned.planned_buffer_devices() if self._planned else ()
 
     def has_device_memory(self) -> bool:
-        """Does it say on which devices its buffers are?"""
+        """Return whether it has devices for its buffers."""
         return bool(self.planned_buffer_devices())

@@ -1,4 +1,4 @@
-"""What a method needs and takes, known before it is loaded: ExecuTorch's ``MethodMeta``."""
+"""Metadata of a method, known before it is loaded, as in ExecuTorch's ``MethodMeta``."""
 
 from __future__ import annotations
 
@@ -11,59 +11,62 @@ from etdev.program import model as m
 
 @dataclass(frozen=True, slots=True)
 class TensorMeta:
-    """An input or output that is a tensor."""
+    """Tensor that is an input or output."""
 
     sizes: tuple[int, ...]
-    """In elements; upper bounds of a dynamic one."""
+    """Number of elements per dimension; upper bounds for a dynamic tensor."""
     dim_order: tuple[int, ...]
     scalar_type: m.ScalarType
     dynamic: bool
     is_memory_planned: bool
-    """Does the method bring its memory?"""
+    """True if the method has planned memory for it."""
     device: Device
     nbytes: int
 
 
 class MethodMeta:
-    """What a method's table in the file says. Buffers are counted from 0, as in C++: the file's entry 0 is not one."""
+    """Metadata in a method's table in the file.
+
+    Buffers are numbered from 0, as in C++: the file's entry 0 is not a buffer.
+    """
 
     def __init__(self, plan: m.ExecutionPlan) -> None:
         self._plan = plan
 
     def name(self) -> str:
-        """Of the method."""
+        """Return the name of the method."""
         return self._plan.name
 
     def num_memory_planned_buffers(self) -> int:
-        """How many planned buffers it needs."""
+        """Return the number of planned buffers."""
         return max(len(self._plan.non_const_buffer_sizes) - 1, 0)
 
     def memory_planned_buffer_size(self, index: int) -> int:
-        """Bytes of a planned buffer."""
+        """Return the size of a planned buffer in bytes."""
         return self._plan.non_const_buffer_sizes[self._checked(index)]
 
     def memory_planned_buffer_device(self, index: int) -> Device:
-        """Where a planned buffer has to be; the host, if the file has no table of devices."""
+        """Return the device of a planned buffer; the host, if the file has no table of devices."""
         return self._plan.buffer_device(self._checked(index))
 
     def num_inputs(self) -> int:
-        """How many inputs it takes, numbers and tensors."""
+        """Return the number of inputs, numbers and tensors."""
         return len(self._plan.inputs)
 
     def num_outputs(self) -> int:
-        """How many outputs it gives."""
+        """Return the number of outputs."""
         return len(self._plan.outputs)
 
     def input_tensor_meta(self, index: int) -> TensorMeta:
-        """What an input is. An error if it is no tensor."""
+        """Return the metadata of an input. Raises an error if it is not a tensor."""
         return self._tensor(self._plan.inputs, index, "input")
 
     def output_tensor_meta(self, index: int) -> TensorMeta:
-        """What an output is. An error if it is no tensor."""
+        """Return the metadata of an output. Raises an error if it is not a tensor."""
         return self._tensor(self._plan.outputs, index, "output")
 
     def _checked(self, index: int) -> int:
-        """The buffer's index in the file."""
+        """Return the buffer's index in the file."""
         _item(range(self.num_memory_planned_buffers()), index, f"planned buffer of method {self._plan.name!r}")
         return index + 1
 

@@ -1,4 +1,4 @@
-"""Loading programs into planned memory: one method, or all methods of a program."""
+"""Loading of one method or all methods of a program into planned memory."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ def load_method(
     inplace: InPlaceTable = DEFAULT,
     bounds: Bounds | None = None,
 ) -> Method:
-    """Load one method. Each planned buffer is allocated on its device, through the registry (the process's, without
-    one), or is taken from ``memory``.
+    """Load one method. Planned buffers come from ``memory``, or are allocated on their devices through the registry.
 
-    Raises :class:`~etdev.runtime.errors.PlannedBufferError` and others; whatever was taken by then is released.
+    Without ``registry``, the process's registry is used. Raises :class:`~etdev.runtime.errors.PlannedBufferError` and
+    others, after releasing everything allocated until then.
     """
     registry = registry or default_registry()
     settings = Settings(poison=poison, bounds=bounds or Bounds(), inplace=inplace, executors=executors)
@@ -60,11 +60,11 @@ def load_method(
 
 
 class LoadedProgram(MoveOnly):
-    """All methods of a program.
+    """All methods of a program. A context manager.
 
-    ``shared`` gives them the same planned buffers, each as large as the largest method needs it, as
-    ``executorch.runtime.Runtime`` does: they share the state that the file puts at the same place. Otherwise each has
-    memory, and so state, of its own. A context manager.
+    With ``shared`` they use the same planned buffers, each of the size that the largest method needs, as
+    ``executorch.runtime.Runtime`` does. They then share the state that the file puts at the same place. Otherwise each
+    method has its own memory and state.
     """
 
     def __init__(self, program: Program, *, registry: Registry, settings: Settings, shared: bool = True) -> None:
@@ -92,7 +92,7 @@ class LoadedProgram(MoveOnly):
             self.methods[name].spare(state)
 
     def method(self, name: str) -> Method:
-        """A method. Raises :class:`~etdev.errors.UsageError`, which lists those there are."""
+        """Return a method. Raises :class:`~etdev.errors.UsageError` with the existing names if it is unknown."""
         return self.methods[self.program.method(name).name]
 
     def execute(self, name: str, inputs: Sequence[Any]) -> tuple[Output, ...]:
@@ -100,14 +100,14 @@ class LoadedProgram(MoveOnly):
         return self.method(name).execute(inputs)
 
     def reset(self) -> None:
-        """Forget all state."""
+        """Reset all state."""
         for planned in self._planned:
             planned.clear()
         for method in self.methods.values():
             method.start()
 
     def close(self) -> None:
-        """Release everything. A second time does nothing."""
+        """Release everything. A second call has no effect."""
         for method in self.methods.values():
             method.close()
         for planned in self._planned:
@@ -131,8 +131,10 @@ def load_program(
     inplace: InPlaceTable = DEFAULT,
     bounds: Bounds | None = None,
 ) -> LoadedProgram:
-    """Load all methods of a program or a file. ``device_map`` says what stands for the program's devices, unless a
-    ``registry`` does. Raises as :func:`load_method` does."""
+    """Load all methods of a program or a file. Raises as :func:`load_method` does.
+
+    ``device_map`` assigns devices to those of the program, unless ``registry`` is given.
+    """
     return LoadedProgram(
         read(program) if isinstance(program, Path) else program,
         registry=registry or (registry_for(device_map) if device_map else default_registry()),

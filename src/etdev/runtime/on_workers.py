@@ -1,6 +1,6 @@
-"""Programs across workers: each device of a program is a worker, which has the memory and runs the delegates there.
+"""Programs across workers: each device of a program is a worker with its memory and its delegates.
 
-What lies on a device stays there; what crosses is what the program's own copies say.
+Memory of a device stays on its worker. Only the program's own copies cross between workers.
 """
 
 from __future__ import annotations
@@ -54,17 +54,17 @@ if TYPE_CHECKING:
     import torch
 
 _BASE = 1 << 59
-"""Lowest address: no pointer is that high, nor the address of a simulated device."""
+"""Lowest address, above every pointer of a process and below those of simulated devices."""
 _SPACE = 1 << 48
-"""Addresses of one device."""
+"""Addresses per device."""
 _GAP = 4096
 
 Places = Mapping[Device, int]
-"""Device of the program → the worker that is it."""
+"""Device of the program → its worker."""
 
 
 class WorkerDevices(DistantAllocator):
-    """Devices of one type that are workers. Addresses stand for handles, and are none of the worker's own."""
+    """Devices of one type that are workers. Addresses stand for handles; they are not addresses on the worker."""
 
     def __init__(self, orchestrator: Orchestrator, kind: DeviceType, places: Places) -> None:
         super().__init__()
@@ -73,29 +73,32 @@ class WorkerDevices(DistantAllocator):
         self._handles: dict[int, Handle] = {}
         self._next = {index: _BASE + index * _SPACE for index in self._workers}
         self._gone: deque[tuple[int, int]] = deque()
-        """Addresses, each with its device, that are to be freed when that can be done."""
+        """Addresses and device indices whose free is pending."""
 
     @property
     def device_type(self) -> DeviceType:
-        """The type of the program's devices."""
+        """Type of the program's devices."""
         return self._type
 
     def device_count(self) -> int:
-        """Up to the highest that a worker is."""
+        """Return one more than the highest device index of a worker."""
         return max(self._workers, default=-1) + 1
 
     def memory_info(self, index: int = 0) -> MemoryInfo | None:
-        """Not known: the worker says when it has too little."""
+        """Return None: the worker itself reports when it has too little memory."""
         return None
 
     def allocate(self, nbytes: int, index: int = 0, alignment: int = DEFAULT_ALIGNMENT) -> int:
-        """As any allocator does; what is to be freed is freed first."""
+        """Allocate memory as any allocator does, after pending frees."""
         self._sweep()
         return super().allocate(nbytes, index, alignment)
 
     def deallocate(self, address: int, index: int = 0) -> None:
-        """As any allocator does. The garbage collector may call it while this very thread is at something else with the
-        same locks: then it is done at the next occasion."""
+        """Free memory as any allocator does.
+
+        The garbage collector may call this while the same thread holds the locks. The memory is then freed by a later
+        call.
+        """
         self._gone.append((address, index))
         self._sweep()
 
@@ -109,19 +112,19 @@ class WorkerDevices(DistantAllocator):
             self._lock.release()
 
     def resident(self, address: int, nbytes: int, index: int) -> Handle:
-        """The handle of some bytes."""
+        """Return a handle of these bytes."""
         allocation = self.find(address, nbytes, index)
         return self._handles[allocation.address].view(address - allocation.address, nbytes)
 
     def fill(self, address: int, nbytes: int, pattern: bytes, index: int) -> None:
-        """Repeat a pattern over memory of the worker."""
+        """Fill memory of the worker with a repeated pattern."""
         self._sweep()
         if nbytes:
             part = self.resident(address, nbytes, index).resident(Access.WRITE)
             self._orchestrator.submit(_fill, part, pattern)
 
     def copy_on_device(self, dst_address: int, src_address: int, nbytes: int, index: int) -> None:
-        """Copy from one place of the worker's memory to another."""
+        """Copy within the worker's memory."""
         if nbytes:
             source = self.resident(src_address, nbytes, index).resident(Access.READ)
             target = self.resident(dst_address, nbytes, index).resident(Access.WRITE)
@@ -158,7 +161,7 @@ class WorkerDevices(DistantAllocator):
 
 
 class RemoteDelegate(MoveOnly):
-    """A delegate that is loaded on a worker. Calls of it are begun, and waited for only by who needs to know."""
+    """Delegate loaded on a worker. Calls are started, and awaited only where their result is needed."""
 
     def __init__(self, context: DelegateContext, orchestrator: Orchestrator, worker: int) -> None:
         self._orchestrator, self._device = orchestrator, context.device
@@ -178,7 +181,7 @@ class RemoteDelegate(MoveOnly):
         return self._inputs
 
     def execute(self, arguments: Sequence[RunTensor | int | float | bool | None]) -> None:
-        """Begin a call. What it reads and writes is ordered with all other uses of these bytes."""
+        """Start a call. Its reads and writes are ordered with all other uses of the same bytes."""
         sent: list[Any] = []
         for position, argument in enumerate(arguments):
             if not isinstance(argument, RunTensor):
@@ -195,17 +198,17 @@ class RemoteDelegate(MoveOnly):
             out.resize(sizes)
 
     def finish(self) -> None:
-        """Wait for all calls that were begun."""
+        """Wait for all calls that were started."""
         begun, self._begun = self._begun, []
         for future in begun:
             _result(future)
 
     def reset(self) -> None:
-        """Begin anew, behind what was begun before."""
+        """Reset all state, after the calls that were started before."""
         self._begun.append(self._orchestrator.submit(_reset, self._loaded()))
 
     def close(self) -> None:
-        """Free what the worker has of it. A second time does nothing."""
+        """Free everything that the worker has of it. A second call has no effect."""
         if self._object is not None:
             _free(self._orchestrator, self._object)
             self._object = None
@@ -216,7 +219,7 @@ class RemoteDelegate(MoveOnly):
         return self._object.resident(access)
 
     def _bytes(self, argument: RunTensor, *, is_input: bool) -> Any:
-        """The argument as resident memory; None for one without any bytes."""
+        """Return the argument as resident memory, or None if it has no bytes."""
         size = argument.nbytes if is_input or argument.static else argument.capacity
         if size is None:
             raise RunError(f"{argument.describe()} may have any size, and a worker needs to know how much")
@@ -233,7 +236,7 @@ class RemoteDelegate(MoveOnly):
 
 
 def across_workers(orchestrator: Orchestrator, places: Places) -> tuple[Registry, Mapping[str, ExecutorFactory]]:
-    """What a program is loaded with so that its devices are workers: the registry, and what runs its delegates."""
+    """Return the registry and the executors for a program whose devices are workers."""
     kinds = sorted({device.type for device in places})
     registry = Registry(HostAllocator(), *(WorkerDevices(orchestrator, kind, places) for kind in kinds))
 
@@ -251,25 +254,25 @@ def across_workers(orchestrator: Orchestrator, places: Places) -> tuple[Registry
 
 
 def _free(orchestrator: Orchestrator, handle: Handle | ObjectHandle) -> None:
-    """Free what a worker has, unless it went with its worker."""
+    """Free memory or an object of a worker, unless it was lost with the worker."""
     with suppress(WorkerLost, HandleError, ClosedError):
         orchestrator.free(handle)
 
 
 def _result(future: TaskFuture) -> Any:
-    """What came of a task; its own error rather than that of those who needed it."""
+    """Return the result of a task. Raise the original error instead of a :class:`PoisonedError`."""
     try:
         return future.result()
     except PoisonedError as error:
         raise error.cause from error
 
 
-# On the worker
+# The worker's side
 
 
 @dataclass(frozen=True, slots=True)
 class _Recipe:
-    """What a delegate is loaded from, apart from its device."""
+    """Data from which a delegate is loaded, without its device."""
 
     id: str
     data: bytes
@@ -279,7 +282,7 @@ class _Recipe:
 
 @dataclass(frozen=True, slots=True)
 class _Tensor:
-    """What a tensor is; its bytes are the argument behind it."""
+    """Description of a tensor. Its bytes are the next argument."""
 
     value: int
     declared: m.Tensor
@@ -288,7 +291,7 @@ class _Tensor:
 
 
 class _Loaded:
-    """A delegate on its worker."""
+    """Delegate on its worker."""
 
     def __init__(self, executor: DelegateExecutor) -> None:
         self.executor = executor
@@ -319,7 +322,7 @@ def _reset(loaded: _Loaded) -> None:
 
 
 def _run(loaded: _Loaded, *sent: Any) -> list[tuple[int, ...]]:
-    """Call a delegate; gives the sizes of its outputs."""
+    """Call a delegate and return the sizes of its outputs."""
     worker = current_worker()
     arguments: list[Any] = []
     following = iter(sent)

@@ -1,4 +1,4 @@
-"""Owners of memory, of which there is one each."""
+"""Base class for single owners of memory."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from etdev.errors import UsageError
 
 
 class MoveOnly:
-    """Base of what owns memory. It is handed on, and never copied or pickled: two owners would free the memory twice,
-    and the first to do so would leave the other with a dangling address."""
+    """Base of classes that own memory. Instances can be passed on, but never copied or pickled.
+
+    With two owners, the memory would be freed twice, and the second owner would have a dangling address.
+    """
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""The planned buffers of methods: each allocated on its device, all released together."""
+"""Planned buffers of methods, each allocated on its device and all released together."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from etdev.runtime.memory import DeviceMemoryBuffer, MemoryManager
 from etdev.runtime.owners import MoveOnly
 
 BufferKey = tuple[Device, int]
-"""Device, and index into ``non_const_buffer_sizes``: methods that share memory share what both have."""
+"""Device, and index into ``non_const_buffer_sizes``. Methods that share memory share the buffers with equal keys."""
 
 PLANNED_ALIGNMENT = 64
-"""Of a planned buffer."""
+"""Alignment of a planned buffer, in bytes."""
 
 
 def buffer_sizes(plans: Iterable[m.ExecutionPlan], home: Device) -> dict[BufferKey, int]:
-    """The planned buffers of methods that share memory: each as large as the largest of them needs it."""
+    """Return the sizes of planned buffers that methods share: the maximum over the methods, in bytes."""
     found: dict[BufferKey, int] = {}
     for plan in plans:
         for index, size in enumerate(plan.non_const_buffer_sizes):
@@ -34,12 +34,15 @@ def buffer_sizes(plans: Iterable[m.ExecutionPlan], home: Device) -> dict[BufferK
 
 
 def placed(device: Device, home: Device) -> Device:
-    """Where something is that the file puts on a device. What a delegate's program has on its host is on its device."""
+    """Return the actual device of a tensor or buffer that the file puts on ``device``.
+
+    The host of a delegate's program is the delegate's device, ``home``.
+    """
     return home if device.is_host else device
 
 
 class PlannedMemory(MoveOnly):
-    """Planned buffers that exist. A context manager; closing it a second time does nothing."""
+    """Allocated planned buffers. A context manager; closing it a second time has no effect."""
 
     def __init__(self, sizes: Mapping[BufferKey, int], registry: Registry, what: str) -> None:
         self._buffers: dict[BufferKey, DeviceMemoryBuffer] = {}
@@ -80,7 +83,7 @@ class PlannedMemory(MoveOnly):
 def given_memory(
     plan: m.ExecutionPlan, manager: MemoryManager, registry: Registry, home: Device
 ) -> dict[BufferKey, Memory]:
-    """The planned buffers of a method that somebody else allocated. Raises if they are not what the method needs."""
+    """Return the planned buffers of a method from the caller's memory. Raise an error if they do not fit the method."""
     planned = manager.planned_memory()
     devices = manager.planned_buffer_devices()
     found: dict[BufferKey, Memory] = {}
@@ -105,7 +108,7 @@ def given_memory(
 def buffer_error(
     what: str, index: int, device: Device, size: int, registry: Registry, cause: EtdevError
 ) -> PlannedBufferError:
-    """What a failure with a planned buffer is reported as."""
+    """Return the error that reports a failure with a planned buffer."""
     try:
         info = registry.get(device.type).memory_info(device.index)
     except EtdevError:

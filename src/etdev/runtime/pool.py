@@ -1,4 +1,4 @@
-"""A program on every worker: loaded once, called for many samples."""
+"""Pool that loads a program once on every worker and calls it for many samples."""
 
 from __future__ import annotations
 
@@ -37,53 +37,53 @@ if TYPE_CHECKING:
 
 RuntimeName = Literal["stock", "replay"]
 _AHEAD = 2
-"""Calls that each worker has at once: one that it runs, and one that it finds when it is through."""
+"""Calls that each worker has at once: a running one, and a queued one that follows it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProgramSource:
-    """What each worker loads."""
+    """Program to load on each worker."""
 
     file: Path
     runtime: RuntimeName
-    """``stock``, ExecuTorch's own, or ``replay``, the interpreter, in the worker's memory."""
+    """``stock``, ExecuTorch's own runtime, or ``replay``, the interpreter in the worker's memory."""
     shared: bool = False
-    """Do all methods have the same memory?"""
+    """True if all methods share the same memory."""
     data: tuple[Path, ...] = ()
     """Data files of the program."""
     imports: tuple[str, ...] = ()
     """Modules that register custom kernels of the stock runtime."""
     path: tuple[Path, ...] = ()
-    """Where these are looked up first."""
+    """Folders to look these modules up in first."""
     pinned: bool = True
-    """Does each worker keep to one core? In a process of its own, torch has one thread there, too."""
+    """True to pin each worker to one core. In a process of its own, torch then uses one thread, too."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """An input that lies on the workers."""
+    """Input that is stored on the workers."""
 
     handles: tuple[Handle, ...]
-    """By worker."""
+    """Handle on each worker, by worker."""
     scalar_type: m.ScalarType
     sizes: tuple[int, ...]
     dim_order: tuple[int, ...]
 
 
 class ProgramPool(MoveOnly):
-    """A program, loaded once on each worker of an orchestrator. A context manager.
+    """Program that is loaded once on each worker of an orchestrator. A context manager.
 
-    Each worker has state of its own, which stays from call to call. What is wrong with the program is a
+    Each worker has its own state, which persists from call to call. Errors of the program are
     :class:`~etdev.runtime.stock.ProgramFailureError`.
     """
 
     def __init__(self, orchestrator: Orchestrator, source: ProgramSource) -> None:
         self._orchestrator = orchestrator
         self._kept: dict[tuple[str, int], _Kept] = {}
-        """By method and position."""
+        """Method and position → kept input."""
         self._sessions: list[ObjectHandle] = []
         self._memory: list[Handle] = []
-        """Of what is kept."""
+        """Memory of kept inputs."""
         try:
             for worker in range(len(orchestrator.specs)):
                 self._sessions.append(orchestrator.create(_open, source, worker=worker))
@@ -93,9 +93,9 @@ class ProgramPool(MoveOnly):
             raise
 
     def keep(self, method: str, position: int, tensor: torch.Tensor, declared: m.Tensor) -> None:
-        """Place an input that the file has on a device once on each worker, for all calls.
+        """Store an input that the file has on a device once on each worker, for all calls.
 
-        ``declared`` is what the file says of it; the workers' memory has to be that of its device.
+        ``declared`` is the file's description of the input. The workers' memory must be memory of its device.
         """
         dense = dense_in(tensor.detach(), declared.dim_order)
         order = sorted(range(dense.dim()), key=dense.stride, reverse=True)
@@ -115,7 +115,7 @@ class ProgramPool(MoveOnly):
         return self._submit(_call, method, inputs, worker, fresh)
 
     def repeat(self, method: str, samples: Iterable[Sequence[Any]], times: int) -> Iterator[float]:
-        """Seconds that ``times`` calls took together, for each sample, in order. No outputs come back.
+        """Yield the total seconds of ``times`` calls for each sample, in order. No outputs are copied back.
 
         Samples are spread over the workers as by :meth:`map`.
         """
@@ -127,10 +127,10 @@ class ProgramPool(MoveOnly):
     def map(
         self, method: str, samples: Iterable[Sequence[Any]], *, fresh: bool = False
     ) -> Iterator[tuple[float, tuple[Any, ...]]]:
-        """Seconds and outputs of a call for each sample, in order; each sample goes to the worker that is free first.
+        """Yield the seconds and outputs of a call for each sample, in order.
 
-        ``fresh`` begins each call in initial state. A sample is taken when a worker can have it; outputs wait for those
-        of the samples before.
+        Each sample goes to the worker that is free first. ``fresh`` begins each call in initial state. A sample is
+        taken from the iterable when a worker has room for it. Outputs wait for those of earlier samples.
         """
         for future in self._spread(
             samples, lambda sample, worker: self.call(method, sample, worker=worker, fresh=fresh)
@@ -144,17 +144,17 @@ class ProgramPool(MoveOnly):
         sent = [None if position in kept else _pack(value) for position, value in enumerate(inputs)]
         resident = [found.handles[worker].resident(Access.READ) for found in kept.values()]
         forms = {position: (found.scalar_type, found.sizes, found.dim_order) for position, found in kept.items()}
-        # One call after the other; one that fails does not take those behind it along.
+        # Calls run one after the other. With WRITE access, a failed call does not fail the later ones.
         session = self._sessions[worker].resident(Access.WRITE)
         return self._orchestrator.submit(call, session, method, sent, how, forms, *resident)
 
     def _spread(
         self, samples: Iterable[Sequence[Any]], submit: Callable[[Sequence[Any], int], TaskFuture]
     ) -> Iterator[TaskFuture]:
-        """The tasks of samples, in order. Each goes to the worker that is free first."""
+        """Yield the tasks of samples, in order. Each goes to the worker that is free first."""
         waiting: deque[TaskFuture] = deque()
         busy: list[list[TaskFuture]] = [[] for _ in self._sessions]
-        """Calls that each worker has."""
+        """Unfinished calls of each worker."""
         try:
             for sample in samples:
                 worker = _least_busy(busy)
@@ -169,10 +169,10 @@ class ProgramPool(MoveOnly):
                 future.cancel()
 
     def close(self) -> None:
-        """Free what the workers have of it. A second time does nothing."""
+        """Free everything that the workers have of it. A second call has no effect."""
         gone: list[Handle | ObjectHandle] = [*self._sessions, *self._memory]
         for handle in gone:
-            with suppress(WorkerLost, HandleError, ClosedError):  # It went with its worker.
+            with suppress(WorkerLost, HandleError, ClosedError):  # It was lost with its worker.
                 self._orchestrator.free(handle)
         self._sessions, self._memory, self._kept = [], [], {}
 
@@ -184,7 +184,7 @@ class ProgramPool(MoveOnly):
 
 
 def _least_busy(busy: list[list[TaskFuture]]) -> int:
-    """The worker with the fewest calls, once there is one that can have another."""
+    """Return the worker with the fewest calls, after waiting until one has room for another."""
     while True:
         for calls in busy:
             calls[:] = [future for future in calls if not future.done()]
@@ -195,14 +195,14 @@ def _least_busy(busy: list[list[TaskFuture]]) -> int:
 
 
 def outputs_of(future: TaskFuture) -> tuple[float, tuple[Any, ...]]:
-    """Seconds that a call took in its runtime, and its outputs: tensors on the host and plain values."""
+    """Return the seconds of a call in its runtime, and its outputs: tensors on the host and plain values."""
     seconds, outputs = future.result()
     return seconds, tuple(_unpack(value) for value in outputs)
 
 
 @dataclass(frozen=True, slots=True)
 class _Packed:
-    """A tensor on its way: its elements in the order of memory, which numpy sends without a copy."""
+    """Tensor in transit: its elements in memory order, which numpy sends without a copy."""
 
     data: Any
     order: tuple[int, ...]
@@ -225,15 +225,15 @@ def _unpack(value: Any) -> Any:
     return torch.from_numpy(data).permute(back)
 
 
-# On the worker
+# The worker's side
 
 
 _Forms: TypeAlias = Mapping[int, tuple[m.ScalarType, tuple[int, ...], tuple[int, ...]]]
-"""Position of an input that is kept on the worker → its element type, sizes and order of dimensions."""
+"""Position of an input kept on the worker → its element type, sizes and order of dimensions."""
 
 
 class _Session:
-    """The program on a worker."""
+    """Program on a worker."""
 
     def __init__(self, source: ProgramSource) -> None:
         worker = current_worker()
@@ -249,7 +249,7 @@ class _Session:
 
             from etdev.runtime.replay import ReplayRuntime
 
-            if source.pinned and current_thread() is main_thread():  # Torch has one number for the whole process.
+            if source.pinned and current_thread() is main_thread():  # Torch has one setting for the whole process.
                 torch.set_num_threads(1)
             self._runtime = ReplayRuntime(registry=worker.registry)
         self._runtime.__enter__()
@@ -264,8 +264,8 @@ class _Session:
         return outputs
 
     def repeat(self, method: str, inputs: Sequence[Any], times: int) -> float:
-        """Seconds in the runtime that so many calls take together."""
-        if self._is_stock:  # Its process makes them without coming back between them.
+        """Return the seconds that ``times`` calls take together in the runtime."""
+        if self._is_stock:  # Its process makes all calls without returning between them.
             self._runtime.call(method, inputs, repeat=times)
             return float(self._runtime.seconds)
         began = time.perf_counter()
@@ -278,8 +278,8 @@ class _Session:
 
 
 def _pin(number: int) -> None:
-    """Keep this thread, and the processes that it starts, to one core."""
-    if hasattr(os, "sched_setaffinity"):  # Linux alone has it.
+    """Pin this thread, and the processes that it starts, to one core."""
+    if hasattr(os, "sched_setaffinity"):  # Only Linux has it.
         cores = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, {cores[number % len(cores)]})
 

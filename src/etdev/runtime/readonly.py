@@ -1,4 +1,4 @@
-"""Memory that code may read and not write, as torch tensors."""
+"""Read-only memory as torch tensors."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ if TYPE_CHECKING:
 
 
 def refuse_write() -> UsageError:
-    """Return the error of a task that writes to memory that it was given for reading."""
+    """Return the error of a task that writes to a read-only argument."""
     return UsageError("a task writes to an argument that it only reads", hint="`resident('update')` lets it")
 
 
 def read_only(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a tensor over the same bytes that refuses each operation that writes to them, and so do its views."""
+    """Return a tensor over the same bytes that refuses operations that write to them. Its views do, too."""
     from etdev.runtime.readonly_tensor import ReadOnlyTensor
 
     return ReadOnlyTensor(tensor)

@@ -1,4 +1,4 @@
-"""The tensor that refuses writes. Importing this module imports torch."""
+"""Torch tensor that refuses writes. Importing this module imports torch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from etdev.errors import UsageError
 from etdev.runtime.readonly import refuse_write
 
 _RUNNING = ("running_mean", "running_var")
-"""Arguments of batch norms that are written while training, which their schemas do not say."""
+"""Arguments of batch norms that are written in training, although their schemas do not say so."""
 
 
 def _refuse_address(self: Any, *_: Any, **__: Any) -> Any:
@@ -23,7 +23,7 @@ def _refuse_address(self: Any, *_: Any, **__: Any) -> Any:
 
 
 class ReadOnlyTensor(torch.Tensor):
-    """A tensor without storage of its own. Operations reach the covered tensor through the dispatcher alone."""
+    """Tensor without storage of its own. Operations reach the covered tensor only through the dispatcher."""
 
     covered: torch.Tensor
     __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
@@ -46,7 +46,7 @@ class ReadOnlyTensor(torch.Tensor):
     def __torch_dispatch__(  # type: ignore[override]
         cls, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        """Do what is asked with the covered tensors, unless it writes to one. Views of them are read-only too."""
+        """Run an operation on the covered tensors, unless it writes to one. Views of them are read-only, too."""
         kwargs = kwargs or {}
         if any(isinstance(leaf, cls) for written in _written(func, args, kwargs) for leaf in tree_leaves(written)):
             raise refuse_write()
@@ -61,7 +61,7 @@ class ReadOnlyTensor(torch.Tensor):
         return tree_map(cover, func(*tree_map(uncover, args), **tree_map(uncover, kwargs)))
 
     def numpy(self, *, force: bool = False) -> Any:
-        """The memory as a read-only numpy array, where the host reaches it."""
+        """Return the memory as a read-only numpy array, if it is host memory."""
         found = self.covered.numpy(force=force)
         found.flags.writeable = False
         return found
@@ -70,7 +70,7 @@ class ReadOnlyTensor(torch.Tensor):
         return self.numpy() if dtype is None else self.numpy().astype(dtype, copy=False)
 
     def tolist(self) -> Any:
-        """The elements, copied."""
+        """Return a copy of the elements."""
         return self.covered.tolist()
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
@@ -91,7 +91,7 @@ def _storage(tensor: torch.Tensor) -> int:
 
 
 def _written(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[Any]:
-    """The arguments that an operation writes to, or whose memory it gives to another tensor."""
+    """Yield the arguments that an operation writes to, or whose memory it gives to another tensor."""
     schema = func._schema
     named = {argument.name: value for argument, value in zip(schema.arguments, args, strict=False)} | dict(kwargs)
     if schema.name == "aten::set_":

@@ -1,4 +1,4 @@
-"""The interpreter with the calling surface of the stock runtime, for whoever compares the two with eager PyTorch."""
+"""Interpreter with the interface of the stock runtime, for comparisons of both with eager PyTorch."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from etdev.runtime.tensors import DeviceTensor
 
 
 class ReplayRuntime(MoveOnly):
-    """Runs programs in the planned buffers, with poison. A context manager.
+    """Runtime that executes programs in their planned buffers, with poison. A context manager.
 
-    Devices are those of ``registry``, or what ``device_map`` says. Inputs are given and outputs taken on the host;
-    those that the program has on a device are copied there and back. What is wrong with a program is a
-    :class:`~etdev.runtime.stock.ProgramFailureError`, as with the stock runtime; what this machine lacks stays an
-    :class:`~etdev.errors.EtdevError` with the exit code that says so.
+    Devices are those of ``registry`` or of ``device_map``. Inputs and outputs are on the host; those that the program
+    has on a device are copied to it and back. Errors of a program are
+    :class:`~etdev.runtime.stock.ProgramFailureError`, as with the stock runtime. A missing requirement of this machine
+    stays an :class:`~etdev.errors.EtdevError` with its exit code.
     """
 
     def __init__(
@@ -57,14 +57,16 @@ class ReplayRuntime(MoveOnly):
         self.close()
 
     def close(self) -> None:
-        """Release everything. A second time does nothing."""
+        """Release everything. A second call has no effect."""
         if self._loaded is not None:
             self._loaded.close()
             self._loaded = None
 
     def load(self, file: Path | Program, *, shared: bool = False, data: Sequence[Path] = ()) -> tuple[str, ...]:
-        """Open a program with its data files; return the names of its methods. ``shared`` gives all methods the same
-        memory, not each its own."""
+        """Open a program with its data files. Return the names of its methods.
+
+        With ``shared`` all methods use the same memory; otherwise each has its own.
+        """
         self.close()
         try:
             self._program = file if isinstance(file, Program) else read_joined(file, data)
@@ -75,7 +77,7 @@ class ReplayRuntime(MoveOnly):
         return tuple(sorted(self._loaded.methods))
 
     def call(self, method: str, inputs: Sequence[Any], *, fresh: bool = False) -> tuple[Any, ...]:
-        """Outputs of one call, tensors on the host and plain values; ``fresh`` starts from initial state."""
+        """Return the outputs of one call, tensors on the host and plain values. ``fresh`` starts from initial state."""
         if self._loaded is None:
             raise ProgramFailureError("no program is loaded")
         try:
@@ -124,7 +126,7 @@ class ReplayRuntime(MoveOnly):
 
 
 def missing_executors(program: Program) -> tuple[str, ...]:
-    """Backends whose delegates a program calls and nothing here runs."""
+    """Return the backends whose delegates a program calls and that have no executor."""
     used = {
         plan.delegates[call.delegate_index].id
         for plan in program.execution_plan
@@ -136,7 +138,7 @@ def missing_executors(program: Program) -> tuple[str, ...]:
 
 
 def missing_kernels(program: Program) -> tuple[str, ...]:
-    """Operators that a program calls and nothing here computes."""
+    """Return the operators that a program calls and that the interpreter cannot compute."""
     used = {
         plan.operators[call.op_index]
         for plan in program.execution_plan

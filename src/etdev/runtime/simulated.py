@@ -1,8 +1,7 @@
-"""A device that is simulated: memory with addresses of its own that the host gets at by copies only.
+"""Simulated device: memory with its own addresses, which the host accesses only by copies.
 
-It stands in for hardware where there is none. Its bytes are private; code that stands for what runs on the device takes
-them by :meth:`SimulatedDevice.device_view`. It counts what is done, holds as much as it is told to, and fails where it
-is told to.
+It replaces hardware that is not available. Its bytes are private. Code that imitates the device reads them with
+:meth:`SimulatedDevice.device_view`. It counts operations, has a configurable capacity, and fails on request.
 """
 
 from __future__ import annotations
@@ -21,17 +20,18 @@ if TYPE_CHECKING:
 Operation = Literal["allocate", "copy_host_to_device", "copy_device_to_host", "wrong_device"]
 
 _BASE = 1 << 60
-"""Lowest address. No pointer of a process is that high."""
+"""Lowest address, above every pointer of a process."""
 _SPACE = 1 << 48
-"""Addresses of one device."""
+"""Addresses per device."""
 _GAP = 4096
-"""Addresses between neighbours, so that what reaches beyond an end is in nothing."""
+"""Unused addresses between allocations, so that overruns are in no allocation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A failure that is asked for: the ``nth`` operation of that kind, counted from 1, and from then on each if it is
-    ``lasting``. ``wrong_device`` is an allocation that lies on the next device instead.
+    """Requested failure of the ``nth`` operation of a kind, counted from 1.
+
+    With ``lasting``, all later ones fail, too. ``wrong_device`` is an allocation that is on the next device instead.
     """
 
     operation: Operation
@@ -42,7 +42,7 @@ class Fault:
 class SimulatedDevice(DeviceAllocator):
     """Simulated devices of one type.
 
-    ``count`` devices have ``capacity`` bytes each, and allocations begin at multiples of ``alignment``.
+    ``count`` devices have ``capacity`` bytes each. Allocations begin at multiples of ``alignment``.
     """
 
     def __init__(
@@ -58,34 +58,34 @@ class SimulatedDevice(DeviceAllocator):
         self._type, self._count, self._capacity, self._alignment = device_type, count, capacity, alignment
         self._faults = tuple(faults)
         self._done: dict[str, int] = {}
-        """Operation → how many there were."""
+        """Operation → number of times so far."""
         self._next = [_BASE + index * _SPACE for index in range(count)]
-        """The lowest address of each device that was never used: none is used twice, so an old one is in nothing."""
+        """Lowest unused address of each device. Addresses are never reused, so that an old one is in no allocation."""
         self._memory: dict[int, bytearray] = {}
 
     @property
     def device_type(self) -> DeviceType:
-        """The type that it stands in for."""
+        """Simulated device type."""
         return self._type
 
     def device_count(self) -> int:
-        """As many as it was told."""
+        """Return the configured number of devices."""
         return self._count
 
     def memory_info(self, index: int = 0) -> MemoryInfo:
-        """What is left of the capacity."""
+        """Return the remaining capacity and the total."""
         self._check_index(index)
         used = sum(allocation.size for allocation in self.live() if allocation.index == index)
         return MemoryInfo(self._capacity - used, self._capacity)
 
     def device_view(self, address: int, nbytes: int, index: int = 0) -> memoryview:
-        """The private bytes, for what stands for code on the device. Code of the host copies instead."""
+        """Return the private bytes, for code that imitates the device. Host code must copy instead."""
         allocation = self.find(address, nbytes, index)
         start = address - allocation.address
         return memoryview(self._memory[allocation.address])[start : start + nbytes]
 
     def operations(self, operation: Operation) -> int:
-        """How many there were so far, those that failed included."""
+        """Return the number of operations so far, failed ones included."""
         return self._done.get(operation, 0)
 
     def _fails(self, operation: Operation) -> bool:

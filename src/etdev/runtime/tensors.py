@@ -1,4 +1,4 @@
-"""Tensors that are on a device, in the hands of a caller on the host."""
+"""Tensors on a device, for callers on the host."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 class DeviceTensor(MoveOnly):
-    """A tensor on a device: an address, and what it means. The host reads it by a copy.
+    """Tensor on a device: an address and its meaning. The host reads it with a copy.
 
-    One that was uploaded, or that a method gave as an output of the caller's, owns its memory: close it, or use it as a
-    context manager. An output in planned memory is valid until the method runs again.
+    An uploaded tensor, or an output that has no planned memory, owns its memory: close it, or use it as a context
+    manager. An output in planned memory is valid until the method runs again.
     """
 
     def __init__(
@@ -65,16 +65,16 @@ class DeviceTensor(MoveOnly):
 
     @property
     def dtype(self) -> torch.dtype:
-        """Of its elements."""
+        """Dtype of the elements."""
         return torch_dtype(self.scalar_type)
 
     @property
     def nbytes(self) -> int:
-        """Bytes that it has."""
+        """Number of bytes."""
         return self.as_run_tensor().nbytes
 
     def to_host(self) -> torch.Tensor:
-        """A copy on the host."""
+        """Return a copy on the host."""
         import torch
 
         found = torch.empty_strided(self.sizes, strides(self.sizes, self.dim_order), dtype=self.dtype)
@@ -84,7 +84,7 @@ class DeviceTensor(MoveOnly):
         return found
 
     def as_run_tensor(self) -> RunTensor:
-        """What a running method works with."""
+        """Return the tensor in the form that a running method uses."""
         declared = m.Tensor(self.scalar_type, self.sizes, self.dim_order)
         found = RunTensor(-1, declared, self.device)
         memory = Memory(self.device, self.address, found.nbytes, allocator=self._allocator, writable=self._writable)
@@ -92,7 +92,7 @@ class DeviceTensor(MoveOnly):
         return found
 
     def close(self) -> None:
-        """Free its memory, if it owns any. A second time does nothing."""
+        """Free its memory, if it owns any. A second call has no effect."""
         if self._owned is not None:
             self._owned.close()
 

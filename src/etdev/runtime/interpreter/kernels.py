@@ -68,7 +68,7 @@ class KernelRun:
             raise RunError(f"it gives {len(results)} results for {len(outs)} outputs")
         for out, result in zip(outs, results, strict=True):
             machine.make_room(out, result.shape)
-        # Check with the sizes of this call. Until here, an output has those of the previous call.
+        # Check after the resize above: before it, an output has the sizes of the previous call.
         check_overlaps(self._name, operands, outs, self._donors)
         for out, result in zip(outs, results, strict=True):
             machine.write(out, result)

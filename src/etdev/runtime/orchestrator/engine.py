@@ -43,7 +43,7 @@ class Bounds:
 
 @dataclass(slots=True, eq=False)
 class Work:
-    """What a node stands for."""
+    """Work of a node, and its future."""
 
     future: TaskFuture
     start: Start

@@ -22,7 +22,7 @@ class Access(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A buffer. Equal numbers on two workers, or before and after a restart, are two buffers."""
+    """Identity of a buffer. Equal numbers on two workers, or before and after a restart, are two buffers."""
 
     worker: int
     incarnation: int
@@ -121,7 +121,7 @@ def check_count(value: Any, what: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ObjectHandle:
-    """A Python object on a worker: a loaded program, a session."""
+    """Python object on a worker, such as a loaded program or a session."""
 
     worker: int
     incarnation: int
@@ -129,7 +129,7 @@ class ObjectHandle:
 
     @property
     def key(self) -> Key:
-        """Objects are numbered with the buffers."""
+        """Identity of the object. Objects and buffers share one numbering."""
         return Key(self.worker, self.incarnation, self.buffer)
 
     def resident(self, access: Access | str = Access.UPDATE) -> ResidentObject:
@@ -147,7 +147,7 @@ class ObjectHandle:
 
 @dataclass(frozen=True, slots=True)
 class Resident:
-    """Memory on a worker as an argument: passed through untouched."""
+    """Memory on a worker as a task argument, which is not copied."""
 
     handle: Handle
     access: Access
@@ -157,7 +157,7 @@ class Resident:
 
 @dataclass(frozen=True, slots=True)
 class ResidentObject:
-    """An object on a worker as an argument."""
+    """Object on a worker as a task argument."""
 
     handle: ObjectHandle
     access: Access
@@ -165,13 +165,13 @@ class ResidentObject:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Out:
-    """An array of the caller's that the task fills: it gets memory for it on its worker, which is copied back."""
+    """Array of the caller that the task fills. It gets memory on the worker, which is copied back."""
 
     array: Any
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class InOut:
-    """An array of the caller's that is copied to the worker, and back when the task is done."""
+    """Array of the caller that is copied to the worker, and back when the task is done."""
 
     array: Any

@@ -15,7 +15,7 @@ _INCARNATIONS = itertools.count(1)
 
 @dataclass(slots=True)
 class Entry:
-    """A buffer, or an object of 0 bytes."""
+    """Buffer, or object of 0 bytes."""
 
     size: int
     """Bytes."""
@@ -26,7 +26,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class BufferStats:
-    """One buffer, as it is."""
+    """Snapshot of one buffer."""
 
     worker: int
     buffer: int
@@ -69,7 +69,7 @@ class Stats:
 
 @dataclass(slots=True)
 class _Life:
-    """A worker's present incarnation."""
+    """Current incarnation of a worker."""
 
     incarnation: int
     lost: WorkerLost | None = None

@@ -24,7 +24,7 @@ class State(Enum):
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """Something that runs on workers once others are over."""
+    """Work that runs on workers once the nodes before it have ended."""
 
     number: int
     """Position in the order of submission."""

@@ -1,4 +1,7 @@
-"""The order of things: nodes wait for others and for workers, begin, and end. It runs nothing, and knows no time."""
+"""Scheduler of nodes, which wait for other nodes and for workers, begin, and end.
+
+It neither runs code nor reads a clock.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from etdev.runtime.orchestrator.placement import Placement
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What follows from an event."""
+    """Changes that follow from an event."""
 
     begun: tuple[Node, ...]
     """Nodes to run now, on each of their workers."""

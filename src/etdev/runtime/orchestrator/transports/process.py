@@ -1,4 +1,4 @@
-"""Workers in processes of their own, which are started anew and never forked."""
+"""Transport to workers in processes of their own, which are spawned, never forked."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ from etdev.runtime.orchestrator.transports.process_worker import Kind
 
 _BOOT = "import sys; sys.path[:] = {path}; from {module} import main; main({descriptor})"
 _START_SECONDS = 120.0
-"""How long a worker may take to start."""
+"""Maximum seconds for the start of a worker."""
 _END_SECONDS = 1.0
-"""How long a worker that is told to end may take."""
+"""Maximum seconds for a worker to end after it is told to."""
 _KILL_SECONDS = 10.0
-"""How long the system may take to end a process."""
+"""Maximum seconds for the system to end a process."""
 _LOOK_SECONDS = 0.2
-"""How often to look whether a process is there, where the system has nothing to wait on."""
+"""Seconds between checks of a process, on systems that cannot wait for its end."""
 _MAIN = ("sys_argv", "init_main_from_name", "init_main_from_path")
 
 _Read = Callable[[Sequence[Any]], Any]
-"""Makes an answer of its parts."""
+"""Reads an answer from its parts."""
 
 
 class ProcessTransport(Transport):
-    """A process per worker. One thread here waits for each, and gives its answers."""
+    """One process per worker. One thread here waits for each process and reports its answers."""
 
     def __init__(self, specs: Sequence[WorkerSpec]) -> None:
         super().__init__(specs)
@@ -54,42 +54,45 @@ class ProcessTransport(Transport):
         _start(self._lanes)
 
     def alloc(self, worker: int, buffer: int, nbytes: int, done: Done) -> None:
-        """Beside the task that the process is at."""
+        """Allocate a buffer, also while the process runs a task."""
         self._lanes[worker].ask(Kind.ALLOC, [dumps((buffer, nbytes))], _nothing, done)
 
     def free(self, worker: int, buffer: int, done: Done) -> None:
-        """Of memory, beside the task that the process is at; of an object, after it."""
+        """Free a buffer, also while the process runs a task; close an object after the task."""
         self._lanes[worker].ask(Kind.FREE, [dumps((buffer,))], _nothing, done)
 
     def put(self, worker: int, buffer: int, offset: int, data: Any, done: Done) -> None:
-        """Beside the task that the process is at."""
+        """Copy host bytes to a buffer, also while the process runs a task."""
         self._lanes[worker].ask(Kind.PUT, [dumps((buffer, offset)), host_bytes(data)], _nothing, done)
 
     def get(self, worker: int, buffer: int, offset: int, nbytes: int, done: Done) -> None:
-        """Beside the task that the process is at."""
+        """Copy bytes of a buffer to the host, also while the process runs a task."""
         self._lanes[worker].ask(Kind.GET, [dumps((buffer, offset, nbytes))], _bytes, done)
 
     def run(self, worker: int, job: Job, done: Done) -> None:
-        """In the main thread of the process. Raises :class:`~etdev.errors.UsageError` for what cannot be pickled."""
+        """Run a job in the main thread of the process.
+
+        Raises :class:`~etdev.errors.UsageError` for values that cannot be pickled.
+        """
         self._lanes[worker].ask(Kind.RUN, dump_job(job), load_outcome, done)
 
     def health(self, worker: int) -> Health:
-        """Of the process, by its last answer."""
+        """Return the health of the process, as of its last answer."""
         lane = self._lanes[worker]
         return Health(lane.alive, lane.pid, lane.live_bytes if lane.alive else 0)
 
     def restart(self, worker: int) -> None:
-        """A new process."""
+        """Start a new process."""
         lane = _Lane(worker, self.specs[worker], self._lost)
         _start([lane])
         self._lanes[worker] = lane
 
     def kill(self, worker: int) -> None:
-        """By SIGKILL. It is known to be lost when this returns."""
+        """Kill the process with SIGKILL. The loss is recorded when this returns."""
         self._lanes[worker].kill()
 
     def close(self) -> None:
-        """Tell all processes to end, and end those that do not by SIGKILL."""
+        """Tell all processes to end, and kill the others with SIGKILL."""
         for lane in self._lanes:
             lane.end()
         until = time.monotonic() + _END_SECONDS
@@ -104,27 +107,27 @@ class _Lane:
         self._number, self._spec, self._lost = number, spec, lost
         self.pid = self.live_bytes = 0
         self.alive = False
-        """From its start until it was reported as lost."""
+        """True from its start until it was reported as lost."""
         self.failure: BaseException | None = None
-        """Why it did not start."""
+        """Error that prevented its start."""
         self.started = Event()
-        """Or it is known that it does not."""
+        """Set once it has started, or has failed to start."""
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: Channel
         self._over = Event()
         self._ending = False
         self._numbers = itertools.count(1)
         self._asked: dict[int, tuple[_Read, Done]] = {}
-        """By number, what was not answered yet."""
+        """Number → unanswered command."""
         self._main = _describe_main()
         self._thread = Thread(target=self._live, name=f"etdev worker {number}", daemon=True)
 
     def begin(self) -> None:
-        """Start the process, and do not wait for it."""
+        """Start the process without waiting for it."""
         self._thread.start()
 
     def ask(self, kind: Kind, parts: Sequence[Any], read: _Read, done: Done) -> None:
-        """Send a command. What is asked of a worker that is gone has no answer."""
+        """Send a command. Commands to a lost worker get no answer."""
         if self._over.is_set():
             return
         number = next(self._numbers)
@@ -132,13 +135,13 @@ class _Lane:
         self._channel.send(Message(number, kind, parts))
 
     def end(self) -> None:
-        """Tell the process to end; it is not lost then."""
+        """Tell the process to end. It is not reported as lost then."""
         self._ending = True
         if self.alive:
             self._channel.send(Message(0, Kind.STOP, ()))
 
     def kill(self, seconds: float = 0.0) -> None:
-        """Wait so long for the end of the process, end it if it does not come, and wait until that is known."""
+        """Wait up to ``seconds`` for the end of the process, then kill it and wait until it has ended."""
         waits = self._thread.ident is not None and current_thread() is not self._thread
         if waits and self._over.wait(max(seconds, 0.0)):
             return
@@ -148,7 +151,10 @@ class _Lane:
             self._over.wait(_KILL_SECONDS)
 
     def _live(self) -> None:
-        """What its thread does, from the start of the process to its end: on Linux it ends with this thread."""
+        """Start the process and read its answers until it ends, in this thread.
+
+        On Linux the process ends when this thread does.
+        """
         try:
             self._start()
         except BaseException as error:  # noqa: BLE001 - who waits for the start raises it
@@ -176,7 +182,7 @@ class _Lane:
             self._asked.clear()
 
     def _start(self) -> None:
-        # What the process inherits: until it has come so far as to ignore interruptions, they do not reach it.
+        # The process inherits this mask, so that interrupts do not reach it until it ignores them.
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         ours, theirs = socket.socketpair()
         with theirs:
@@ -194,7 +200,7 @@ class _Lane:
         self._sentinel = _open_sentinel(self.pid)
         self._channel = Channel(ours, sentinel=self._sentinel)
         if self._ending:
-            self._process.kill()  # Who ends it may have looked before there was one.
+            self._process.kill()  # `end` or `kill` may have looked before the process existed.
         self._channel.send(Message(0, Kind.START, dump((self._number, self._spec, self._main))))
         answers: list[BaseException | None] = []
         self._asked[0] = _nothing, lambda _, error: answers.append(error)
@@ -209,7 +215,7 @@ class _Lane:
             raise answers[0]
 
     def _listen(self) -> None:
-        """Give answers until the process is gone."""
+        """Read answers until the process ends."""
         try:
             while True:
                 self._receive()
@@ -225,7 +231,7 @@ class _Lane:
             self._take(messages.popleft())
 
     def _take(self, message: Message) -> None:
-        """Give an answer to who asked."""
+        """Pass an answer to the command's callback."""
         read, done = self._asked.pop(message.number)
         self.live_bytes = message.stamp
         result: Any = None
@@ -244,7 +250,7 @@ class _Lane:
         done(result, failure)
 
     def _reap(self) -> str:
-        """Let nothing be left of the process; gives what it ended by."""
+        """Release everything of the process. Return the reason for its end."""
         if self._process is None:
             return "there was no process"
         try:
@@ -262,7 +268,7 @@ class _Lane:
 
 
 def _start(lanes: Sequence[_Lane]) -> None:
-    """Start workers at the same time. If one does not start, none is left, and what kept it from it is raised."""
+    """Start workers at the same time. If one fails to start, end all of them and raise its error."""
     until = time.monotonic() + _START_SECONDS
     try:
         for lane in lanes:
@@ -281,7 +287,10 @@ def _start(lanes: Sequence[_Lane]) -> None:
 
 
 def _describe_main() -> Mapping[str, Any]:
-    """How another process imports this one's main module. Raises in one that is about to import its own."""
+    """Return the data with which another process imports this one's main module.
+
+    Raises an error in a process that is about to import its own.
+    """
     found = get_preparation_data("etdev worker")
     return {name: found[name] for name in _MAIN if name in found}
 
@@ -297,7 +306,7 @@ def _interpreter_flags() -> list[str]:
 
 
 def _open_sentinel(pid: int) -> int | None:
-    """A descriptor that can be read when the process is gone, where the system has such."""
+    """Return a descriptor that becomes readable when the process ends, or None if the system has none."""
     try:
         return os.pidfd_open(pid) if hasattr(os, "pidfd_open") else None
     except OSError:
@@ -305,7 +314,7 @@ def _open_sentinel(pid: int) -> int | None:
 
 
 def _explain(pid: int, code: int) -> str:
-    """What a process ended by."""
+    """Return the reason for the end of a process."""
     if code >= 0:
         return f"process {pid} ended with exit code {code}"
     try:
@@ -316,7 +325,7 @@ def _explain(pid: int, code: int) -> str:
 
 
 def _nothing(parts: Sequence[Any]) -> None:
-    """No answer but that it is done."""
+    """Accept an answer without content."""
 
 
 def _bytes(parts: Sequence[Any]) -> bytearray:

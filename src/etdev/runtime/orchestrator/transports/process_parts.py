@@ -1,7 +1,7 @@
-"""Jobs, outcomes and errors as parts of messages: a pickle, the buffers outside of it, and bytes that are used once.
+"""Jobs, outcomes and errors as parts of messages: a pickle, its out-of-band buffers, and transient bytes.
 
-Arrays of a task's arguments and outputs are such bytes, and are read where they lie; whatever a task may keep is
-copied from there.
+Arrays of a task's arguments and outputs are transient bytes: they are used in place. Values that a task may keep are
+copied.
 """
 
 from __future__ import annotations
@@ -20,36 +20,36 @@ from etdev.runtime.orchestrator.messages import ArrayArgument, Cost, Job, Outcom
 from etdev.runtime.orchestrator.worker import Worker
 
 Dumps = Callable[..., bytes]
-"""``pickle.dumps``, or one that takes the same arguments and pickles more."""
+"""``pickle.dumps``, or a function with the same arguments that pickles more."""
 _MAIN = re.compile(rb"__main__|__mp_main__")
 
 
 class RemoteTracebackError(Exception):
-    """Where on its worker an error was raised: the cause of that error here."""
+    """Traceback of an error on its worker, as the cause of that error here."""
 
     def __str__(self) -> str:
         return f'\n"""\n{self.args[0]}"""'
 
 
 def dump(value: Any, dumps: Dumps = pickle.dumps) -> list[Any]:
-    """A value as parts. Raises whatever the value's own code raises."""
+    """Return a value as parts. Raises any error of the value's own code."""
     buffers: list[pickle.PickleBuffer] = []
     stream = dumps(value, protocol=5, buffer_callback=buffers.append)
     return [stream, *(buffer.raw() for buffer in buffers)]
 
 
 def load(parts: Sequence[Any]) -> Any:
-    """The value. More parts may follow those that it is made of."""
+    """Return the value of parts. It copies all buffers after the pickle."""
     return pickle.loads(parts[0], buffers=map(bytearray, parts[1:]))
 
 
 def names_main(parts: Sequence[Any]) -> bool:
-    """Does the value need the main module of the process that it comes from?"""
+    """Return whether the value needs the main module of the sending process."""
     return _MAIN.search(parts[0]) is not None
 
 
 def dump_job(job: Job, dumps: Dumps = pickle.dumps) -> list[Any]:
-    """A job as parts. Raises :class:`~etdev.errors.UsageError` if a part of it cannot be pickled."""
+    """Return a job as parts. Raises :class:`~etdev.errors.UsageError` if it cannot be pickled."""
     args, once = [], []
     for arg in job.args:
         if isinstance(arg, ArrayArgument) and arg.data is not None:
@@ -65,7 +65,7 @@ def dump_job(job: Job, dumps: Dumps = pickle.dumps) -> list[Any]:
 
 
 def load_job(parts: Sequence[Any]) -> Job:
-    """The job."""
+    """Return the job of parts."""
     call, args, kwargs, keep = load(parts)
     for position, arg in enumerate(args):
         if isinstance(arg, ArrayArgument) and arg.data is not None:
@@ -76,9 +76,10 @@ def load_job(parts: Sequence[Any]) -> Job:
 def run_job(
     worker: Worker, parts: Sequence[Any], dumps: Dumps = pickle.dumps, *, before: Callable[[], None] | None = None
 ) -> list[Any]:
-    """Run a job that was sent, and give what came of it as parts; ``before`` is done before it is read.
+    """Run a received job and return its outcome as parts. Call ``before`` before the job is unpickled.
 
-    Raises :class:`~etdev.errors.UsageError` for what cannot be read there or sent back, and what the task raises.
+    Raises :class:`~etdev.errors.UsageError` for a job that cannot be unpickled or an outcome that cannot be sent, and
+    the errors of the task.
     """
     try:
         if before is not None:
@@ -101,7 +102,7 @@ def run_job(
 
 
 def dump_outcome(outcome: Outcome, dumps: Dumps = pickle.dumps) -> list[Any]:
-    """What came of a job as parts. Raises whatever the code of its value raises."""
+    """Return an outcome as parts. Raises any error of the code of its value."""
     cost = outcome.cost
     costs = (cost.seconds, cost.bytes_to, cost.bytes_from, cost.bytes_avoided)
     parts = dump((outcome.value, tuple(outcome.outputs), costs), dumps)
@@ -109,14 +110,14 @@ def dump_outcome(outcome: Outcome, dumps: Dumps = pickle.dumps) -> list[Any]:
 
 
 def load_outcome(parts: Sequence[Any]) -> Outcome:
-    """What came of a job."""
+    """Return the outcome of parts."""
     value, positions, costs = load(parts)
     outputs = dict(zip(positions, parts[len(parts) - len(positions) :], strict=True))
     return Outcome(value, outputs, Cost(*costs))
 
 
 def dump_error(error: BaseException, dumps: Dumps = pickle.dumps) -> list[Any]:
-    """An error as parts, whether it can be pickled or not."""
+    """Return an error as parts, even if it cannot be pickled."""
     try:
         words = str(error)
     except Exception:  # noqa: BLE001 - words are made by the error's own code
@@ -130,7 +131,7 @@ def dump_error(error: BaseException, dumps: Dumps = pickle.dumps) -> list[Any]:
 
 
 def load_error(parts: Sequence[Any]) -> BaseException:
-    """The error itself if that can be had here, else a :class:`RemoteError`; its cause is where it was raised."""
+    """Return the error if it can be unpickled here, else a :class:`RemoteError`. Its cause is the remote traceback."""
     name, words, text = pickle.loads(parts[0])
     try:
         found = pickle.loads(parts[1])
@@ -142,12 +143,12 @@ def load_error(parts: Sequence[Any]) -> BaseException:
 
 
 def name_of(call: Any) -> str:
-    """What errors call a callable."""
+    """Return the name of a callable for messages."""
     return str(getattr(call, "__qualname__", type(call).__name__))
 
 
 def _refuse(job: Job, error: Exception, dumps: Dumps) -> UsageError:
-    """Why a job cannot be sent: the first part of it that cannot."""
+    """Return the error for the first part of a job that cannot be sent."""
     call = name_of(job.call)
     if not _can_be_sent(job.call, dumps):
         return UsageError(

@@ -1,7 +1,7 @@
-"""A connection between two processes, for messages that are made of parts. Who sends never waits.
+"""Connection between two processes, for messages made of parts. Sending never blocks.
 
-Parts that are large together go through memory that both processes map. It has no name: its descriptor is handed over
-with the message, and the system takes it back when nobody has it any more, however a process ends.
+Parts that are large together go through memory that both processes map. This memory has no name. Its descriptor is sent
+with the message, and the system frees the memory when no process has the descriptor any more, however a process ends.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from typing import Any
 from etdev.runtime.owners import MoveOnly
 
 LARGE = 1 << 16
-"""Bytes of a message from which on they go through shared memory."""
+"""Minimum bytes of a message in shared memory is one more than this."""
 _HEAD = struct.Struct("<QQIBB")
-"""Number, stamp, number of parts, kind, are they in shared memory. Then the sizes of the parts, 8 bytes each."""
+"""Number, stamp, number of parts, kind, flag for shared memory. The sizes of the parts follow, 8 bytes each."""
 _PIECE = 1 << 16
-"""Bytes that are read at once."""
+"""Maximum bytes of one read."""
 _DESCRIPTOR = struct.Struct("@i")
 _ANCILLARY = socket.CMSG_SPACE(8 * _DESCRIPTOR.size)
-"""Bytes for the descriptors that come with a piece. There is one; systems other than Linux may join pieces."""
+"""Bytes for descriptors in one read. Linux sends one; other systems may join reads with several."""
 _RECEIVE = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
 _MAP = {"prot": mmap.PROT_READ, "flags": mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0)}
 
@@ -39,19 +39,19 @@ class Message:
     """What is sent at once."""
 
     number: int
-    """Of a command, and of its answer."""
+    """Number of a command, and of its answer."""
     kind: int
     parts: Sequence[Any]
-    """Flat buffers of bytes. Those that were received are read-only."""
+    """Flat buffers of bytes. Received ones are read-only."""
     stamp: int = 0
-    """What the sender's ``stamp`` was when it was sent."""
+    """Value of the sender's ``stamp`` at the time of sending."""
 
 
 class Channel(MoveOnly):
-    """One end of a connection. Any thread sends, and one receives.
+    """One end of a connection. Any thread sends; one thread receives.
 
-    ``stamp`` gives a number that goes with each message. ``sentinel`` is a descriptor that can be read when the other
-    process is gone: somebody else may still hold the other end of the connection.
+    ``stamp`` returns a number that is sent with each message. ``sentinel`` is a descriptor that becomes readable when
+    the other process ends: a third process may still hold the other end of the connection.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Channel(MoveOnly):
         self._lock = Lock()
         self._outbox: deque[Message] = deque()
         self._frame: _Frame | None = None
-        """Of which a part was sent."""
+        """Frame that is sent only in part."""
         self._sending = self._full = False
         """Is a thread sending? It sends for all. Or is there no room, and who receives goes on once there is?"""
         self._broken = self._closed = self._ended = False
@@ -75,7 +75,7 @@ class Channel(MoveOnly):
                 self._poll.register(descriptor, select.POLLIN)
 
     def send(self, message: Message) -> None:
-        """Send a message, now or as soon as there is room. Nothing is sent to who is gone."""
+        """Send a message now, or as soon as there is room. Messages to an ended process are dropped."""
         with self._lock:
             if self._closed or self._broken:
                 return
@@ -86,9 +86,10 @@ class Channel(MoveOnly):
         self._transmit()
 
     def receive(self, seconds: float | None = None) -> deque[Message]:
-        """Wait for messages, and send what waits for room meanwhile. There may be none, at the latest after that time.
+        """Wait for messages, and meanwhile send the messages that wait for room.
 
-        Raises :class:`EOFError` when the other process is gone and all that it sent was given.
+        Returns an empty queue at the latest after ``seconds``. Raises :class:`EOFError` when the other process has
+        ended and all its messages were returned.
         """
         if self._ended:
             raise EOFError
@@ -112,7 +113,7 @@ class Channel(MoveOnly):
         return found
 
     def close(self) -> None:
-        """Let go of the connection, once nobody sends any more. Called by who receives."""
+        """Close the connection once no thread sends any more. Only the receiving thread calls this."""
         with self._lock:
             idle = not self._closed and (not self._sending or self._full)
             self._closed = True
@@ -120,7 +121,7 @@ class Channel(MoveOnly):
             self._release()
 
     def _transmit(self) -> None:
-        """Send all that is there, until there is no room."""
+        """Send all queued messages, until there is no room."""
         try:
             while self._next():
                 assert self._frame is not None
@@ -134,7 +135,7 @@ class Channel(MoveOnly):
                 raise
 
     def _wait_for_room(self) -> bool:
-        """Leave the rest to who receives, if it still does."""
+        """Leave the rest to the receiver, unless the channel is closed."""
         with self._lock:
             if not self._closed:
                 self._full = True
@@ -142,7 +143,7 @@ class Channel(MoveOnly):
             return not self._closed
 
     def _break(self) -> None:
-        """Send nothing any more: the other process is gone, or a message is torn. Who receives finds out."""
+        """Stop sending: the other process has ended, or a message was sent only in part. The receiver notices it."""
         with self._lock:
             self._broken, self._sending = True, False
             self._outbox.clear()
@@ -154,7 +155,7 @@ class Channel(MoveOnly):
             self._socket.shutdown(socket.SHUT_RDWR)
 
     def _next(self) -> bool:
-        """Begin with the next message, if none is half sent. False if there is none."""
+        """Select the next frame, unless one is half sent. Return False if there is none."""
         with self._lock:
             if not self._closed and self._frame is not None:
                 return True
@@ -179,7 +180,7 @@ class Channel(MoveOnly):
         self._outbox.clear()
 
     def _read(self) -> bool:
-        """Read a piece. False if there is none."""
+        """Read once. Return False if there is nothing to read."""
         try:
             piece, ancillary, flags, _ = self._socket.recvmsg(_PIECE, _ANCILLARY, _RECEIVE)
         except BlockingIOError:
@@ -195,7 +196,7 @@ class Channel(MoveOnly):
         return bool(piece)
 
     def _take(self, found: deque[Message]) -> None:
-        """Take the messages from what was read that are there as a whole."""
+        """Move the complete messages from the inbox to ``found``."""
         inbox, at = self._inbox, 0
         while len(inbox) - at >= _HEAD.size:
             number, stamp, count, kind, shared = _HEAD.unpack_from(inbox, at)
@@ -220,7 +221,10 @@ class Channel(MoveOnly):
 
 
 class _Frame:
-    """A message on its way. Shared memory is made when its turn has come: what waits holds no descriptors."""
+    """Message while it is sent.
+
+    Its shared memory is created when its turn has come, so that queued messages hold no descriptors.
+    """
 
     def __init__(self, message: Message, stamp: int) -> None:
         self._message, self._stamp = message, stamp
@@ -236,7 +240,7 @@ class _Frame:
         self._left = memoryview(b"".join((head, struct.pack(f"<{len(sizes)}Q", *sizes), *inline)))
 
     def send(self, connection: socket.socket) -> bool:
-        """Send what there is room for. Is it all?"""
+        """Send as much as there is room for. Return whether all is sent."""
         while self._left:
             try:
                 if self._descriptor is None:
@@ -249,14 +253,14 @@ class _Frame:
                 if self._descriptor is None or error.errno != errno.ETOOMANYREFS:
                     raise
                 self.close()
-                self._pack()  # So many descriptors may be on the way: this one's bytes go without.
+                self._pack()  # Too many descriptors are in flight: send the bytes inline.
                 continue
             self._left = self._left[sent:]
             self.close()
         return True
 
     def close(self) -> None:
-        """Let go of the shared memory: the other process has it, or nobody will."""
+        """Close this process's descriptor of the shared memory."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
@@ -271,7 +275,7 @@ def _cut(data: memoryview, sizes: Sequence[int]) -> list[memoryview]:
 
 
 def _share(parts: Sequence[Any]) -> int | None:
-    """New shared memory with these bytes; none if the system does not give any."""
+    """Return new shared memory with these bytes, or None if the system provides none."""
     try:
         descriptor = _nameless()
     except OSError:

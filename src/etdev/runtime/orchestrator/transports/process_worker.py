@@ -1,7 +1,7 @@
-"""The far end of the transport ``process``: a worker in a process of its own.
+"""Far end of the transport ``process``: a worker in a process of its own.
 
-The main thread runs tasks, and another one reads commands; that one does all that is to be done with memory, also while
-a task runs. The process ends when the one that started it is gone.
+The main thread runs tasks. Another thread reads commands and does all memory operations, also while a task runs. The
+process ends with its parent.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from etdev.runtime.orchestrator.worker import Worker
 
 
 class Kind(IntEnum):
-    """What a message is."""
+    """Kind of a message."""
 
     START = 0
     ALLOC = 1
@@ -43,9 +43,9 @@ class Kind(IntEnum):
 
 
 def main(descriptor: int) -> None:
-    """Be the worker that the other end of the connection asks for, until it asks for the end."""
+    """Serve as a worker for the other end of the connection until told to stop."""
     os.set_inheritable(descriptor, False)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Who started it decides what an interruption ends.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # The parent decides what an interrupt ends.
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     end_with_parent()
     server = _Server(socket.socket(fileno=descriptor))
@@ -54,7 +54,7 @@ def main(descriptor: int) -> None:
 
 
 def end_with_parent() -> None:
-    """Have the system end this process with the thread that started it, also where no other thread gets to run."""
+    """Make the system kill this process when the thread that started it ends, even if no thread here can run."""
     if sys.platform == "linux":
         import ctypes
 
@@ -63,17 +63,17 @@ def end_with_parent() -> None:
 
 
 class _Server:
-    """Does what the messages of a connection ask for."""
+    """Server that executes the messages of a connection."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._channel = Channel(connection, stamp=self._live_bytes)
         self._tasks: SimpleQueue[Message] = SimpleQueue()
         self._worker: Worker | None = None
         self._main: Mapping[str, Any] | None = None
-        """How to import the main module of the process that tasks come from, once one needs it."""
+        """Data to import the main module of the caller's process; None once it is imported."""
 
     def read(self) -> None:
-        """Read messages until the other process is gone, and end this one then."""
+        """Read messages until the other process ends, then end this one."""
         try:
             while True:
                 messages = self._channel.receive()
@@ -86,7 +86,7 @@ class _Server:
         os._exit(1)
 
     def serve(self) -> None:
-        """Run tasks, in the thread that objects live in, until the end is asked for."""
+        """Run tasks until told to stop, in the thread that owns the objects."""
         while self._run(self._tasks.get()):
             pass
         if self._worker is not None:
@@ -109,7 +109,7 @@ class _Server:
         return message.kind == Kind.FREE and pickle.loads(message.parts[0])[0] in self._worker.objects
 
     def _run(self, message: Message) -> bool:
-        """Do what a message asks the main thread for. False if that is to end."""
+        """Execute a message in the main thread. Return False for a request to stop."""
         if message.kind == Kind.STOP:
             return False
         try:
@@ -134,7 +134,7 @@ class _Server:
         return run_job(self._worker, message.parts, before=lambda: self._import_main_for(message))
 
     def _import_main_for(self, message: Message) -> None:
-        """Import the caller's main module, once, if a task is of it."""
+        """Import the caller's main module once, if a task needs it."""
         if self._main is not None and names_main(message.parts):
             _import_main(self._main)
             self._main = None
@@ -160,8 +160,10 @@ def _use_memory(worker: Worker, message: Message) -> Sequence[Any]:
 
 
 def _import_main(preparation: Mapping[str, Any]) -> None:
-    """Import the main module of another process as this one's, as ``multiprocessing`` does it; it may start no
-    processes meanwhile."""
+    """Import the main module of another process as this one's, as ``multiprocessing`` does.
+
+    The module may not start processes while it is imported.
+    """
     from multiprocessing import process, spawn
 
     current: Any = process.current_process()

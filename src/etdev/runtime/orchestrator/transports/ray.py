@@ -1,5 +1,7 @@
-"""Workers that are actors of Ray, here or on the machines of a cluster. Ray never starts one again by itself, nor
-repeats what one was at: its memory is gone with it."""
+"""Transport to workers that are Ray actors, on this machine or on a cluster.
+
+Ray never restarts an actor by itself nor repeats its task, because the actor's memory is lost with it.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ _START_SECONDS = 120.0
 _END_SECONDS = 10.0
 
 _Read = Callable[[Sequence[Any]], Any]
-"""Makes an answer of its parts."""
+"""Reads an answer from its parts."""
 
 
 class _Lane:
@@ -41,17 +43,17 @@ class _Lane:
         self.number, self.actor = number, actor
         self.pid = 0
         self.over = False
-        """Is nothing said of it any more?"""
+        """True once nothing more is reported about it."""
         self.alive = True
-        """Was it not reported as lost?"""
+        """True until it was reported as lost."""
         self.gone = threading.Event()
-        """Set when Ray says so."""
+        """Set when Ray reports its end."""
         self.live_bytes = 0
         self.objects: set[int] = set()
         self._stamp = -1
 
     def take(self, packed: Any) -> Sequence[Any]:
-        """The parts of an answer; raises the error that it tells of."""
+        """Return the parts of an answer, or raise the error in it."""
         stamp, live_bytes, failed, parts = read_answer(packed)
         if stamp > self._stamp:
             self._stamp, self.live_bytes = stamp, live_bytes
@@ -61,14 +63,14 @@ class _Lane:
 
     def end(self) -> None:
         """End the actor's process."""
-        with suppress(Exception):  # It is gone already, or the cluster is.
+        with suppress(Exception):  # The actor has ended already, or the cluster has.
             ray.kill(self.actor, no_restart=True)
 
 
 class RayTransport(Transport):
-    """An actor per worker, on the Ray cluster that this process has, or on the one at an address, or on its own.
+    """One actor per worker, on this process's Ray cluster, on the one at an address, or on a new one.
 
-    One thread waits for all answers: whatever is said of a worker is said by it.
+    One thread waits for all answers. It makes all reports about workers.
     """
 
     def __init__(self, specs: Sequence[WorkerSpec], *, address: str | None = None) -> None:
@@ -84,7 +86,7 @@ class RayTransport(Transport):
         )(RayWorker)
 
     def start(self, lost: Unknown) -> None:
-        """Start the actors, and the cluster if need be."""
+        """Start the actors, and the cluster if necessary."""
         self._lost = lost
         SHARED.join(self._address)
         self._thread.start()
@@ -95,41 +97,44 @@ class RayTransport(Transport):
             raise
 
     def alloc(self, worker: int, buffer: int, nbytes: int, done: Done) -> None:
-        """Beside the task that the actor is at."""
+        """Allocate a buffer, also while the actor runs a task."""
         lane = self._lanes[worker]
         self._await(lane, lane.actor.alloc.remote(buffer, nbytes), done, _nothing)
 
     def free(self, worker: int, buffer: int, done: Done) -> None:
-        """Of memory, beside the task that the actor is at; of an object, after it."""
+        """Free a buffer, also while the actor runs a task; close an object after the task."""
         lane = self._lanes[worker]
         method = lane.actor.close if buffer in lane.objects else lane.actor.free
         lane.objects.discard(buffer)
         self._await(lane, method.remote(buffer), done, _nothing)
 
     def put(self, worker: int, buffer: int, offset: int, data: Any, done: Done) -> None:
-        """Beside the task that the actor is at."""
+        """Copy host bytes to a buffer, also while the actor runs a task."""
         lane = self._lanes[worker]
         self._await(lane, lane.actor.put.remote(buffer, offset, *pack([host_bytes(data)])), done, _nothing)
 
     def get(self, worker: int, buffer: int, offset: int, nbytes: int, done: Done) -> None:
-        """Beside the task that the actor is at."""
+        """Copy bytes of a buffer to the host, also while the actor runs a task."""
         lane = self._lanes[worker]
         self._await(lane, lane.actor.get.remote(buffer, offset, nbytes), done, _bytes)
 
     def run(self, worker: int, job: Job, done: Done) -> None:
-        """In the actor's thread for tasks. Raises :class:`~etdev.errors.UsageError` for what cannot be pickled."""
+        """Run a job in the actor's thread for tasks.
+
+        Raises :class:`~etdev.errors.UsageError` for values that cannot be pickled.
+        """
         lane = self._lanes[worker]
         if job.keep is not None:
             lane.objects.add(job.keep)
         self._await(lane, lane.actor.run.remote(*pack(dump_job(job, cloudpickle.dumps))), done, load_outcome)
 
     def health(self, worker: int) -> Health:
-        """Of the actor's process, as its latest answer has it."""
+        """Return the health of the actor's process, as of its latest answer."""
         lane = self._lanes[worker]
         return Health(lane.alive, lane.pid, lane.live_bytes if lane.alive else 0)
 
     def restart(self, worker: int) -> None:
-        """A new actor."""
+        """Start a new actor."""
         (self._lanes[worker],) = self._open([worker])
 
     def kill(self, worker: int) -> None:
@@ -138,7 +143,7 @@ class RayTransport(Transport):
         self._in_thread(lambda: self._lose(lane, f"its process {lane.pid} was told to end"))
 
     def close(self) -> None:
-        """End the actors, and wait until they have ended; leave the cluster, which ends if nobody else uses it."""
+        """End the actors and wait for their end, then leave the cluster, which ends with its last user."""
         with self._closing:
             if self._closed:
                 return
@@ -189,7 +194,10 @@ class RayTransport(Transport):
         return put
 
     def _await(self, lane: _Lane, reference: Any, done: Done, read: _Read) -> None:
-        """See to it that an answer is taken. Ray's own thread must not do it: it could send nothing meanwhile."""
+        """Arrange for an answer to be read in the thread for answers.
+
+        Ray's own thread cannot read it, because it could not send meanwhile.
+        """
 
         def put(future: Future[Any]) -> None:
             self._events.put(lambda: self._answer(lane, future, done, read))
@@ -197,7 +205,7 @@ class RayTransport(Transport):
         reference.future().add_done_callback(put)
 
     def _in_thread(self, action: Callable[[], None]) -> None:
-        """Do something in the thread that speaks of workers, and wait for it."""
+        """Run an action in the thread for answers, and wait for it."""
         if threading.current_thread() is self._thread:
             action()
             return
@@ -212,12 +220,12 @@ class RayTransport(Transport):
         self._events.put(act)
         over.wait()
 
-    # In the thread that waits for answers
+    # The thread for answers
 
     def _listen(self) -> None:
         while (event := self._events.get()) is not None:
             event()
-            del event  # What it holds may go before the next one comes.
+            del event  # Release what it holds before waiting for the next one.
 
     def _answer(self, lane: _Lane, future: Future[Any], done: Done, read: _Read) -> None:
         if lane.over:
@@ -261,14 +269,14 @@ class RayTransport(Transport):
 
 
 def _reason(error: BaseException | None) -> str:
-    """The words of Ray that tell why an actor is gone, or why it does not come."""
+    """Return Ray's explanation why an actor ended or did not start."""
     words = " ".join(str(error).split())
     found = re.search(r"The actor is dead because (.+?)(?:\. |\.?$)", words)
     return found[1] if found else words.partition(". ")[0]
 
 
 def _nothing(parts: Sequence[Any]) -> None:
-    """No answer but that it is done."""
+    """Accept an answer without content."""
 
 
 def _bytes(parts: Sequence[Any]) -> bytearray:

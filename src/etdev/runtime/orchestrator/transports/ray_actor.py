@@ -1,4 +1,4 @@
-"""The far end of the transport ``ray``: an actor with a worker in it."""
+"""Far end of the transport ``ray``: an actor that contains a worker."""
 
 from __future__ import annotations
 
@@ -19,34 +19,34 @@ from etdev.runtime.orchestrator.transports.process_worker import end_with_parent
 from etdev.runtime.orchestrator.worker import Worker
 
 GROUPS = {"tasks": 1, "memory": 1, "pulse": 1}
-"""What an actor does side by side, each in a thread of its own."""
+"""Concurrency groups of an actor, each with one thread."""
 _LARGE = 1 << 16
-"""Bytes from which on a part is worth to be in shared memory."""
+"""Minimum bytes of a part in shared memory."""
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
 Answer = tuple[int, int, bool, Sequence[Any]]
-"""Its stamp: of several, the largest knows what there is now; bytes that are allocated; is it an error; its parts."""
+"""Stamp, allocated bytes, error flag, parts. The answer with the largest stamp has the latest allocated bytes."""
 
 
 def _thread(group: str) -> Callable[[_Method], _Method]:
-    """Where a method runs."""
+    """Return a decorator that assigns a method to a concurrency group."""
     return cast(Callable[[_Method], _Method], ray.method(concurrency_group=group))
 
 
 def pack(parts: Sequence[Any]) -> list[Any]:
-    """Parts as Ray takes them: it copies arrays to shared memory, once, and bytes in a message."""
+    """Return parts in Ray's form: arrays are copied once to shared memory, bytes are sent in a message."""
     return [np.frombuffer(part, np.uint8) if len(part) >= _LARGE else bytes(part) for part in parts]
 
 
 def read_answer(packed: Any) -> Answer:
-    """What an actor gave as its answer."""
+    """Return the unpickled answer of an actor."""
     found: Answer = pickle.loads(packed) if isinstance(packed, bytes) else packed
     return found
 
 
 class RayWorker:
-    """A worker as an actor. Whatever goes wrong in it is an answer: Ray itself only sees that it ends."""
+    """Worker as an actor. Every error in it is an answer: Ray itself only sees the actor's end."""
 
     def __init__(self) -> None:
         self._stamp = 0
@@ -55,10 +55,10 @@ class RayWorker:
 
     @_thread("tasks")
     def begin(self, number: int, spec: WorkerSpec, paths: Sequence[str]) -> Any:
-        """Have memory, and find modules where the caller does. The answer is the number of the process."""
+        """Open the worker's memory and extend the module path. The answer is the process id."""
 
         def begin() -> Sequence[Any]:
-            end_with_parent()  # Ray itself takes seconds where the whole cluster is killed.
+            end_with_parent()  # Ray itself takes seconds when the whole cluster is killed.
             sys.path.extend(path for path in paths if path not in sys.path)
             self._worker = Worker(number, spec)
             return [pickle.dumps(os.getpid())]
@@ -72,12 +72,12 @@ class RayWorker:
 
     @_thread("tasks")
     def close(self, number: int) -> Any:
-        """Close an object, in the thread that it lives in."""
+        """Close an object in the thread that owns it."""
         return self._answer(lambda: self._there.free(number))
 
     @_thread("memory")
     def alloc(self, buffer: int, nbytes: int) -> Any:
-        """Make a buffer."""
+        """Allocate a buffer."""
         return self._answer(lambda: self._there.alloc(buffer, nbytes))
 
     @_thread("memory")
@@ -87,7 +87,7 @@ class RayWorker:
 
     @_thread("memory")
     def put(self, buffer: int, offset: int, data: Any) -> Any:
-        """Copy bytes of the host into a buffer."""
+        """Copy host bytes to a buffer."""
         return self._answer(lambda: self._there.put(buffer, offset, data))
 
     @_thread("memory")
@@ -97,7 +97,7 @@ class RayWorker:
 
     @_thread("pulse")
     def pulse(self) -> None:
-        """Never answers: that it fails tells that the actor is gone, also when nothing else is asked of it."""
+        """Block forever. The failure of this call reports the actor's end, even if no other call runs."""
         threading.Event().wait()
 
     @property
@@ -121,4 +121,4 @@ class RayWorker:
         packed = pack(parts)
         answer: Answer = stamp, live_bytes, failed, packed
         small = all(isinstance(part, bytes) for part in packed)
-        return pickle.dumps(answer) if small else answer  # Ray is faster with bytes than with what it has to pickle.
+        return pickle.dumps(answer) if small else answer  # Ray sends bytes faster than values that it must pickle.

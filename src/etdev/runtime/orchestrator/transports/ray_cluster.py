@@ -1,4 +1,4 @@
-"""The Ray cluster that a process has: its own, or one that it joins. A process has one at a time, whoever uses it."""
+"""Ray cluster of this process: its own, or one that it joins. A process has one at a time for all users."""
 
 from __future__ import annotations
 
@@ -19,32 +19,33 @@ import ray
 from etdev.errors import MissingRequirementError, UsageError
 
 _STORE = 256 << 20
-"""Bytes that Ray holds in shared memory on the way; more goes through files."""
+"""Bytes of shared memory for data in transit; Ray uses files beyond that."""
 _REACHED_SECONDS = 10.0
 _LONGEST = 30
-"""Characters of a folder for temporary files in which Ray's sockets still have names that are short enough."""
+"""Maximum characters of a temporary folder's path, for which Ray's socket names are short enough."""
 _NOT_JOINED = "start a cluster with `ray start --head`, or leave the address out: Ray starts its own then"
 _TOKEN = secrets.token_hex(32)
-"""Ray reads the token that clusters ask for once per process."""
+"""Token that clusters require. Ray reads it once per process."""
 _ENVIRONMENT = {
     "RAY_AUTH_TOKEN": _TOKEN,  # Ray runs what is sent to its ports by who has it, and writes none to the home folder.
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # Ports on the loopback interface only, which also starts faster.
     "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_memory_monitor_refresh_ms": "0",  # Ray would end workers for what other programs take.
+    "RAY_memory_monitor_refresh_ms": "0",  # Ray would kill workers for the memory of other programs.
 }
-"""Of a process with a cluster of its own, and of the cluster's processes."""
+"""Environment of a process with a cluster of its own, and of the cluster's processes."""
 _SET_BY_RAY = ("RAY_AUTH_MODE", "RAY_CLIENT_MODE", "PYTHONBREAKPOINT")
 
 
 class Cluster:
-    """A connection of this process to a cluster, made here. :meth:`close` ends it, and the cluster if it is its own.
+    """Connection of this process to a cluster. :meth:`close` ends it, and also the cluster if this process started it.
 
-    A thread makes it and stays as long as it lasts: the system ends Ray's processes with the thread that started them.
+    A thread opens the connection and exists as long as it does, because the system ends Ray's processes with the thread
+    that started them.
     """
 
     def __init__(self, address: str | None) -> None:
         self.address = address
-        """As it was asked for; None for a cluster of its own."""
+        """Requested address; None for a cluster of its own."""
         self._made, self._end = threading.Event(), threading.Event()
         self._error: BaseException | None = None
         self._restore: dict[str, str | None] = {}
@@ -53,12 +54,12 @@ class Cluster:
         atexit.register(self.close)
 
     def open(self) -> None:
-        """Start or join the cluster. Raises :class:`~etdev.errors.MissingRequirementError` if that cannot be."""
+        """Start or join the cluster. Raises :class:`~etdev.errors.MissingRequirementError` if that fails."""
         self._thread.start()
         try:
             self._made.wait()
         except BaseException:
-            self._end.set()  # It ends as soon as it was made.
+            self._end.set()  # The cluster then ends as soon as it has started.
             raise
         if self._error is not None:
             self.close()
@@ -70,7 +71,7 @@ class Cluster:
             raise MissingRequirementError(f"{what}: {words}", hint=hint) from self._error
 
     def close(self) -> None:
-        """Leave the cluster; end it if it is its own. A second time does nothing."""
+        """Leave the cluster, or end it if this process started it. A second call has no effect."""
         self._end.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -90,7 +91,7 @@ class Cluster:
     def _connect(self) -> None:
         constants: Any = importlib.import_module("ray._private.ray_constants")
         settings = {"namespace": "etdev", "log_to_driver": False, "logging_level": "error"}
-        logging.getLogger("ray._private.worker").setLevel(logging.ERROR)  # Now and then it warns all the same.
+        logging.getLogger("ray._private.worker").setLevel(logging.ERROR)  # It sometimes warns in spite of the settings.
         if self.address is not None:
             _check_reached(self.address)
             ray.init(address=self.address, **settings)
@@ -128,7 +129,7 @@ class Cluster:
 
 
 class _Shared:
-    """The cluster of this process, and how many use it."""
+    """Cluster of this process, and the number of its users."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -136,8 +137,10 @@ class _Shared:
         self._users = 0
 
     def join(self, address: str | None) -> None:
-        """Be one more who uses it; start or join it if it is the first. One that somebody else started or joined in
-        this process is used and left alone."""
+        """Add a user of the cluster. The first one starts or joins it.
+
+        A cluster that other code in this process started or joined is used, but not ended.
+        """
         with self._lock:
             if self._cluster is None and not ray.is_initialized():
                 cluster = Cluster(address)
@@ -148,7 +151,7 @@ class _Shared:
             self._users += 1
 
     def leave(self) -> None:
-        """Be one less; the last one ends it."""
+        """Remove a user. The last one ends the cluster."""
         with self._lock:
             self._users -= 1
             if not self._users and self._cluster is not None:
@@ -169,14 +172,14 @@ SHARED = _Shared()
 
 
 def _check_reached(address: str) -> None:
-    """Ray tries for minutes to reach a cluster that is not there."""
+    """Raise an error within seconds for an unreachable address. Ray itself tries for minutes."""
     host, colon, port = address.rpartition("://")[2].rpartition(":")
     if colon and port.isdecimal():
         socket.create_connection((host.strip("[]"), int(port)), _REACHED_SECONDS).close()
 
 
 def _print_nothing(nothing: bool) -> None:
-    """Ray prints the end of each worker to standard output, whatever its settings say."""
+    """Disable or enable Ray's output about ended workers, which none of its settings disables."""
     worker: Any = importlib.import_module("ray._private.worker")
     worker._worker_logs_enabled = not nothing
 

@@ -1,4 +1,4 @@
-"""Workers in this process: a thread for the tasks of each. Copies are made by whoever asks for them."""
+"""Transport to workers in this process, with one thread for the tasks of each. Callers do copies themselves."""
 
 from __future__ import annotations
 
@@ -26,28 +26,28 @@ class _Lane:
         self._jobs: SimpleQueue[_Task | None] = SimpleQueue()
         self._lock = Lock()
         self._users = 0
-        """Threads that use its memory."""
+        """Number of threads that use its memory."""
 
     def start(self) -> None:
-        """Run what is put, in a thread, until it ends."""
+        """Start a thread that runs queued tasks until it ends."""
         Thread(target=self._loop, name=f"etdev worker {self.worker.number}", daemon=True).start()
 
     def put(self, task: _Task | None) -> None:
-        """Enter a task; None is the last."""
+        """Queue a task; None ends the thread."""
         self._jobs.put(task)
 
     def _loop(self) -> None:
         while (task := self._jobs.get()) is not None:
             self.run(task)
-            del task  # What it holds may go before the next one comes.
+            del task  # Release what it holds before waiting for the next one.
 
     def run(self, task: _Task) -> None:
-        """Run a task here and now."""
+        """Run a task in the calling thread."""
         job, done = task
         self.use(lambda: self.worker.run(job), done)
 
     def use(self, action: Callable[[], Any], done: Done) -> None:
-        """Do something with the worker's memory, and answer unless it is gone by then."""
+        """Use the worker's memory. Answer unless the worker is lost meanwhile."""
         with self._lock:
             if not self.alive:
                 return
@@ -61,10 +61,10 @@ class _Lane:
         if self._leave():
             done(result, failure)
         if isinstance(failure, KeyboardInterrupt) and current_thread() is main_thread():
-            raise failure  # It is meant for who copies here, and nobody has to ask how the copy went.
+            raise failure  # The interrupt is meant for the caller of this copy; nothing waits for the copy.
 
     def _leave(self) -> bool:
-        """One thread less uses the memory. Is the worker still there?"""
+        """Unregister a thread that used the memory. Return whether the worker is alive."""
         with self._lock:
             self._users -= 1
             alive, last = self.alive, not self._users
@@ -73,7 +73,7 @@ class _Lane:
         return alive
 
     def end(self) -> None:
-        """Be gone: answer nothing any more, and free the memory when nobody uses it."""
+        """Stop answering, and free the memory when no thread uses it any more."""
         with self._lock:
             alive, self.alive = self.alive, False
             last = not self._users
@@ -83,8 +83,10 @@ class _Lane:
 
 
 class ThreadTransport(Transport):
-    """A thread per worker. With ``seed``, none at all: tasks run in the thread that waits for one, in an order that the
-    seed draws, so that a run can be repeated."""
+    """One thread per worker. With ``seed``, no threads, for runs that can be repeated.
+
+    Tasks then run in the thread that waits for one, in an order drawn from the seed.
+    """
 
     def __init__(self, specs: Sequence[WorkerSpec], *, seed: int | None = None) -> None:
         super().__init__(specs)
@@ -103,27 +105,27 @@ class ThreadTransport(Transport):
             raise
 
     def alloc(self, worker: int, buffer: int, nbytes: int, done: Done) -> None:
-        """In the calling thread."""
+        """Allocate a buffer in the calling thread."""
         lane = self._lanes[worker]
         lane.use(lambda: lane.worker.alloc(buffer, nbytes), done)
 
     def free(self, worker: int, buffer: int, done: Done) -> None:
-        """In the calling thread."""
+        """Free a buffer or an object in the calling thread."""
         lane = self._lanes[worker]
         lane.use(lambda: lane.worker.free(buffer), done)
 
     def put(self, worker: int, buffer: int, offset: int, data: Any, done: Done) -> None:
-        """In the calling thread."""
+        """Copy host bytes to a buffer in the calling thread."""
         lane = self._lanes[worker]
         lane.use(lambda: lane.worker.put(buffer, offset, data), done)
 
     def get(self, worker: int, buffer: int, offset: int, nbytes: int, done: Done) -> None:
-        """In the calling thread."""
+        """Copy bytes of a buffer to the host in the calling thread."""
         lane = self._lanes[worker]
         lane.use(lambda: lane.worker.get(buffer, offset, nbytes), done)
 
     def run(self, worker: int, job: Job, done: Done) -> None:
-        """In the worker's thread."""
+        """Run a job in the worker's thread."""
         lane = self._lanes[worker]
         if self._random is None:
             lane.put((job, done))
@@ -131,7 +133,7 @@ class ThreadTransport(Transport):
             self._waiting.append((lane, (job, done)))
 
     def step(self) -> bool | None:
-        """Run one of the tasks that are there, if there are no threads for it."""
+        """Run one of the queued tasks, if there are no threads for them."""
         if self._random is None:
             return None
         if not self._waiting:
@@ -141,16 +143,16 @@ class ThreadTransport(Transport):
         return True
 
     def health(self, worker: int) -> Health:
-        """Of the thread."""
+        """Return the health of the thread."""
         lane = self._lanes[worker]
         return Health(lane.alive, os.getpid(), lane.worker.live_bytes() if lane.alive else 0)
 
     def restart(self, worker: int) -> None:
-        """A new thread, with new memory."""
+        """Start a new thread with new memory."""
         self._lanes[worker] = self._lane(worker)
 
     def kill(self, worker: int) -> None:
-        """Nobody can end a thread: what it is at goes on, and its answer is thrown away."""
+        """Mark the worker lost. Its thread cannot be killed: a running task continues and its answer is dropped."""
         lane = self._lanes[worker]
         if lane.alive:
             lane.end()
