@@ -1,7 +1,7 @@
-"""Backends by name: the built-in ones, then those that other packages register.
+"""Backends by name: built-in ones, and those that other packages register.
 
-A third party registers a :class:`etdev.backends.base.Backend` object in the entry-point group ``etdev.backends``; it
-is imported only when a config names it.
+A package registers a :class:`etdev.backends.base.Backend` object in the entry-point group ``etdev.backends``. It is
+imported only when a config names it.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ _BUILT_IN = {
 
 
 def names() -> tuple[str, ...]:
-    """Names of all backends, built-in ones first; loads none of them."""
+    """Return the names of all backends, built-in ones first, without loading any."""
     plugins = sorted({point.name for point in metadata.entry_points(group=ENTRY_POINT_GROUP)} - _BUILT_IN.keys())
     return (*_BUILT_IN, *plugins)
 
 
 def get(name: str) -> Backend:
-    """The backend of this name.
+    """Return the backend with this name.
 
     Raises :class:`KeyError` for a name that :func:`names` does not list, and
-    :class:`~etdev.errors.MissingRequirementError` for a plug-in that cannot be imported or is no backend.
+    :class:`~etdev.errors.MissingRequirementError` for a plug-in that cannot be imported or is not a backend.
     """
     if name in _BUILT_IN:
         found: Backend = importlib.import_module(_BUILT_IN[name]).backend
@@ -46,7 +46,7 @@ def get(name: str) -> Backend:
 
 
 def plugin_distribution(name: str) -> metadata.Distribution | None:
-    """The package that registers a backend of this name; None for a built-in one. Imports nothing."""
+    """Return the package that registers a backend; None for a built-in one. Imports nothing."""
     if name in _BUILT_IN:
         return None
     points = metadata.entry_points(group=ENTRY_POINT_GROUP)

@@ -1,7 +1,7 @@
-"""What a backend is to etdev: a name, typed options, compile specs, device types, and a partitioner made on demand.
+"""Interface of a backend: name, typed options, compile specs, device types, and a partitioner on demand.
 
 Modules here import neither torch nor executorch when they are loaded, so that ``validate`` and ``doctor`` can use them
-on any machine; :meth:`Backend.partitioner` imports what it needs.
+on any machine. :meth:`Backend.partitioner` imports what it needs.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ class NoOptions(Table):
 
 @dataclass(frozen=True, slots=True)
 class Availability:
-    """Whether a backend can lower a program here."""
+    """Availability of a backend for lowering on this machine."""
 
     available: bool
     reason: str
-    """What was found (``executorch 1.4.1``), or what is missing."""
+    """Packages that were found (``executorch 1.4.1``), or the one that is missing."""
     remedy: str | None = None
-    """The command that mends it."""
+    """Command that fixes it."""
 
 
 @dataclass(frozen=True, slots=True)
 class SpecIssue:
-    """A compile spec that the backend refuses."""
+    """Compile spec that the backend refuses."""
 
     key: str
     message: str
@@ -45,16 +45,16 @@ class SpecIssue:
 
 @dataclass(frozen=True, slots=True)
 class OptionIssue:
-    """An option that is of the right type and says what cannot be."""
+    """Option of the right type with an invalid value."""
 
     path: tuple[str | int, ...]
-    """From the backend's ``options`` on: ``("ops", 0)``."""
+    """Path below the backend's ``options``: ``("ops", 0)``."""
     message: str
     hint: str | None = None
 
 
 class OptionError(LowerError):
-    """An :class:`OptionIssue` that shows only when a model is lowered."""
+    """Error for an :class:`OptionIssue` that is found only when a model is lowered."""
 
     def __init__(self, issue: OptionIssue) -> None:
         super().__init__(issue.message, hint=issue.hint)
@@ -63,35 +63,41 @@ class OptionError(LowerError):
 
 @runtime_checkable
 class ChecksOptions(Protocol):
-    """A backend that has more to say about its options than their types do."""
+    """Backend that checks its options beyond their types."""
 
     def check_options(self, options: Any) -> Iterable[OptionIssue]:
-        """What is wrong with an instance of its ``options``, found out without importing anything heavy."""
+        """Return the problems of an instance of its ``options``, without heavy imports."""
 
 
 @runtime_checkable
 class CompilesApart(Protocol):
-    """A backend that may say that methods do not hang together: ``etdev build -j`` then compiles them in several
-    processes. Those that compile all methods at once (``preprocess_multimethod``) leave it out."""
+    """Backend whose methods may be compiled independently of each other.
+
+    ``etdev build -j`` then compiles them in several processes. Backends that compile all methods at once
+    (``preprocess_multimethod``) leave it out.
+    """
 
     @property
     def methods_apart(self) -> bool:
-        """Whether each method comes out as if it were the program's only one."""
+        """True if each method comes out as if it were the program's only one."""
 
 
 @runtime_checkable
 class UsesPackages(Protocol):
-    """A backend whose delegates depend on other packages than torch, executorch and its own."""
+    """Backend whose delegates depend on packages other than torch, executorch and its own."""
 
     @property
     def packages(self) -> tuple[str, ...]:
-        """Names of their distributions. The lock and the cache go by their versions."""
+        """Names of their distributions. The lock and the cache depend on their versions."""
 
 
 @runtime_checkable
 class Backend(Protocol):
-    """One way of lowering. Built in ones stand in :mod:`etdev.backends`; others register an object with these members
-    in the entry-point group ``etdev.backends``."""
+    """One way of lowering.
+
+    Built-in backends are in :mod:`etdev.backends`. Others register an object with these members in the entry-point
+    group ``etdev.backends``.
+    """
 
     @property
     def name(self) -> str:
@@ -103,11 +109,11 @@ class Backend(Protocol):
 
     @property
     def device_types(self) -> tuple[str, ...]:
-        """Device types (``cpu``, ``cuda``) that its delegate can run on; on the first one, if the config names none."""
+        """Device types (``cpu``, ``cuda``) that its delegate can run on. The first is the default."""
 
     @property
     def delegate_ids(self) -> tuple[str, ...]:
-        """Names that its delegate has in a ``.pte`` and in a runtime's registry; empty if it makes none."""
+        """Names of its delegate in a ``.pte`` and in a runtime's registry; empty if it creates none."""
 
     @property
     def options(self) -> type[Table]:
@@ -115,28 +121,29 @@ class Backend(Protocol):
 
     @property
     def compute_dtype(self) -> str:
-        """Coarsest dtype that its delegate computes float32 in (``bfloat16``, say); verification allows for it."""
+        """Coarsest dtype in which its delegate computes float32, such as ``bfloat16``; verification allows for it."""
 
     @property
     def dynamic_shapes(self) -> bool:
-        """Whether it lowers methods with dynamic dimensions."""
+        """True if it lowers methods with dynamic dimensions."""
 
     def check_compile_specs(self, specs: Mapping[str, CompileSpecValue]) -> Iterable[SpecIssue]:
-        """What is wrong with these compile specs."""
+        """Return the problems of these compile specs."""
 
     def availability(self) -> Availability:
-        """Whether :meth:`partitioner` would work here, found out without importing anything heavy."""
+        """Return whether :meth:`partitioner` would work here, without heavy imports."""
 
     def partitioner(self, options: Any, specs: Mapping[str, CompileSpecValue], method: str) -> Any | None:
-        """An ``executorch.exir.backend.partitioner.Partitioner``, or None for "leave the ops to the kernels".
+        """Return a partitioner, or None to leave the ops to the kernels.
 
-        ``options`` is an instance of :attr:`options`. ``specs`` are the config's, with ``target_device`` for the device
-        that was chosen, if that is not the host. Each ``method`` gets a partitioner of its own.
+        It is an ``executorch.exir.backend.partitioner.Partitioner``. ``options`` is an instance of :attr:`options`.
+        ``specs`` are the config's, with ``target_device`` for the chosen device, unless that is the host. Each
+        ``method`` gets its own partitioner.
         """
 
 
 def encode_compile_spec(value: CompileSpecValue) -> bytes:
-    """Bytes of a compile spec: UTF-8 text, a little-endian int32 (int64 if it needs more), or the bytes themselves."""
+    """Encode a compile spec: UTF-8 text, a little-endian int32 (int64 if needed), or the bytes themselves."""
     if isinstance(value, bytes):
         return value
     if isinstance(value, str):
@@ -146,13 +153,16 @@ def encode_compile_spec(value: CompileSpecValue) -> bytes:
 
 
 def no_compile_specs(name: str, specs: Mapping[str, CompileSpecValue]) -> Iterable[SpecIssue]:
-    """Issues of a backend whose compiler reads no compile specs at all: any key would be without effect."""
+    """Yield an issue for every compile spec of a backend whose compiler reads none."""
     for key in specs:
         yield SpecIssue(key, f"the backend {name!r} reads no compile specs, so {key!r} would have no effect")
 
 
 def find_packages(*modules: str, remedy: str) -> Availability:
-    """Available if every top-level module can be found; the reason names the versions, or the first that is missing."""
+    """Return whether all top-level modules are installed.
+
+    The reason names the versions, or the first missing module.
+    """
     found = []
     for module in modules:
         if importlib.util.find_spec(module) is None:

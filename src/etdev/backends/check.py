@@ -1,4 +1,4 @@
-"""Checks the partitioners of a config against the backends that they name, without importing torch."""
+"""Checks of a config's partitioners against the backends that they name, without importing torch."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from etdev.errors import MissingRequirementError
 
 
 def check_partitioners(data: Mapping[str, Any]) -> Iterable[Issue]:
-    """Issues of every ``[[targets.X.partitioners]]``: unknown backend, wrong options, a device that it does not serve,
-    refused compile specs.
+    """Yield the issues of every ``[[targets.X.partitioners]]``.
 
-    ``data`` is the merged raw config, which may be wrong anywhere; what is not of the right shape is passed over,
-    since the models report it.
+    Issues are an unknown backend, wrong options, a device that the backend does not serve, and refused compile specs.
+    ``data`` is the merged raw config, which may be wrong anywhere. Values of the wrong shape are skipped, since the
+    models report them.
     """
     dynamic = [name for name, method in _tables(data.get("methods")) if _has_dynamic_dims(method)]
     for target, table in _tables(data.get("targets")):
@@ -80,12 +80,12 @@ def _check_specs(backend: Backend, device: object, specs: Mapping[str, Any], pat
 
 
 def _has_devices(backend: Backend) -> bool:
-    """Whether it serves any but the host, so that its compile specs may name one."""
+    """Return whether a backend serves devices other than the host, so that its compile specs may name one."""
     return any(name != "cpu" for name in backend.device_types)
 
 
 def _has_dynamic_dims(method: Mapping[str, Any]) -> bool:
-    """Whether some dimension can take more than one size."""
+    """Return whether a dimension can have more than one size."""
     return any(dim.get("min", 1) != dim.get("max") for _, dim in _tables(method.get("dims")))
 
 

@@ -1,6 +1,6 @@
-"""``cuda``: ExecuTorch's CUDA delegate, compiled ahead of time by AOTInductor for one device.
+"""Backend ``cuda``: ExecuTorch's CUDA delegate, compiled ahead of time by AOTInductor for one device.
 
-It needs a machine with CUDA and triton to lower; the compile specs are checked on any. Written against executorch
+Lowering needs a machine with CUDA and triton. Compile specs are checked on any machine. Written against executorch
 1.4.1, not yet run: no machine of the project has had both.
 """
 
@@ -23,7 +23,7 @@ from etdev.config.notation import literal
 
 REMEDY = 'on Linux with a CUDA device: pip install "etdev[build]" triton'
 GENERATED = "method_name"
-"""Key of the compile spec that tells the compiler the method; etdev writes it."""
+"""Key of the compile spec with the method's name for the compiler; etdev writes it."""
 
 _SWITCH = ("ON", "OFF")
 _CHOICES: Mapping[str, Sequence[str]] = {
@@ -35,12 +35,12 @@ _CHOICES: Mapping[str, Sequence[str]] = {
     "triton_kernel_mode": _SWITCH,
     "low_memory_mode": _SWITCH,
 }
-"""Compile spec → the values that its compiler takes. It passes over keys that it does not know."""
+"""Compile spec → values that its compiler accepts. It ignores unknown keys."""
 _PATH = "shim_library_path"
 
 
 class Cuda:
-    """Lowers through ``CudaPartitioner``."""
+    """Backend that lowers through ``CudaPartitioner``."""
 
     name = "cuda"
     summary = "CUDA delegate: AOTInductor's kernels for NVIDIA GPUs; untried by etdev so far"
@@ -81,7 +81,7 @@ class Cuda:
 
 def _check_choice(key: str, value: CompileSpecValue) -> Iterable[SpecIssue]:
     choices = _CHOICES[key]
-    # Its compiler looks at the letter case of a platform, and not at that of a switch.
+    # The compiler considers the letter case of a platform, but not of a switch.
     if isinstance(value, str) and (value.upper() if choices is _SWITCH else value) in choices:
         return
     near = nearest(value, choices) if isinstance(value, str) else None

@@ -1,5 +1,7 @@
-"""Which device a partitioner's delegates run on: what the config says in ``device`` or in the compile spec, or what the
-backend does by itself. Every delegate of a partitioner gets one device, fixed when the file is built."""
+"""Device of a partitioner's delegates: the config's ``device`` or compile spec, or the backend's default.
+
+All delegates of a partitioner get one device, which is fixed when the file is built.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from etdev.devices import HOST, TARGET_DEVICE, Device, DeviceNameError, DeviceTy
 
 
 def default_device(backend: Backend) -> Device:
-    """Where a backend's delegates run if nobody says: the first of its device types."""
+    """Return the default device of a backend's delegates: the first of its device types."""
     kinds = [DeviceType[name.upper()] for name in backend.device_types if name.upper() in DeviceType.__members__]
     return Device(kinds[0]) if kinds else HOST
 
@@ -18,9 +20,9 @@ def default_device(backend: Backend) -> Device:
 def placed_specs(
     backend: Backend, device: str | None, specs: Mapping[str, CompileSpecValue]
 ) -> dict[str, CompileSpecValue]:
-    """The compile specs with the device among them, by its one name; without one for the host.
+    """Return the compile specs with the device under its canonical name, or without one for the host.
 
-    ``device`` and ``specs`` are the config's, which :func:`check_device` finds nothing wrong with.
+    ``device`` and ``specs`` are the config's and passed :func:`check_device`.
     """
     given = device if device is not None else _text(specs[TARGET_DEVICE]) if TARGET_DEVICE in specs else None
     place = default_device(backend) if given is None else parse_device(given)
@@ -29,7 +31,7 @@ def placed_specs(
 
 
 def check_device(backend: Backend, device: object) -> Iterable[tuple[str, str]]:
-    """Message and hint on a config's ``device`` that the backend does not serve; a name that is none is not judged."""
+    """Yield message and hint if the backend does not serve a config's ``device``. Invalid names are skipped."""
     try:
         place = parse_device(device) if isinstance(device, str) else None
     except DeviceNameError:
@@ -39,7 +41,7 @@ def check_device(backend: Backend, device: object) -> Iterable[tuple[str, str]]:
 
 
 def check_target_device(backend: Backend, device: object, specs: Mapping[str, object]) -> Iterable[SpecIssue]:
-    """What is wrong with the compile spec ``target_device``, if the config states one itself."""
+    """Yield the issues of the compile spec ``target_device``, if the config has one."""
     if TARGET_DEVICE not in specs:
         return
     value = specs[TARGET_DEVICE]

@@ -1,4 +1,4 @@
-"""Operators of ExecuTorch's kernel libraries, as the lists in the wheel name them."""
+"""Operators of ExecuTorch's kernel libraries, according to the lists in the wheel."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _LISTED_OP = re.compile(r"^- (?:op|func): (?P<name>[\w:.]+)", re.MULTILINE)
 
 @cache
 def listed_operators(library: str) -> frozenset[str]:
-    """``aten::add.out`` and the others of ``portable`` or ``quantized``. The wheel has no list of ``optimized``.
+    """Return the operators of ``portable`` or ``quantized``, such as ``aten::add.out``.
 
-    Raises :class:`~etdev.errors.MissingRequirementError` without executorch.
+    The wheel has no list of ``optimized``. Raises :class:`~etdev.errors.MissingRequirementError` without executorch.
     """
     if library == "portable":
         return _listed("portable/functions.yaml", "portable/custom_ops.yaml", "portable/et_copy_ops.yaml")

@@ -1,4 +1,4 @@
-"""Opening a config: the file and its layers, checked against the models and the backends that it names."""
+"""Loading of a config with its layers, checked against the models and the backends that it names."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def open_config(
     overrides: Sequence[str] | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> LoadedConfig:
-    """The validated config.
+    """Return the validated config.
 
-    ``config`` None looks for a config file in the current folder. ``environ`` None is the process's environment. Raises
-    :class:`~etdev.errors.ConfigError` with every problem found.
+    With ``config`` None, look for a config file in the current folder. With ``environ`` None, use the process's
+    environment. Raises :class:`~etdev.errors.ConfigError` with every problem found.
     """
     return load_config(
         None if config is None else Path(config),

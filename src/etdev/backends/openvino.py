@@ -1,4 +1,4 @@
-"""``openvino``: Intel's OpenVINO, compiled ahead of time for one of the devices of this machine."""
+"""Backend ``openvino``: Intel's OpenVINO, compiled ahead of time for a device of this machine."""
 
 from __future__ import annotations
 
@@ -19,11 +19,14 @@ DEFAULT_DEVICE = "CPU"
 
 
 class OpenVino:
-    """Lowers through ``OpenvinoPartitioner``.
+    """Backend that lowers through ``OpenvinoPartitioner``.
 
-    Seen with executorch 1.4.1 and openvino 2025.4: the CPU plugin computes in bfloat16 on processors that have it,
-    whatever precision the model was compiled with; a method with dynamic dimensions fails in ``preprocess``; the blob
-    differs between the first and the second lowering in one process (names in it are numbered), not between processes.
+    Seen with executorch 1.4.1 and openvino 2025.4:
+
+    * The CPU plugin computes in bfloat16 on processors that have it, in spite of the precision of the compiled model.
+    * A method with dynamic dimensions fails in ``preprocess``.
+    * The blob differs between the first and the second lowering in one process, because names in it are numbered.
+      It does not differ between processes.
     """
 
     name = "openvino"

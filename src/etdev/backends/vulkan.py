@@ -1,7 +1,7 @@
-"""``vulkan``: ExecuTorch's delegate for GPUs with Vulkan, such as those of Android devices.
+"""Backend ``vulkan``: ExecuTorch's delegate for GPUs with Vulkan, such as those of Android devices.
 
-It lowers on any machine; only a runtime that is built with it runs its programs, and the wheel's is not. Its inputs and
-outputs lie in the host's memory: the schema has no device type for it.
+It lowers on any machine. Its programs run only in a runtime that is built with it, which the wheel's is not. Inputs and
+outputs are in host memory, because the schema has no device type for Vulkan.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class VulkanOptions(Table):
 
 
 class Vulkan:
-    """Lowers through ``VulkanPartitioner``."""
+    """Backend that lowers through ``VulkanPartitioner``."""
 
     name = "vulkan"
     summary = "Vulkan delegate for GPUs; no runtime of the wheel runs it"
@@ -75,7 +75,7 @@ class Vulkan:
 
 
 def _compile_options(options: VulkanOptions) -> dict[str, Any]:
-    """By the partitioner's names, which passes over any that it does not know."""
+    """Return the options by the partitioner's names. The partitioner ignores unknown names."""
     from executorch.backends.vulkan.serialization.vulkan_graph_schema import VkMemoryLayout, VkStorageType
 
     found: dict[str, Any] = {

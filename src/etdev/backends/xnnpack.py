@@ -1,4 +1,4 @@
-"""``xnnpack``: ExecuTorch's delegate for Arm, x86 and WebAssembly CPUs."""
+"""Backend ``xnnpack``: ExecuTorch's delegate for Arm, x86 and WebAssembly CPUs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class XnnpackOptions(Table):
 
 
 class Xnnpack:
-    """Lowers through ``XnnpackPartitioner``."""
+    """Backend that lowers through ``XnnpackPartitioner``."""
 
     name = "xnnpack"
     summary = "XNNPACK delegate for CPUs: fp32, int8, int8 dynamic with int4 weights"

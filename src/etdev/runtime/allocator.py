@@ -366,10 +366,10 @@ DEFAULT_REGISTRY = Registry()
 
 
 def register_device_allocator(allocator: DeviceAllocator) -> None:
-    """Add an allocator to the process's registry. A second one for a type is an error."""
+    """Add an allocator to the process's registry. Raises an error if its type has one."""
     DEFAULT_REGISTRY.register(allocator)
 
 
 def get_device_allocator(kind: DeviceType) -> DeviceAllocator:
-    """The allocator of the process's registry for a type of device."""
+    """Return the allocator of the process's registry for a type of device."""
     return DEFAULT_REGISTRY.get(kind)

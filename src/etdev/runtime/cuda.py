@@ -32,8 +32,8 @@ def cuda_is_visible() -> bool:
 class CudaAllocator(DeviceAllocator):
     """Memory of CUDA devices. Each allocation is a ``uint8`` tensor of torch that is kept alive until it is freed.
 
-    ``ordinals`` maps device indices of the program to ordinals of this machine, so that a program for two devices can
-    run on one. Without it, each index is its own ordinal.
+    ``ordinals`` maps device indices of the program to ordinals of this machine. A program for two devices can then run
+    on one. Without it, each index is its own ordinal.
     """
 
     def __init__(self, ordinals: Mapping[int, int] | None = None) -> None:
@@ -49,7 +49,7 @@ class CudaAllocator(DeviceAllocator):
 
     @property
     def device_type(self) -> DeviceType:
-        """CUDA."""
+        """Device type CUDA."""
         return DeviceType.CUDA
 
     def device_count(self) -> int:
@@ -76,7 +76,7 @@ class CudaAllocator(DeviceAllocator):
         return f"cuda:{self.ordinal(index)}"
 
     def release_reserve(self) -> None:
-        """Return torch's reserved memory to the devices."""
+        """Release torch's reserved memory to the devices."""
         import torch
 
         torch.cuda.empty_cache()

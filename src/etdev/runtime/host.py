@@ -30,7 +30,7 @@ class HostAllocator(DeviceAllocator):
 
     @property
     def device_type(self) -> DeviceType:
-        """The host."""
+        """Device type of the host."""
         return DeviceType.CPU
 
     def device_count(self) -> int:

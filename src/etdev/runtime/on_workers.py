@@ -177,7 +177,7 @@ class RemoteDelegate(MoveOnly):
 
     @property
     def input_count(self) -> int:
-        """As the worker says."""
+        """Number of inputs, as the worker reports it."""
         return self._inputs
 
     def execute(self, arguments: Sequence[RunTensor | int | float | bool | None]) -> None:

@@ -111,7 +111,10 @@ class ProgramPool(MoveOnly):
         )
 
     def call(self, method: str, inputs: Sequence[Any], *, worker: int, fresh: bool = False) -> TaskFuture:
-        """Call a method on a worker; :func:`outputs_of` its future has the outputs. What is kept is not looked at."""
+        """Call a method on a worker. :func:`outputs_of` returns the future's outputs.
+
+        ``inputs`` at the positions of kept inputs are ignored.
+        """
         return self._submit(_call, method, inputs, worker, fresh)
 
     def repeat(self, method: str, samples: Iterable[Sequence[Any]], times: int) -> Iterator[float]:

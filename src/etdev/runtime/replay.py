@@ -151,7 +151,7 @@ def missing_kernels(program: Program) -> tuple[str, ...]:
 
 @contextmanager
 def _placed(what: str, planned: m.Value | None) -> Iterator[None]:
-    """Say of an error within the block what it was about, and in whose memory that lies."""
+    """Add the input or output, and the owner of its memory, to errors raised in the block."""
     try:
         yield
     except EtdevError as error:

@@ -1,4 +1,4 @@
-"""``portable``: no delegate; what is left runs on the runtime's own kernels."""
+"""Backend ``portable``: no delegate. The remaining ops run on the runtime's own kernels."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from etdev.backends.base import (
 
 
 class Portable:
-    """Leaves every remaining op to the kernel libraries that the runtime is linked with."""
+    """Backend that leaves every remaining op to the kernel libraries of the runtime."""
 
     name = "portable"
     summary = "no delegate: the runtime's own kernels"

@@ -1,7 +1,8 @@
-"""Along which axis of its inputs, if any, an op works when it works along an axis of its output.
+"""Relation between the axes of an op's output and the axes of its inputs.
 
-If an op's output can be computed in pieces along one of its axes, each piece needs a piece of some inputs, along an
-axis of theirs, and all of others. What is computed stays the same, but for the order in which kernels of products sum.
+An op may compute its output in tiles along one of the output's axes. Each tile then needs tiles of some inputs, along
+axes of these, and all of the other inputs. Tiling does not change results, except for the order in which kernels of
+products sum.
 """
 
 from __future__ import annotations
@@ -22,22 +23,22 @@ ELEMENTWISE = frozenset(
     | {"eq", "ne", "lt", "le", "gt", "ge", "logical_not", "logical_and", "logical_or", "bitwise_not", "bitwise_and"}
     | {"bitwise_or", "alias_copy", "_clone_dim_order", "_to_dim_order_copy", "floor", "ceil", "round", "full_like"}
 )
-"""Each element of the output is computed from one of each input."""
+"""Ops that compute each element of the output from one element of each input."""
 
 VIEWS = frozenset({"view_copy", "squeeze_copy", "unsqueeze_copy"})
 
 
 class Needs(NamedTuple):
-    """What a piece of an op's output along an axis is computed from."""
+    """Inputs of a tile of an op's output along an axis."""
 
     axes: dict[Node, int | None]
-    """By input, the axis along which it is a piece too; None: all of the input is needed."""
+    """Input → axis along which it is tiled too; None if all of it is needed."""
     grain: int
-    """The number of pieces has to divide it."""
+    """Number of equal grains along the axis. A tile has a whole number of them."""
 
 
 def needs(node: Node, axis: int) -> Needs | None:
-    """What a piece of the output along the axis needs; None if the op cannot be done so, or if that is not known."""
+    """Return the needs of a tile along the axis; None if the op cannot be tiled along it, or if that is unknown."""
     shape = shape_of(node)
     if shape is None or not 0 <= axis < len(shape) or shape[axis] < 2 or not _is_known(node):
         return None
@@ -53,13 +54,13 @@ def needs(node: Node, axis: int) -> Needs | None:
 
 
 def _is_known(node: Node) -> bool:
-    """Is it an op of ATen's, or the choice of one of several outputs? Others of the same name may compute anything."""
+    """Return whether a node is an ATen op or takes one of several outputs. Namesakes may compute anything."""
     name = str(getattr(node.target, "__name__", node.target))
     return name.startswith(("aten.", "dim_order_ops.", "getitem")) and name != "aten.view_copy.dtype"
 
 
 def _is_sound(node: Node, found: Needs) -> bool:
-    """Are all inputs tensors that the rule knows of, and can those that are cut be, in as many pieces?"""
+    """Return whether the rule covers all inputs, and the tiled ones can be divided into the grains."""
     if any(source not in found.axes for source in node.all_input_nodes):
         return False
     for source, along in found.axes.items():
@@ -70,7 +71,7 @@ def _is_sound(node: Node, found: Needs) -> bool:
 
 
 def shape_of(node: Node) -> list[int] | None:
-    """The shape of an output, of the first one if there are several; None if it is not a dense one of known sizes."""
+    """Return the shape of an output, or of the first one; None if it is not contiguous with static sizes."""
     import torch
 
     found = node.meta.get("val")
@@ -81,7 +82,7 @@ def shape_of(node: Node) -> list[int] | None:
 
 
 def _along(shape: Sequence[int], axis: int, *inputs: tuple[Any, int | None], grain: int | None = None) -> Needs | None:
-    """None where an input is needed along one axis here and along another, or as a whole, there."""
+    """Return the needs; None if an input is needed along two axes, or both along an axis and as a whole."""
     from torch.fx import Node
 
     axes: dict[Node, int | None] = {}
@@ -103,7 +104,7 @@ def _elementwise(node: Node, axis: int, shape: Sequence[int]) -> Needs | None:
 
 
 def _viewed(node: Node, axis: int, shape: Sequence[int]) -> Needs | None:
-    """The axis of the input that begins at the same stride: as many elements are before it."""
+    """Return the needs of a view: the axis of the input with as many elements before it, so of equal stride."""
     source = arguments(node)[0]
     known = shape_of(source)
     if known is None:
@@ -166,7 +167,7 @@ def _convolution(node: Node, axis: int, shape: Sequence[int]) -> Needs | None:
 
 
 def _image(node: Node, axis: int, shape: Sequence[int]) -> Needs | None:
-    """Each image is treated by itself."""
+    """Return the needs of an op that treats each image separately."""
     return _along(shape, axis, (arguments(node)[0], axis)) if axis < len(shape) - 2 else None
 
 
@@ -236,7 +237,10 @@ def _gathered(node: Node, axis: int, shape: Sequence[int]) -> Needs | None:
 
 
 def _indexed(node: Node, axis: int, shape: Sequence[int]) -> Needs | None:
-    """Tensors of indices for some neighbouring axes of the input, whose broadcast axes take the place of these."""
+    """Return the needs of an indexing op.
+
+    It has tensors of indices for some neighbouring axes of the input. Their broadcast axes replace these.
+    """
     source, indices = arguments(node)
     places = [place for place, index in enumerate(indices) if index is not None]
     found = [indices[place] for place in places]
@@ -294,12 +298,14 @@ _RULES: dict[str, Callable[[Node, int, Sequence[int]], Needs | None]] = {
     "index": _indexed,
     "getitem": _item,
 }
-"""By the kind of an op."""
+"""Kind of an op → rule for its needs."""
 
 
 def piece_arguments(node: Node, axis: int, size: int, given: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The arguments of an op that computes a piece of ``size`` along the axis; ``given`` has its inputs, pieces or
-    wholes, in the place of those of the whole op."""
+    """Return the arguments of an op that computes a tile of ``size`` along the axis.
+
+    ``given`` are the arguments of the whole op, with its inputs replaced by tiles or left as a whole.
+    """
     kind, shape = kind_of(node), shape_of(node)
     assert shape is not None
     if kind in VIEWS or kind == "expand_copy":
@@ -313,5 +319,5 @@ def piece_arguments(node: Node, axis: int, size: int, given: tuple[Any, ...]) ->
 
 
 def is_whole(node: Node) -> bool:
-    """Is an output a single tensor of known sizes, dense and in order?"""
+    """Return whether an output is a single contiguous tensor with static sizes and at least one dimension."""
     return not isinstance(node.meta.get("val"), (tuple, list)) and shape_of(node) is not None and value(node).dim() > 0

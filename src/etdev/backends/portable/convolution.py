@@ -1,10 +1,12 @@
-"""Convolutions as products of matrices.
+"""Convolutions as matrix products.
 
-The portable kernel computes the address of every factor anew. Instead, the input's windows become the columns of a
-matrix (one kernel that walks strides), which the weight, itself a matrix as it lies in memory, is multiplied with. A
-1x1 convolution needs no columns: the input is that matrix. Columns take memory, so a convolution is done in pieces if
-it would need more at a time than the rest of the method does: in rows of the output and, where these then have to be
-put together, in groups of channels. One that would make the method need more than with the stock lowering stays.
+The portable kernel computes the address of every factor again and again. Instead, one kernel that walks strides turns
+the input's windows into the columns of a matrix. The weight, already a matrix in memory, is multiplied with it. A 1x1
+convolution needs no columns: the input is that matrix.
+
+Columns take memory. A convolution that would need more memory than the rest of the method is tiled by rows of the
+output. Where these have to be concatenated, it is also tiled by groups of channels. A convolution that would raise the
+method's memory above that of the stock lowering is not changed.
 """
 
 from __future__ import annotations
@@ -21,27 +23,27 @@ if TYPE_CHECKING:
     from torch.fx import Node
 
 _SAMPLES = 8
-"""Largest batch; each sample is convolved by itself."""
+"""Largest batch; each sample is convolved separately."""
 
 _BYTES = 4
-"""Of a float32."""
+"""Bytes of a float32."""
 
-# Nanoseconds, from measurements in the stock runtime: of the portable kernel per product, of a walk per element, of a
-# product of matrices per product, of a broadcast sum or a concatenation per element, and of a call of a kernel.
+# Nanoseconds, measured in the stock runtime: the portable kernel per product, a walk per element, a matrix product per
+# product, a broadcast sum or a concatenation per element, and one kernel call.
 _NAIVE, _WALK, _PRODUCT, _SUM, _CALL = 4.0, 0.7, 0.08, 0.6, 1500.0
 _SLACK = 1.03
-"""Times the least memory that a convolution may take: the very least needs a great many pieces."""
+"""Factor on the minimum memory of a convolution, because the minimum itself needs very many tiles."""
 
 _MOST_PIECES = 256
-"""Of a convolution: each adds a few hundred bytes to the file."""
+"""Maximum number of tiles of a convolution: each adds a few hundred bytes to the file."""
 
 _WORTH = 1.5
-"""Times that it has to be faster by this estimate."""
+"""Minimum estimated speedup."""
 
 
 @dataclass(frozen=True, slots=True)
 class Convolution:
-    """Sizes of a convolution of one sample in two dimensions; one in one dimension has height 1."""
+    """Sizes of a convolution in two dimensions. A convolution in one dimension has height 1."""
 
     samples: int
     channels: int
@@ -58,69 +60,69 @@ class Convolution:
 
     @property
     def rows(self) -> int:
-        """Of the output."""
+        """Rows of the output."""
         return self._size(self.height, 0)
 
     @property
     def columns(self) -> int:
-        """Of the output."""
+        """Columns of the output."""
         return self._size(self.width, 1)
 
     def _size(self, size: int, dim: int) -> int:
         return (size + 2 * self.padding[dim] - self.reach(1, dim)) // self.stride[dim] + 1
 
     def reach(self, places: int, dim: int) -> int:
-        """Rows or columns of the input that as many neighbouring ones of the output are computed from."""
+        """Return the number of input rows or columns that ``places`` neighbouring ones of the output depend on."""
         return (places - 1) * self.stride[dim] + self.dilation[dim] * (self.kernel[dim] - 1) + 1
 
     @property
     def depth(self) -> int:
-        """Factors of each element of the output."""
+        """Products per element of the output."""
         return self.channels // self.groups * self.kernel[0] * self.kernel[1]
 
     @property
     def is_product(self) -> bool:
-        """Is it a product of the weight with the input as it lies in memory?"""
+        """True if it is a product of the weight with the input, unchanged in memory."""
         return (self.kernel, self.stride, self.padding) == ((1, 1), (1, 1), (0, 0))
 
     @property
     def padded(self) -> Convolution:
-        """The same of an input that was padded before."""
+        """Sizes of the same convolution on an input that is already padded."""
         (above, left), none = self.padding, (0, 0)
         return replace(self, height=self.height + 2 * above, width=self.width + 2 * left, padding=none)
 
 
 @dataclass(frozen=True, slots=True)
 class Pieces:
-    """How a convolution is split, and what that costs."""
+    """Tiling of a convolution, and its cost."""
 
     parts: int
-    """Of the output's channels, or of the groups if there are several."""
+    """Number of parts of the output's channels, or of the groups if there are several."""
     bands: int
-    """Of the output's rows, or of its columns if it has one row only."""
+    """Number of bands of the output's rows, or of its columns if it has one row only."""
     pads_first: bool
-    """Whether the whole input is padded before, instead of what each piece needs."""
+    """True if the whole input is padded first, instead of the input of each tile."""
     memory: int
-    """Bytes in use at the fullest moment, beside what the convolution has nothing to do with."""
+    """Peak bytes in use, without memory unrelated to the convolution."""
     time: float
-    """Nanoseconds, estimated."""
+    """Estimated nanoseconds."""
     calls: int = 1
-    """Of kernels."""
+    """Number of kernel calls."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Options:
-    """A convolution that may be done as products, and the ways that fit into the limit."""
+    """Convolution that can become products, and its tilings that fit into the limit."""
 
     node: Node
     sizes: Convolution
     beside: int
-    """Bytes in use meanwhile that it has nothing to do with."""
+    """Bytes in use during the convolution that are unrelated to it."""
     ways: list[Pieces]
 
 
 def multiply_matrices(editor: Editor) -> int:
-    """Replace the convolutions that are faster so."""
+    """Replace the convolutions that are faster as matrix products. Return their number."""
     options, left, floor = _possible(editor)
     room = _room(editor, options, floor)
     decided = [(item.node, item.sizes, fastest(item.ways, room - item.beside)) for item in options]
@@ -134,7 +136,7 @@ def multiply_matrices(editor: Editor) -> int:
 
 
 def price(editor: Editor) -> tuple[int, int]:
-    """Return how many convolutions would stay for want of room, and the bytes of memory and of instructions."""
+    """Return the number of convolutions left for lack of memory, and the bytes of memory and of instructions."""
     if "convolution" not in editor.settings.names:
         return 0, editor.occupancy().peak()
     options, left, floor = _possible(editor)
@@ -142,7 +144,7 @@ def price(editor: Editor) -> tuple[int, int]:
 
 
 def _possible(editor: Editor) -> tuple[list[_Options], int, int]:
-    """Return the convolutions that may be replaced, how many fit in no way, and the peak of all other ops."""
+    """Return the replaceable convolutions, how many others fit with no tiling, and the peak of all other ops."""
     occupancy = editor.occupancy()
     sizes = {node: found for node in editor.calls("convolution.default") if (found := _sizes(node)) is not None}
     options, left = [], 0
@@ -157,7 +159,7 @@ def _possible(editor: Editor) -> tuple[list[_Options], int, int]:
 
 
 def _room(editor: Editor, options: Sequence[_Options], floor: int) -> int:
-    """Return the bytes that the method may take while a convolution runs: each is as fast as it goes in them."""
+    """Return the bytes that the method may use during a convolution. Each gets its fastest tiling for these."""
     least = [item.beside + min(way.memory for way in item.ways) for item in options]
     lowest = int(min(max((floor, *(size * _SLACK for size in least))), editor.limit))
     if editor.settings.tiling == "always" or not options:
@@ -170,14 +172,14 @@ def _room(editor: Editor, options: Sequence[_Options], floor: int) -> int:
 
 
 def _cost(options: Sequence[_Options], floor: int, room: int) -> int:
-    """Return the bytes of memory and of instructions if every convolution is as fast as it goes in a room."""
+    """Return the bytes of memory and of instructions if each convolution gets its fastest tiling for ``room``."""
     chosen = [(item.beside, fastest(item.ways, room - item.beside)) for item in options]
     memory = max((floor, *(beside + way.memory for beside, way in chosen)))
     return memory + INSTRUCTION_BYTES * sum(way.calls for _, way in chosen)
 
 
 def _sizes(node: Node) -> Convolution | None:
-    """The sizes of a convolution that can be done so."""
+    """Return the sizes of a convolution, or None if it cannot become a product."""
     source, weight, bias, stride, padding, dilation, transposed, _, groups = arguments(node)
     tensors = [source, weight, node] if bias is None else [source, weight, node, bias]
     if transposed or not is_plain(*tensors) or value(source).dim() not in (3, 4) or value(source).shape[0] > _SAMPLES:
@@ -198,26 +200,26 @@ def _sizes(node: Node) -> Convolution | None:
         groups=groups,
         bias=bias is not None,
     )
-    # Every row and column of the output is computed from at least one of the input.
+    # Every row and column of the output depends on at least one of the input.
     return found if all(found.padding[dim] < found.reach(1, dim) for dim in (0, 1)) else None
 
 
 def _pair(given: list[int], missing: int, flat: bool) -> tuple[int, int]:
-    """Of height and width. One number stands for both."""
+    """Return height and width. One number is used for both."""
     return (missing, given[-1]) if flat else (given[0], given[-1])
 
 
-# What is chosen -------------------------------------------------------------------------------------------------------
+# Choice of the tiling -------------------------------------------------------------------------------------------------
 
 
 def possible_ways(sizes: Convolution, *, input_stays: bool) -> list[Pieces]:
-    """The ways that are faster than the kernel. ``input_stays``: others need the input afterwards."""
+    """Return the tilings that are faster than the kernel. ``input_stays``: other ops need the input afterwards."""
     naive = sizes.samples * sizes.outputs * sizes.rows * sizes.columns * sizes.depth * _NAIVE
     return [way for way in _ways(sizes, input_stays) if way.time * _WORTH < naive]
 
 
 def fastest(ways: list[Pieces], room: float) -> Pieces:
-    """The fastest one that needs no more bytes than there is room for, or the one that needs the least."""
+    """Return the fastest tiling that fits in ``room`` bytes, or else the one with the least memory."""
     return min((way for way in ways if way.memory <= room), key=lambda way: way.time, default=None) or min(
         ways, key=lambda way: (way.memory, way.time)
     )
@@ -233,7 +235,7 @@ def _ways(sizes: Convolution, input_stays: bool) -> Iterator[Pieces]:
 
 
 def _divisions(size: int, most: int) -> list[int]:
-    """Numbers of nearly equal parts, each number at most twice as large as the one before."""
+    """Return numbers of nearly equal parts, each number at most twice as large as the one before."""
     return [number for number in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64) if number <= min(size, most)]
 
 
@@ -249,10 +251,10 @@ def _way(sizes: Convolution, parts: int, bands: int, input_stays: bool) -> Piece
     split = bands * parts if grouped else bands
     columns = walked * _BYTES / split
     region = _region_bytes(sizes, bands) / (parts if grouped else 1) if any(sizes.padding) else 0
-    # The input is in use until its last region was padded; of a band it is cut out first.
+    # The input is in use until its last region is padded. The region of a band is cut out first.
     kept = source if split > 1 or input_stays or not region else 0
     cut = region if bands > 1 else 0
-    # Bands of one part are put together before the next part begins.
+    # Bands of one part are concatenated before the next part begins.
     joined = output / parts if bands > 1 else 0
     fullest = max(source + region + cut, kept + region + columns)
     memory = fullest + output + joined if split > 1 else max(source + region, fullest + output)
@@ -265,7 +267,7 @@ def _way(sizes: Convolution, parts: int, bands: int, input_stays: bool) -> Piece
         + sizes.outputs * area * (sizes.bias + (bands > 1)) * _SUM
         + calls * _CALL
     )
-    # The samples are put together at the end.
+    # The samples are concatenated at the end.
     memory = int(memory) + (sizes.samples > 1) * output
     return Pieces(parts, bands, False, memory, sizes.samples * time, int(sizes.samples * calls))
 
@@ -280,14 +282,14 @@ def _padded_first(sizes: Convolution, parts: int, bands: int, input_stays: bool)
 
 
 def _region_bytes(sizes: Convolution, bands: int) -> int:
-    """Of the padded input that a band is computed from."""
+    """Return the bytes of the padded input that a band depends on."""
     dim = 0 if sizes.rows > 1 else 1
     extent = [sizes.reach(sizes.rows, 0), sizes.reach(sizes.columns, 1)]
     extent[dim] = sizes.reach(-(-_bandable(sizes) // bands), dim)
     return sizes.channels * extent[0] * extent[1] * _BYTES
 
 
-# How it is written ----------------------------------------------------------------------------------------------------
+# Rewriting ------------------------------------------------------------------------------------------------------------
 
 
 def _convolved(editor: Editor, node: Node, sizes: Convolution, pieces: Pieces) -> Node:
@@ -308,7 +310,7 @@ def _convolved(editor: Editor, node: Node, sizes: Convolution, pieces: Pieces) -
 
 
 def _sample(editor: Editor, image: Node, weight: Node, sizes: Convolution, pieces: Pieces, number: int) -> Node:
-    """One sample's output, as a matrix of channels by places. ``image`` has the channels of all samples."""
+    """Return one sample's output as a matrix of channels by places. ``image`` has the channels of all samples."""
     grouped, own = sizes.groups > 1, sizes.channels // sizes.groups
     shape = [sizes.groups, sizes.outputs // sizes.groups] if grouped else [sizes.outputs]
     matrix = editor.view(weight, [*shape, sizes.depth])
@@ -331,7 +333,7 @@ def _sample(editor: Editor, image: Node, weight: Node, sizes: Convolution, piece
 
 
 def _columns(editor: Editor, image: Node, sizes: Convolution, channels: range, band: range) -> Node:
-    """The factors of each place of the output in a band, as a matrix: one column for each place."""
+    """Return the factors of each place of the output in a band, as a matrix with one column per place."""
     rows, columns = (band, range(sizes.columns)) if sizes.rows > 1 else (range(1), band)
     shape = [len(channels) * sizes.kernel[0] * sizes.kernel[1], len(rows) * len(columns)]
     if sizes.is_product and len(channels) == value(image).shape[0]:
@@ -345,7 +347,7 @@ def _columns(editor: Editor, image: Node, sizes: Convolution, channels: range, b
 def _region(
     editor: Editor, image: Node, sizes: Convolution, channels: range, rows: range, columns: range
 ) -> tuple[Node, int, int, int]:
-    """Where the inputs of these rows and columns of the output are: in what, from where on; its height and width."""
+    """Return the input of these rows and columns of the output: tensor, offset, height and width."""
     area = sizes.height * sizes.width
     above, below, height = _extent(sizes, rows, 0)
     left, right, width = _extent(sizes, columns, 1)
@@ -363,7 +365,7 @@ def _region(
 
 
 def _extent(sizes: Convolution, places: range, dim: int) -> tuple[int, int, int]:
-    """How far outside the input these rows or columns of the output reach, before and behind, and how far in all."""
+    """Return how far these rows or columns of the output reach before and after the input, and their full reach."""
     start = places.start * sizes.stride[dim] - sizes.padding[dim]
     reach = sizes.reach(len(places), dim)
     size = (sizes.height, sizes.width)[dim]
@@ -375,6 +377,6 @@ def _joined(editor: Editor, parts: list[Node], dim: int) -> Node:
 
 
 def _ranges(size: int, parts: int) -> list[range]:
-    """Nearly equal parts, none empty."""
+    """Return nearly equal ranges, none empty."""
     bounds = [size * number // parts for number in range(parts + 1)]
     return [range(start, end) for start, end in pairwise(bounds)]

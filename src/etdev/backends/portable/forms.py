@@ -1,7 +1,7 @@
-"""The table of kernel-aware lowering: what is computed in another form, what that gains, and by whose kernels.
+"""Table of kernel-aware lowering: forms of ops, their gains, and the kernel libraries that the gains depend on.
 
-No torch here. :mod:`etdev.backends.portable.rewrite` has the pass of each entry; ``benchmarks/lowering.py`` measures
-the figures, each on one typical size, in the stock runtime on one thread.
+This module does not import torch. :mod:`etdev.backends.portable.rewrite` has the pass of each entry.
+``benchmarks/lowering.py`` measures the figures, each at one typical size, in the stock runtime on one thread.
 """
 
 from __future__ import annotations
@@ -12,26 +12,26 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """One entry: an op of the stock lowering, and the form that takes its place."""
+    """Entry of the table: an op of the stock lowering, and the form that replaces it."""
 
     name: str
-    """In reports."""
+    """Name in reports."""
     stock: str
-    """What ExecuTorch's lowering leaves."""
+    """Result of ExecuTorch's lowering."""
     form: str
-    """What is computed instead."""
+    """Computation that replaces it."""
     operators: tuple[str, ...]
     """All operators that the form may put into a file."""
     library: str
-    """The kernel library that the gain rests on; it was measured with all of ExecuTorch's libraries linked."""
+    """Kernel library that the gain depends on. It was measured with all of ExecuTorch's libraries linked."""
     measured: str
-    """The size that was measured."""
+    """Size that was measured."""
     gain: float
-    """Times faster, at that size; 1 for a form that takes about the same time."""
+    """Speedup at that size; 1 for a form that takes about the same time."""
     reason: str
-    """Why it is faster, or takes less memory."""
+    """Reason why it is faster or takes less memory."""
     less_memory: float = 1
-    """Times less planned memory, of a form that is there for that."""
+    """Factor by which planned memory shrinks, for a form that saves memory."""
 
 
 _WALK = "aten::as_strided_copy.out"
@@ -133,14 +133,14 @@ FORMS: tuple[Form, ...] = (
         reason="permute_copy computes an index for each element, as_strided_copy walks its input",
     ),
 )
-"""In the order in which they are applied."""
+"""Forms in the order in which they are applied."""
 
 LIBRARIES = frozenset(form.library for form in FORMS)
-"""A runtime without them gets the stock lowering."""
+"""Kernel libraries of all forms. A runtime without them gets the stock lowering."""
 
 
 def usable_forms(libraries: Collection[str] | None, operators: Collection[str] | None) -> tuple[str, ...]:
-    """Names of the forms for a runtime with these kernel libraries and these operators; None stands for all."""
+    """Return the names of the forms for a runtime with these kernel libraries and operators; None stands for all."""
     if libraries is not None and not LIBRARIES.issubset(libraries):
         return ()
     return tuple(form.name for form in FORMS if operators is None or set(form.operators).issubset(operators))

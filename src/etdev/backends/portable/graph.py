@@ -1,4 +1,4 @@
-"""Changing a lowered graph: new ops in the place of old ones."""
+"""Editor of lowered graphs, which replaces ops by new ones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Tiling = Literal["auto", "off", "always"]
 
 INSTRUCTION_BYTES = 320
-"""Bytes of the file that an instruction with its values takes, on average, in linked files."""
+"""Average bytes in the file of an instruction with its values, in linked files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +30,16 @@ class FormSettings:
     names: frozenset[str]
     """Forms to apply."""
     tiling: Tiling = "always"
-    """``auto`` weighs memory against instructions, ``always`` takes the least memory, ``off`` splits only what would
-    exceed the limit as a whole."""
+    """``auto`` weighs memory against instructions, and ``always`` minimizes memory.
+
+    ``off`` splits only ops that would exceed the limit as a whole.
+    """
     limit: int | None = None
-    """Bytes that the method may need at a time; None: as many as the stock lowering by estimate."""
+    """Maximum bytes in use; None for the estimated peak of the stock lowering."""
 
 
 class Editor:
-    """Edits one graph of a lowered method: the top one, a branch or a loop's body.
+    """Editor of one graph of a lowered method: the top one, a branch or a loop's body.
 
     Ops are named as in the edge dialect, without its namespace: ``linear.default``.
     """
@@ -48,17 +50,17 @@ class Editor:
         self._renames = partial(_rename_outputs, program, module) if self._is_top else nullcontext
         self._at: Node | None = None
         self.graph: Graph = module.graph
-        """What is edited."""
+        """Graph that is edited."""
         self.settings = settings
         self.limit: int = self.occupancy().peak() if settings.limit is None else settings.limit
-        """Bytes that the graph may need at a time: what the stock lowering needs once it is linked."""
+        """Maximum bytes in use; by default the estimated peak of the stock lowering after the link."""
         self.is_tiled = False
-        """True if an op is split that would fit as a whole."""
+        """True if an op is tiled that would fit as a whole."""
         self.left = 0
-        """Convolutions that keep the slow kernel because nothing else fits into the limit."""
+        """Number of convolutions that keep the slow kernel because no tiling fits into the limit."""
 
     def copy(self) -> Editor:
-        """An editor of a copy of the graph, to try out what becomes of it."""
+        """Return an editor of a copy of the graph, for a trial."""
         from torch.fx import Graph
 
         other = copy(self)
@@ -70,14 +72,16 @@ class Editor:
         return other
 
     def calls(self, *ops: str) -> list[Node]:
-        """The calls of these ops, in order."""
+        """Return the calls of these ops, in order."""
         targets = {edge(op) for op in ops}
         return [node for node in self.graph.nodes if node.op == "call_function" and node.target in targets]
 
     @contextmanager
     def before(self, node: Node, line: Node | None = None) -> Iterator[None]:
-        """Put what is called in the block before ``node``, as if it came from the line of the model that ``line`` or
-        else ``node`` comes from."""
+        """Insert the calls made in the block before ``node``.
+
+        Their source line is that of ``line``, or else of ``node``.
+        """
         self._at = line or node
         try:
             with self.graph.inserting_before(node):
@@ -86,7 +90,7 @@ class Editor:
             self._at = None
 
     def call(self, op: str | Callable[..., Any], *args: Any, **kwargs: Any) -> Node:
-        """Call an op, given by name or by what a node of it has as its target."""
+        """Call an op, given by name or as the target of a node."""
         from torch.fx import Node
         from torch.utils._pytree import tree_map_only
 
@@ -99,21 +103,21 @@ class Editor:
         return node
 
     def view(self, node: Node, shape: Sequence[int]) -> Node:
-        """The same bytes in another shape; the node itself if it has that shape."""
+        """Return the same bytes in another shape, or the node itself if it has that shape."""
         return node if list(node.meta["val"].shape) == list(shape) else self.call("view_copy.default", node, [*shape])
 
     def window(self, node: Node, sizes: Sequence[int], strides: Sequence[int], offset: int = 0) -> Node:
-        """A copy of the elements at ``offset`` plus every sum of multiples of the strides, all counted in elements."""
+        """Return a copy of the elements at ``offset`` plus all sums of multiples of the strides, in elements."""
         where = (offset,) if offset else ()
         return self.call("as_strided_copy.default", node, [*sizes], [*strides], *where)
 
     def replace(self, old: Node, new: Node) -> None:
-        """Let everyone who uses ``old`` use ``new``; drop ``old`` and what nobody else used."""
+        """Replace all uses of ``old`` by ``new``. Remove ``old`` and the ops that only it used."""
         self.redirect(old, new, ())
         self._drop(old)
 
     def redirect(self, old: Node, new: Node, apart: Container[Node]) -> None:
-        """Let everyone who uses ``old`` use ``new``, but for ``new`` itself and those apart."""
+        """Replace all uses of ``old`` by ``new``, except in ``new`` itself and in the nodes ``apart``."""
         with self._renames():
             old.replace_all_uses_with(new, delete_user_cb=lambda user: user is not new and user not in apart)
 
@@ -125,19 +129,22 @@ class Editor:
                 self._drop(source)
 
     def is_constant(self, node: Node) -> bool:
-        """Is it a parameter, or a tensor that the model's code states? In a branch or a loop's body nobody knows."""
+        """Return whether a node is a parameter or a constant of the model's code.
+
+        Return False in a branch or a loop's body, where this is unknown.
+        """
         return self._is_top and node.op == "placeholder" and node.name in self._constants()
 
     def occupancy(self) -> Occupancy:
-        """How much memory is in use while each op runs, as the linker will have it."""
+        """Return the estimate of the memory in use during each op after the link."""
         signature = self._program.graph_signature
         constants = {*self._constants(), *signature.inputs_to_buffers}
-        # What a branch or a loop's body is given, lies in the memory of the graph around it.
+        # Inputs of a branch or a loop's body are stored in the memory of the enclosing graph.
         given = (node.name for node in self.graph.nodes if node.op == "placeholder" and not self._is_top)
         return Occupancy(self.graph, constants.union(given))
 
     def transpose_constant(self, node: Node) -> bool:
-        """Store a constant of two dimensions transposed. Nothing happens, and the answer is no, if others use it."""
+        """Store a constant matrix transposed. Return False, and change nothing, if it has other uses."""
         import torch
 
         names = self._constants()
@@ -155,7 +162,7 @@ class Editor:
         return True
 
     def _constants(self) -> dict[str, str]:
-        """Placeholder → the tensor's name. Buffers are not among them: other methods may change them."""
+        """Return placeholder → tensor name. Buffers are left out, because other methods may change them."""
         signature = self._program.graph_signature
         return {**signature.inputs_to_parameters, **signature.inputs_to_lifted_tensor_constants}
 
@@ -165,12 +172,12 @@ class Editor:
 
 
 def _rename_outputs(program: ExportedProgram, module: GraphModule) -> AbstractContextManager[None]:
-    """The method's signature names its outputs: let it follow them."""
+    """Return a context in which the method's signature follows renamed outputs."""
     return module._set_replace_hook(program.graph_signature.get_replace_hook())
 
 
 def edge(op: str) -> Any:
-    """An ATen op of the edge dialect: ``linear.default``."""
+    """Return an ATen op of the edge dialect: ``linear.default``."""
     from executorch.exir.dialects._ops import ops
 
     name, overload = op.split(".")
@@ -178,18 +185,18 @@ def edge(op: str) -> Any:
 
 
 def arguments(node: Node) -> tuple[Any, ...]:
-    """What an op is called with, by position."""
+    """Return the positional arguments of an op."""
     return node.args
 
 
 def value(node: Node) -> torch.Tensor:
-    """What is known of a node's tensor."""
+    """Return the tensor in a node's metadata, which has its element type and sizes."""
     found: torch.Tensor = node.meta["val"]
     return found
 
 
 def is_plain(*nodes: Node) -> bool:
-    """Have all of them float32 elements, sizes that never change, and their elements in the order of the sizes?"""
+    """Return whether all nodes are float32 tensors, contiguous and with static sizes."""
     import torch
 
     found = [node.meta.get("val") for node in nodes]
@@ -197,6 +204,6 @@ def is_plain(*nodes: Node) -> bool:
 
 
 def is_laid_out(tensor: Any) -> bool:
-    """Do the sizes never change, is there an element at all, and do the elements lie in the order of the sizes?"""
+    """Return whether a tensor has static sizes, at least one element, and is contiguous."""
     static = all(isinstance(size, int) and size > 0 for size in tensor.shape)
     return static and tensor.is_contiguous()

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def keep_linear(editor: Editor) -> int:
-    """Put ``linear`` back together, which lowering has made a transposition of the weight and a product."""
+    """Fuse permute + mm/addmm back into ``linear``."""
     done = 0
     for node in editor.calls("addmm.default", "mm.default"):
         bias, rows, turned = arguments(node) if len(arguments(node)) == 3 else (None, *arguments(node))
@@ -26,7 +26,7 @@ def keep_linear(editor: Editor) -> int:
 
 
 def split_addmm(editor: Editor) -> int:
-    """Make ``addmm`` a ``linear`` if its matrix can be stored transposed, else a product and a sum."""
+    """Replace ``addmm`` by ``linear`` if its matrix can be stored transposed, else by a product and a sum."""
     done = 0
     for node in editor.calls("addmm.default"):
         bias, rows, matrix = arguments(node)
@@ -43,7 +43,7 @@ def split_addmm(editor: Editor) -> int:
 
 
 def _untransposed(node: Node) -> Node | None:
-    """What a transposition of two dimensions is of."""
+    """Return the source of a transposition of two dimensions, or None."""
     is_permuted = node.target is edge("permute_copy.default")
     if is_permuted and [dim % 2 for dim in arguments(node)[1]] != [1, 0]:
         return None
@@ -52,7 +52,7 @@ def _untransposed(node: Node) -> Node | None:
 
 
 def _fits(node: Node, bias: Node | None) -> bool:
-    """Does ``linear`` do it: floats, one number of the bias for each column, nothing scaled?"""
+    """Return whether ``linear`` computes the same: floats, one bias per column, no scaling."""
     if node.kwargs or not _is_float(node):
         return False
     return bias is None or list(value(bias).shape) == [value(node).shape[1]]

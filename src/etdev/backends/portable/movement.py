@@ -1,4 +1,4 @@
-"""Movement of elements: one kernel that walks strides, for those that compute an index for each element."""
+"""Movement of elements with one kernel that walks strides, instead of kernels that compute an index per element."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ if TYPE_CHECKING:
     from torch.fx import Node
 
     Window = tuple[Sequence[int], Sequence[int], int]
-    """Strides of the output in the input, sizes of the output, and where it starts: in elements."""
+    """Sizes of the output, its strides in the input, and the offset of its first element; all in elements."""
 
 _MANY = 64
-"""Elements from which on it is measurably faster."""
+"""Minimum number of elements at which it is measurably faster."""
 
 
 def walk_strides(editor: Editor) -> int:
-    """Let ``as_strided_copy`` do what moves elements and is no mere view."""
+    """Replace ops that move elements by ``as_strided_copy``, unless they are views."""
     done = 0
     for op, window in _WINDOWS.items():
         for node in editor.calls(op):
             source = arguments(node)[0]
-            if len(node.all_input_nodes) > 1:  # Where it begins is known at run time.
+            if len(node.all_input_nodes) > 1:  # Its start is known only at run time.
                 continue
             if editor.is_constant(source) or not is_laid_out(value(source)) or not is_laid_out(value(node)):
                 continue
@@ -40,7 +40,10 @@ def walk_strides(editor: Editor) -> int:
 
 
 def merged(sizes: Sequence[int], strides: Sequence[int]) -> tuple[list[int], list[int]]:
-    """The same walk in as few dimensions as possible: none of size 1, and neighbours that make one walk joined."""
+    """Return the same walk in as few dimensions as possible.
+
+    Dimensions of size 1 are dropped, and neighbours that form one walk are merged.
+    """
     found: list[tuple[int, int]] = []
     for size, stride in zip(sizes, strides, strict=True):
         if size == 1:
@@ -53,7 +56,7 @@ def merged(sizes: Sequence[int], strides: Sequence[int]) -> tuple[list[int], lis
 
 
 def _is_run(sizes: Sequence[int], strides: Sequence[int]) -> bool:
-    """Does the output hold one run of the input's bytes? The linker lets it lie there."""
+    """Return whether the output is one contiguous run of the input's bytes. The linker makes it a view."""
     return merged(sizes, strides)[1] == [1]
 
 

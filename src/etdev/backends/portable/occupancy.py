@@ -1,7 +1,7 @@
-"""How much memory a graph has in use, before anything is planned: what a faster form of an op may use beside it.
+"""Estimate of a graph's memory in use before planning, which limits the memory of faster forms.
 
-It is an estimate. Outputs of views lie in their input. As the linker will have it, outputs of element-wise ops lie in
-an input that nobody needs any more, and what is concatenated lies at its place from the start.
+Outputs of views share the bytes of their input. As after the link, outputs of element-wise ops reuse the bytes of an
+input that is not needed any more. The parts of a concatenation are stored in its output from the start.
 """
 
 from __future__ import annotations
@@ -18,41 +18,41 @@ if TYPE_CHECKING:
 
 _VIEWS = frozenset({"view_copy", "unsqueeze_copy", "squeeze_copy", "alias_copy", "_clone_dim_order", "getitem"})
 _MOVES = frozenset({"expand_copy", "permute_copy", "transpose_copy"})
-"""What is a view too where it moves nothing."""
+"""Ops that are views if they move no element."""
 _IN_PLACE = frozenset(name.partition("::")[2].partition(".")[0] for name in DEFAULT)
 
 
 class Op(NamedTuple):
-    """What a step of a program does to memory."""
+    """Effect of an op on memory."""
 
     kind: str
-    """``add`` of ``aten.add.Tensor``; empty for what no op makes: an input."""
+    """``add`` of ``aten.add.Tensor``; empty for values without an op, such as inputs."""
     sources: tuple[int, ...]
-    """The earlier ops whose outputs it needs."""
+    """Indices of the earlier ops whose outputs it needs."""
     nbytes: int
-    """Of its output."""
+    """Bytes of its output."""
     is_planned: bool = True
-    """False for constants, and what lies elsewhere."""
+    """False for constants, and for memory outside of the plan."""
     runs_along: bool = True
-    """Of a slice, or of each part of a concatenation: does it fill one run of the whole's bytes?"""
+    """For a slice or the parts of a concatenation: True if each is one contiguous run of the whole's bytes."""
     since: int | None = None
-    """The op from which on the output has its memory, if that is before this one."""
+    """Index of the op from which on the output has memory, if before this op."""
 
 
 class Lifetimes:
-    """Bytes in use while each of some ops runs, its inputs and output included.
+    """Bytes in use during each of some ops, inputs and outputs included.
 
-    ``linked`` is false for what ExecuTorch makes of them, true for what the linker makes of them.
+    ``linked`` is false for the memory of ExecuTorch's own plan, and true for the memory after the link.
     """
 
     def __init__(self, ops: Sequence[Op], *, linked: bool = True) -> None:
         self._ops, self._linked = ops, linked
         self.home = list(range(len(ops)))
-        """By op, the one whose memory its output lies in."""
+        """Op → op whose memory contains its output, its home."""
         self.first = [at if op.since is None else op.since for at, op in enumerate(ops)]
-        """By home, the op from which on it has its memory."""
+        """Home → first op during which its memory is in use."""
         self.last = list(range(len(ops)))
-        """By home, the op after which the memory is free."""
+        """Home → last op during which its memory is in use."""
         for at, op in enumerate(ops):
             for source in op.sources:
                 self.last[source] = at
@@ -64,10 +64,10 @@ class Lifetimes:
                 change[self.first[at]] += op.nbytes
                 change[self.last[at] + 1] -= op.nbytes
         self.bytes = list(accumulate(change[:-1]))
-        """By op, what is in use while it runs."""
+        """Op → bytes in use during it."""
 
     def _settle(self, at: int) -> None:
-        """Find the home of an output, or let the homes of what it is joined from be in it."""
+        """Find the home of an output. A concatenation becomes the home of its parts if they can be stored in it."""
         op = self._ops[at]
         self.home[at] = home = self._shared(at)
         self.last[home] = max(self.last[home], self.last[at])
@@ -91,22 +91,22 @@ class Lifetimes:
         return at
 
     def homes_during(self, at: int) -> list[int]:
-        """The ops whose outputs have memory while this one runs."""
+        """Return the ops whose outputs have memory during op ``at``."""
         every = (home for home, op in enumerate(self._ops) if op.is_planned and self.home[home] == home)
         return [home for home in every if self.first[home] <= at <= self.last[home]]
 
     def home_of(self, at: int) -> int:
-        """The op whose memory an output lies in."""
+        """Return the op whose memory contains an output."""
         while self.home[at] != at:
             at = self.home[at]
         return at
 
 
 class Occupancy:
-    """Bytes in use while each op of a graph runs, its inputs and outputs included.
+    """Bytes in use during each op of a graph, inputs and outputs included.
 
-    ``constants`` are placeholders that need no memory: weights, and what lies elsewhere. ``linked`` is false for what
-    ExecuTorch makes of the graph, true for what the linker makes of it.
+    ``constants`` are placeholders that need no planned memory: weights, and tensors that are stored elsewhere.
+    ``linked`` is false for the memory of ExecuTorch's own plan, and true for the memory after the link.
     """
 
     def __init__(self, graph: Graph, constants: Container[str], *, linked: bool = True) -> None:
@@ -114,10 +114,10 @@ class Occupancy:
         self.nodes = list(graph.nodes)
         self.at = {node: index for index, node in enumerate(self.nodes)}
         self.ops = [self._op(node, constants) for node in self.nodes]
-        """One for each node."""
+        """Ops, one per node."""
         self.lifetimes = Lifetimes(self.ops, linked=linked)
         self.fullest = max(range(len(self.nodes)), key=self.lifetimes.bytes.__getitem__)
-        """The first op that runs at the fullest moment."""
+        """Index of the first op at the peak."""
         self.at_fullest = self.lifetimes.homes_during(self.fullest)
 
     def _op(self, node: Node, constants: Container[str]) -> Op:
@@ -131,45 +131,48 @@ class Occupancy:
         )
 
     def during(self, node: Node) -> int:
-        """Bytes in use while this op runs."""
+        """Return the bytes in use during an op."""
         return self.lifetimes.bytes[self.at[node]]
 
     def output(self, node: Node) -> int:
-        """Bytes of an op's output."""
+        """Return the bytes of an op's output."""
         return self.ops[self.at[node]].nbytes
 
     def ends_at(self, value: Node, node: Node) -> bool:
-        """Is the memory of a value free after this op? A constant takes none that could be."""
+        """Return whether the memory of a value is free after an op. False for constants, which have none."""
         home = self.lifetimes.home_of(self.at[value])
         return self.ops[home].is_planned and self.lifetimes.last[home] <= self.at[node]
 
     def peak(self, without: Container[Node] = ()) -> int:
-        """The most bytes in use at a time while any other op runs than these."""
+        """Return the peak in bytes over all ops except these."""
         return max((self.lifetimes.bytes[at] for node, at in self.at.items() if node not in without), default=0)
 
 
 def nbytes(node: Node, *, first_only: bool = False) -> int:
-    """Bytes of a node's tensors, or of the first of them; what is not known counts nothing."""
+    """Return the bytes of a node's tensors, or of the first one. Unknown sizes count as 0."""
     value = node.meta.get("val")
     values = value if isinstance(value, (tuple, list)) else [value]
     return sum(_tensor_bytes(item) for item in (values[:1] if first_only else values))
 
 
 def _has_useless_outputs(node: Node) -> bool:
-    """Of a norm nobody needs the statistics, which are small; a maximum whose indices nobody needs is taken otherwise
-    (:mod:`etdev.backends.portable.pooling`)."""
+    """Return whether only the first output of an op needs memory.
+
+    The statistics of a norm are small and unused. A maximum with unused indices is computed in another form
+    (:mod:`etdev.backends.portable.pooling`).
+    """
     kind = kind_of(node)
     return kind in _IN_PLACE or (kind == "max_pool2d_with_indices" and len(node.users) == 1)
 
 
 def kind_of(node: Node) -> str:
-    """``add`` of ``aten.add.Tensor``."""
+    """Return the name of an op: ``add`` of ``aten.add.Tensor``."""
     parts = str(getattr(node.target, "__name__", node.target)).split(".")
     return parts[1] if len(parts) > 1 else parts[0]
 
 
 def _kind_in_memory(node: Node) -> str:
-    """The kind of an op, which is that of a view if it leaves all elements where they are."""
+    """Return the kind of an op, or ``view_copy`` if it moves no element."""
     kind = kind_of(node)
     if kind == "_to_dim_order_copy" and node.all_input_nodes[0].meta["val"].dtype == node.meta["val"].dtype:
         return "view_copy"
@@ -191,12 +194,15 @@ def _kind_in_memory(node: Node) -> str:
 
 
 def is_run(shape: Sequence[int], axis: int) -> bool:
-    """Do neighbours along the axis, with all that belongs to them, lie in one run of bytes?"""
+    """Return whether a range along the axis is one contiguous run of bytes."""
     return all(size == 1 for size in shape[:axis])
 
 
 def _runs_along(node: Node) -> bool:
-    """Does a slice, or a part of a concatenation, fill one run of the whole's bytes? Other ops do not matter."""
+    """Return whether a slice, or a part of a concatenation, is one contiguous run of the whole's bytes.
+
+    Return True for other ops.
+    """
     if kind_of(node) not in ("slice_copy", "cat"):
         return True
     dim: Any = node.args[1] if len(node.args) > 1 else 0

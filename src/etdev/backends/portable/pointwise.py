@@ -1,4 +1,4 @@
-"""Element-wise ops: the same function by kernels that take less time for each element."""
+"""Element-wise ops: the same functions with kernels that take less time per element."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from torch.fx import Node
 
 _MANY = 256
-"""Elements from which on a call of a kernel costs less than what it computes."""
+"""Minimum number of elements at which a kernel call costs less than its computation."""
 
 
 def use_products_for_powers(editor: Editor) -> int:
@@ -40,7 +40,7 @@ def _power(editor: Editor, base: Node, exponent: float) -> Node | None:
 
 
 def use_hardtanh_for_clamp(editor: Editor) -> int:
-    """Compute ``clamp`` between two numbers by ``hardtanh``."""
+    """Compute ``clamp`` between two numbers with ``hardtanh``."""
     done = 0
     for node in editor.calls("clamp.default"):
         low, high = (*arguments(node)[1:], None, None)[:2]
@@ -55,7 +55,7 @@ def use_hardtanh_for_clamp(editor: Editor) -> int:
 
 
 def use_sigmoid_for_gelu(editor: Editor) -> int:
-    """Compute the approximate GELU, x/2 (1 + tanh u), as x · sigmoid(2u): it is the same number."""
+    """Compute the approximate GELU, x/2 (1 + tanh u), as x · sigmoid(2u), which is equal."""
     done = 0
     for node in editor.calls("gelu.default"):
         if node.kwargs.get("approximate") == "tanh" and _many(value(node)):
@@ -66,7 +66,7 @@ def use_sigmoid_for_gelu(editor: Editor) -> int:
 
 
 def _gelu(editor: Editor, x: Node) -> Node:
-    """u = √(2/π) (x + 0.044715 x³)."""
+    """Return the GELU of x, with u = √(2/π) (x + 0.044715 x³)."""
     factor = 2 * math.sqrt(2 / math.pi)
     inner = editor.call("mul.Scalar", editor.call("mul.Tensor", x, x), 0.044715 * factor)
     doubled = editor.call("mul.Tensor", editor.call("add.Scalar", inner, factor), x)
@@ -74,7 +74,7 @@ def _gelu(editor: Editor, x: Node) -> Node:
 
 
 def _many(tensor: Any) -> bool:
-    """Is it float32, and are there enough elements, if that is known?"""
+    """Return whether a tensor is float32, and has enough elements or an unknown number."""
     import torch
 
     return tensor.dtype is torch.float32 and (not isinstance(tensor.numel(), int) or tensor.numel() >= _MANY)

@@ -1,7 +1,7 @@
-"""Pooling over windows: one dimension after the other, each as the maximum or the sum of shifted copies.
+"""Pooling over windows, one dimension after the other, each as the maximum or the sum of shifted copies.
 
-The portable kernels compute an index for each element of each window. Images are pooled in parts if their copies would
-need more memory at a time than the rest of the method does.
+The portable kernels compute an index for each element of each window. Images are pooled in tiles if their copies would
+need more memory than the rest of the method.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
     from torch.fx import Node
 
 _MANY = 512
-"""Elements of the output times elements of a window, from which on it is faster."""
+"""Minimum elements of the output times elements of a window at which it is faster."""
 
 _BYTES = 4
-"""Of a float32."""
+"""Bytes of a float32."""
 
 _MOST_PARTS = 16
 
 
 @dataclass(frozen=True, slots=True)
 class _Pool:
-    """Sizes of a pooling of images that have one channel each."""
+    """Sizes of a pooling of images with one channel each."""
 
     images: int
     area: tuple[int, int]
@@ -42,24 +42,24 @@ class _Pool:
 
     @property
     def padded(self) -> tuple[int, int]:
-        """Height and width of a padded image, as far as windows reach."""
+        """Height and width of a padded image."""
         (height, width), (above, left) = self.area, self.padding
         return height + 2 * above, width + 2 * left
 
     @property
     def most_parts(self) -> int:
-        """In how many parts it may be done."""
+        """Maximum number of tiles."""
         return min(self.images, _MOST_PARTS)
 
     def bytes_of(self, parts: int) -> int:
-        """That a part needs at a time beside the whole input and output."""
+        """Return the peak bytes of a tile, in addition to the whole input and output."""
         (height, width), columns = self.padded, self.output[1]
-        # The padded image beside two copies of it that are reduced to the output's columns.
+        # The padded image, and two copies of it that are reduced to the output's columns.
         return -(-self.images // parts) * height * (width + 2 * columns) * _BYTES
 
 
 def pool_by_shifts(editor: Editor) -> int:
-    """Replace maximum pooling whose indices nobody uses, and average pooling whose windows all have one size."""
+    """Replace maximum pooling with unused indices, and average pooling with windows of one size."""
     occupancy = editor.occupancy()
     nodes = editor.calls("max_pool2d_with_indices.default", "avg_pool2d.default")
     room = editor.limit if editor.settings.tiling == "off" else occupancy.peak(without=set(nodes))
@@ -78,14 +78,18 @@ def pool_by_shifts(editor: Editor) -> int:
 
 
 def _maximum(node: Node) -> Node | None:
-    """What takes the maxima, if nobody takes their indices."""
+    """Return the node that takes the maxima, or None if the indices are used."""
     users = list(node.users)
     wanted = len(users) == 1 and users[0].target is operator.getitem and arguments(users[0])[1] == 0
     return users[0] if wanted else None
 
 
 def _replacement(editor: Editor, node: Node, result: Node, room: int, limit: int) -> Node | None:
-    """What gives the result in ``room`` bytes beside the input and the output if it can, in ``limit`` if it must."""
+    """Return a replacement of the result, or None.
+
+    It aims at ``room`` bytes in addition to the input and the output. Return None if even the smallest tiles need more
+    than ``limit``.
+    """
     is_maximum = result is not node
     pool = _sizes(node, result)
     if not is_maximum and pool.output == (1, 1) and not any(pool.padding) and _covers(pool):
@@ -126,23 +130,23 @@ def _argument(node: Node, index: int, missing: Any) -> Any:
 
 
 def _covers(pool: _Pool) -> bool:
-    """Is every image one window?"""
+    """Return whether every image is one window."""
     return all(kernel >= size for kernel, size in zip(pool.kernel, pool.area, strict=True))
 
 
 def _is_regular(pool: _Pool, dim: int) -> bool:
-    """Do all windows lie inside the padded image, as they do unless the number of them is rounded up?"""
+    """Return whether all windows are inside the padded image. They are, unless their number is rounded up."""
     reach = pool.dilation[dim] * (pool.kernel[dim] - 1) + 1
     return (pool.output[dim] - 1) * pool.stride[dim] + reach <= pool.padded[dim]
 
 
 def _pair(given: Sequence[int]) -> tuple[int, int]:
-    """Of height and width. One number stands for both."""
+    """Return height and width. One number is used for both."""
     return given[0], given[-1]
 
 
 def _pooled(editor: Editor, source: Node, pool: _Pool, room: int, neutral: float) -> Node:
-    """The maximum or the sum over windows; ``neutral`` is what changes nothing there, and says which it is."""
+    """Return the maximum or the sum over windows. ``neutral`` is the neutral element and selects which."""
     fitting = (parts for parts in range(1, pool.most_parts) if pool.bytes_of(parts) <= room)
     parts = next(fitting, pool.most_parts)
     if editor.settings.tiling == "auto":
@@ -155,7 +159,7 @@ def _pooled(editor: Editor, source: Node, pool: _Pool, room: int, neutral: float
 
 
 def _cost(pool: _Pool, parts: int, room: int) -> int:
-    """Return the bytes above the room and those of the instructions."""
+    """Return the bytes above the room, plus those of the instructions."""
     return max(pool.bytes_of(parts) - room, 0) + INSTRUCTION_BYTES * 2 * sum(pool.kernel) * parts
 
 
@@ -183,7 +187,7 @@ def _part(editor: Editor, images: Node, pool: _Pool, chosen: range, neutral: flo
 
 
 def _reduced(editor: Editor, values: Iterator[Node], neutral: float) -> Node:
-    """Each value is made when it is needed, so that two are in memory at a time."""
+    """Reduce the values. Each is computed when it is needed, so that two are in memory at a time."""
     result = next(values)
     for other in values:
         result = editor.call("add.Tensor" if neutral == 0 else "maximum.default", result, other)

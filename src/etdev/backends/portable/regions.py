@@ -1,4 +1,4 @@
-"""Regions of a graph: ops that can be done in pieces together."""
+"""Regions of a graph: ops that can be tiled together."""
 
 from __future__ import annotations
 
@@ -25,34 +25,34 @@ _MOVEMENT = VIEWS | {
 }
 """Ops that compute nothing."""
 _REACH = 60
-"""Ops before and after the fullest moment that a region may take in."""
+"""Maximum number of ops between the seed of a region and its other ops, before and after."""
 
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """Ops that can be done in pieces together."""
+    """Ops that can be tiled together."""
 
     axes: Mapping[Node, int]
-    """The ops, in the order of the graph, and the axis along which each is cut."""
+    """Ops, in the order of the graph → axis along which each is tiled."""
     needs: Mapping[Node, Needs]
-    """What a piece of each is computed from."""
+    """Op → needs of one of its tiles."""
     grains: int
-    """The number of pieces is at most that: they are made up of so many equal parts."""
+    """Number of equal grains along the axes: the maximum number of tiles."""
 
     @property
     def outputs(self) -> list[Node]:
-        """What others need of it."""
+        """Outputs that other ops need."""
         return [node for node in self.axes if any(user not in self.axes for user in node.users)]
 
     @property
     def inputs(self) -> list[Node]:
-        """What it needs of others."""
+        """Inputs that come from other ops."""
         every = dict.fromkeys(source for node in self.axes for source in self.needs[node].axes)
         return [source for source in every if source not in self.axes]
 
 
 def grow_region(occupancy: Occupancy, seed: Node, axis: int) -> Region | None:
-    """All ops around an output that can be cut if that is cut along the axis."""
+    """Return the ops around an output that can be tiled together with it if it is tiled along the axis."""
     axes: dict[Node, int] = {}
     found: dict[Node, Needs] = {}
     grains = (shape_of(seed) or [0])[axis]
@@ -72,7 +72,7 @@ def grow_region(occupancy: Occupancy, seed: Node, axis: int) -> Region | None:
 
 
 def _fits(node: Node, axis: int, axes: Mapping[Node, int], found: Mapping[Node, Needs]) -> Needs | None:
-    """What a piece of the op needs, if that and what its neighbours need of it agree with how they are cut."""
+    """Return the needs of a tile of an op, or None if they do not agree with the tiling of its neighbours."""
     if node.op != "call_function" or shape_of(node) is None:
         return None
     what = needs(node, axis)
@@ -83,7 +83,7 @@ def _fits(node: Node, axis: int, axes: Mapping[Node, int], found: Mapping[Node, 
 
 
 def _axes_for(user: Node, source: Node, axis: int) -> Iterator[int]:
-    """The axes of a user that are computed from that axis of what it uses."""
+    """Yield the axes of a user's output that are computed from that axis of ``source``."""
     for own in range(len(shape_of(user) or ())):
         what = needs(user, own)
         if what is not None and what.axes.get(source, -1) == axis:
@@ -91,9 +91,10 @@ def _axes_for(user: Node, source: Node, axis: int) -> Iterator[int]:
 
 
 def part_of(whole: Region, chosen: Iterable[Node], seed: Node) -> Region | None:
-    """The chosen ops of a region that hang together with the seed.
+    """Return the chosen ops of a region that are connected to the seed.
 
-    None if it is not among them, if they compute nothing, or if they take one of several outputs of an op that is not.
+    Return None if the seed is not chosen, or if the ops compute nothing. Also return None if an op takes one of several
+    outputs of an op outside.
     """
     inside = set(chosen)
     if seed not in inside:

@@ -1,4 +1,4 @@
-"""Applying the table of forms to a lowered method: what is outside delegates, in branches and loop bodies too."""
+"""Application of the forms to a lowered method: outside of delegates, in branches and loop bodies too."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PASSES: dict[str, Callable[[Editor], int]] = {
     "convolution": convolution.multiply_matrices,
     "movement": movement.walk_strides,
 }
-"""By the name of the form; each changes what it can and says how many ops these were."""
+"""Name of the form → pass. It applies the form and returns the number of replaced ops."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +35,15 @@ class Applied:
     counts: Mapping[str, int]
     """Number of ops that each form replaced."""
     is_tiled: bool = False
-    """True if an op is split that would fit as a whole into the memory of the stock lowering."""
+    """True if an op is tiled that would fit as a whole into the memory of the stock lowering."""
     left: int = 0
-    """Convolutions that keep the slow kernel because nothing else fits into that memory."""
+    """Number of convolutions that keep the slow kernel because no tiling fits into that memory."""
 
 
 def apply_forms(program: ExportedProgram, settings: FormSettings) -> Applied:
-    """Put the forms into a method in the edge dialect.
+    """Apply the forms to a method in the edge dialect.
 
-    The program's graph and its tables of tensors change; tensors that others hold too stay what they are.
+    The program's graph and its tables of tensors change. Tensors that it shares with other programs do not.
     """
     from torch.fx import GraphModule
 

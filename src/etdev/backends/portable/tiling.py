@@ -1,11 +1,12 @@
-"""The fullest moment of a method, done piece by piece.
+"""Tiling of ops at the peak of a method.
 
-Where most memory is in use, it is often by outputs that only live from one op to the next: the hidden layer of an MLP,
-the scores of attention, the widened channels of a mobile network. If the ops between a few small tensors all work along
-one axis, they can do a piece of it at a time, one op after the other, and only the small tensors are there as wholes.
+At the peak, most memory is often in use by outputs that only live from one op to the next. Examples are the hidden
+layer of an MLP, the scores of attention and the widened channels of a mobile network. The ops between a few small
+tensors may all work along one axis. They can then compute one tile at a time, one op after the other, and only the
+small tensors exist as a whole.
 
-A *region* is a set of such ops. The one that lowers the fullest moment most is done in pieces, then the fullest moment
-that is left is looked at, until one cannot be lowered.
+A *region* is a set of such ops. The region that lowers the peak most is tiled. This repeats with the remaining peak
+until it cannot be lowered.
 """
 
 from __future__ import annotations
@@ -27,57 +28,60 @@ if TYPE_CHECKING:
     from torch.fx import Node
 
 _AFTER = 25
-"""Ops after it in which memory may be in use for what it makes."""
+"""Maximum number of ops after a region in which the memory of its outputs is estimated."""
 _COUNTS = (2, 3, 4, 6, 8, 12, 16, 24, 32)
-"""In how many pieces a region may be done."""
+"""Possible numbers of tiles of a region."""
 _WORTH = 0.97
-"""Times the memory of fewer pieces that more of them have to come down to, unless that reaches the goal."""
+"""Share of the memory of fewer tiles that more tiles must get below, unless these reach the goal."""
 _LOWER = 0.97
-"""Times the fullest moment that a region has to come down to; what is above counts as just as full."""
+"""Share of the peak that a region must get below. Ops above it count as ops at the peak."""
 _ALIKE = 1.03
-"""Of two sizes that are less than so many times apart, neither counts as lower."""
+"""Ratio up to which two sizes count as about equal."""
 _ENOUGH = 1.05
-"""Times the smallest memory that can be reached."""
+"""Factor on the lowest reachable memory; the product is the first goal."""
 _MOST_ADDED = 2_000
-"""Ops that all pieces of a method may add to it. Each takes a few hundred bytes of the file."""
+"""Maximum number of ops that tiling may add to a method. Each takes a few hundred bytes of the file."""
 _MOST_TRIED = 20_000
-"""The same while it is found out how low the fullest moment can be."""
+"""The same limit during the search for the lowest reachable peak."""
 _STEP = 1.1
-"""Times a goal that needs more, the next one."""
+"""Factor from one goal to the next."""
 _WIDE_STEP = 1.25
-"""The same where each goal is weighed, which takes longer."""
+"""The same factor if every goal is priced, which takes longer."""
 _FREE = VIEWS | {"slice_copy", "cat", "getitem"}
-"""Ops that the linker mostly removes."""
+"""Ops that the linker usually removes."""
 _LEAST_BYTES = 1_024
-"""Of the largest output of a piece."""
+"""Minimum bytes of the largest output of a tile."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A region and how it is to be done."""
+    """Region and its number of tiles."""
 
     region: Region
     pieces: int
     full: int
-    """Ops near the region that run with about as many bytes in use as the fullest one now, by the estimate."""
+    """Estimated number of ops near the region that still use about as many bytes as the current peak."""
     fewer: int
-    """So many fewer than now."""
+    """Reduction of that number."""
     peak: int
-    """Bytes in use at the fullest moment of the others near the region."""
+    """Peak bytes of the other ops near the region."""
 
     @property
     def added(self) -> int:
-        """Ops that it adds, but for slices of what goes in, most of which lie in it when they are linked."""
+        """Number of ops that the tiling adds. Slices of inputs are not counted; most become views in the link."""
         return (len(self.region.axes) + 1) * (self.pieces - 1)
 
     def rank(self, goal: int) -> tuple[int, int, int, int]:
-        """The lower the better. Where others remain as full, the more are not any more the better."""
+        """Return a sort key; lower is better.
+
+        If ops remain at the peak, a larger reduction of their number is better.
+        """
         level = round(math.log(max(self.peak, goal, 1), _ALIKE))
         return self.full, -self.fewer if self.full else 0, level, self.added
 
 
 def tile(editor: Editor) -> int:
-    """Do ops in pieces as the settings say; return how many ops are done so now."""
+    """Tile ops as the settings require. Return the number of tiled ops."""
     if editor.settings.tiling == "off":
         return 0
     goals = _goals(editor)
@@ -88,11 +92,11 @@ def tile(editor: Editor) -> int:
 
 
 def _goals(editor: Editor) -> Iterator[tuple[int, Editor]]:
-    """Yield the peaks that can be reached, ascending, each with a copy of the graph that reaches it."""
+    """Yield the reachable peaks, ascending, each with a copy of the graph that reaches it."""
     trial = editor.copy()
     if not _lower(trial, 0, _MOST_TRIED):
         return
-    # What is lower than the moment that cannot be lowered needs no more pieces.
+    # Ops below a peak that cannot be lowered need no more tiles.
     goal = int(_ENOUGH * trial.occupancy().peak())
     while goal < editor.occupancy().peak():
         trial = editor.copy()
@@ -103,7 +107,10 @@ def _goals(editor: Editor) -> Iterator[tuple[int, Editor]]:
 
 
 def _cheapest(editor: Editor, goals: Iterable[tuple[int, Editor]]) -> tuple[int, Editor] | None:
-    """Return the goal with the fewest slow convolutions, then the fewest bytes of memory and of instructions."""
+    """Return the goal with the fewest slow convolutions, then the fewest bytes of memory and of instructions.
+
+    Return None if no tiling is best.
+    """
     whole = editor.copy()
     return min((None, *goals), key=lambda goal: _price(goal[1] if goal else whole))
 
@@ -115,7 +122,7 @@ def _price(editor: Editor) -> tuple[int, int]:
 
 
 def _lower(editor: Editor, goal: int, most_added: int) -> int:
-    """Lower the fullest moment to the goal, or as far as it goes; the number of ops that are done in pieces now."""
+    """Lower the peak to the goal, or as far as possible. Return the number of tiled ops."""
     done, added = 0, 0
     occupancy = editor.occupancy()
     while (fullest := _fullest(occupancy)) > (goal, 0):
@@ -132,14 +139,14 @@ def _lower(editor: Editor, goal: int, most_added: int) -> int:
 
 
 def _fullest(occupancy: Occupancy) -> tuple[int, int]:
-    """The most bytes in use at a time, and in how many ops it is about so many."""
+    """Return the peak in bytes, and the number of ops that use about as much."""
     found = occupancy.lifetimes.bytes
     peak = max(found, default=0)
     return peak, sum(size > _LOWER * peak for size in found)
 
 
 def _best(occupancy: Occupancy, goal: int) -> Choice | None:
-    """What lowers the fullest moment most, or to the goal with the fewest ops."""
+    """Return the choice that lowers the peak most, or to the goal with the fewest ops."""
     best: Choice | None = None
     for node, axis in _seeds(occupancy):
         whole = grow_region(occupancy, node, axis)
@@ -150,7 +157,7 @@ def _best(occupancy: Occupancy, goal: int) -> Choice | None:
 
 
 def _seeds(occupancy: Occupancy) -> Iterator[tuple[Node, int]]:
-    """Outputs that are in use at the fullest moment, with each axis that they can be cut along."""
+    """Yield the outputs in use at the peak, with each axis along which they can be tiled."""
     node = occupancy.nodes[occupancy.fullest]
     for seed in [node, *node.all_input_nodes]:
         if seed.op == "call_function":
@@ -159,11 +166,11 @@ def _seeds(occupancy: Occupancy) -> Iterator[tuple[Node, int]]:
                     yield seed, axis
 
 
-# Which part of it -----------------------------------------------------------------------------------------------------
+# Choice of a stretch of the region ------------------------------------------------------------------------------------
 
 
 def _choose(occupancy: Occupancy, whole: Region, seed: Node, goal: int) -> Choice | None:
-    """The stretch of a region around an output that lowers the fullest moment most, in as few pieces as do so."""
+    """Return the stretch of a region around an output that lowers the peak most, with the fewest tiles for that."""
     order = list(whole.axes)
     first = last = order.index(seed)
     most = _counts(whole)[-1]
@@ -181,13 +188,13 @@ def _choose(occupancy: Occupancy, whole: Region, seed: Node, goal: int) -> Choic
 
 
 def _counts(region: Region) -> list[int]:
-    """Numbers of pieces, ascending."""
+    """Return the possible numbers of tiles, ascending."""
     largest = max(map(nbytes, region.axes))
     return [count for count in _COUNTS if count <= region.grains and largest >= count * _LEAST_BYTES] or [2]
 
 
 def _fewest(occupancy: Occupancy, region: Region, goal: int) -> Choice | None:
-    """In as few pieces as reach the goal, or as do not give much away."""
+    """Return the choice with the fewest tiles that reach the goal, or that are about as good as more tiles."""
     best: Choice | None = None
     for count in _counts(region):
         found = _estimate(occupancy, region, count)
@@ -201,9 +208,9 @@ def _fewest(occupancy: Occupancy, region: Region, goal: int) -> Choice | None:
 
 
 def _estimate(occupancy: Occupancy, region: Region, pieces: int) -> Choice | None:
-    """What it would do to memory; None if it cannot be done so.
+    """Estimate the memory with a tiled region. Return None if it cannot be tiled.
 
-    All pieces are done where the last op is. Each op of the region stands for one of its pieces.
+    All tiles run at the position of the last op. Each op of the region stands for one of its tiles.
     """
     at, lifetimes = occupancy.at, occupancy.lifetimes
     nodes, outputs = list(region.axes), region.outputs
@@ -228,17 +235,17 @@ def _estimate(occupancy: Occupancy, region: Region, pieces: int) -> Choice | Non
 
 
 def _are_dependent(others: Iterable[Node], region: Region) -> bool:
-    """Do any of these need what the region makes, or may change what it reads?"""
+    """Return whether any of these ops needs an output of the region, or may change its inputs."""
     return any("auto_functionalized" in str(node.target) for node in others) or any(
         source in region.axes for node in others for source in node.all_input_nodes
     )
 
 
-# How it is written ----------------------------------------------------------------------------------------------------
+# Rewriting ------------------------------------------------------------------------------------------------------------
 
 
 def _rewrite(editor: Editor, choice: Choice) -> None:
-    """Put the pieces in the place of the region's ops."""
+    """Replace the region's ops by their tiles."""
     region = choice.region
     nodes, outputs = list(region.axes), region.outputs
     made: dict[Node, list[Node]] = {node: [] for node in outputs}
@@ -259,7 +266,7 @@ def _rewrite(editor: Editor, choice: Choice) -> None:
 
 
 class _Piece:
-    """One piece of all ops of a region, from one grain to before another."""
+    """One tile of all ops of a region, from grain ``begin`` to ``end`` (exclusive)."""
 
     def __init__(self, editor: Editor, region: Region, begin: int, end: int) -> None:
         self._editor, self._region, self._begin, self._end = editor, region, begin, end
@@ -267,7 +274,7 @@ class _Piece:
         self._slices: dict[tuple[Node, int], Node] = {}
 
     def make(self, node: Node) -> Node:
-        """The piece of an op; pieces of its inputs were made before."""
+        """Return the tile of an op. The tiles of its inputs exist already."""
         from torch.fx.node import map_arg
 
         axes, axis = self._region.needs[node].axes, self._region.axes[node]

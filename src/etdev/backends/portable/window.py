@@ -1,4 +1,4 @@
-"""What the memory of a stretch of a graph would be with a region of it done in pieces."""
+"""Estimate of the memory of a stretch of a graph in which a region is tiled."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 class Window:
-    """What its ops and others in their place do to memory, in the order in which they are added.
+    """Effects on memory of a stretch's ops and their replacements, in the order in which they are added.
 
-    ``begin`` and ``end`` are the first and the last op of the stretch; the fullest moment is among them.
+    ``begin`` and ``end`` are the first and the last op of the stretch, which contains the peak.
     """
 
     def __init__(self, occupancy: Occupancy, begin: int, end: int) -> None:
@@ -23,19 +23,19 @@ class Window:
         self._ops: list[Op] = []
         self._at: dict[Node, int] = {}
         self._homes: dict[int, int] = {}
-        """By home in the whole graph of what was made before, its place here."""
+        """Home, in the whole graph, of an earlier output → its index here."""
         self._slices: dict[tuple[Node, int], int] = {}
         self._opened = 0
 
     def add_node(self, node: Node) -> None:
-        """An op as it is."""
+        """Add an unchanged op."""
         op = self._occupancy.ops[self._occupancy.at[node]]
         self._at[node] = self._add(op._replace(sources=tuple(map(self._place, node.all_input_nodes))))
 
     def add_region(self, region: Region, pieces: int) -> None:
-        """All pieces of a region, which have their inputs and outputs as wholes from the first to the last one.
+        """Add all tiles of a region. One tile stands for all of them.
 
-        One stands for all of them.
+        Inputs and outputs of the region exist as a whole from the first to the last tile.
         """
         self._opened = len(self._ops)
         self._add(Op("", (), 0))
@@ -60,7 +60,7 @@ class Window:
                 part = Op("slice_copy", (self._place(source),), nbytes(source) // pieces, planned, along)
                 self._slices[source, axis] = self._add(part)
             sources.append(self._slices[source, axis])
-        # Pieces that do not lie in the whole are all there until it is put together.
+        # Tiles that are not stored in the whole all exist until they are concatenated.
         kept = is_output and not is_run(shape_of(node) or (), region.axes[node])
         size = nbytes(node) if kept else nbytes(node) // pieces
         since = self._opened if kept else None
@@ -68,7 +68,7 @@ class Window:
         self._at[node] = self._add(Op(kind, tuple(sources), size, since=since))
 
     def bytes(self) -> list[int]:
-        """In use while each of the ops runs, with what is in use the whole time."""
+        """Return the bytes in use during each op, with the memory that is in use throughout."""
         after = [self._at[node] for node in self._at if self._lives_on(node)]
         after += [place for home, place in self._homes.items() if self._occupancy.lifetimes.last[home] > self._end]
         beside = self._beside()
@@ -79,7 +79,7 @@ class Window:
         return any(self._occupancy.at[user] > self._end for user in node.users)
 
     def _beside(self) -> int:
-        """Bytes that are in use from before to after the stretch and that it has nothing to do with."""
+        """Return the bytes in use from before to after the stretch that are unrelated to it."""
         lifetimes, ops = self._occupancy.lifetimes, self._occupancy.ops
         return sum(
             ops[at].nbytes
@@ -88,7 +88,7 @@ class Window:
         )
 
     def _place(self, node: Node) -> int:
-        """Where a node's output is here; what was made before, is made before all else."""
+        """Return the index of a node's output here. Earlier outputs have memory from the start."""
         if node in self._at:
             return self._at[node]
         home = self._occupancy.lifetimes.home_of(self._occupancy.at[node])

@@ -1,7 +1,7 @@
-"""``reference``: delegates of etdev's own, whose blob is a nested ``.pte``: device programs without vendor hardware.
+"""Backend ``reference``: delegates with a nested ``.pte`` as blob, for device programs without vendor hardware.
 
-It is also the model of a backend for contributors: this module has what ``validate`` and ``doctor`` ask, and imports
-neither torch nor executorch; :mod:`.partitioner` chooses the ops, :mod:`.nested` makes the blob.
+It is also the model of a backend for contributors. This module has what ``validate`` and ``doctor`` need, and imports
+neither torch nor executorch. :mod:`.partitioner` chooses the ops, :mod:`.nested` creates the blob.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ DELEGATE_ID = "EtdevReferenceBackend"
 
 
 def refuse_no_range(value: tuple[float, ...]) -> tuple[float, ...]:
-    """The two numbers, if they are a range from 0 to 1."""
+    """Return the two numbers. Raise :class:`ValueError` if they are not a range from 0 to 1."""
     if len(value) != 2 or not 0 <= value[0] < value[1] <= 1:
         raise ValueError("not a range from 0 to 1")
     return value
@@ -39,7 +39,7 @@ Part = Annotated[
 
 
 class ReferenceOptions(Table):
-    """Which ops it takes, and what the delegates own."""
+    """Options for the ops that it takes, and for the weights and state that its delegates own."""
 
     ops: Literal["all"] | Many[OperatorName] = Field(
         "all",
@@ -67,7 +67,7 @@ class ReferenceOptions(Table):
 
 
 class Reference:
-    """Lowers through a partitioner of etdev's own."""
+    """Backend that lowers through etdev's own partitioner."""
 
     name = "reference"
     summary = "delegates for any device that `etdev run` and `verify` execute; no ExecuTorch runtime runs them"

@@ -1,4 +1,4 @@
-"""Which nodes of a graph the reference backend takes."""
+"""Choice of a graph's nodes for the reference backend."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def wanted_kernels(options: ReferenceOptions) -> frozenset[str]:
-    """Kernels of the ops that the config asks for.
+    """Return the kernels of the ops that the config names.
 
     Raises :class:`~etdev.backends.base.OptionError` for a name without one.
     """
@@ -36,7 +36,7 @@ def wanted_kernels(options: ReferenceOptions) -> frozenset[str]:
 
 
 def _kernel_of_overload(text: str, known: frozenset[str]) -> tuple[str, ...]:
-    """The kernel of an op by its name in a graph, where the kernel is called otherwise: ``aten.sum.dim_IntList``."""
+    """Return the kernel of an op named as in a graph, if the kernel's name differs: ``aten.sum.dim_IntList``."""
     import torch
 
     found: Any = torch.ops
@@ -51,7 +51,7 @@ def _kernel_of_overload(text: str, known: frozenset[str]) -> tuple[str, ...]:
 
 @cache
 def _out_variant(op: Any) -> str | None:
-    """Name of the kernel that writes the result of an ATen op to memory that it is given."""
+    """Return the name of the kernel that writes an ATen op's result to given memory, or None."""
     from executorch.exir.dialects.edge.op.api import to_variant
     from torchgen.model import SchemaKind
 
@@ -63,10 +63,10 @@ def _out_variant(op: Any) -> str | None:
 
 
 def choose_nodes(graph_module: GraphModule, options: ReferenceOptions, computed: Set[Node] = frozenset()) -> set[Node]:
-    """The nodes of one graph, without its branches and loop bodies, that may be in a delegate.
+    """Return the nodes of one graph that may be in a delegate, without its branches and loop bodies.
 
-    Those that are ``computed`` of weights alone are in no part of it: lowering moves them. Where delegates own their
-    weights, they are of whoever uses them.
+    ``computed`` nodes depend on weights alone. They count in no part, because lowering moves them. If delegates own
+    their weights, these nodes belong to the delegates that use them.
     """
     wanted = wanted_kernels(options)
     first, last = options.part
@@ -74,30 +74,32 @@ def choose_nodes(graph_module: GraphModule, options: ReferenceOptions, computed:
     total = sum(weight for _, weight in found)
     chosen, before = set(), 0
     for node, weight in found:
-        # An op belongs to the part in which its middle lies, so that parts that meet share none and leave none out.
+        # An op belongs to the part that contains its middle. Adjacent parts then share no op and leave none out.
         if first * total <= before + weight / 2 < last * total and _is_wanted(node, wanted, options):
             chosen.add(node)
         before += weight
     if not options.own_weights:
         chosen |= {node for node in computed if _is_wanted(node, wanted, options)}
-    # What takes an op's outputs apart has to be with it, or lies between it and what comes after it.
+    # Nodes that take one of an op's outputs must be with it. Otherwise they are between it and its users.
     return chosen | {user for node in chosen for user in node.users if user.target is operator.getitem}
 
 
 def in_modules(node: Node, patterns: tuple[str, ...]) -> bool:
-    """Whether an op comes from a module that one of the patterns names, or from one inside it; without any, yes."""
+    """Return whether an op is from a module that a pattern names, or from one inside it. True without patterns."""
     paths = [str(path) for path, _ in (node.meta.get("nn_module_stack") or {}).values()]
     return not patterns or any(fnmatchcase(path, pattern) for path in paths for pattern in patterns)
 
 
 def is_taken(node: Node, options: ReferenceOptions) -> bool:
-    """Whether a node may be in a delegate, wherever it stands."""
+    """Return whether a node may be in a delegate, wherever it is in the graph."""
     return _kernel(node) in wanted_kernels(options) and _is_nestable(node)
 
 
 def _weights(graph_module: GraphModule, computed: Set[Node]) -> Iterator[tuple[Node, int]]:
-    """Every call in order but the ``computed``, and how many ops it is: a delegate's are those inside it, a ``getitem``
-    is none."""
+    """Yield every call but the ``computed`` ones, in order, with its number of ops.
+
+    A delegate has the ops inside it. A ``getitem`` is not a call.
+    """
     from executorch.exir.delegate import executorch_call_delegate
 
     for node in graph_module.graph.nodes:
@@ -114,7 +116,7 @@ def _is_wanted(node: Node, wanted: frozenset[str], options: ReferenceOptions) ->
 
 
 def _kernel(node: Node) -> str | None:
-    """The kernel that an op of the edge dialect runs on; None for what is no such op, or has none."""
+    """Return the kernel of an op of the edge dialect; None for other nodes and ops without one."""
     from executorch.exir.dialects.edge._ops import EdgeOpOverload
 
     if node.op != "call_function" or not isinstance(node.target, EdgeOpOverload):
@@ -123,8 +125,10 @@ def _kernel(node: Node) -> str | None:
 
 
 def _is_nestable(node: Node) -> bool:
-    """Whether a nested program can compute it: of tensors and whole numbers tensors, whose sizes are known before, and
-    the same ones each time."""
+    """Return whether a nested program can compute a node.
+
+    It computes tensors from tensors and whole numbers. Sizes must not depend on data, and results must not be random.
+    """
     import torch
 
     if torch.Tag.nondeterministic_seeded in node.target._op.tags:  # type: ignore[union-attr]
@@ -144,7 +148,7 @@ def _values(node: Node) -> tuple[Any, ...]:
 
 
 def _depends_on_data(value: Any) -> bool:
-    """Whether a number, or a size of a tensor, is read out of a tensor."""
+    """Return whether a number, or a size of a tensor, is read out of a tensor."""
     from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
     return bool(free_unbacked_symbols(value))

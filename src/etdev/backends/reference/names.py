@@ -1,4 +1,4 @@
-"""The operators that the reference backend has kernels for, and those that a config names in vain; without torch."""
+"""Operators that the reference backend has kernels for, and checks of the names in a config; without torch."""
 
 from __future__ import annotations
 
@@ -10,18 +10,21 @@ from etdev.errors import MissingRequirementError
 from etdev.program.inplace import nearest_operators, parse_operator
 
 ONLY_OPTIMIZED = frozenset({"aten::linear.out"})
-"""Kernels that the optimized library has and the portable one has not."""
+"""Kernels of the optimized library that the portable one does not have."""
 
 
 def kernels() -> frozenset[str]:
-    """Kernels that the ops of a nested program may use. Raises as :func:`~etdev.backends.kernels.listed_operators`."""
+    """Return the kernels for ops of a nested program.
+
+    Raises as :func:`~etdev.backends.kernels.listed_operators` does.
+    """
     return listed_operators("portable") | ONLY_OPTIMIZED
 
 
 def unknown_names(ops: Sequence[str]) -> Iterable[OptionIssue]:
-    """Those of ``ops`` that no kernel is called, whatever the overload; without executorch nothing is known of them.
+    """Yield issues of names in ``ops`` that have no kernel in any overload. Yield none without executorch.
 
-    An overload may be called otherwise in a graph than among the kernels: torch knows, when the graph is there.
+    An overload's name may differ between graphs and kernels. It is resolved with torch when the graph exists.
     """
     try:
         known = kernels()
@@ -34,7 +37,7 @@ def unknown_names(ops: Sequence[str]) -> Iterable[OptionIssue]:
 
 
 def unknown_name(text: str, number: int, known: Iterable[str]) -> OptionIssue:
-    """What to say of the name at this place of ``ops``."""
+    """Return the issue of the name at this position of ``ops``."""
     near = nearest_operators(text, known)
     return OptionIssue(
         ("ops", number),
@@ -44,6 +47,6 @@ def unknown_name(text: str, number: int, known: Iterable[str]) -> OptionIssue:
 
 
 def _family(text: str) -> str:
-    """``aten::add`` of ``aten.add.Tensor``, ``aten::add_.Tensor`` and ``add``."""
+    """Return ``aten::add`` for ``aten.add.Tensor``, ``aten::add_.Tensor`` and ``add``."""
     namespace, *rest = text.removeprefix("torch.ops.").replace("::", ".").split(".")
     return f"{namespace}::{rest[0].removesuffix('_')}" if rest else f"aten::{namespace.removesuffix('_')}"

@@ -1,6 +1,6 @@
-"""The blob of a reference delegate: a ``.pte`` with the method ``forward``, which takes and gives what the call does.
+"""Blob of a reference delegate: a ``.pte`` with the method ``forward``, whose inputs and outputs are the call's.
 
-Inputs and outputs have no planned memory of their own, so that it works in the memory of the method that calls it.
+Inputs and outputs are not planned, so that it runs in the memory of the calling method.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ METHOD = "forward"
 
 @final
 class EtdevReferenceBackend(BackendDetails):  # type: ignore[misc]
-    """ExecuTorch finds it by the name of the class, which is also the delegate's in the file."""
+    """Backend class that ExecuTorch finds by its name, which is also the delegate's name in the file."""
 
     @staticmethod
     def preprocess(edge_program: ExportedProgram, compile_specs: list[CompileSpec]) -> PreprocessResult:
-        """Emit the part of the graph. Equal parts give equal bytes."""
+        """Emit the part of the graph. Equal parts produce equal bytes."""
         program = copy.deepcopy(edge_program)
         manager = EdgeProgramManager({METHOD: program}, compile_config=EdgeCompileConfig(_check_ir_validity=False))
         emitted = manager.to_executorch(
-            # Views stay copies, which the link removes where it can prove that it may.
+            # Views stay copies, which the link removes where it can prove that to be correct.
             ExecutorchBackendConfig(remove_view_copy=False, memory_planning_pass=_Planning(program))
         )
         return PreprocessResult(processed_bytes=_with_numbers(bytes(emitted.buffer)))
 
 
 class _Planning(MemoryPlanningPass):  # type: ignore[misc]
-    """ExecuTorch's planning, which keeps the initial values of state that are not all zeros."""
+    """ExecuTorch's planning, which also keeps initial values of state that are not all zeros."""
 
     def __init__(self, program: ExportedProgram) -> None:
         super().__init__(alloc_graph_input=False, alloc_graph_output=False)
@@ -62,7 +62,7 @@ class _Planning(MemoryPlanningPass):  # type: ignore[misc]
 
 
 def _with_numbers(content: bytes) -> bytes:
-    """The program with its inputs that are sizes as whole numbers: emission writes them as absent."""
+    """Return the program with whole numbers for inputs that are sizes. Emission writes them as absent."""
     program = parse(Blob(content))
     plan = program.method(METHOD)
     values = list(plan.values)

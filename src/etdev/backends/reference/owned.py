@@ -1,4 +1,4 @@
-"""What delegates own beside ops and weights: sizes, state. What is tagged like a part of the graph becomes its own."""
+"""Sizes and state that delegates own. A node with a delegate's tag becomes its own."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
 
 def own_sizes(graph_module: GraphModule, key: str) -> None:
-    """Tag what only one delegate needs of sizes, if it has the tensor anyway: it need not be asked for outside.
+    """Tag sizes that only one delegate needs, if it has their tensor anyway, so that it computes them itself.
 
-    What is between a tensor and a delegate that takes it leads into no other: parts stay convex.
+    Nodes between a tensor and the delegate lead to no other delegate, so that parts stay convex.
     """
     import torch
 
@@ -27,7 +27,7 @@ def own_sizes(graph_module: GraphModule, key: str) -> None:
 
 
 def _has(node: Node, tag: str, key: str) -> bool:
-    """Whether a part makes something, or is given it. Numbers that it has to be given are no loss."""
+    """Return whether a part computes a node or receives it. Numbers may always be received."""
     import torch
 
     users = (node, *node.users)
@@ -35,10 +35,10 @@ def _has(node: Node, tag: str, key: str) -> bool:
 
 
 def own_state(program: ExportedProgram, key: str) -> None:
-    """Tag every buffer that one delegate alone reads and changes.
+    """Tag every buffer that only one delegate reads and changes.
 
-    Its new content may leave the delegate for nothing else than the buffer, and the delegate has to have an output, or
-    its call would be left out as one without effect.
+    Its new content may leave the delegate only for the buffer. The delegate must have an output, because its call would
+    be removed as one without effect.
     """
     signature = program.graph_signature
     results = {buffer: name for name, buffer in signature.buffers_to_mutate.items()}
@@ -70,7 +70,7 @@ def _leaves_once(program: ExportedProgram, result: Node) -> bool:
 
 
 def _has_output(program: ExportedProgram, key: str, tag: str) -> bool:
-    """Whether a delegate makes anything beside the new content of what it owns."""
+    """Return whether a delegate has an output other than the new content of its own buffers."""
     changed = {
         name
         for name, buffer in program.graph_signature.buffers_to_mutate.items()

@@ -1,4 +1,4 @@
-"""The partitioner of the reference backend: convex parts of each graph, branches and loop bodies included."""
+"""Partitioner of the reference backend: convex parts of each graph, branches and loop bodies included."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from etdev.backends.reference.owned import own_sizes, own_state
 from etdev.backends.reference.weights import computed_weights, own_computed_weights, own_weights
 
 TAG = "delegation_tag"
-"""Where ExecuTorch looks for the part that a node belongs to, in ``node.meta``."""
+"""Key in ``node.meta`` for the part that a node belongs to, as ExecuTorch expects it."""
 
 
 class ReferencePartitioner(Partitioner):  # type: ignore[misc]
-    """Offers each graph to torch's partitioner, which keeps every part convex, and hands tagged nodes to ExecuTorch."""
+    """Partitioner that tags the convex parts which torch's partitioner finds in each graph, for ExecuTorch."""
 
     def __init__(self, options: ReferenceOptions, specs: Mapping[str, CompileSpecValue]) -> None:
         super().__init__()
@@ -50,7 +50,10 @@ class ReferencePartitioner(Partitioner):  # type: ignore[misc]
     def ops_to_not_decompose(
         self, ep: ExportedProgram
     ) -> tuple[list[torch._ops.OpOverload], Callable[[Node], bool] | None]:
-        """An op that the config names is kept whole (``linear``), where it is sure that it will be taken."""
+        """Return the ops to keep whole, such as ``linear``.
+
+        These are the ops that the config names and that are certain to be taken.
+        """
         options = self._options
         if options.ops == "all" or options.part != (0.0, 1.0):
             return [], None
@@ -72,7 +75,7 @@ class ReferencePartitioner(Partitioner):  # type: ignore[misc]
 
 
 class _Chosen(OperatorSupportBase):
-    """What torch's partitioner asks of each node."""
+    """Support of nodes for torch's partitioner: it supports the chosen ones."""
 
     def __init__(self, nodes: set[Node]) -> None:
         self._nodes = nodes
@@ -82,7 +85,7 @@ class _Chosen(OperatorSupportBase):
 
 
 def _name(node: Node) -> str | None:
-    """``aten::linear`` of an op that ExecuTorch would decompose."""
+    """Return ``aten::linear`` for an op that ExecuTorch would decompose, else None."""
     target: Any = node.target
     if not isinstance(target, torch._ops.OpOverload):
         return None

@@ -1,4 +1,4 @@
-"""Weights: what delegates own of them, and what is computed of them alone."""
+"""Weights that delegates own, and ops that depend on weights alone."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def own_weights(program: ExportedProgram, key: str) -> None:
-    """Tag every parameter and constant that some delegate uses; ExecuTorch gives each further user a copy."""
+    """Tag every parameter and constant that a delegate uses. ExecuTorch copies it for each further user."""
     for node in _weights(program):
         tags = {user.meta[key] for user in node.users if key in user.meta}
         if tags:
@@ -19,7 +19,7 @@ def own_weights(program: ExportedProgram, key: str) -> None:
 
 
 def computed_weights(program: ExportedProgram) -> list[Node]:
-    """Ops that have nothing but parameters and constants to compute with, as for a weight that is transposed first."""
+    """Return the ops that depend only on parameters and constants, such as the transposition of a weight."""
     import torch
     from executorch.exir.dialects.edge._ops import EdgeOpOverload
 
@@ -36,10 +36,10 @@ def computed_weights(program: ExportedProgram) -> list[Node]:
 
 
 def own_computed_weights(nodes: Sequence[Node], key: str) -> None:
-    """Tag what only one delegate uses of these ops: as an argument it would be copied in each call.
+    """Tag the ops of these that only one delegate uses. As arguments, they would be copied in each call.
 
-    ``nodes`` are of :func:`computed_weights`, in its order. What several use stays where it is: ExecuTorch refuses a
-    partitioner that gives each an op of its own.
+    ``nodes`` come from :func:`computed_weights`, in its order. Ops that several delegates use stay outside: ExecuTorch
+    refuses a partitioner that gives each delegate its own op.
     """
     for node in reversed(nodes):
         tags = {user.meta.get(key) for user in node.users}
@@ -48,7 +48,10 @@ def own_computed_weights(nodes: Sequence[Node], key: str) -> None:
 
 
 def _weights(program: ExportedProgram) -> Iterator[Node]:
-    """What the method changes is no constant: a delegate that owned it would go on with its initial value."""
+    """Return the placeholders of parameters and constants.
+
+    A buffer that the method changes is not a constant: a delegate that owned it would continue with its initial value.
+    """
     signature = program.graph_signature
     changed = set(signature.buffers_to_mutate.values())
     names = {*signature.inputs_to_parameters, *signature.inputs_to_lifted_tensor_constants}

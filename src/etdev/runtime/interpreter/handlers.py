@@ -1,4 +1,4 @@
-"""Operators that PyTorch does not have, or that mean something else there."""
+"""Operators that PyTorch lacks or defines differently."""
 
 from __future__ import annotations
 

@@ -152,7 +152,7 @@ def _result_bytes(kernel: Kernel, args: Sequence[Any], keywords: Mapping[str, An
     keywords = {**keywords, **({"device": "meta"} if kernel.needs_device else {})}
     try:
         results = _listed(kernel.function(*[_as_meta(arg) for arg in args], **keywords))
-    except Exception:  # noqa: BLE001 - what depends on data fails so; errors of the program come up again
+    except Exception:  # noqa: BLE001 - fails if sizes depend on data; errors of the program recur later
         return 0
     return sum(result.numel() * result.element_size() for result in results)
 

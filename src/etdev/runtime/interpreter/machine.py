@@ -180,7 +180,7 @@ class Machine:
         if isinstance(value, RunTensor) and value.declared.allocation_info is None and not value.constant:
             value.memory = None
 
-    # What the instructions use
+    # Used by instructions
 
     def tensor(self, index: int) -> RunTensor:
         """Return a value that is a tensor. Raise :class:`RunError` if it is something else."""

@@ -63,7 +63,10 @@ class Poison:
             fill(memory, low, high)
 
     def between(self, before: int | None, instant: int) -> None:
-        """Overwrite bytes in use at ``before`` but not at ``instant``. None stands for any earlier instant."""
+        """Overwrite bytes in use at ``before`` but not at ``instant``.
+
+        With None, overwrite all bytes that are not in use at ``instant``.
+        """
         key = before, instant
         if key not in self._known:
             self._known[key] = tuple(self._ranges(before, instant))

@@ -1,4 +1,4 @@
-"""Arguments of a task: which are copied to the worker, stay there, or are copied back."""
+"""Arguments of a task. Some are copied to the worker or back, others are resident."""
 
 from __future__ import annotations
 

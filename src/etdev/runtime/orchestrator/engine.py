@@ -137,7 +137,10 @@ class Engine:
         over: Callable[[Node, Work], Any] | None = None,
         always: Callable[[], None] | None = None,
     ) -> TaskFuture:
-        """Add a node. The caller holds the lock and has waited for room. If this raises, no node is left."""
+        """Add a node. If this raises, no node is left.
+
+        The caller holds the lock, and has waited for room if the node is bounded.
+        """
         number = next(self._numbers)
         node = Node(number, f"task {number} ({label})", wanted, tuple(uses), memory)
         future = TaskFuture(node.label, lambda: self.cancel(node), self._drive)
@@ -149,7 +152,10 @@ class Engine:
         return future
 
     def cancel(self, node: Node) -> bool:
-        """Cancel a node that has not begun, unless it frees memory: no handle refers to that memory any more."""
+        """Cancel a node that has not begun. Return False if it has begun, or if it frees memory.
+
+        The handle of such memory is already invalid, so that it could not be freed later.
+        """
         with self.turn(opened=False):
             if node.job is not None and node.job.frees:
                 return False
@@ -167,7 +173,7 @@ class Engine:
             self._room.notify_all()
 
     def is_inside(self) -> bool:
-        """Return whether this thread holds the lock. Finalizers called there must not decide anything."""
+        """Return whether this thread holds the lock. Finalizers that run then must not decide anything."""
         return is_mine(self.lock)
 
     def untangle(self) -> None:
@@ -242,7 +248,7 @@ class Engine:
             while steps:
                 try:
                     _next(steps)
-                except BaseException as raised:  # noqa: BLE001 - by a callback; the others are owed their steps
+                except BaseException as raised:  # noqa: BLE001 - from a callback; the other steps must still run
                     error = error or raised
         finally:
             self._following.todo = None
@@ -286,7 +292,7 @@ class Engine:
             if error is None and work.over is not None:
                 try:
                     result = work.over(node, work)
-                except Exception as failure:  # noqa: BLE001 - an answer that does not fit is the task's failure
+                except Exception as failure:  # noqa: BLE001 - an unexpected answer is a failure of the task
                     error = failure
             if work.always is not None:
                 work.always()
@@ -325,8 +331,8 @@ class Engine:
     def _drive(self, future: TaskFuture) -> None:
         """Run a transport without threads until a future is done.
 
-        In a callback, first run the remaining steps of this thread, because no other thread runs them. Raise an error
-        there if the future is still not done.
+        In a callback, first run the remaining steps of this thread, because no other thread runs them. If the future is
+        still not done, raise an error there.
         """
         todo: deque[_Step] | None = getattr(self._following, "todo", None)
         while todo and not future.done():

@@ -28,7 +28,7 @@ class ClosedError(UsageError):
     """Error of a request to an orchestrator that is closed."""
 
 
-class WorkerLost(OrchestratorError):  # noqa: N818 - an event, and the name that other systems give it
+class WorkerLost(OrchestratorError):  # noqa: N818 - an event; other systems use this name
     """Loss of a worker, with its running tasks and all of its memory."""
 
     def __init__(self, worker: int, reason: str, *, what: str | None = None) -> None:

@@ -92,7 +92,7 @@ class Hazards(Generic[NodeT]):
         self._entered, self._replaced, self._last = (), [], None
 
     def drop(self, key: Key) -> None:
-        """Forget a buffer that no handle refers to any more."""
+        """Forget a buffer whose handles are not valid any more."""
         self._buffers.pop(key, None)
 
     def buffers(self) -> tuple[Key, ...]:

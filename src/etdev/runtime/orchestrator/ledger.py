@@ -162,7 +162,7 @@ class Ledger:
             raise HandleError(f"{handle.describe()} was freed already")
 
     def check_whole(self, handle: Handle | ObjectHandle) -> None:
-        """Raise an error also for a handle of a part, or a read-only one."""
+        """Raise an error for a handle that :meth:`check` refuses, for a part, and for a read-only handle."""
         self.check(handle)
         if isinstance(handle, Handle) and not handle.whole:
             raise HandleError(f"{handle.describe()} is a part, and only the whole can be freed")

@@ -27,7 +27,7 @@ from etdev.runtime.orchestrator.transports.base import Done, Health
 from etdev.runtime.owners import MoveOnly
 
 _KILLED_SECONDS = 10.0
-"""Maximum seconds to wait for running tasks on killed workers. An interrupt may have cut their answers off."""
+"""Maximum seconds to wait for running tasks on killed workers, because an interrupt may keep them from ending."""
 
 
 class Orchestrator(MoveOnly):
@@ -290,7 +290,7 @@ class Orchestrator(MoveOnly):
         self.close(cancel=kind is not None, kill=kind is KeyboardInterrupt)
 
     def is_inside(self) -> bool:
-        """Return whether this thread holds the engine's lock. Finalizers called there must wait."""
+        """Return whether this thread holds the engine's lock. Finalizers that run then must wait."""
         return self._engine.is_inside()
 
     # The lock is held

@@ -24,7 +24,7 @@ class Changes:
     doomed: tuple[Node, ...]
     """Nodes that got an error since the last call.
 
-    Some have not ended: they keep their place in the order, or have running members.
+    Such a node may not have ended: it keeps its place in the order, or some of its members still run.
     """
     ended: tuple[Node, ...]
     """Nodes that are done or failed, in this order."""
@@ -103,7 +103,7 @@ class Scheduler:
         self._placement.rest(worker)
 
     def drop(self, keys: Iterable[Key]) -> None:
-        """Forget buffers that no handle refers to any more."""
+        """Forget buffers whose handles are not valid any more."""
         for key in keys:
             self._hazards.drop(key)
 

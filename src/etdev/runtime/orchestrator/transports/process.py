@@ -157,7 +157,7 @@ class _Lane:
         """
         try:
             self._start()
-        except BaseException as error:  # noqa: BLE001 - who waits for the start raises it
+        except BaseException as error:  # noqa: BLE001 - raised in the thread that waits for the start
             self.failure = error
             if self._process is not None:
                 self._process.kill()
@@ -170,7 +170,7 @@ class _Lane:
         broken = ""
         try:
             self._listen()
-        except Exception as error:  # noqa: BLE001 - whatever happened, nobody reads its answers any more
+        except Exception as error:  # noqa: BLE001 - after any error, answers are not read any more
             broken = f"what it answered could not be taken: {type(error).__name__}: {error}"
         reason = self._reap()
         try:
@@ -241,7 +241,7 @@ class _Lane:
         else:
             try:
                 result = read(message.parts)
-            except Exception as error:  # noqa: BLE001 - unpickling runs the code of what was pickled
+            except Exception as error:  # noqa: BLE001 - unpickling runs arbitrary code
                 failure = UsageError(
                     f"an answer of worker {self._number} cannot be read: {type(error).__name__}: {error}",
                     hint="what a task returns has to be of modules that can be imported here",

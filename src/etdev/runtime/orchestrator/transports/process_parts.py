@@ -120,12 +120,12 @@ def dump_error(error: BaseException, dumps: Dumps = pickle.dumps) -> list[Any]:
     """Return an error as parts, even if it cannot be pickled."""
     try:
         words = str(error)
-    except Exception:  # noqa: BLE001 - words are made by the error's own code
+    except Exception:  # noqa: BLE001 - the message comes from the code of the error
         words = "an error without words"
     text = "".join(traceback.format_exception(error))
     try:
         itself = dumps(error)
-    except Exception:  # noqa: BLE001 - pickling runs the code of what is pickled
+    except Exception:  # noqa: BLE001 - pickling runs arbitrary code
         itself = b""
     return [pickle.dumps((type(error).__qualname__, words, text)), itself]
 
@@ -135,7 +135,7 @@ def load_error(parts: Sequence[Any]) -> BaseException:
     name, words, text = pickle.loads(parts[0])
     try:
         found = pickle.loads(parts[1])
-    except Exception:  # noqa: BLE001 - unpickling runs the code of what was pickled
+    except Exception:  # noqa: BLE001 - unpickling runs arbitrary code
         found = None
     error = found if isinstance(found, BaseException) else RemoteError(f"{name}: {words}")
     error.__cause__ = RemoteTracebackError(text)
@@ -169,6 +169,6 @@ def _refuse(job: Job, error: Exception, dumps: Dumps) -> UsageError:
 def _can_be_sent(value: Any, dumps: Dumps) -> bool:
     try:
         dump(value, dumps)
-    except Exception:  # noqa: BLE001 - pickling runs the code of what is pickled
+    except Exception:  # noqa: BLE001 - pickling runs arbitrary code
         return False
     return True

@@ -1,7 +1,7 @@
 """Connection between two processes, for messages made of parts. Sending never blocks.
 
 Parts that are large together go through memory that both processes map. This memory has no name. Its descriptor is sent
-with the message, and the system frees the memory when no process has the descriptor any more, however a process ends.
+with the message. The system frees the memory once no process has the descriptor, even if a process is killed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 from etdev.runtime.owners import MoveOnly
 
 LARGE = 1 << 16
-"""Minimum bytes of a message in shared memory is one more than this."""
+"""Maximum bytes of a message without shared memory."""
 _HEAD = struct.Struct("<QQIBB")
 """Number, stamp, number of parts, kind, flag for shared memory. The sizes of the parts follow, 8 bytes each."""
 _PIECE = 1 << 16
@@ -36,7 +36,7 @@ _MAP = {"prot": mmap.PROT_READ, "flags": mmap.MAP_SHARED | getattr(mmap, "MAP_PO
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What is sent at once."""
+    """Message, sent as a whole."""
 
     number: int
     """Number of a command, and of its answer."""
@@ -64,7 +64,7 @@ class Channel(MoveOnly):
         self._frame: _Frame | None = None
         """Frame that is sent only in part."""
         self._sending = self._full = False
-        """Is a thread sending? It sends for all. Or is there no room, and who receives goes on once there is?"""
+        """``_sending``: a thread sends, for all threads. ``_full``: no room; the receiver continues later."""
         self._broken = self._closed = self._ended = False
         self._inbox = bytearray()
         self._descriptors: deque[int] = deque()

@@ -81,7 +81,7 @@ class _Server:
                     self._take(messages.popleft())
         except EOFError:
             pass
-        except BaseException:  # noqa: BLE001 - nobody reads any more, so nobody must wait for this process
+        except BaseException:  # noqa: BLE001 - commands are not read any more, so this process must end
             traceback.print_exc()
         os._exit(1)
 
@@ -99,7 +99,7 @@ class _Server:
             return
         try:
             parts = _use_memory(worker, message)
-        except BaseException as error:  # noqa: BLE001 - whatever is raised is the answer
+        except BaseException as error:  # noqa: BLE001 - the error is the answer
             self._answer(message, Kind.FAILED, dump_error(error))
         else:
             self._answer(message, Kind.DONE, parts)
@@ -123,7 +123,7 @@ class _Server:
                 case _:
                     assert self._worker is not None
                     parts = _use_memory(self._worker, message)
-        except BaseException as error:  # noqa: BLE001 - whatever a task raises is its answer
+        except BaseException as error:  # noqa: BLE001 - the error is the answer
             self._answer(message, Kind.FAILED, dump_error(error))
         else:
             self._answer(message, Kind.DONE, parts)

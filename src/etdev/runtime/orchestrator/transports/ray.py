@@ -244,11 +244,11 @@ class RayTransport(Transport):
     def _read(self, lane: _Lane, packed: Any, read: _Read) -> tuple[Any, BaseException | None]:
         try:
             parts = lane.take(packed)
-        except BaseException as error:  # noqa: BLE001 - whatever a task raises is its answer
+        except BaseException as error:  # noqa: BLE001 - the error is the answer
             return None, error
         try:
             return read(parts), None
-        except Exception as error:  # noqa: BLE001 - unpickling runs the code of what was pickled
+        except Exception as error:  # noqa: BLE001 - unpickling runs arbitrary code
             failure = UsageError(
                 f"an answer of worker {lane.number} cannot be read: {type(error).__name__}: {error}",
                 hint="what a task returns has to be of modules that can be imported here",

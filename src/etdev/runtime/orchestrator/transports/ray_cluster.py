@@ -27,7 +27,7 @@ _NOT_JOINED = "start a cluster with `ray start --head`, or leave the address out
 _TOKEN = secrets.token_hex(32)
 """Token that clusters require. Ray reads it once per process."""
 _ENVIRONMENT = {
-    "RAY_AUTH_TOKEN": _TOKEN,  # Ray runs what is sent to its ports by who has it, and writes none to the home folder.
+    "RAY_AUTH_TOKEN": _TOKEN,  # Needed to run code through Ray's ports. Ray writes none to the home folder.
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # Ports on the loopback interface only, which also starts faster.
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_memory_monitor_refresh_ms": "0",  # Ray would kill workers for the memory of other programs.
@@ -39,7 +39,7 @@ _SET_BY_RAY = ("RAY_AUTH_MODE", "RAY_CLIENT_MODE", "PYTHONBREAKPOINT")
 class Cluster:
     """Connection of this process to a cluster. :meth:`close` ends it, and also the cluster if this process started it.
 
-    A thread opens the connection and exists as long as it does, because the system ends Ray's processes with the thread
+    A thread opens the connection and lives as long as the connection. The system ends Ray's processes with the thread
     that started them.
     """
 
@@ -81,7 +81,7 @@ class Cluster:
         try:
             try:
                 self._connect()
-            except BaseException as error:  # noqa: BLE001 - raised by who waits for it
+            except BaseException as error:  # noqa: BLE001 - raised in the waiting thread
                 self._error = error
             self._made.set()
             self._end.wait()

@@ -56,7 +56,7 @@ class _Lane:
         failure: BaseException | None = None
         try:
             result = action()
-        except BaseException as error:  # noqa: BLE001 - whatever a task raises is its answer
+        except BaseException as error:  # noqa: BLE001 - the error is the answer
             failure = error
         if self._leave():
             done(result, failure)
