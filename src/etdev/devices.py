@@ -58,7 +58,7 @@ def parse_device(text: str) -> Device:
     found = re.fullmatch(r"([a-z_]\w*)(?::(\d{1,9}))?", text.strip(), re.ASCII | re.IGNORECASE)
     kind = found and DeviceType.__members__.get(found[1].upper())
     if found is None or kind is None:
-        raise DeviceNameError(f"{text!r} is no device", hint=f"devices are {valid_names()}")
+        raise DeviceNameError(f"{text!r} is not a device", hint=f"devices are {valid_names()}")
     index = int(found[2] or 0)
     if index > (0 if kind is DeviceType.CPU else MAX_INDEX):
         raise DeviceNameError(f"there is no device {text!r}", hint=f"devices are {valid_names()}")

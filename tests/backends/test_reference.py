@@ -365,7 +365,7 @@ def test_a_blob_that_is_no_program() -> None:
     place = program.execution_plan[0].delegates[0].processed.index
     segments = list(program.segments)
     segments[place] = replace(segments[place], data=Blob(b"no program"))
-    with pytest.raises(LinkError, match="the blob of the delegate is no program: ") as caught:
+    with pytest.raises(LinkError, match="the blob of the delegate is not a program: ") as caught:
         link_nested(replace(program, segments=tuple(segments)))
     assert caught.value.where == "method 'forward', delegate 0"
 

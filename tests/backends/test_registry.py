@@ -104,11 +104,11 @@ BROKEN = {
         ),
         "update or remove the package 'etdev_test_mine'",
     ),
-    "it is no backend": (
+    "it is not a backend": (
         "backend = 3",
         "backend",
         (
-            "'etdev_test_mine:backend', which 'etdev_test_mine' registers as the backend 'mine', is no backend: "
+            "'etdev_test_mine:backend', which 'etdev_test_mine' registers as the backend 'mine', is not a backend: "
             "it lacks availability, check_compile_specs, compute_dtype, delegate_ids, device_types, dynamic_shapes, "
             "name, options, partitioner, summary"
         ),
@@ -117,7 +117,10 @@ BROKEN = {
     "it is a class": (
         GOOD,
         "Mine",
-        "'etdev_test_mine:Mine', which 'etdev_test_mine' registers as the backend 'mine', is no backend: it is a class",
+        (
+            "'etdev_test_mine:Mine', which 'etdev_test_mine' registers as the backend 'mine', is not a backend: "
+            "it is a class"
+        ),
         "register an object of the class",
     ),
 }

@@ -187,14 +187,14 @@ def test_percentiles_are_times_that_were_measured(times: Sequence[float], wanted
 @pytest.mark.parametrize(
     ("arguments", "said", "remedy"),
     [
-        (("--workers", "1,x"), "--workers: 'x' is no number of workers", "with commas between"),
-        (("--workers", "0"), "--workers: '0' is no number of workers", "1 to 1024"),
-        (("--workers", ""), "--workers: '' is no number of workers", "1 to 1024"),
+        (("--workers", "1,x"), "--workers: 'x' is not a number of workers", "with commas between"),
+        (("--workers", "0"), "--workers: '0' is not a number of workers", "1 to 1024"),
+        (("--workers", ""), "--workers: '' is not a number of workers", "1 to 1024"),
         (("--seconds", "nan"), "--seconds: nothing is measured for nan s", "more than 0"),
         (("--seconds", "0"), "--seconds: nothing is measured for 0 s", "more than 0"),
         (("--transport", "mail"), "--transport: there is no transport 'mail'", "one of: thread, process, ray"),
         (("--runtime", "best"), "--runtime: there is no runtime 'best'", "one of: stock, replay"),
-        (("--input", "0=x.npy"), "--random: inputs are given and made up at once", "leave one out"),
+        (("--input", "0=x.npy"), "--random: inputs are both given and random", "leave one out"),
         (("--calls", "0"), "'--calls'", "greater than or equal to 1"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
@@ -209,7 +209,7 @@ def test_wrong_usage(bench: Bench, arguments: tuple[str, ...], said: str, remedy
 def test_no_inputs(bench: Bench) -> None:
     code, _, err = bench("chain.pte", *QUICK)
     assert code == 2
-    assert "`--random` makes some up" in err
+    assert "`--random` makes random ones" in err
 
 
 def test_a_program_that_fails(bench: Bench) -> None:

@@ -77,7 +77,7 @@ def test_list_and_rollback(run: Run, tmp_path: Path) -> None:
     assert [line.split()[:2] for line in out.splitlines()[1:]] == [["*", second], [first, "tiny"]]
     code, out, _ = run("here", "--rollback")
     assert (code, _served(tmp_path)) == (0, first)
-    assert out.splitlines()[1:] == [f"  current    {first}, which lay there already", f"  before     {second}"]
+    assert out.splitlines()[1:] == [f"  current    {first}, which was there already", f"  before     {second}"]
     code, _, err = run("here", "--rollback")
     assert code == 6
     assert f"error: file:served: there is no release before {first}\n" in err

@@ -64,7 +64,7 @@ def test_run(run: Run, outside: Path) -> None:
 def test_data_that_are_none(run: Run, outside: Path) -> None:
     code, _, error = run("out.pte", "--input", "0=x.npy", "--data", "in.pte")
     assert code == 2
-    assert "in.pte: this is no file of external data (no FT01 at byte 4)" in error
+    assert "in.pte: this is not a file of external data (no FT01 at byte 4)" in error
     flat_tensor.write(flat_tensor.FlatTensor(), outside / "none.ptd")
     code, _, error = run("out.pte", "--input", "0=x.npy", "--data", "none.ptd")
     assert code == 2

@@ -119,8 +119,8 @@ def test_force_keeps_what_it_replaces(tmp_path: Path, capsys: pytest.CaptureFixt
     assert (tmp_path / "data.py.bak2").read_text() == "mine"
     assert (tmp_path / "README.md.bak").is_symlink()
     shown = capsys.readouterr().err
-    assert "Replaced data.py: what stood there is data.py.bak2\n" in shown
-    assert "Replaced README.md: what stood there is README.md.bak\n" in shown
+    assert "Replaced data.py: the previous file is data.py.bak2\n" in shown
+    assert "Replaced README.md: the previous file is README.md.bak\n" in shown
 
 
 def test_the_same_again_changes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

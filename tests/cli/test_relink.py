@@ -137,12 +137,12 @@ def test_decisions_in_words() -> None:
     [
         (overwriting(), ["-o", "b.pte"], 4, "error: a.pte, method 'forward': the caller, reading the outputs, reads"),
         (chain(1), ["-o", "b.pte", "--planner", "a:b"], 2, "error: --planner: there is no planner 'a:b'\nhelp: relink"),
-        (chain(1), ["-o", "b.pte", "--alignment", "3"], 2, "error: --alignment: 3 bytes is no alignment\n"),
+        (chain(1), ["-o", "b.pte", "--alignment", "3"], 2, "error: --alignment: 3 bytes is not an alignment\n"),
         (
             chain(1),
             ["-o", "b.pte", "--no-elide", "write-backs"],
             2,
-            "error: --no-elide: there is no kind of copies 'write-backs'\nhelp: did you mean `write_back`?\n",
+            "error: --no-elide: unknown kind of copies 'write-backs'\nhelp: did you mean `write_back`?\n",
         ),
         (
             chain(1),

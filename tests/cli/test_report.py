@@ -59,7 +59,7 @@ def test_a_target_by_its_name(run: Run) -> None:
     [
         (("no.pte",), "error: no.pte: cannot read the program: there is no such file"),
         (("broken.pte",), "error: broken.pte: the file has 1 bytes, too few for a program"),
-        (("cpu",), "error: 'cpu' is no file, and there is no config here"),
+        (("cpu",), "error: 'cpu' is not a file, and there is no config here"),
         (("m.pte", "--output", "html=m.pte"), "error: --output: 'm.pte' is a file that the command itself reads"),
         (
             ("m.pte", "--data", "w", "--output", "html=w"),
@@ -67,7 +67,7 @@ def test_a_target_by_its_name(run: Run) -> None:
         ),
         (
             ("m.pte", "--output", "html=new.ptd"),
-            "error: --output: 'new.ptd' is the name of no report: what ends in .ptd",
+            "error: --output: 'new.ptd' cannot be a report: builds make .ptd files",
         ),
         (("m.pte", "--data", "broken.pte"), "error: broken.pte: "),
         (("m.pte", "--output", "json"), "error: --output: unknown format 'json'"),

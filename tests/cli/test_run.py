@@ -185,7 +185,7 @@ def test_tensors_that_the_caller_owns_on_a_device_are_brought_there_and_back(run
             "nothing is given for input 0\nhelp: method 'forward' takes input 0: float32 [4]; `--random`",
         ),
         (["scaled.pte", *X, *Y, *N, *X], 2, "nothing is given for inputs 1 and 2 in call 1"),
-        (["scaled.pte", *X, "--random"], 2, "--random: inputs are given and made up at once"),
+        (["scaled.pte", *X, "--random"], 2, "--random: inputs are both given and random"),
         (["scaled.pte", "--input", "3=x.npy"], 2, "method 'forward' has no input '3'"),
         (["scaled.pte", "--input", "x.npy"], 2, "'x.npy' does not say which input it is\nhelp: write `NAME=x.npy`"),
         (["scaled.pte", "--input", "0=y.npz"], 2, "cannot read input 0: y.npz: No such file"),
@@ -211,7 +211,7 @@ def test_tensors_that_the_caller_owns_on_a_device_are_brought_there_and_back(run
         (["scaled.pte", "--input", "0=empty.npy"], 2, "input 0: empty.npy is no .npy file\nhelp: write it again"),
         (["scaled.pte", "--input", "text.npz"], 2, "text.npz is no .npz file\nhelp: write it again: `numpy.savez"),
         (["scaled.pte", "--input", "b.safetensors"], 2, "b.safetensors is damaged or cut short\nhelp: write it again"),
-        (["scaled.pte", "--input", "2=many"], 2, "input 2 is no tensor but a single int, and 'many' is none"),
+        (["scaled.pte", "--input", "2=many"], 2, "input 2 is not a tensor but a single int, and 'many' is none"),
         (["scaled.pte", "--input", "0=two.npz"], 2, "two.npz holds 'a', 'b', and none is named like input 0"),
         (["scaled.pte", "--random", "--method", "backward"], 2, "the program has no method 'backward'"),
         (["scaled.pte", "--random", "--runtime", "fast"], 2, "there is no runtime 'fast'\nhelp: one of: stock, replay"),
@@ -219,7 +219,7 @@ def test_tensors_that_the_caller_owns_on_a_device_are_brought_there_and_back(run
         (
             ["scaled.pte", "--random", "--device-map", "gpu=sim"],
             2,
-            "--device-map: 'gpu' is no device\nhelp: devices are",
+            "--device-map: 'gpu' is not a device\nhelp: devices are",
         ),
         (["scaled.pte", "--random", "--device-map", "cuda:0"], 2, "--device-map: 'cuda:0' maps no device\nhelp: write"),
         (["scaled.pte", "--random", "--output", "json=scaled.pte"], 2, "is a file that the command itself reads"),
@@ -365,4 +365,4 @@ def test_a_target_is_the_file_that_was_built_for_it(run: Run, tmp_path: Path) ->
 def test_what_is_neither_a_file_nor_a_target(run: Run) -> None:
     code, _, err = run("portable", *X)
     assert code == 2
-    assert "'portable' is no file, and there is no config here whose target it could be" in err
+    assert "'portable' is not a file, and there is no config here whose target it could be" in err

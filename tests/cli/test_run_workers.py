@@ -140,8 +140,8 @@ def test_a_worker_for_each_device(run: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--workers", "0"], "--workers: '0' is no number of workers"),
-        (["--workers", "many"], "--workers: 'many' is no number of workers"),
+        (["--workers", "0"], "--workers: '0' is not a number of workers"),
+        (["--workers", "many"], "--workers: 'many' is not a number of workers"),
         (["--transport", "process"], "--transport: nothing says how many workers"),
         (["--workers", "2", "--transport", "mail"], "--transport: there is no transport 'mail'"),
         (["--workers", "2", "--ray-address", "here"], "--ray-address: only the workers of Ray are on a cluster"),

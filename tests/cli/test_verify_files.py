@@ -209,7 +209,7 @@ def test_a_required_check_that_cannot_run(run: Run) -> None:
         ),
         (
             ["nowhere"],
-            "error: 'nowhere' is no file, and there is no config here whose target it could be\nhelp: name a",
+            "error: 'nowhere' is not a file, and there is no config here whose target it could be\nhelp: name a",
         ),
         (["chain.pte", "cpu"], "error: 'chain.pte' is a file, 'cpu' is none\nhelp: verify files and targets one after"),
         (["chain.pte", "-c", "a.toml"], "error: --config: 'chain.pte' is a file, which is verified without a config\n"),
@@ -219,7 +219,7 @@ def test_a_required_check_that_cannot_run(run: Run) -> None:
         (["chain.pte", "--require", "x"], "error: there is no check 'x'"),
         (
             ["chain.pte", "--device-map", "gpu=sim"],
-            "error: --device-map: 'gpu' is no device\nhelp: devices are cpu, cuda:0",
+            "error: --device-map: 'gpu' is not a device\nhelp: devices are cpu, cuda:0",
         ),
         (
             ["chain.pte", "--device-map", "cuda:0=gpu"],

@@ -163,7 +163,7 @@ INVALID = {
     "io of no input": (
         MINIMAL + 'io.forward.inputs = { y = "caller" }\n',
         "7:27",
-        "`targets.cpu.io.forward.inputs.y` names no input of `forward`",
+        "`targets.cpu.io.forward.inputs.y` does not name an input of `forward`",
     ),
     "memory of a device that is none": (
         MINIMAL + 'budget.memory = { gpu = "1KiB" }\n',

@@ -45,7 +45,7 @@ INVALID = {
     "adb:data/x": "names no absolute path on the device",
     "adb:": "names no absolute path on the device",
     "sftp://host/a%0ab": "has characters in its path that cannot be printed",
-    "sftp://host/a\nb": "has characters that no URI has",
+    "sftp://host/a\nb": "has characters that a URI cannot have",
 }
 
 
@@ -81,7 +81,7 @@ def test_a_config_with_every_scheme(tmp_path: Path) -> None:
 
 
 WRONG = {
-    "no such target": ('target = "cpuu"\nuri = "file:x"\n', "8:10", '"cpuu", which is no target'),
+    "no such target": ('target = "cpuu"\nuri = "file:x"\n', "8:10", '"cpuu", which is not a target'),
     "scheme": ('target = "cpu"\nuri = "ftp://h/x"\n', "9:7", "`deploy.board.uri` has no scheme that etdev deploys to"),
     "hosts of a folder": (
         'target = "cpu"\nuri = "file:x"\nknown_hosts = "h"\n',

@@ -235,7 +235,7 @@ def test_values_of_other_types(tmp_path: Path) -> None:
             "targets.cpu.partitioners.0.backend=x",
             "targets.cpu.partitioners.0.backend",
             (
-                "`targets.cpu.partitioners.0.backend` lies in the list `targets.cpu.partitioners`, "
+                "`targets.cpu.partitioners.0.backend` is in the list `targets.cpu.partitioners`, "
                 "whose elements cannot be set one by one"
             ),
         ),
@@ -284,7 +284,7 @@ def test_names_of_variables(tmp_path: Path) -> None:
         ({"ETDEV__TARGETS__A_B__QUANTIZE": "x"}, "the name matches `targets.a-b` and `targets.a_b`"),
         (
             {"ETDEV__TARGETS__CPU__VERIFY__REQUIRE__0": "x"},
-            "`targets.cpu.verify.require.0` lies in the list `targets.cpu.",
+            "`targets.cpu.verify.require.0` is in the list `targets.cpu.",
         ),
         ({"ETDEV__EXTENDS": "x"}, "`extends` cannot be set here: it is read before overrides apply"),
         ({"ETDEV__PROJECT__OUT": "1"}, "`project.out` is 1; expected text that is not empty"),

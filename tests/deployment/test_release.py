@@ -154,7 +154,7 @@ def test_a_pointer_of_somebody_else(target: Target, make: Maker) -> None:
         transport.write("mine/v1/net.pte", b"mine")
         transport.switch("mine/v1", ".t")
     before = target.place.files()
-    with pytest.raises(DeployError, match="'mine/v1', which is no release of etdev"):
+    with pytest.raises(DeployError, match="'mine/v1', which is not a release of etdev"):
         deploy_to(target, make("one"))
     assert target.place.files() == before
 

@@ -77,7 +77,7 @@ def test_a_user_whom_the_server_does_not_know(
     known = home / ".ssh" / "known_hosts"
     monkeypatch.setenv("HOME", str(tmp_path))
     error = _refusal(_reach(server.port, tmp_path, known))
-    assert "the server lets nobody in so" in error.message
+    assert "the server refused the login" in error.message
     assert "password_env" in str(error.hint)
 
 
@@ -93,7 +93,7 @@ def test_a_password_out_of_the_environment(
             assert PASSWORD not in repr(transport) + repr(vars(transport))
         monkeypatch.setenv("BOARD_PASSWORD", "a wrong one")
         error = _refusal(_reach(server.port, tmp_path / "there", known, "BOARD_PASSWORD"))
-    assert "the server lets nobody in so" in error.message
+    assert "the server refused the login" in error.message
     assert "wrong one" not in str(error)
 
 

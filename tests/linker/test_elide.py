@@ -305,7 +305,7 @@ def test_a_view_inside_a_branch_of_what_is_written_on_the_other_side_becomes_an_
 
 
 def test_a_view_of_data_in_another_file_is_set_at_run_time() -> None:
-    """The address is known when that file is loaded. A constant is no output, so another tensor is."""
+    """The address is known when that file is loaded. A constant is not an output, so another tensor is."""
     method = Method()
     extra = m.ExtraTensorInfo(fully_qualified_name="weight", location=m.TensorDataLocation.EXTERNAL)
     weight = method.tensor(32, planned=False, extra_tensor_info=extra)
@@ -661,7 +661,7 @@ KEPT: dict[str, tuple[Callable[[Method], None], str]] = {
     "what a view in another storage shows": (view_in_another_storage_is_rewritten, REWRITTEN),
     "the end of a chain": (chain_is_rewritten, REWRITTEN),
     "another type": (other_type, "its output has another element type"),
-    "another order": (other_order, "its dimensions lie in another order in memory"),
+    "another order": (other_order, "its dimensions are in another order in memory"),
     "another size": (other_size, "its output has another size"),
     "a constant as output": (constant_as_output, "its output is an output of the method, its input a constant"),
     "sizes at run time": (sizes_at_run_time, "its sizes are known at run time only"),
@@ -740,7 +740,7 @@ MALFORMED: dict[str, Callable[[Method, int, int], tuple[int, ...]]] = {
     "sizes that are none": lambda method, of, out: (of, method.value(m.Int(1)), out, out),
     "too few arguments": lambda method, of, out: (of, out, out),
     "outputs that differ": lambda method, of, out: (of, method.value(m.IntList(())), method.tensor(32), out),
-    "an input that is no tensor": lambda method, of, out: (
+    "an input that is not a tensor": lambda method, of, out: (
         method.value(m.Null()),
         method.value(m.IntList(())),
         out,

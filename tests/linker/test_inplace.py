@@ -212,7 +212,7 @@ def next_round(method: Method) -> list[int]:
         (view_of_a_base_that_is_read, "argument 0 is needed afterwards"),
         (result_that_outlives_a_base_that_is_an_output, "argument 0 is needed afterwards"),
         (constant, "argument 0 is a constant"),
-        (memory_of_the_caller, "argument 0 lies in memory that is not planned"),
+        (memory_of_the_caller, "argument 0 is in memory that is not planned"),
         (state, "argument 0 is state, which is kept between calls"),
         (larger_output, "argument 0 has another shape, or may have at run time"),
         (another_type, "argument 0 has another element type"),

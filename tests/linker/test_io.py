@@ -137,7 +137,7 @@ def an_alias(method: Method) -> CallerOwned:
 
 
 REFUSED: dict[str, tuple[Callable[[Method], CallerOwned], str, str]] = {
-    "a number": (a_number, "input 0", "it is no tensor but a value of type Int"),
+    "a number": (a_number, "input 0", "it is not a tensor but a value of type Int"),
     "a constant": (a_constant, "output 0", "it is a constant of the program"),
     "an input that is given back": (
         an_input_given_back,

@@ -184,7 +184,7 @@ def rows(method: Method) -> list[int]:
     [
         (twice, "an input is there twice"),
         (state, "an input is state"),
-        (memory_of_the_caller, "an input lies in memory that is not planned"),
+        (memory_of_the_caller, "an input is in memory that is not planned"),
     ],
 )
 def test_cats_that_stay(build: Callable[[Method], list[int]], why: str) -> None:

@@ -480,9 +480,9 @@ def test_a_worker_that_there_is_not(make: Make, wanted: int) -> None:
 def test_owners_that_conflict(make: Make) -> None:
     o = make()
     one, two = o.malloc(0, 8), o.malloc(1, 8)
-    with pytest.raises(PlacementError, match="argument 0 lies on worker 0, and argument 1 on worker 1"):
+    with pytest.raises(PlacementError, match="argument 0 is on worker 0, and argument 1 on worker 1"):
         o.submit(jobs.total, one.resident(), two.resident())
-    with pytest.raises(PlacementError, match="wanted on worker 1, and argument 0 lies on worker 0"):
+    with pytest.raises(PlacementError, match="wanted on worker 1, and argument 0 is on worker 0"):
         o.submit(jobs.total, one.resident(), worker=1)
 
 

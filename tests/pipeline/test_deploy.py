@@ -165,7 +165,7 @@ class TestRefused:
             (_no_file, "it was not built"),
             (_rejected_file, "the last build of it was rejected"),
             (_no_report, "there is no report of the build"),
-            (_other_report, "this is no report of this version of etdev"),
+            (_other_report, "this is not a report of this version of etdev"),
             (_other_file, "the file is not the one that was built: its sha256 is "),
         ],
     )

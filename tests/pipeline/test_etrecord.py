@@ -408,6 +408,6 @@ def test_only_the_maps_change(tmp_path: Path) -> None:
 )
 def test_what_is_no_record(tmp_path: Path, make: Callable[[Path], object]) -> None:
     make(tmp_path / "a.etrecord")
-    with pytest.raises(ProgramError, match="this is no ETRecord") as caught:
+    with pytest.raises(ProgramError, match="this is not an ETRecord") as caught:
         read_delegates(tmp_path / "a.etrecord")
     assert caught.value.where == str(tmp_path / "a.etrecord")

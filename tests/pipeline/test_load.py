@@ -369,7 +369,7 @@ class Odd(torch.nn.Module):
             (torch.ones(2), 3),
             {},
             None,
-            "input 3 of the saved program is no tensor",
+            "input 3 of the saved program is not a tensor",
             "export it with tensor inputs only",
         ),
         (
@@ -404,7 +404,7 @@ def test_a_pt2_file_that_is_none(project: Callable[..., Project], tmp_path: Path
         expected = Failure(MismatchError, "etdev.toml:3:7 (model.pt2)", f"there is no file {tmp_path / 'model.pt2'}")
     else:
         (tmp_path / "model.pt2").write_bytes(content)
-        message = f"{tmp_path / 'model.pt2'} is no program that this torch ({torch.__version__}) can load: …"
+        message = f"{tmp_path / 'model.pt2'} is not a program that this torch ({torch.__version__}) can load: …"
         hint = "save it again with torch.export.save of the same torch version"
         expected = Failure(MismatchError, "etdev.toml:3:7 (model.pt2)", message, hint)
     error = check_failure(lambda: load(made), expected)

@@ -191,8 +191,8 @@ def test_no_lock_is_told(config: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("<<<<<<< HEAD\n", "this is no lock of etdev"),
-        ("version = 2\n", "this is no lock that this etdev knows: version"),
+        ("<<<<<<< HEAD\n", "this is not a lock of etdev"),
+        ("version = 2\n", "this is not a lock that this etdev knows: version"),
         ("version = 1\n[targets.cpu]\nsha256 = 5\n", "targets.cpu.sha256"),
         ("version = 1\nmore = 1\n", "more: Extra inputs are not permitted"),
     ],

@@ -287,13 +287,13 @@ def test_into_what_cannot_be_read_again(tmp_path: Path) -> None:
     [
         ({"planner": "my_planners:tight"}, "there is no planner 'my_planners:tight'", "relink runs no one's code"),
         ({"planner": "bets"}, "there is no planner 'bets'", "one of: best, greedy, naive"),
-        ({"alignment": 24}, "24 bytes is no alignment", "give a power of two"),
-        ({"alignment": 2**40}, f"{2**40} bytes is no alignment", "give a power of two up to 16384"),
-        ({"alignment": 16.0}, "16.0 bytes is no alignment", "give a power of two"),
-        ({"alignment": 0}, "0 bytes is no alignment", "give a power of two"),
-        ({"elide": ["views", "slice"]}, "there is no kind of copies 'slice'", "did you mean `slices`?"),
-        ({"elide": "nothing"}, "there is no kind of copies 'nothing'", "one of: views, slices, cat, write_back, "),
-        ({"elide": [7]}, "there is no kind of copies 7", "one of: views"),
+        ({"alignment": 24}, "24 bytes is not an alignment", "give a power of two"),
+        ({"alignment": 2**40}, f"{2**40} bytes is not an alignment", "give a power of two up to 16384"),
+        ({"alignment": 16.0}, "16.0 bytes is not an alignment", "give a power of two"),
+        ({"alignment": 0}, "0 bytes is not an alignment", "give a power of two"),
+        ({"elide": ["views", "slice"]}, "unknown kind of copies 'slice'", "did you mean `slices`?"),
+        ({"elide": "nothing"}, "unknown kind of copies 'nothing'", "one of: views, slices, cat, write_back, "),
+        ({"elide": [7]}, "unknown kind of copies 7", "one of: views"),
         ({"inplace": "aten::relu.out"}, "'aten::relu.out' does not say what to do in place", "one of: default, none;"),
     ],
 )
@@ -308,8 +308,8 @@ def test_arguments_that_do_not_fit(arguments: dict[str, object], message: str, h
 @pytest.mark.parametrize(
     ("place", "message"),
     [
-        ("new.ptd", "is the name of no program: what ends in .ptd is another product of builds"),
-        ("new.etrecord", "is the name of no program: what ends in .etrecord is another product of builds"),
+        ("new.ptd", "cannot be a program: .ptd files are other products of builds"),
+        ("new.etrecord", "cannot be a program: .etrecord files are other products of builds"),
         ("weights", "is what `--data` names"),
     ],
 )

@@ -70,7 +70,7 @@ FLAWS: dict[str, tuple[Change, str, str]] = {
     "constant offset": (
         program(constant_segment=m.SubsegmentOffsets(0, (0, 25))),
         "constant_segment.offsets[1]",
-        "25 is behind the end of a segment of 24 bytes",
+        "25 is past the end of a segment of 24 bytes",
     ),
     "constants twice": (program(constant_buffer=(Blob(), Blob(bytes(8)))), "constant_buffer", "too"),
     "state segment": (

@@ -174,7 +174,7 @@ def _data(change: Callable[[flat_tensor.NamedData], flat_tensor.NamedData]) -> t
             lambda item: replace(item, key=f"no {item.key}"),
             "'a', the data of value 0 of method 'forward', is not there",
         ),
-        (lambda item: replace(item, tensor_layout=None), "is there, but is no tensor"),
+        (lambda item: replace(item, tensor_layout=None), "exists, but is not a tensor"),
         (
             lambda item: replace(item, tensor_layout=flat_tensor.TensorLayout(m.ScalarType.INT, (4,), (0,))),
             "is int [4] there, where float [4] is needed",

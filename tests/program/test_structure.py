@@ -36,9 +36,9 @@ V = "execution_plan[0].values"
 # Site, kind, what is written there: a number, or the difference to what was there; path and message of the error.
 TAMPERED: list[tuple[str, str, int | str, str, str]] = [
     ("root", "offset", 1 << 31, "", "points to byte 2147483648"),
-    ("root", "offset", 0, "", "where nothing can begin"),
+    ("root", "offset", 0, "", "where nothing can start"),
     ("root", "offset", 12, "", "inside the header of 40 bytes"),
-    ("root", "offset", "+1", "", "where nothing can begin"),
+    ("root", "offset", "+1", "", "where nothing can start"),
     ("", "vtable", 1 << 31, "", "where none can be"),
     ("", "vtable", (1 << 31) - 1, "", "where none can be"),
     ("", "vtable", "+1", "", "where none can be"),
@@ -51,8 +51,8 @@ TAMPERED: list[tuple[str, str, int | str, str, str]] = [
     ("execution_plan", "entry", 0, "execution_plan", "missing"),
     ("execution_plan", "offset", 0xFFFFFFFF, "execution_plan", "points to byte"),
     ("execution_plan", "length", 0xFFFFFFFF, "execution_plan", "4294967295 elements of 4 bytes"),
-    ("execution_plan[0]", "offset", 0, "execution_plan[0]", "where nothing can begin"),
-    ("execution_plan[0].name", "length", 0x7FFFFFFF, "execution_plan[0].name", "reach behind the end"),
+    ("execution_plan[0]", "offset", 0, "execution_plan[0]", "where nothing can start"),
+    ("execution_plan[0].name", "length", 0x7FFFFFFF, "execution_plan[0].name", "reach past the end"),
     ("execution_plan[0].name", "length", "-1", "execution_plan[0].name", "does not end with a zero byte"),
     (V, "length", "+4", f"{V}[15]", ""),
     (f"{V}[6]", "tag", 0, f"{V}[6]", "0 is not the tag of anything"),
@@ -66,7 +66,7 @@ TAMPERED: list[tuple[str, str, int | str, str, str]] = [
     (f"{V}[4].tensor.sizes", "length", 2, f"{V}[4].tensor.dim_order", "expected an order of 2 dimensions"),
     (f"{V}[4].tensor.sizes[1]", "number", -1, f"{V}[4].tensor.sizes[1]", "a size of -1"),
     (f"{V}[0].tensor.shape_dynamism", "number", 3, f"{V}[0].tensor.shape_dynamism", "a TensorShapeDynamism, found 3"),
-    (f"{V}[0].tensor.allocation_info", "offset", 2, f"{V}[0].tensor.allocation_info", "where nothing can begin"),
+    (f"{V}[0].tensor.allocation_info", "offset", 2, f"{V}[0].tensor.allocation_info", "where nothing can start"),
     (
         f"{V}[0].tensor.allocation_info.memory_offset_high",
         "number",

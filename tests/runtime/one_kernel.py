@@ -21,7 +21,7 @@ _KINDS: dict[type, Callable[[Any], m.Value]] = {
     str: m.String,
     type(None): lambda _: m.Null(),
 }
-"""What a value that is no tensor becomes in the file."""
+"""What a value that is not a tensor becomes in the file."""
 
 
 class OneKernel:

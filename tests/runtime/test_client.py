@@ -224,7 +224,7 @@ def test_a_refused_call_says_why_and_the_next_one_works(
 
 
 _BROKEN: dict[str, Callable[[bytes], bytes]] = {
-    "garbage": lambda content: b"this is no program" * 50,
+    "garbage": lambda content: b"this is not a program" * 50,
     "truncated": lambda content: content[: len(content) // 2],
     "empty": lambda content: b"",
 }

@@ -89,7 +89,7 @@ def test_one_device_may_stand_for_several(driver: Driver) -> None:
 def test_memory_that_the_driver_says_is_elsewhere_is_refused(driver: Driver) -> None:
     driver.ordinal = 1
     allocator = CudaAllocator()
-    with pytest.raises(DeviceMemoryError, match=r"asked of cuda:0, and lie on cuda:1 \(cuda-bindings\)"):
+    with pytest.raises(DeviceMemoryError, match=r"asked of cuda:0, and are on cuda:1 \(cuda-bindings\)"):
         allocator.allocate(64)
     assert allocator.counters.live_allocations == 0
 

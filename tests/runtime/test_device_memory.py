@@ -140,7 +140,7 @@ def test_the_operation_that_is_told_to_fail_fails_and_no_other(operation: str, n
 
 def test_memory_on_the_wrong_device_is_given_back_and_reported() -> None:
     device = SimulatedDevice(faults=[Fault("wrong_device")])
-    with pytest.raises(DeviceMemoryError, match="asked of cuda:0, and lie on cuda:1"):
+    with pytest.raises(DeviceMemoryError, match="asked of cuda:0, and are on cuda:1"):
         device.allocate(16)
     assert device.counters.live_allocations == 0
 

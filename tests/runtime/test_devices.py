@@ -70,19 +70,19 @@ ADD_HERE = m.KernelCall(2, (2, 4, 4))  # sin of what is on cuda:0, on the host
 WRONG: dict[str, tuple[Callable[[], Program], str]] = {
     "a kernel of the host reads what is on a device": (
         lambda: with_calls(two_devices(), [m.KernelCall(0, (0, 1, 1)), m.DelegateCall(0, (1, 2)), ADD_HERE]),
-        r"instruction 2 \(aten::sin.out\): it reads value 2 .* lies on cuda:0",
+        r"instruction 2 \(aten::sin.out\): it reads value 2 .* is on cuda:0",
     ),
     "a kernel of the host writes to a device": (
         lambda: with_calls(two_devices(), [m.KernelCall(2, (0, 1, 1))]),
-        r"instruction 0 \(aten::sin.out\): it writes value 1 .* lies on cuda:0",
+        r"instruction 0 \(aten::sin.out\): it writes value 1 .* is on cuda:0",
     ),
     "a delegate gets what is on the host": (
         lambda: with_calls(two_devices(), [m.DelegateCall(0, (0, 2))]),
-        "delegate runs on cuda:0, and its argument value 0 lies on cpu",
+        "delegate runs on cuda:0, and its argument value 0 is on cpu",
     ),
     "a delegate gets what is on another device": (
         lambda: with_calls(two_devices(), [m.KernelCall(0, (0, 5, 5)), m.DelegateCall(0, (5, 2))]),
-        "delegate runs on cuda:0, and its argument value 5 lies on cuda:1",
+        "delegate runs on cuda:0, and its argument value 5 is on cuda:1",
     ),
     "a copy to a device begins on a device": (
         lambda: with_calls(two_devices(), [m.KernelCall(0, (0, 1, 1)), m.KernelCall(0, (1, 5, 5))]),
@@ -94,7 +94,7 @@ WRONG: dict[str, tuple[Callable[[], Program], str]] = {
     ),
     "a tensor is elsewhere than its buffer": (
         lambda: with_plan(two_devices(), non_const_buffer_device=entries("cuda:1", "cuda:0")),
-        "is said to be on cuda:0, and lies in planned buffer 2 on cuda:1",
+        "is declared on cuda:0, and is in planned buffer 2 on cuda:1",
     ),
     "a condition is on a device": (
         lambda: with_calls(two_devices(), [m.JumpFalseCall(1, 1)]),

@@ -161,7 +161,7 @@ def test_an_output_may_take_the_place_of_an_operand_where_the_kernel_bears_it() 
 
 
 FLAWS: dict[str, tuple[Callable[[], Program], str]] = {
-    "an output over a part of an operand": (lambda: shifted(chain(1), 1, 8), "lies over its operand"),
+    "an output over a part of an operand": (lambda: shifted(chain(1), 1, 8), "overlaps its operand"),
     "an output over an operand of a kernel that cannot bear it": (
         lambda: with_plan(
             program(
@@ -172,7 +172,7 @@ FLAWS: dict[str, tuple[Callable[[], Program], str]] = {
                 )
             )
         ),
-        "lies over its operand",
+        "overlaps its operand",
     ),
     "an output of other sizes": (
         lambda: program(method([tensor(4, at=0), tensor(2, at=16)], [sin(0, 1)])),

@@ -221,7 +221,7 @@ def test_a_choice_of_quantization_parameters_has_two_outputs(tmp_path: Path) -> 
     ],
 )
 def test_what_else_is_in_a_buffer_does_not_matter(operator: str, arguments: Sequence[Any]) -> None:
-    """Torch computes these on all the memory that a tensor lies in, whose size is no multiple of an element's here."""
+    """Torch computes these on the whole memory of a tensor, whose size is not a multiple of an element's here."""
     case = OneKernel(operator, arguments)
     made = case.program()
     (plan,) = made.execution_plan

@@ -609,7 +609,7 @@ def delegates_stay(variant: Variant) -> Half:
 
 @case("content")
 def unknown_operators_may_change_what_they_get(variant: Variant) -> Half:
-    """Its first argument is no output, and may have been changed."""
+    """Its first argument is not an output, and may have been changed."""
     half = Half()
     x, y = half.input(4, at=0), half.input(4, at=64)
     before = half.op("exp.out", x, half.tensor(4, at=128))

@@ -313,7 +313,7 @@ def _try(
     try:
         check_structure(mutant.program)
     except FlawError:
-        return  # It is no program any more.
+        return  # It is not a program any more.
     found = subject.reads(mutant.program, mutant.names)
     changed = any(what != reads[key] for key, what in found.items())
     refusals = _refusals(subject, mutant, wanted, runtime)

@@ -140,7 +140,7 @@ def _try(
     try:
         found = _outputs(subject, mutant.program, runtime, folder)
     except EtdevError:
-        return  # It is no program any more.
+        return  # It is not a program any more.
     proved = subject.validate(mutant).proved
     tally = trial.kinds.setdefault(mutant.kind, Tally())
     changed = found != wanted

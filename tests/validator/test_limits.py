@@ -159,7 +159,7 @@ MESSAGES = {
     "only some kernels work in place": """
         instruction 1 (aten::mm.out) writes value 3 over the bytes of value 2, which it still reads
     """,
-    "tensors lie in their buffer": "value 1 lies at bytes 52 to 68 of buffer 1, which has 64",
+    "tensors lie in their buffer": "value 1 is at bytes 52 to 68 of buffer 1, which has 64",
     "what a loop reads from outside stays": """
         instruction 1 (aten::mul.out) reads value 1 at bytes 64 to 80 of buffer 1, which should hold what the caller put
         into input 1 and holds what the round of a loop leaves

@@ -65,7 +65,7 @@ def _load_plugin(point: metadata.EntryPoint) -> Backend:
     lacking = sorted(name for name in vars(Backend) if not name.startswith("_") and not hasattr(loaded, name))
     if lacking or isinstance(loaded, type):
         raise MissingRequirementError(
-            f"{point.value!r}, which {package!r} registers as the backend {point.name!r}, is no backend: "
+            f"{point.value!r}, which {package!r} registers as the backend {point.name!r}, is not a backend: "
             + (f"it lacks {', '.join(lacking)}" if lacking else "it is a class"),
             hint="a backend has the members of etdev.backends.base.Backend"
             if lacking

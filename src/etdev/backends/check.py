@@ -79,11 +79,6 @@ def _check_specs(backend: Backend, device: object, specs: Mapping[str, Any], pat
         yield Issue((*path, issue.key), issue.message, "compile-spec", issue.hint)
 
 
-def _has_devices(backend: Backend) -> bool:
-    """Return whether a backend serves devices other than the host, so that its compile specs may name one."""
-    return any(name != "cpu" for name in backend.device_types)
-
-
 def _has_dynamic_dims(method: Mapping[str, Any]) -> bool:
     """Return whether a dimension can have more than one size."""
     return any(dim.get("min", 1) != dim.get("max") for _, dim in _tables(method.get("dims")))

@@ -25,30 +25,30 @@ class Commands(LazyGroup):
         "validate": Entry("Check a config without running any of its code.", "etdev.cli.validate:validate"),
         "build": Entry("Build the config's targets and verify them.", "etdev.cli.build:build"),
         "verify": Entry("Verify built targets, or any .pte, again.", "etdev.cli.verify:verify"),
-        "run": Entry("Call a method of a .pte, and say what comes out.", "etdev.cli.run:run"),
+        "run": Entry("Call a method of a .pte, and show its outputs.", "etdev.cli.run:run"),
         "bench": Entry("Measure a .pte: latency, throughput of workers, memory.", "etdev.cli.bench:bench"),
-        "deploy": Entry("Bring a built target to its place, or go back.", "etdev.cli.deploy:deploy"),
-        "inspect": Entry("Say what a .pte holds: methods, memory, operators, delegates.", "etdev.cli.inspect:inspect"),
+        "deploy": Entry("Deploy a built target, or roll back.", "etdev.cli.deploy:deploy"),
+        "inspect": Entry("Show the methods, memory, operators and delegates of a .pte.", "etdev.cli.inspect:inspect"),
         "report": Entry("Write an HTML page about a .pte: memory map, peak, sizes, checks.", "etdev.cli.report:report"),
         "diff": Entry("Compare two .pte files.", "etdev.cli.diff:diff"),
-        "relink": Entry("Plan the memory of any .pte anew.", "etdev.cli.relink:relink"),
+        "relink": Entry("Plan the memory of any .pte again.", "etdev.cli.relink:relink"),
         "config": Group(
             "Show the effective config, explain its keys.",
             {
                 "show": Entry("Print the effective config and where its values come from.", "etdev.cli.config:show"),
-                "explain": Entry("Say what a key means and where its value comes from.", "etdev.cli.config:explain"),
+                "explain": Entry("Explain a key, and where its value comes from.", "etdev.cli.config:explain"),
             },
         ),
         "cache": Group(
-            "What earlier builds have left, and what of it can be used.",
+            "Show and clean the build cache.",
             {
-                "stats": Entry("Say where the cache is, and what is in it.", "etdev.cli.cache:stats"),
-                "gc": Entry("Remove what was used longest ago.", "etdev.cli.cache:gc"),
-                "why": Entry("Say what has changed, so that a target is built again.", "etdev.cli.cache:why"),
+                "stats": Entry("Show where the cache is, and its size.", "etdev.cli.cache:stats"),
+                "gc": Entry("Remove the least recently used entries.", "etdev.cli.cache:gc"),
+                "why": Entry("Explain why a target is built again.", "etdev.cli.cache:why"),
             },
         ),
         "schema": Entry("Print the JSON Schema of the config file, for editors.", "etdev.cli.schema:schema"),
-        "doctor": Entry("Say what works on this machine, and what to install.", "etdev.cli.doctor:doctor"),
+        "doctor": Entry("Show what works on this machine, and what to install.", "etdev.cli.doctor:doctor"),
     }
 
 

@@ -140,7 +140,7 @@ def _workers(text: str | None) -> tuple[int, ...]:
     wrong = next((part for part in parts if not is_worker_count(part)), None)
     if wrong is not None:
         raise UsageError(
-            f"{wrong!r} is no number of workers", where="--workers", hint=f"1 to {MOST_WORKERS}, with commas between"
+            f"{wrong!r} is not a number of workers", where="--workers", hint=f"1 to {MOST_WORKERS}, with commas between"
         )
     return tuple(dict.fromkeys(map(int, parts)))
 

@@ -80,7 +80,7 @@ def gc(size: SizeOption = None, output: OutputOption = None, verbose: VerboseOpt
     try:
         limit = None if size is None else int(str(parse_byte_size(size)))
     except ValueError as error:
-        raise UsageError(f"{size!r} is no size: {error}", where="--size", hint="like `2GiB`") from error
+        raise UsageError(f"{size!r} is not a size: {error}", where="--size", hint="like `2GiB`") from error
     freed = open_store().collect(limit)
 
     def text() -> str:

@@ -51,7 +51,7 @@ InputsOption = Annotated[
         show_default=False,
     ),
 ]
-RandomOption = Annotated[bool, typer.Option("--random", help="Make inputs up, of the largest sizes.")]
+RandomOption = Annotated[bool, typer.Option("--random", help="Use random inputs of the largest sizes.")]
 SeedOption = Annotated[int, typer.Option(metavar="N", help="Another seed makes --random make up other inputs.", min=0)]
 MethodOption = Annotated[str, typer.Option(metavar="NAME", help="The method to call.")]
 RuntimeOption = Annotated[
@@ -156,7 +156,7 @@ def require_config(name: str) -> None:
 
     if not has_config(Path.cwd()):
         raise UsageError(
-            f"{name!r} is no file, and there is no config here whose target it could be",
+            f"{name!r} is not a file, and there is no config here whose target it could be",
             hint="name a .pte file, or the config with -c",
         )
 

@@ -41,7 +41,7 @@ def _buffer_lines(
     buffer: BufferUse, storages: Sequence[Storage], instants: int, columns: int, stream: TextIO
 ) -> Iterator[str]:
     blocks = _takes_blocks(stream)
-    yield line("chart", f"buffer {buffer.index} on {buffer.device}: bytes in use, and below who lies where")
+    yield line("chart", f"buffer {buffer.index} on {buffer.device}: bytes in use, and below the tensors by address")
     bound = buffer.lower_bound if buffer.lower_bound != buffer.size else None
     bars, mark = (_BARS, _BOUND) if blocks else (_PLAIN_BARS, _PLAIN_BOUND)
     yield from _framed(_bars(_most_in_use(storages, instants, columns), buffer.size, bound, bars, mark), buffer.size)

@@ -94,7 +94,7 @@ RequireOption = Annotated[
     list[str] | None,
     typer.Option(
         "--require",
-        metavar="RUNG",
+        metavar="CHECK",
         help="A check that must have run; one that did not ends with exit code 3. Repeatable.",
         show_default=False,
     ),

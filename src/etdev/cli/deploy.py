@@ -62,7 +62,7 @@ def deploy(
     stale: Annotated[
         bool, typer.Option("--stale", help="Deploy what was built although config, code or weights changed since.")
     ] = False,
-    listed: Annotated[bool, typer.Option("--list", help="Say which releases lie there, and which is current.")] = False,
+    listed: Annotated[bool, typer.Option("--list", help="List the releases that were deployed.")] = False,
     output: OutputOption = None,
     quiet: QuietOption = False,
     verbose: VerboseOption = False,
@@ -137,7 +137,7 @@ def _lines(result: DeployResult) -> Iterator[str]:
 
 _ALREADY = {
     "published": "",
-    "switched": ", which lay there already",
+    "switched": ", which was there already",
     "unchanged": ", which holds the same already: nothing to do",
 }
 

@@ -155,7 +155,7 @@ def _say_what_was_done(plan: Plan, backups: dict[str, str]) -> None:
     if plan.unchanged:
         note(f"Unchanged: {', '.join(plan.unchanged)}")
     for path, backup in backups.items():
-        note(f"Replaced {path}: what stood there is {backup}")
+        note(f"Replaced {path}: the previous file is {backup}")
     for path, missing in plan.additions.items():
         place = "" if missing.under is None else f" under `{missing.under}`"
         lines = "\n".join(f"    {line}".rstrip() for line in missing.lines)

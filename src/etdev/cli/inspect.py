@@ -56,7 +56,7 @@ def inspect(
     program: ProgramArgument = None,
     target: OneTargetOption = None,
     chart: Annotated[
-        bool, typer.Option("--chart", help="Draw the bytes in use over the instructions, and who lies where.")
+        bool, typer.Option("--chart", help="Draw the bytes in use over the instructions, and the tensors by address.")
     ] = False,
     config: ConfigOption = None,
     output: OutputOption = None,

@@ -62,7 +62,7 @@ class Outputs:
                 )
             if item.path is not None and item.path.suffix in PRODUCTS:
                 raise UsageError(
-                    f"{str(item.path)!r} is the name of no report: what ends in {item.path.suffix} is made by builds",
+                    f"{str(item.path)!r} cannot be a report: builds make {item.path.suffix} files",
                     where="--output",
                     hint=f"give the report another name: `--output {item.format}=FILE`",
                 )

@@ -126,7 +126,7 @@ def _workers(count: str | None, transport: str | None, ray_address: str | None) 
     chosen = check_transport(transport)
     if count != _PER_DEVICE and not is_worker_count(count):
         raise UsageError(
-            f"{count!r} is no number of workers", where="--workers", hint=f"1 to {MOST_WORKERS}, or `{_PER_DEVICE}`"
+            f"{count!r} is not a number of workers", where="--workers", hint=f"1 to {MOST_WORKERS}, or `{_PER_DEVICE}`"
         )
     number = None if count == _PER_DEVICE else int(count)
     return WorkerOptions(number, chosen, ray_address)

@@ -57,7 +57,7 @@ def verify(
             "-j",
             "--jobs",
             metavar="N",
-            help="Run the samples that a metric hands to `run.map` on N workers, if the program keeps no state.",
+            help="Run the samples that a metric passes to `run.map` on N workers, if the program keeps no state.",
             min=1,
             max=MOST_WORKERS,
         ),

@@ -88,7 +88,7 @@ def scheme_of(uri: str) -> Scheme | None:
 def _split(uri: str, scheme: Scheme) -> SplitResult:
     form = f"write {FORMS[scheme]}"
     if not uri.isprintable() or " " in uri.partition("/")[0]:
-        raise DestinationError("has characters that no URI has", form)
+        raise DestinationError("has characters that a URI cannot have", form)
     try:
         parts = urlsplit(uri)
         _ = parts.port
@@ -96,7 +96,7 @@ def _split(uri: str, scheme: Scheme) -> SplitResult:
         raise DestinationError("names no host and port", form) from None
     if parts.password is not None or (scheme != "sftp" and "@" in parts.netloc):
         hint = "name the variable that holds it in `password_env`" if scheme == "sftp" else "leave it out"
-        raise DestinationError("holds a password or a key, which never stand in a config", hint)
+        raise DestinationError("contains a password or a key, which must not be in a config", hint)
     if parts.query or parts.fragment:
         raise DestinationError("has a query or a fragment, which would have no effect", form)
     return parts

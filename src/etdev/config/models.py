@@ -238,9 +238,13 @@ class Memory(Table):
 
 
 class MethodIo(Table):
-    """Owner of the memory of a method's inputs and outputs. `host`: the program's plan, on the host. `device`: the
-    caller, on the device of the delegates that use the input or make the output; not copied, not planned. `caller`:
-    the caller, on the host; not planned."""
+    """Owners of the memory of a method's inputs and outputs.
+
+    * `host`: the program's plan, on the host.
+    * `device`: the caller, on the device of the delegates that use the input or make the output. Neither copied nor
+      planned.
+    * `caller`: the caller, on the host. Not planned.
+    """
 
     inputs: Owner | dict[Identifier, Owner] = Field(
         "host", description="Of all inputs, or a table from an input's name. Inputs that it leaves out are `host`."
@@ -308,7 +312,7 @@ class Target(Table):
     )
     memory: Memory = Field(default_factory=Memory, description="How planned memory is laid out.")
     io: dict[Identifier, MethodIo] = Field(
-        default_factory=dict, description="Per method, whose memory its inputs and outputs lie in."
+        default_factory=dict, description="Per method, the owner of the memory of its inputs and outputs."
     )
     elide: Elide = Field(default_factory=Elide, description="Which copies the linker removes.")
     inplace: InPlace = Field(default_factory=InPlace, description="Which operators may write an output over an input.")

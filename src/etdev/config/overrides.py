@@ -112,7 +112,7 @@ def override_layers(
             problems.append(_problem(source, path, message, remedy))
         elif (outer := _list_on_the_way(path, data, root)) is not None:
             name = format_key(outer)
-            message = f"`{format_key(path)}` lies in the list `{name}`, whose elements cannot be set one by one"
+            message = f"`{format_key(path)}` is in the list `{name}`, whose elements cannot be set one by one"
             problems.append(_problem(source, path, message, f"set the whole list: --set '{name}=[…]'"))
         else:
             layers.append(single_value_layer(path, override.value, override.mark))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import inspect
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,7 +24,7 @@ def reference() -> str:
 
 
 def _section(path: KeyPath, table: TableOf) -> str:
-    lines = [f"### {_title(path, table)}", "", table.model.__doc__ or "", ""]
+    lines = [f"### {_title(path, table)}", "", inspect.cleandoc(table.model.__doc__ or ""), ""]
     lines += ["| key | type | default | meaning |", "| --- | --- | --- | --- |"]
     lines += [_row(path, key) for key in table.keys.values()]
     return "\n".join([*lines, ""])

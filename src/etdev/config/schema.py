@@ -29,7 +29,7 @@ def json_schema() -> dict[str, Any]:
             overlays[f"{definition}{_OVERLAY}"]["properties"][NEW] = _NEW
     overlay = _relaxed(root)
     overlay["properties"] = {key: value for key, value in overlay["properties"].items() if key not in NOT_IN_PROFILES}
-    overlay["description"] = "A profile: any part of the config, which lies over the rest of the file."
+    overlay["description"] = "A profile: any part of the config, which overrides the rest of the file."
     overlays[f"Config{_OVERLAY}"] = overlay
     root["properties"]["profiles"]["additionalProperties"] = {"$ref": f"#/$defs/Config{_OVERLAY}"}
     # A file that the config extends may state required keys.

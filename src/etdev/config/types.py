@@ -203,7 +203,7 @@ def parse_base64_table(value: object) -> object:
     if not isinstance(value, Mapping):
         return value
     if set(value) != {"base64"} or not isinstance(value["base64"], str):
-        raise ValueError('a table stands for bytes only as { base64 = "..." }')
+        raise ValueError('a table is bytes only in the form { base64 = "..." }')
     try:
         return base64.b64decode(value["base64"], validate=True)
     except binascii.Error as error:

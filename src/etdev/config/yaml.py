@@ -197,7 +197,7 @@ class _Builder:
         try:
             return text.encode("utf-16", "surrogatepass").decode("utf-16")
         except UnicodeDecodeError as error:
-            raise self._refuse("an escape stands for half a character", position) from error
+            raise self._refuse("an escape is one half of a surrogate pair", position) from error
 
     def _plain(self, text: str, position: Position) -> Any:
         for pattern, convert in _CORE:

@@ -141,7 +141,7 @@ def roll_back(transport: Transport, terms: Terms, now: datetime, stage: Stage = 
             raise DeployError("nothing is deployed there yet", hint="deploy first")
         older = [name for name in releases(transport) if name < before]
         if not older:
-            raise DeployError(f"there is no release before {before}", hint="`--list` says what lies there")
+            raise DeployError(f"there is no release before {before}", hint="`--list` shows what is there")
         if problem := damage(transport, older[-1]):
             raise DeployError(f"the release {older[-1]} is damaged: {problem}", hint="build and deploy it again")
     _take_over(transport, older[-1], before, terms, stage, now)
@@ -210,8 +210,8 @@ def _publish(transport: Transport, release: Release, name: str, stage: Stage) ->
 def _check_arrival(transport: Transport, temporary: Temporary, name: str, expected: Fingerprint) -> None:
     if problem := difference(name, transport.fingerprint(f"{temporary.folder}/{name}"), expected):
         raise DeployError(
-            f"what lies at the target is not what was sent: {problem}",
-            hint="the file may have been built anew meanwhile, or the target's storage is full or broken; deploy again",
+            f"the files at the target differ from what was sent: {problem}",
+            hint="the file may have changed meanwhile, or the target's storage is full or broken; deploy again",
         )
 
 
@@ -233,7 +233,7 @@ def _smoke(transport: Transport, name: str, command: Sequence[str]) -> None:
         said = f": {ran.output}" if ran.output else ""
         raise _RefusedError(
             f"the smoke command ended with exit code {ran.code}{said}",
-            hint="the target serves what it served before; mend the command or the program, and deploy again",
+            hint="the target still serves the previous release; fix the command or the program, and deploy again",
         )
 
 

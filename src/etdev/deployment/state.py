@@ -46,7 +46,7 @@ def current_release(transport: Transport) -> str | None:
     folder, _, name = pointed.rpartition("/")
     if folder != RELEASES or not is_release(name):
         raise DeployError(
-            f"the pointer names {pointed!r}, which is no release of etdev",
+            f"the pointer names {pointed!r}, which is not a release of etdev",
             hint="deploy into a folder of its own, or remove that pointer",
         )
     return name

@@ -47,7 +47,7 @@ def leave_to_caller(plan: m.ExecutionPlan, memory: MethodMemory, owned: CallerOw
 def _why_not(plan: m.ExecutionPlan, memory: MethodMemory, value: int, kind: str) -> str | None:
     tensor = plan.values[value]
     if not isinstance(tensor, m.Tensor):
-        return f"it is no tensor but a value of type {type(tensor).__name__}"
+        return f"it is not a tensor but a value of type {type(tensor).__name__}"
     if tensor.is_constant:
         return "it is a constant of the program"
     if (plan.inputs + plan.outputs).count(value) > 1:

@@ -84,7 +84,7 @@ class Storages:
         found = self.places(position, value)
         elsewhere = (position, value) in self.memory.reaching.elsewhere
         if len(found) != 1 or elsewhere:
-            raise Refused("may be one of several tensors" if found else "lies in memory that is not planned")
+            raise Refused("may be one of several tensors" if found else "is in memory that is not planned")
         return next(iter(found))
 
     def at(self, place: int) -> Joined:

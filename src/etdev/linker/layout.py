@@ -155,7 +155,7 @@ def _plan(buffers: Iterable[Buffer], options: LinkOptions, where: str) -> Plan:
     try:
         return planner.make_plan(Problem(tuple(buffers)), options.planner, name=options.planner_name)
     except PlanError as error:
-        raise LinkError(f"the plan is wrong: {error}", where=where, hint="mend the planner, or use `best`") from error
+        raise LinkError(f"the plan is wrong: {error}", where=where, hint="fix the planner, or use `best`") from error
 
 
 def _addressed(

@@ -93,7 +93,7 @@ def _from_report(project: Project, report: Path, target: str) -> Baseline | NoBa
     except FileNotFoundError:
         return NoBaseline(f"there is no {name}/report.json")
     except _NO_REPORT as error:
-        message = f"`baseline.from`: {report} is no report that this version of etdev reads ({type(error).__name__})"
+        message = f"`baseline.from`: {report} is not a report that this version of etdev reads ({type(error).__name__})"
         raise project.error(
             message, *KEY, hint="make it again: build what it was built from, with this version"
         ) from error

@@ -110,7 +110,7 @@ def deploy_project(project: Project, name: str, options: DeployOptions) -> Deplo
     """
     settings = _settings(project, name)
     if options.rollback and options.dry_run:
-        raise UsageError("a rollback has no dry run", where="--dry-run", hint="`--list` says what lies there")
+        raise UsageError("a rollback has no dry run", where="--dry-run", hint="`--list` shows what is there")
     clock = StageClock(name, options.progress)
     terms, now = Terms(settings.keep, settings.smoke), datetime.now(UTC)
     if options.rollback:

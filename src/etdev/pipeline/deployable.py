@@ -77,7 +77,7 @@ def _report(project: Project, target: str, hint: str) -> BuildResult:
     except OSError as error:
         raise DeployError(f"cannot read the report: {describe_os_error(error)[0]}", where=str(place)) from error
     except ValidationError:
-        raise DeployError("this is no report of this version of etdev", where=str(place), hint=hint) from None
+        raise DeployError("this is not a report of this version of etdev", where=str(place), hint=hint) from None
     if target not in [item.name for item in report.targets]:
         raise DeployError(f"the report says nothing of the target {target!r}", where=str(place), hint=hint)
     return report
@@ -88,7 +88,7 @@ def _refuse_unverified(built: TargetResult, place: Path) -> None:
         failed = [check for check in built.checks if check.status == "failed"]
         said = "; ".join(f"{check.name}: {check.summary}" for check in failed)
         what = "missed a gate" if built.status == "gate failed" else "was rejected"
-        raise DeployError(f"target {built.name!r} {what}: {said}", where=str(place), hint="mend that and build again")
+        raise DeployError(f"target {built.name!r} {what}: {said}", where=str(place), hint="fix that and build again")
     if built.unmet:
         names = ", ".join(check.name for check in built.unmet)
         raise DeployError(

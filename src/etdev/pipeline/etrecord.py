@@ -82,7 +82,7 @@ def read_delegates(path: Path) -> dict[str, dict[int, DelegateMap]]:
             for method, positions in content.items()
         }
     except (BadZipFile, OSError, KeyError, ValueError, AttributeError, EOFError) as error:
-        raise ProgramError(f"this is no ETRecord: {error}", where=os.fspath(path)) from error
+        raise ProgramError(f"this is not an ETRecord: {error}", where=os.fspath(path)) from error
 
 
 def write_record(source: Path, maps: InstructionMaps, path: Path) -> None:

@@ -331,7 +331,7 @@ class _Builder:
         nbytes = prod(spec.shape) * dtype.itemsize
         if at is None:
             at = self._end
-            self._end = at + nbytes + _GAP - nbytes % _GAP
+            self._end = -(-(at + nbytes) // _GAP) * _GAP + _GAP
         if fill:
             self._filled.append((_Place(at, nbytes), spec, dtype))
         rank = len(spec.shape)
@@ -356,7 +356,7 @@ class _Builder:
 
 
 _GAP = 64
-"""Alignment of each tensor in bytes. At least one byte of padding follows each tensor."""
+"""Alignment of each tensor, and the least padding after it, in bytes."""
 
 
 def _numbers(spec: TensorArg, dtype: m.ScalarType, random: Generator) -> Bytes:

@@ -124,7 +124,7 @@ def read_sessions(
     for index, session in _items(user, function, entry, where, LoadError, "session", "lists of calls", hint):
         if not isinstance(session, tuple | list) or not session:
             what = "it holds no calls" if isinstance(session, tuple | list) else f"it is {_kind(session)}"
-            raise LoadError(f"{entry!r}: session {index} is no list of calls: {what}", where=where, hint=hint)
+            raise LoadError(f"{entry!r}: session {index} is not a list of calls: {what}", where=where, hint=hint)
         calls = []
         for number, call in enumerate(session):
             problem = _check_call(call, signatures)

@@ -135,7 +135,7 @@ def _load_saved_program(project: Project) -> LoadedModel:
     except Exception as error:
         first = next(iter(str(error).strip().splitlines()), "no message")
         raise MismatchError(
-            f"{path} is no program that this torch ({torch.__version__}) can load: {type(error).__name__}: {first}",
+            f"{path} is not a program that this torch ({torch.__version__}) can load: {type(error).__name__}: {first}",
             where=where,
             hint="save it again with torch.export.save of the same torch version",
         ) from error

@@ -72,11 +72,11 @@ def read_lock(text: str, where: str) -> Lock:
     try:
         return Lock.model_validate(tomllib.loads(text))
     except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"this is no lock of etdev: {error}", where=where, hint=hint) from error
+        raise UsageError(f"this is not a lock of etdev: {error}", where=where, hint=hint) from error
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(map(str, first["loc"]))
-        message = f"this is no lock that this etdev knows: {key}: {first['msg']}"
+        message = f"this is not a lock that this etdev knows: {key}: {first['msg']}"
         raise UsageError(message, where=where, hint=hint) from error
 
 
@@ -93,7 +93,7 @@ def find_lock(project: Project) -> Lock | None:
     except OSError as error:
         raise UsageError(f"cannot read the lock: {describe_os_error(error)[0]}", where=str(path)) from error
     except UnicodeDecodeError as error:
-        raise UsageError(f"this is no lock of etdev: {error}", where=str(path), hint="remove it") from error
+        raise UsageError(f"this is not a lock of etdev: {error}", where=str(path), hint="remove it") from error
 
 
 def write_lock(project: Project, lock: Lock | None, built: Mapping[str, LockedTarget]) -> None:

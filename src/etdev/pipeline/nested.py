@@ -81,7 +81,7 @@ def nested_program(program: Program, plan: ExecutionPlan, index: int) -> Program
         return parse(_blob(program, plan.delegates[index]))
     except ProgramError as error:
         raise LinkError(
-            f"the blob of the delegate is no program: {error.message}",
+            f"the blob of the delegate is not a program: {error.message}",
             where=_place(plan, index),
             hint="build it again from its model",
         ) from error

@@ -220,7 +220,7 @@ def check_kinds(names: Collection[str], where: str) -> tuple[ElisionKind, ...]:
     for name in sorted(names - {*known}, key=str):
         meant = nearest(name, known) if isinstance(name, str) else None
         hint = f"did you mean `{meant}`?" if meant else f"one of: {', '.join(known)}"
-        raise UsageError(f"there is no kind of copies {name!r}", where=where, hint=hint)
+        raise UsageError(f"unknown kind of copies {name!r}", where=where, hint=hint)
     return tuple(kind for kind in KINDS if kind in names or "all" in names)
 
 
@@ -270,7 +270,7 @@ def _check_arguments(planner: str, alignment: int | None, inplace: str) -> None:
         not isinstance(alignment, int) or not 1 <= alignment <= MAX_ALIGNMENT or alignment & (alignment - 1)
     ):
         raise UsageError(
-            f"{alignment!r} bytes is no alignment",
+            f"{alignment!r} bytes is not an alignment",
             where="--alignment",
             hint=f"give a power of two up to {MAX_ALIGNMENT}: 16, 64, 128",
         )
@@ -297,7 +297,7 @@ def _refuse_place(target: Path, data: Sequence[Path]) -> None:
     """Refuse a name that belongs to another kind of product, and the path of a data file."""
     if target.suffix in PRODUCTS and target.suffix != ".pte":
         raise UsageError(
-            f"{str(target)!r} is the name of no program: what ends in {target.suffix} is another product of builds",
+            f"{str(target)!r} cannot be a program: {target.suffix} files are other products of builds",
             where="-o",
             hint="let it end in .pte",
         )
@@ -354,7 +354,7 @@ def _check(written: Program, before: Program, reports: Sequence[MethodReport], t
         raise LinkError(
             f"the new plan is wrong, so nothing was written: {check.summary}",
             where=str(target),
-            hint="this is a mistake of etdev's: please report it with the file",
+            hint="this is a bug in etdev: please report it with the file",
         )
     return check
 

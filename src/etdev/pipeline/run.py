@@ -148,7 +148,7 @@ def read_program(file: Path, asked: CallSpec) -> tuple[Program, m.ExecutionPlan,
     if problem is not None:
         raise MissingRequirementError(f"programs are run with torch: {problem}")
     if asked.random and asked.inputs:
-        raise UsageError("inputs are given and made up at once", where="--random", hint="leave one out")
+        raise UsageError("inputs are both given and random", where="--random", hint="leave one out")
     return program, plan, _calls(file, plan, asked)
 
 

@@ -41,7 +41,7 @@ def read_arrays(path: Path, label: str = "") -> Arrays:
     what = f"{label}: {path}" if label else str(path)
     form = _FORMATS.get(path.suffix.lower())
     if form is None:
-        raise UsageError(f"{what} is no kind of file that inputs are read from", where=WHERE, hint=f"give {FORMATS}")
+        raise UsageError(f"{what} is not a kind of file that inputs are read from", where=WHERE, hint=f"give {FORMATS}")
     try:
         with open_file(path) as file:
             start = file.read(8)

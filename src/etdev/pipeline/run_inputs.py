@@ -81,7 +81,7 @@ def read_calls(plan: m.ExecutionPlan, names: Sequence[str], texts: Sequence[str]
             raise UsageError(
                 f"nothing is given for {_labels(names, missing)}{which}",
                 where=WHERE,
-                hint=f"method {plan.name!r} takes {describe_inputs(plan, names)}; `--random` makes some up",
+                hint=f"method {plan.name!r} takes {describe_inputs(plan, names)}; `--random` makes random ones",
             )
         calls += _each(names, call)
     sets = {value.cut for call in given for value in call.values() if isinstance(value, DataSet)}
@@ -197,7 +197,7 @@ def _value(declared: m.Value, given: _Given) -> Any:
     except (ValueError, KeyError):
         kind = type(declared).__name__.lower()
         raise UsageError(
-            f"{given.label} is no tensor but a single {kind}, and {given.text!r} is none",
+            f"{given.label} is not a tensor but a single {kind}, and {given.text!r} is none",
             where=WHERE,
             hint=f"write `--input {given.names[1]}={_EXAMPLES[kind]}`",
         ) from None
@@ -259,7 +259,7 @@ _EXAMPLES = {"int": "3", "double": "0.5", "bool": "true"}
 def misfit(declared: m.Value, value: torch.Tensor, called: str) -> str | None:
     """Return why a method does not take a tensor as its input; None if it does."""
     if not isinstance(declared, m.Tensor):
-        return f"{called} is no tensor but a single {type(declared).__name__.lower()}"
+        return f"{called} is not a tensor but a single {type(declared).__name__.lower()}"
     is_kind = value.dtype == torch_dtype(declared.scalar_type) and value.dim() == len(declared.sizes)
     if is_kind and _wrong_axis(declared, value.shape) is None:
         return None

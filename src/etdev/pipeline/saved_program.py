@@ -88,7 +88,7 @@ def _read_signature(project: Project, program: ExportedProgram) -> Signature:
         value = nodes[name].meta.get("val") if isinstance(name, str) else name
         if not isinstance(value, torch.Tensor):
             raise ExportError(
-                f"input {name!r} of the saved program is no tensor",
+                f"input {name!r} of the saved program is not a tensor",
                 where=where,
                 hint="export it with tensor inputs only",
             )

@@ -39,11 +39,11 @@ def read_buffers(lines: Iterable[str], alignment: int = 1) -> list[Buffer]:
             raise CsvError(f"line {reader.line_num}: expected {max(columns.values()) + 1} values, found {len(row)}")
         name = row[columns["id"]] if "id" in columns else str(len(buffers))
         if name in ids:
-            raise CsvError(f"line {reader.line_num}: the id {name!r} stands in line {ids[name]} already")
+            raise CsvError(f"line {reader.line_num}: the id {name!r} is in line {ids[name]} already")
         ids[name] = reader.line_num
         buffers.append(_read_buffer(row, columns, name, alignment, reader.line_num))
     if columns is None:
-        raise CsvError("there is no line with the names of columns; expected id,lower,upper,size")
+        raise CsvError("the line with the names of columns is missing; expected id,lower,upper,size")
     return buffers
 
 

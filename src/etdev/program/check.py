@@ -46,7 +46,7 @@ def check_structure(program: m.Program) -> None:
 def _check_segments(program: m.Program) -> None:
     end = check_order(program.segments)
     if end and program.header_length is None:
-        raise FlawError("a file without an extended header cannot have bytes behind the flatbuffer", "segments")
+        raise FlawError("a file without an extended header cannot have bytes after the flatbuffer", "segments")
     if program.header_length not in (None, 24, 32):
         raise FlawError(f"expected 24, 32 or None, found {program.header_length}", "header_length")
     for name in ("segment_alignment", "inline_alignment"):
@@ -78,7 +78,7 @@ def _check_subsegments(program: m.Program, subsegments: m.SubsegmentOffsets, *pa
     size = len(program.segments[index].data)
     for number, offset in enumerate(subsegments.offsets):
         if offset > size:
-            raise FlawError(f"{offset} is behind the end of a segment of {size} bytes", *path, "offsets", f"[{number}]")
+            raise FlawError(f"{offset} is past the end of a segment of {size} bytes", *path, "offsets", f"[{number}]")
 
 
 def _check_plan(program: m.Program, plan: m.ExecutionPlan) -> None:
@@ -162,7 +162,7 @@ def _check_tensor_list(plan: m.ExecutionPlan, index: int, items: tuple[int, ...]
             continue
         check_index(item, plan.values, "values", *path)
         if item >= index:
-            raise FlawError(f"value {item} does not stand before the list, which the runtime relies on", *path)
+            raise FlawError(f"value {item} does not come before the list, which the runtime relies on", *path)
         found = plan.values[item]
         if not isinstance(found, m.Tensor) and not (optional and isinstance(found, m.Null)):
             raise FlawError(f"expected a tensor, but value {item} is a {type(found).__name__}", *path)

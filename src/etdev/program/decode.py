@@ -89,7 +89,7 @@ class Decoder:
         if target + 4 > self._end:
             raise FlawError(f"the offset at byte {position} points to byte {target} of {self._end}")
         if target & 3 or not offset:
-            raise FlawError(f"the offset at byte {position} points to byte {target}, where nothing can begin")
+            raise FlawError(f"the offset at byte {position} points to byte {target}, where nothing can start")
         return target
 
     def _charge(self, size: int) -> None:
@@ -105,7 +105,7 @@ class Decoder:
         if plan is None:
             plan = self._layout(table, vtable)
         if position + plan.size > self._end:
-            raise FlawError(f"the table at byte {position} reaches behind the end, byte {self._end}")
+            raise FlawError(f"the table at byte {position} reaches past the end, byte {self._end}")
         if plan.eight is not None and position & 7 != plan.eight:
             raise FlawError(f"the table at byte {position} has numbers that are not aligned to 8 bytes")
         self._charge(plan.size)
@@ -189,7 +189,7 @@ class Decoder:
         def read(numbers: _Numbers, position: int) -> Any:
             number = numbers[tag] - 1
             if not 0 <= number < len(tables):
-                raise FlawError(f"{numbers[tag]} is not the tag of anything that can stand here")
+                raise FlawError(f"{numbers[tag]} is not a valid tag here")
             table = tables[number]
             if content is None:
                 if not table.fields:
@@ -224,7 +224,7 @@ class Decoder:
         (count,) = _UOFFSET.unpack_from(self._data, position)
         start = position + 4
         if start + count * width > self._end:
-            raise FlawError(f"{count} elements of {width} bytes from byte {start} on reach behind the end, {self._end}")
+            raise FlawError(f"{count} elements of {width} bytes from byte {start} on reach past the end, {self._end}")
         if start % width:
             raise FlawError(f"the elements at byte {start} are not aligned to {width} bytes")
         return start, count

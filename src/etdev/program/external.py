@@ -298,7 +298,7 @@ def _checked_data(method: str, value: int, tensor: m.Tensor, known: Mapping[str,
         raise ProgramError(f"{whose} is not there")
     found = known[key].tensor_layout
     if found is None:
-        raise ProgramError(f"{whose} is there, but is no tensor")
+        raise ProgramError(f"{whose} exists, but is not a tensor")
     if found != _layout(tensor):
         raise ProgramError(f"{whose} is {_described(found)} there, where {_described(_layout(tensor))} is needed")
     return known[key]

@@ -140,7 +140,7 @@ class DeviceAllocator(MoveOnly, ABC):
         if nbytes <= 0:
             raise UsageError(f"an allocation of {nbytes} bytes on {self._device(index)}")
         if alignment < 1 or alignment & (alignment - 1):
-            raise UsageError(f"an alignment of {alignment} bytes is no power of two")
+            raise UsageError(f"an alignment of {alignment} bytes is not a power of two")
         with self._lock:
             info = self.memory_info(index)
             if info is not None and nbytes > info.free:
@@ -160,7 +160,7 @@ class DeviceAllocator(MoveOnly, ABC):
             allocation = self._live.get(address)
             if allocation is None or allocation.index != index:
                 raise DeviceMemoryError(
-                    f"{address:#x} is no live allocation on {self._device(index)}, so it is not freed"
+                    f"{address:#x} is not a live allocation on {self._device(index)}, so it is not freed"
                 )
             del self._live[address]
             self._starts.remove(address)
@@ -248,7 +248,7 @@ class DeviceAllocator(MoveOnly, ABC):
         if found is None or found.index != index or nbytes < 0 or address + nbytes > found.end:
             raise DeviceMemoryError(
                 f"bytes {address:#x} to {address + nbytes:#x} are in no live allocation on {self._device(index)}",
-                hint="they were freed, lie on another device, or reach beyond the end",
+                hint="they were freed, are on another device, or reach beyond the end",
             )
         return found
 
@@ -270,12 +270,12 @@ class DeviceAllocator(MoveOnly, ABC):
         if allocation.address % alignment:
             return (
                 f"{allocation.size} bytes were asked of {device}, and the address that it gave, "
-                f"{allocation.address:#x}, is no multiple of {alignment}"
+                f"{allocation.address:#x}, is not a multiple of {alignment}"
             )
         attributes = self._pointer_attributes(allocation.address)
         if attributes.device != device:
             return (
-                f"{allocation.size} bytes were asked of {device}, and lie on {attributes.device} ({attributes.source})"
+                f"{allocation.size} bytes were asked of {device}, and are on {attributes.device} ({attributes.source})"
             )
         return None
 

@@ -21,9 +21,9 @@ def host_bytes(memory: Any, *, writable: bool = False) -> memoryview:
         view = memoryview(memory)
         view = view.cast("B") if view.nbytes else memoryview(bytearray())
     except TypeError as error:
-        raise UsageError(f"a {type(memory).__name__} is no contiguous host memory: {error}") from None
+        raise UsageError(f"a {type(memory).__name__} is not contiguous host memory: {error}") from None
     if writable and view.readonly:
-        raise UsageError("the host memory that is to be written is read-only")
+        raise UsageError("the host memory to write to is read-only")
     return view
 
 
@@ -31,11 +31,11 @@ def _tensor_bytes(tensor: Any) -> Any:
     import torch
 
     if tensor.device.type != "cpu":
-        raise UsageError(f"a tensor on {tensor.device} is no host memory", hint="give a tensor on the CPU")
+        raise UsageError(f"a tensor on {tensor.device} is not host memory", hint="give a tensor on the CPU")
     if tensor.numel() == 0:
         return bytearray()
     if not (tensor.is_contiguous() or tensor.is_contiguous(memory_format=torch.channels_last)):
-        raise UsageError("a tensor whose elements do not lie one behind the other", hint="call `.contiguous()` on it")
+        raise UsageError("a tensor that is not contiguous", hint="call `.contiguous()` on it")
     return tensor.detach().as_strided((tensor.numel(),), (1,)).view(torch.uint8).numpy()
 
 

@@ -205,7 +205,7 @@ class Method(MoveOnly):
         if tensor.is_constant:
             if device != self.home:
                 raise RunError(
-                    f"the constant value {index} is said to be on {device}, and constants are loaded on {self.home}",
+                    f"the constant value {index} is declared on {device}, and constants are loaded on {self.home}",
                     where=f"method {self.name!r}",
                     hint="a copy to the device is missing: link the program again",
                 )
@@ -218,7 +218,7 @@ class Method(MoveOnly):
             buffer = self._buffer(place.memory_id)
             if buffer.device != device:
                 raise RunError(
-                    f"{found.describe()} is said to be on {device}, and lies in planned buffer {place.memory_id} on "
+                    f"{found.describe()} is declared on {device}, and is in planned buffer {place.memory_id} on "
                     f"{buffer.device}",
                     where=f"method {self.name!r}",
                     hint="the file contradicts itself: link it again",
@@ -261,7 +261,7 @@ class Method(MoveOnly):
             self._closing.callback(found[index].close)
         return found
 
-    def _poison(self) -> Poison | None:
+    def _poison(self) -> Poison:
         """Return the poison for the method. Raise :class:`RunError` if its memory cannot be analyzed."""
         inputs = dict(delegate_inputs(self._plan))
         for position, call in enumerate(flow_graph(self._plan).instructions):

@@ -157,7 +157,9 @@ class WorkerDevices(DistantAllocator):
         return PointerAttributes(Device(self._type, index), "device", f"worker {self._workers[index]}")
 
     def _device_tensor(self, address: int, nbytes: int) -> torch.Tensor:
-        raise RunError("memory of a worker is wanted here as a tensor", hint="the code that wants it has to run there")
+        raise RunError(
+            "memory of a worker cannot be used as a tensor here", hint="the code that wants it has to run there"
+        )
 
 
 class RemoteDelegate(MoveOnly):
@@ -228,7 +230,7 @@ class RemoteDelegate(MoveOnly):
             return None
         devices = memory.allocator
         if not isinstance(devices, WorkerDevices):
-            raise RunError(f"{argument.describe()} lies on no worker")
+            raise RunError(f"{argument.describe()} is not on a worker")
         part = devices.resident(argument.start, size, self._device.index)
         if is_input:
             return part.resident(Access.READ)

@@ -27,5 +27,5 @@ class MoveOnly:
     def _refusal(self, done: str) -> UsageError:
         return UsageError(
             f"a {type(self).__name__} owns memory, so it cannot be {done}",
-            hint="hand on the object itself, or copy its content into memory of its own",
+            hint="pass the object itself, or copy its content into memory of its own",
         )

@@ -216,7 +216,7 @@ class Explainer:
             buffer, start = tensor.place
             size = sizes[buffer] if buffer < len(sizes) else 0
             if start < 0 or tensor.end > size:
-                message = f"value {value} lies at bytes {start} to {tensor.end} of buffer {buffer}, which has {size}"
+                message = f"value {value} is at bytes {start} to {tensor.end} of buffer {buffer}, which has {size}"
                 yield self._violation("extent", message, value=value, place=(buffer, start, tensor.end))
 
     def outside(self, what: str, value: int) -> Violation:

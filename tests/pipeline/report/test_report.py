@@ -280,7 +280,7 @@ def test_bad_files_and_places(tmp_path: Path) -> None:
         etdev.report(file, tmp_path / "report.json")
     with pytest.raises(UsageError, match="is a file that the page is made from"):
         etdev.report(file, tmp_path / "weights", data=tmp_path / "weights")
-    with pytest.raises(UsageError, match=r"is the name of no page"):
+    with pytest.raises(UsageError, match=r"cannot be a page"):
         etdev.report(file, tmp_path / "other.ptd")
     assert file.read_bytes() == content
 

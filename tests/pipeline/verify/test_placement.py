@@ -106,11 +106,11 @@ SHAPE = {"sizes": (5,), "dim_order": (0,), "allocation_info": None}
         ),
         (
             value(2, allocation_info=m.AllocationDetails(2, 8)),
-            "value 2 begins at 8 of buffer 2 on cuda:0, which is no multiple of 16",
+            "value 2 begins at 8 of buffer 2 on cuda:0, which is not a multiple of 16",
         ),
         (
             value(3, allocation_info=m.AllocationDetails(1, 2)),
-            "value 3 begins at 2 of buffer 1 on cpu, which is no multiple of 4",
+            "value 3 begins at 2 of buffer 1 on cpu, which is not a multiple of 4",
         ),
         (value(2, allocation_info=m.AllocationDetails(4, 0)), "value 2 is in buffer 4, but the buffers are 1 to 3"),
         (

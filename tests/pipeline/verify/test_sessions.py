@@ -349,8 +349,8 @@ _DECLARED = "the config declares x: float32 [4]"
     [
         ("nothing", "'data:nothing' gave no sessions", "check that it finds its data"),
         ("number", "'data:number' returned an int, not an iterable of lists of calls", _A_LIST),
-        ("no_list", "'data:no_list': session 0 is no list of calls: it is a str", _A_LIST),
-        ("no_calls", "'data:no_calls': session 0 is no list of calls: it holds no calls", _A_LIST),
+        ("no_list", "'data:no_list': session 0 is not a list of calls: it is a str", _A_LIST),
+        ("no_calls", "'data:no_calls': session 0 is not a list of calls: it holds no calls", _A_LIST),
         (
             "one_session",
             "'data:one_session': session 0, call 0: it is a str, not a pair (method, inputs)",

@@ -61,7 +61,7 @@ class ReferenceOptions(Table):
     )
     own_state: bool = Field(
         True,
-        description="A buffer that one delegate alone reads and changes lies in it; otherwise it stays in the method, "
+        description="A buffer that one delegate alone reads and changes is in it; otherwise it stays in the method, "
         "where several delegates may use it.",
     )
 

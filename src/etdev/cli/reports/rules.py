@@ -27,7 +27,7 @@ CONFIG_RULES: Mapping[str, str] = {
 }
 """Rules for problems in a config."""
 
-RUNG_RULES: Mapping[str, str] = {
+CHECK_RULES: Mapping[str, str] = {
     "bytes": "A file that the strict reader does not accept, or that was changed since it was built",
     "plan": "A file that does not do what was linked, or that overwrites what it still reads",
     "placement": "Devices of tensors, buffers, copies and delegates that do not agree",
@@ -62,4 +62,4 @@ ERROR_RULES: Mapping[str, str] = {
 }
 """Rules for errors that end a command."""
 
-RULES: Mapping[str, str] = {**CONFIG_RULES, **RUNG_RULES, **ERROR_RULES}
+RULES: Mapping[str, str] = {**CONFIG_RULES, **CHECK_RULES, **ERROR_RULES}

@@ -29,7 +29,7 @@ def _check_target(target: object, targets: Mapping[str, Any], key: KeyPath) -> I
     if isinstance(target, str) and target not in targets:
         near = nearest(target, targets)
         hint = f"did you mean {literal(near)}?" if near else there_are("targets", targets)
-        yield Issue(key, f"`{format_key(key)}` is {literal(target)}, which is no target", REFERENCE, hint)
+        yield Issue(key, f"`{format_key(key)}` is {literal(target)}, which is not a target", REFERENCE, hint)
 
 
 def _check_uri(uri: object, key: KeyPath) -> Iterator[Issue]:

@@ -87,7 +87,9 @@ def _check_io_inputs(data: Mapping[str, Any], method: str, places: object, key: 
         if name not in names:
             near = nearest(name, names)
             hint = f"did you mean `{near}`?" if near else there_are("inputs", names, f"`{method}` takes no inputs")
-            yield Issue((*key, name), f"`{format_key((*key, name))}` names no input of `{method}`", REFERENCE, hint)
+            yield Issue(
+                (*key, name), f"`{format_key((*key, name))}` does not name an input of `{method}`", REFERENCE, hint
+            )
 
 
 def check_profiles(data: Mapping[str, Any]) -> Iterator[Issue]:

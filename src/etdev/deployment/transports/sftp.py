@@ -289,7 +289,7 @@ class SftpTransport:
             ) from error
         except asyncssh.PermissionDenied as error:
             raise DeployError(
-                f"the server lets nobody in so: {error.reason}",
+                f"the server refused the login: {error.reason}",
                 where=str(self._destination),
                 hint="`ssh-add -l` lists the agent's keys; a password's variable is named by `password_env`",
             ) from error

@@ -94,7 +94,7 @@ def _why_not(
 ) -> str | None:
     tensor = plan.values[value]
     if not isinstance(tensor, m.Tensor):
-        return f"it is no tensor but a value of type {type(tensor).__name__}"
+        return f"it is not a tensor but a value of type {type(tensor).__name__}"
     if tensor.is_constant:
         return "it is a constant of the program"
     if (plan.inputs + plan.outputs).count(value) > 1:

@@ -102,7 +102,7 @@ def _argument(setting: Setting, position: int, number: int, value: int, device: 
         raise LinkError(
             f"a delegate takes a list of tensors, value {value}, on {device}",
             where=f"method {setting.plan.name!r}, instruction {position}",
-            hint="runtimes hand on tensors one by one: lower the model again",
+            hint="runtimes pass tensors one by one: lower the model again",
         )
     if not isinstance(found, m.Tensor):
         return value

@@ -120,7 +120,7 @@ class _Work:
     def _require_unchanged(self, position: int, part: Joined, whole: Joined) -> None:
         """Nobody writes one while the other is in use, after the copy was made."""
         if part is whole or self._storages.memory_id(part) != self._storages.memory_id(whole):
-            raise Refused("it is in another buffer" if part is not whole else "it lies there already")
+            raise Refused("it is in another buffer" if part is not whole else "it is there already")
         after = position + 1
         if whole.is_written(after, part.end):
             raise Refused("the whole is written again while a part of it is in use")
@@ -176,7 +176,7 @@ class _Work:
         if any(tensor.scalar_type is not out.scalar_type for tensor in tensors):
             raise Refused("it changes the element type")
         if any(tensor.dim_order != tuple(range(len(tensor.sizes))) for tensor in tensors):
-            raise Refused("its dimensions lie in another order in memory")
+            raise Refused("its dimensions are in another order in memory")
         dim = self._numbers.at(call.args[1])
         dim += len(out.sizes) if dim < 0 else 0
         if not 0 <= dim < len(out.sizes) or sum(tensor.nbytes for tensor in tensors[1:]) != out.nbytes:

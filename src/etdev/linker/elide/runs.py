@@ -84,7 +84,7 @@ def runs(plan: m.ExecutionPlan, call: m.KernelCall, name: str, numbers: Numbers)
     plain = all(tensor.dim_order == tuple(range(len(tensor.sizes))) for tensor in tensors)
     same = all((tensor.sizes, tensor.dim_order) == (source.sizes, source.dim_order) for tensor in tensors)
     if not plain and not (same and name in CLONES):
-        raise Refused("its dimensions lie in another order in memory")
+        raise Refused("its dimensions are in another order in memory")
     offsets = COPIES[name](_Copy(source, tensors[1:], given, numbers))
     return tuple(Run(out, offset * source.scalar_type.itemsize) for out, offset in zip(outs, offsets, strict=True))
 

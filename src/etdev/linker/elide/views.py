@@ -246,7 +246,7 @@ class _Work:
         self._require_same_shape(of, out)
         plain = _is_plain(source) and _is_plain(target)
         if not plain and (source.sizes, source.dim_order) != (target.sizes, target.dim_order):
-            raise Refused("its dimensions lie in another order in memory")
+            raise Refused("its dimensions are in another order in memory")
         from_static, to_static = _is_static(source), _is_static(target)
         if to_static and source.nbytes != target.nbytes:
             raise Refused("its output has another size")

@@ -41,7 +41,7 @@ def open_store(environ: Mapping[str, str] = os.environ) -> Store:
     try:
         return Store(folder, int(str(parse_byte_size(text))))
     except ValueError as error:
-        raise UsageError(f"{text!r} is no size: {error}", where=SIZE_VARIABLE, hint="like `10GiB`") from error
+        raise UsageError(f"{text!r} is not a size: {error}", where=SIZE_VARIABLE, hint="like `10GiB`") from error
 
 
 class Cache:

@@ -51,7 +51,7 @@ def _state(plan: ExecutionPlan, places: Mapping[int, State]) -> tuple[StateNote,
     notes = []
     for address, state in places.items():
         if address not in values:
-            raise MismatchError(f"no value lies at {address}, where the state {state.name!r} was planned")
+            raise MismatchError(f"no value is at {address}, where the state {state.name!r} was planned")
         index, tensor = values[address]
         if state.initialized != (tensor.data_buffer_idx > 0):
             raise MismatchError(f"the initial value of the state {state.name!r} (value {index}) was lost")

@@ -45,7 +45,7 @@ def report(
     if real_path(target) in {real_path(read) for read in files_read(path, weights)}:
         raise UsageError(f"{str(target)!r} is a file that the page is made from", hint="give the page another name")
     if target.suffix in PRODUCTS:
-        raise UsageError(f"{str(target)!r} is the name of no page", hint="let it end in .html")
+        raise UsageError(f"{str(target)!r} cannot be a page", hint="let it end in .html")
     atomic_write_text(target, file_page(path, weights))
     return target
 

@@ -206,7 +206,7 @@ class _BufferCheck:
     def _address_problems(self, others: Sequence[Allocation]) -> Iterator[str]:
         address = self._buffer.data()
         if address % self._alignment:
-            yield f"{self.label}: its address {address:#x} is no multiple of {self._alignment}"
+            yield f"{self.label}: its address {address:#x} is not a multiple of {self._alignment}"
         attributes = self._allocator.pointer_attributes(address)
         self._memory = f"{attributes.kind} ({attributes.source})"
         if attributes.kind != "device":

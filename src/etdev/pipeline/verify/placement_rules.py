@@ -73,7 +73,7 @@ def tensor_problems(plan: m.ExecutionPlan, alignment: int) -> Iterator[str]:
         if tensor.nbytes and place.memory_offset % (need := _alignment(tensor, there, alignment)):
             yield (
                 f"{label} begins at {place.memory_offset} of buffer {place.memory_id} on {there}, "
-                f"which is no multiple of {need}"
+                f"which is not a multiple of {need}"
             )
 
 

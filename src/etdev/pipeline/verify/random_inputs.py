@@ -58,6 +58,6 @@ def _random(plan: m.ExecutionPlan, position: int, value: m.Value, generator: tor
 def _require_bound(plan: m.ExecutionPlan, position: int, tensor: m.Tensor) -> None:
     where = f"input {position} of method {plan.name!r}"
     if tensor.shape_dynamism is m.TensorShapeDynamism.DYNAMIC_UNBOUND:
-        raise UsageError(f"{where} has no largest size that could be made up", hint="give it: --input")
+        raise UsageError(f"{where} has no maximum size, so it cannot be random", hint="give it: --input")
     if tensor.nbytes // tensor.scalar_type.itemsize > _MOST_ELEMENTS:
-        raise UsageError(f"{where} has {tensor.sizes} elements, too many to be made up", hint="give it: --input")
+        raise UsageError(f"{where} has {tensor.sizes} elements, too many to be random", hint="give it: --input")

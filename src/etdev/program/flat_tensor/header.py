@@ -87,4 +87,4 @@ def parse_header(content: memoryview) -> Header:
 def _foreign(identifier: bytes) -> str:
     if identifier[:2] == IDENTIFIER[:2]:
         return f"the file's schema is {identifier.decode('ascii', 'replace')}; this version of etdev reads FT01"
-    return "this is no file of external data (no FT01 at byte 4)"
+    return "this is not a file of external data (no FT01 at byte 4)"

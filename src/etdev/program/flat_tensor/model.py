@@ -36,7 +36,7 @@ class NamedData:
     segment_index: int
     """Index into ``FlatTensor.segments``."""
     tensor_layout: TensorLayout | None = None
-    """None for what is no tensor: what a delegate looks up."""
+    """None for what is not a tensor: what a delegate looks up."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,7 +71,7 @@ class Inputs:
         if own.device != HOST:
             if not hasattr(given, "as_run_tensor"):
                 raise UsageError(
-                    f"{where} lies on {own.device}, and a {type(given).__name__} of the host is given",
+                    f"{where} is on {own.device}, and a {type(given).__name__} of the host is given",
                     hint="upload it: `DeviceTensor.upload(tensor, device)`",
                 )
             self._take(own, given.as_run_tensor(), where)
@@ -90,7 +90,7 @@ class Inputs:
         """Copy an input to its planned memory. Without any, use the caller's memory if dimension orders agree."""
         declared = own.declared
         if given.device != own.device:
-            raise RunError(f"{where} belongs on {own.device}, and lies on {given.device}")
+            raise RunError(f"{where} belongs on {own.device}, and is on {given.device}")
         if given.declared.scalar_type is not declared.scalar_type:
             raise RunError(f"{where} is {declared.scalar_type.name}, and {given.declared.scalar_type.name} is given")
         try:
@@ -241,7 +241,7 @@ class Outputs:
             raise RunError(f"the delegate has {len(self._plan.outputs)} outputs, the call {len(targets)}")
         for target in targets:
             if not isinstance(target, RunTensor):
-                raise RunError("an output of the call is no tensor")
+                raise RunError("an output of the call is not a tensor")
 
     def _poison(self, tensor: RunTensor, size: int) -> None:
         if self._machine.poison and tensor.memory is not None:

@@ -57,7 +57,7 @@ def _copy_index(machine: Machine, args: tuple[int, ...]) -> None:
     check_overlaps("et_copy_index", [[row]], [target], set())
     content = machine.read(row)
     if tuple(row.sizes) != tuple(target.sizes[1:]):
-        raise RunError(f"{row.describe()} is no row of {target.describe()}")
+        raise RunError(f"{row.describe()} is not a row of {target.describe()}")
     machine.make_room(target, (number + 1, *row.sizes))
     machine.read(target)[number] = content
 

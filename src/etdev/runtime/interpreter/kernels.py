@@ -125,13 +125,13 @@ def check_overlaps(
                 if (position, number) in donors and out.same_bytes(tensor):
                     continue
                 raise RunError(
-                    f"its output {out.describe()} lies over its operand {tensor.describe()}, "
+                    f"its output {out.describe()} overlaps its operand {tensor.describe()}, "
                     f"which {name} reads while it writes",
                     hint="the plan of the program is wrong: link it again",
                 )
     for one, other in combinations(outs, 2):
         if one.overlaps(other):
-            raise RunError(f"its outputs {one.describe()} and {other.describe()} lie over each other")
+            raise RunError(f"its outputs {one.describe()} and {other.describe()} overlap")
 
 
 def _listed(result: Any) -> list[torch.Tensor]:

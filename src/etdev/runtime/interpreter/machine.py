@@ -155,13 +155,13 @@ class Machine:
         for index, argument in zip(call.args, arguments, strict=True):
             if isinstance(argument, RunTensor) and argument.device != device:
                 raise RunError(
-                    f"the delegate runs on {device}, and its argument value {index} lies on {argument.device}",
+                    f"the delegate runs on {device}, and its argument value {index} is on {argument.device}",
                     hint="a copy is missing: link the program again",
                 )
         inputs = [item for item in arguments[: executor.input_count] if isinstance(item, RunTensor)]
         for out in arguments[executor.input_count :]:
             if not isinstance(out, RunTensor):
-                raise RunError("an output of the delegate is no tensor")
+                raise RunError("an output of the delegate is not a tensor")
             self._writable(out)
             if self.poison and out.memory and not any(out.overlaps(tensor) for tensor in inputs):
                 self.poison.overwrite(out.memory, out.offset, out.offset + out.nbytes)
@@ -172,7 +172,7 @@ class Machine:
         if isinstance(value, RunTensor):
             return bool(self.read(value).all())
         if not isinstance(value, bool):
-            raise RunError(f"value {index} is no condition: {value!r}")
+            raise RunError(f"value {index} is not a condition: {value!r}")
         return value
 
     def _free(self, index: int) -> None:
@@ -186,7 +186,7 @@ class Machine:
         """Return a value that is a tensor. Raise :class:`RunError` if it is something else."""
         value = self.values[index]
         if not isinstance(value, RunTensor):
-            raise RunError(f"value {index} is no tensor")
+            raise RunError(f"value {index} is not a tensor")
         return value
 
     def tensors_of(self, index: int) -> list[RunTensor]:
@@ -204,14 +204,14 @@ class Machine:
         """Return a value that is a number. Raise :class:`RunError` if it is something else."""
         value = self.values[index]
         if not isinstance(value, int | float | bool):
-            raise RunError(f"value {index} is no number")
+            raise RunError(f"value {index} is not a number")
         return value
 
     def integers(self, index: int) -> list[int]:
         """Return a value that is a list of integers. Raise :class:`RunError` if it is something else."""
         value = self.content(index)
         if not isinstance(value, list) or not all(isinstance(item, int) for item in value):
-            raise RunError(f"value {index} is no list of integers")
+            raise RunError(f"value {index} is not a list of integers")
         return value
 
     def content(self, index: int) -> Any:
@@ -279,7 +279,7 @@ class Machine:
 
     def _foreign(self, tensor: RunTensor, verb: str) -> RunError:
         return ForeignMemoryError(
-            f"it {verb} {tensor.describe()}, which lies on {tensor.device}, and it runs on {self.home}",
+            f"it {verb} {tensor.describe()}, which is on {tensor.device}, and it runs on {self.home}",
             hint="a copy between the devices is missing: link the program again",
         )
 

@@ -61,13 +61,13 @@ class Arguments:
         if len(self.owners) > 1:
             (one, first), (other, second) = sorted(self.owners.items())[:2]
             raise PlacementError(
-                f"{first} lies on worker {one}, and {second} on worker {other}",
+                f"{first} is on worker {one}, and {second} on worker {other}",
                 hint="a task runs on one worker: copy one of them, or submit a group",
             )
         for owner, what in self.owners.items():
             if wanted not in (None, owner):
                 raise PlacementError(
-                    f"a task is wanted on worker {wanted}, and {what} lies on worker {owner}",
+                    f"a task is wanted on worker {wanted}, and {what} is on worker {owner}",
                     hint=f"submit it with worker={owner}, or leave it out",
                 )
             return owner
@@ -78,7 +78,7 @@ def read_arguments(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Arguments:
     """Classify the arguments of a call. Raises :class:`~etdev.errors.UsageError` for invalid ones."""
     for name, value in kwargs.items():
         if isinstance(value, Resident | ResidentObject | Out | InOut | Handle | ObjectHandle):
-            raise UsageError(f"the argument {name!r} is given by name", hint="give what lies on workers by position")
+            raise UsageError(f"the argument {name!r} is given by name", hint="give arguments on workers by position")
     sent: list[Any] = []
     uses: list[Use] = []
     owners: dict[int, str] = {}

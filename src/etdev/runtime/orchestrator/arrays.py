@@ -87,8 +87,8 @@ def array_of(data: Any, dtype: str, shape: tuple[int, ...]) -> Any:
     if dtype in _TORCH_ONLY:
         import torch
 
-        flat = torch.frombuffer(data, dtype=getattr(torch, dtype)) if len(data) else torch.empty(0)
-        return flat.reshape(shape)
+        kind = getattr(torch, dtype)
+        return (torch.frombuffer(data, dtype=kind) if len(data) else torch.empty(0, dtype=kind)).reshape(shape)
     return np.frombuffer(data, dtype=dtype).reshape(shape)
 
 

@@ -150,10 +150,10 @@ class Ledger:
         life = self._lives[handle.worker] if 0 <= handle.worker < len(self._lives) else None
         known = life is not None and handle.incarnation in (life.incarnation, *life.past)
         if life is None or not known:
-            raise HandleError(f"{handle.describe()} is none of this orchestrator's")
+            raise HandleError(f"{handle.describe()} is not of this orchestrator")
         if handle.incarnation != life.incarnation:
             raise HandleError(
-                f"{handle.describe()} went with the worker, which was started again since", hint="make it anew"
+                f"{handle.describe()} went with the worker, which was started again since", hint="make it again"
             )
         if life.lost is not None:
             raise WorkerLost(handle.worker, life.lost.reason, what=handle.describe())
