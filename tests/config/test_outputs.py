@@ -155,6 +155,20 @@ def test_the_effective_config_of_every_key_loads_to_itself(base: str, etdev: Any
     assert load(tmp_path, out).config == first.config
 
 
+def test_show_only_what_was_changed(etdev: Any, tmp_path: Path) -> None:
+    """Keys that have their default are left out, in text and in JSON; TOML is the complete config."""
+    (tmp_path / "etdev.toml").write_text(MINIMAL)
+    code, out, _ = etdev("config", "show", "--changed")
+    stated = [line[2:].split()[0] for line in etdev("config", "show")[1].splitlines() if line.startswith("* ")]
+    assert code == 0
+    assert [line.split()[0] for line in out.splitlines() if not line.startswith("#")] == stated
+    assert 0 < len(stated) < 20
+
+    keys = json.loads(etdev("config", "show", "--changed", "--output", "json")[1])["keys"]
+    assert [key["key"] for key in keys] == stated
+    assert etdev("config", "show", "--changed", "--output", "toml")[0] == 2
+
+
 def test_show_says_which_paths_belong_elsewhere(etdev: Any, tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub/below.toml").write_text("model.weights = 'w.safetensors'\n")

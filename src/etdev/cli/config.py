@@ -29,6 +29,9 @@ def show(
     config: ConfigOption = None,
     profile: ProfileOption = None,
     overrides: SetOption = None,
+    changed: Annotated[
+        bool, typer.Option("--changed", help="Leave out keys that have their default. Not for toml, which is complete.")
+    ] = False,
     output: OutputOption = None,
     verbose: VerboseOption = False,
 ) -> int:
@@ -37,6 +40,8 @@ def show(
     Formats of --output: text, toml (a complete config), json (with origins).
     """
     outputs = parse_outputs(output, allowed=(TEXT, "toml", "json"))
+    if changed:
+        outputs.refuse_format("toml", "--changed leaves keys out, and TOML is the complete config")
     from etdev.backends.opening import open_config
     from etdev.cli.reports import refuse_config
     from etdev.config.show import show_json, show_text, show_toml
@@ -44,7 +49,11 @@ def show(
     refuse_config(outputs, config)
     loaded = open_config(config, profile=profile, overrides=overrides)
     outputs.write(
-        {TEXT: partial(show_text, loaded), "toml": partial(show_toml, loaded), "json": partial(show_json, loaded)}
+        {
+            TEXT: partial(show_text, loaded, changed=changed),
+            "toml": partial(show_toml, loaded),
+            "json": partial(show_json, loaded, changed=changed),
+        }
     )
     return 0
 

@@ -33,22 +33,34 @@ class Row:
     """None if no layer states the key."""
 
 
-def effective_rows(loaded: LoadedConfig) -> list[Row]:
-    """Return every key of the effective config, in the order of the models; free tables key by key."""
-    return [row for row in _rows(loaded, (), loaded.config, None) if row.key[0] not in _SPENT]
+def effective_rows(loaded: LoadedConfig, *, changed: bool = False) -> list[Row]:
+    """Return every key of the effective config, in the order of the models; free tables key by key.
+
+    With ``changed``, return only those that differ from their defaults.
+    """
+    rows = [row for row in _rows(loaded, (), loaded.config, None) if row.key[0] not in _SPENT]
+    return [row for row in rows if not (changed and row.is_default)]
 
 
-def show_text(loaded: LoadedConfig) -> str:
+def show_text(loaded: LoadedConfig, *, changed: bool = False) -> str:
     """Return a listing with one line per key: a mark if it differs from its default, the value, and the origin."""
-    rows = effective_rows(loaded)
+    rows = effective_rows(loaded, changed=changed)
     cells = [
-        (" " if row.is_default else "*", format_key(row.key), _value_text(row.value), _origin_text(row.origin))
+        (
+            " " if row.is_default or changed else "*",
+            format_key(row.key),
+            _value_text(row.value),
+            _origin_text(row.origin),
+        )
         for row in rows
     ]
     key_width = max(len(cell[1]) for cell in cells)
     value_width = min(max(len(cell[2]) for cell in cells), 48)
     lines = [f"{mark} {key:<{key_width}}  {value:<{value_width}}  {origin}" for mark, key, value, origin in cells]
-    head = f"# {describe_layers(loaded)}\n# * marks what differs from its default\n"
+    head = f"# {describe_layers(loaded)}\n"
+    head += (
+        "# without keys that have their default\n" if changed else "# * marks a value that differs from its default\n"
+    )
     return head + "\n".join(line.rstrip() for line in lines) + "\n"
 
 
@@ -69,7 +81,7 @@ def show_toml(loaded: LoadedConfig) -> str:
     return _foreign_paths(loaded) + tomli_w.dumps(effective_data(loaded))
 
 
-def show_json(loaded: LoadedConfig) -> str:
+def show_json(loaded: LoadedConfig, *, changed: bool = False) -> str:
     """Return effective values and origins as JSON."""
     keys = [
         {
@@ -78,7 +90,7 @@ def show_json(loaded: LoadedConfig) -> str:
             "default": row.is_default,
             "origin": None if row.origin is None else _origin_json(row.origin),
         }
-        for row in effective_rows(loaded)
+        for row in effective_rows(loaded, changed=changed)
     ]
     document = {"format": 1, "profile": loaded.profile, "config": effective_data(loaded), "keys": keys}
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"

@@ -198,7 +198,7 @@ class CheckRow:
 
     name: str
     status: str
-    """``passed``, ``failed`` or ``not run``."""
+    """``passed``, ``failed``, ``not run`` or ``not needed``."""
     summary: str
     details: tuple[str, ...]
     """Failures, with their places and remedies."""

@@ -144,7 +144,7 @@ def test_checks_with_what_failed(tmp_path: Path) -> None:
     assert [(check.name, check.status) for check in page.checks] == [
         ("bytes", "passed"),
         ("budget", "failed"),
-        ("device", "not run"),
+        ("device", "not needed"),
     ]
     assert page.checks[1].details == ("file 2 of 1", "help: less")
 

@@ -200,7 +200,7 @@ function limits(buffer, unit) {
   });
   if (buffer.lower_bound === null) return [line(buffer.size, "size", "text", "solid", "insideEndTop")];
   if (buffer.lower_bound === buffer.size)
-    return [line(buffer.size, "size, no plan needs less", "text", "solid", "insideEndTop")];
+    return [line(buffer.size, "size, optimal", "text", "solid", "insideEndTop")];
   return [
     line(buffer.size, "size", "text", "solid", "insideEndTop"),
     line(buffer.lower_bound, "lower bound", "doubt", "dashed", "insideEndBottom"),

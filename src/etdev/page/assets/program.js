@@ -12,20 +12,28 @@ function programView(program) {
   if (program.files.length) parts.push(filesView(program, charts));
   if (program.notes.length)
     parts.push(section("Notes", element("ul", {}, ...program.notes.map((note) => element("li", {}, note)))));
-  return { view: element("div", {}, ...parts), charts };
+  return { view: element("div", {}, contents(parts), ...parts), charts };
 }
 
 function section(title, ...children) {
-  return element("section", {}, element("h2", {}, title), ...children);
+  const id = title.toLowerCase().replaceAll(" ", "-");
+  return element("section", { id }, element("h2", {}, title), ...children);
+}
+
+/** Links to the sections that have a title. */
+function contents(sections) {
+  const titled = sections.filter((part) => part.id);
+  const link = (part) => element("a", { href: `#${part.id}` }, part.querySelector("h2").textContent);
+  return element("nav", { class: "contents", "aria-label": "Contents" }, ...titled.map(link));
 }
 
 function summary(program) {
-  const tile = (label, value, more) =>
+  const tile = (label, value, more, kind) =>
     element(
       "div",
       { class: "tile" },
       element("div", { class: "label" }, label),
-      element("div", { class: "value" }, value),
+      element("div", { class: kind ? `value ${kind}` : "value" }, value),
       element("div", { class: "faint" }, more || ""),
     );
   const tiles = [
@@ -34,15 +42,17 @@ function summary(program) {
     ...Object.entries(program.memory).map(([device, bytes]) =>
       tile(`planned memory, ${device}`, size(bytes), `${grouped(bytes)} bytes`),
     ),
-    program.status ? tile("build", program.status, checkCount(program)) : null,
+    program.status ? tile("build", program.status, checkCounts(program), program.status === "built" ? "passed" : "failed") : null,
   ];
   const lines = [...program.facts, ["SHA-256", program.sha256]];
   return element("section", {}, element("div", { class: "tiles" }, ...tiles.filter(Boolean)), facts(lines));
 }
 
-function checkCount(program) {
-  const passed = program.checks.filter((check) => check.status === "passed").length;
-  return `${passed} of ${program.checks.length} checks passed`;
+/** `6 passed, 5 not needed`. */
+function checkCounts(program) {
+  const counts = new Map();
+  for (const { status } of program.checks) counts.set(status, (counts.get(status) || 0) + 1);
+  return [...counts].map(([status, count]) => `${count} ${status}`).join(", ");
 }
 
 function verification(program) {
@@ -176,7 +186,7 @@ function bufferFacts(buffer) {
     buffer.lower_bound === null
       ? "not known"
       : buffer.lower_bound === buffer.size
-        ? "the same: no plan needs less"
+        ? "the same: optimal"
         : exactSize(buffer.lower_bound);
   const pairs = [
     ["buffer", `${buffer.index} on ${buffer.device}`],

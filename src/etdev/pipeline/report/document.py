@@ -20,7 +20,7 @@ from etdev.pipeline.places import REJECTED_SUFFIX
 from etdev.pipeline.report.methods import method_page
 from etdev.pipeline.report.provenance import Provenance, built_by, files_read, provenance
 from etdev.pipeline.report.sections import data_page, sections
-from etdev.pipeline.result import BuildResult, CheckResult, TargetResult
+from etdev.pipeline.result import NOTHING_TO_ASK, BuildResult, CheckResult, TargetResult
 from etdev.program import Program
 from etdev.program.joined import DataArgument, data_paths, read_joined
 
@@ -208,4 +208,5 @@ def _notes(target: TargetResult | None, info: ProgramInfo) -> tuple[str, ...]:
 def _check(check: CheckResult) -> CheckRow:
     hint = None if check.hint is None else f"help: {check.hint}"
     details = (*check.problems, *(text for text in (check.where, hint) if text is not None))
-    return CheckRow(check.name, check.status, check.summary, tuple(text for text in details if text != check.summary))
+    status = "not needed" if check.status == "not run" and check.summary in NOTHING_TO_ASK else check.status
+    return CheckRow(check.name, status, check.summary, tuple(text for text in details if text != check.summary))
