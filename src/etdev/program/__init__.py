@@ -1,6 +1,6 @@
-"""The ``.pte`` file: model, strict reader, writer. No torch, no executorch.
+"""The ``.pte`` file format: model, strict reader and writer. Imports neither torch nor executorch.
 
-What a program is made of is in :mod:`etdev.program.model`.
+:mod:`etdev.program.model` defines the parts of a program.
 """
 
 from etdev.program.blob import Blob

@@ -1,4 +1,4 @@
-"""Bytes of a file that are referred to, not copied: weights, delegate blobs, initial values."""
+"""Bytes that are referred to, not copied: weights, delegate blobs, initial values."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from typing import cast, final
 CHUNK = 1 << 20
 """Bytes that are compared, hashed or written at a time."""
 _HASHED = 64
-"""Bytes at each of some places that a hash is made of."""
+"""Bytes sampled at each of a few places to compute a hash."""
 
 _CAN_RETURN = hasattr(mmap, "MADV_DONTNEED")
-"""Windows cannot, and trims memory by itself."""
+"""Whether the system can drop mapped pages. Windows cannot, and trims memory by itself."""
 
 _Slice = tuple[memoryview, int | None]
-"""Bytes, and where they begin in the mapping of a file; None for bytes that are not in a file."""
+"""Bytes, and their start in the mapping of a file; None for bytes that are not in a file."""
 
 
 @final
 class Blob:
-    """An immutable run of bytes: a slice of a mapped file, bytes in memory, or several of them. Equal if the bytes are.
+    """An immutable run of bytes: a slice of a mapped file, bytes in memory, or several of them.
 
-    A slice keeps its mapping alive; the mapping goes with the last slice. Bytes of a file that somebody overwrites in
-    place meanwhile change with it; etdev itself replaces files by renaming.
+    Blobs are equal if their bytes are. A slice keeps its mapping alive, and the mapping ends with the last slice. If a
+    file is overwritten in place, the blob's bytes change with it. etdev itself replaces files by renaming.
 
     The kernel counts each page of a mapped file that a process has read as memory of that process. To go through all
-    bytes of a blob, use :meth:`pieces`: it returns pages after use, so that a large file takes little memory.
+    bytes of a blob, use :meth:`pieces`. It drops pages after use, so a large file takes little memory.
     """
 
     __slots__ = ("_ends", "_places", "_views")
@@ -38,12 +38,12 @@ class Blob:
 
     @classmethod
     def mapped(cls, mapping: mmap.mmap) -> Blob:
-        """Return all bytes of a file that is mapped to be read only."""
+        """Return all bytes of a file that is mapped read-only."""
         return cls._of([(memoryview(mapping).toreadonly().cast("B"), 0)])
 
     @classmethod
     def joined(cls, parts: Iterable[Blob]) -> Blob:
-        """One behind the other, without a copy."""
+        """Concatenate blobs without a copy."""
         return cls._of(
             [slice_ for part in parts for slice_ in zip(part._views, part._places, strict=True) if slice_[0].nbytes]
         )
@@ -62,11 +62,14 @@ class Blob:
 
     @property
     def view(self) -> memoryview:
-        """All bytes. Of several pieces, a copy."""
+        """All bytes; a copy if the blob has several slices."""
         return self._views[0] if len(self._views) == 1 else memoryview(bytes(self))
 
     def cut(self, start: int, size: int) -> Blob:
-        """``size`` bytes from ``start`` on, without a copy. Raises :class:`ValueError` if they are not all inside."""
+        """Return ``size`` bytes from ``start`` on, without a copy.
+
+        Raises :class:`ValueError` if they are not all inside.
+        """
         if start < 0 or size < 0 or start + size > len(self):
             raise ValueError(f"bytes {start} to {start + size} of a blob of {len(self)}")
         return Blob._of(list(self._between(start, start + size)))
@@ -81,9 +84,9 @@ class Blob:
             index += 1
 
     def pieces(self, at: int = 0) -> Iterator[memoryview]:
-        """Yield all bytes in pieces. Use each before the next one: its pages leave memory then.
+        """Yield all bytes in pieces. Use each piece before the next one: its pages are dropped after that.
 
-        Pieces end at multiples of a chunk, where the blob begins at byte ``at``.
+        Pieces end at multiples of a chunk, counted as if the blob began at byte ``at``.
         """
         start = 0
         while start < len(self):
@@ -94,11 +97,11 @@ class Blob:
             start = end
 
     def is_zero(self) -> bool:
-        """Are there only zero bytes?"""
+        """Return whether all bytes are zero."""
         return not any(piece.strip(b"\0") for piece in self._copies())
 
     def _copies(self) -> Iterator[bytes]:
-        # Comparing memoryviews goes element by element, comparing bytes is a memcmp.
+        # Memoryviews are compared element by element; bytes are compared with a memcmp.
         for start in range(0, len(self), CHUNK):
             slices = list(self._between(start, min(start + CHUNK, len(self))))
             copied = b"".join(view for view, _ in slices)
@@ -121,7 +124,7 @@ class Blob:
 
     def __hash__(self) -> int:
         size = len(self)
-        starts = (0, size // 3, size // 2, max(0, size - _HASHED))  # Rows of zeros at the front are common.
+        starts = (0, size // 3, size // 2, max(0, size - _HASHED))  # Leading rows of zeros are common.
         return hash((size, *(bytes(self.cut(at, min(_HASHED, size - at))) for at in starts)))
 
     def __repr__(self) -> str:
@@ -129,7 +132,7 @@ class Blob:
 
 
 def _return_pages(view: memoryview, place: int | None) -> None:
-    """Return the pages of a mapped file up to the one that the slice ends in. The next read maps them again."""
+    """Drop the pages of a slice, up to the page that the slice ends in. The next read maps them again."""
     if place is None or not _CAN_RETURN:
         return
     begin, end = (at // mmap.PAGESIZE * mmap.PAGESIZE for at in (place, place + view.nbytes))

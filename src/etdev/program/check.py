@@ -1,8 +1,8 @@
-"""Meaning: every index and extent of a program refers to something that is there.
+"""Semantic checks of a program: every index and extent refers to existing data.
 
-What the reader has decoded is checked here, and what the writer is given; so are things that the runtime refuses or
-that it takes on trust and would crash on. Sources of the rules: ``program.fbs``, ``runtime/executor/method.cpp``,
-``tensor_parser_*.cpp`` and ``program.cpp`` of executorch.
+The reader runs them on decoded programs, and the writer on programs that it is given. They also reject programs that
+the runtime refuses, or that it trusts and would crash on. Sources of the rules: ``program.fbs``,
+``runtime/executor/method.cpp``, ``tensor_parser_*.cpp`` and ``program.cpp`` of executorch.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MOST_BYTES = (1 << 63) - 1
 
 
 def check_program(program: m.Program) -> None:
-    """Raise :class:`FlawError` for the first thing that is wrong."""
+    """Raise :class:`FlawError` for the first flaw."""
     check_structure(program)
     for index, plan in enumerate(program.execution_plan):
         try:
@@ -32,7 +32,7 @@ def check_program(program: m.Program) -> None:
 
 
 def check_structure(program: m.Program) -> None:
-    """Raise :class:`FlawError` for the first thing that is wrong, whatever the operators are."""
+    """Raise :class:`FlawError` for the first flaw that does not depend on operator signatures."""
     _check_segments(program)
     _check_data(program)
     _unique((plan.name for plan in program.execution_plan), "execution_plan", "name")
@@ -224,7 +224,7 @@ def _check_allocation(plan: m.ExecutionPlan, tensor: m.Tensor, allocation: m.All
 
 
 def _check_tensor_data(program: m.Program, tensor: m.Tensor) -> None:
-    """The extent of a constant or of an initial value."""
+    """Check the extent of a constant or of an initial value."""
     path = ("data_buffer_idx",)
     if tensor.shape_dynamism is m.TensorShapeDynamism.DYNAMIC_UNBOUND:
         raise FlawError("a tensor with data in the file has sizes that are known", "shape_dynamism")

@@ -1,4 +1,4 @@
-"""Instructions: each refers to what is there, and each kernel gets what its operator takes."""
+"""Checks of instructions: operands exist, and kernel calls fit their operators' signatures."""
 
 from __future__ import annotations
 
@@ -48,15 +48,15 @@ class Kinds:
     def __init__(self, plan: m.ExecutionPlan) -> None:
         self._plan = plan
         self.of: list[type] = [type(value) for value in plan.values]
-        """By value index."""
+        """Kind of each value, by value index."""
 
     def fits(self, value: int, accepted: frozenset[type]) -> bool:
-        """Is a value, or the number that replaces it at run time, of an accepted kind?"""
+        """Return whether a value, or the number that replaces it at run time, is of an accepted kind."""
         kind = self.of[value]
         return kind in accepted or (kind is m.Null and RunTimeNumber in accepted and value in self._set)
 
     def is_moved(self, value: int) -> bool:
-        """May a move make it another value?"""
+        """Return whether a move may replace the value by another one."""
         return value in self._moved
 
     @cached_property
@@ -80,17 +80,17 @@ class Kinds:
         return frozenset(found)
 
     def words(self, value: int) -> str:
-        """Say in words of which kind a value is."""
+        """Return the kind of a value in words."""
         return _WORDS[self.of[value]]
 
 
 def check_calls(plan: m.ExecutionPlan) -> None:
-    """Raise :class:`FlawError` for the first instruction, or list of integers, that refers to the wrong thing."""
+    """Raise :class:`FlawError` for the first instruction or list of integers with a wrong reference."""
     kinds = Kinds(plan)
     for number, chain in enumerate(plan.chains):
         check_value_indices(chain.inputs, plan, "chains", f"[{number}]", "inputs")
         check_value_indices(chain.outputs, plan, "chains", f"[{number}]", "outputs")
-    # Indices first: which values instructions set is asked in between.
+    # Check indices first: the checks after them look up which values instructions set.
     _each_call(plan, lambda chain, call: _check_indices(plan, chain, call))
     _each_call(plan, lambda _, call: _check_move(kinds, call))
     for index, value in enumerate(plan.values):
@@ -99,10 +99,10 @@ def check_calls(plan: m.ExecutionPlan) -> None:
 
 
 def check_signatures(plan: m.ExecutionPlan) -> None:
-    """Raise :class:`FlawError` for the first instruction that gets a value of the wrong kind.
+    """Raise :class:`FlawError` for the first instruction with a value of the wrong kind.
 
-    Kernel calls have to fit their operators' signatures, and conditions have to be truth values. :func:`check_calls`
-    comes first.
+    Kernel calls have to fit their operators' signatures, and conditions have to be truth values. Run
+    :func:`check_calls` first.
     """
     kinds = Kinds(plan)
     signatures = [find_signature(operator_name(operator)) for operator in plan.operators]
@@ -117,7 +117,7 @@ def check_signatures(plan: m.ExecutionPlan) -> None:
 
 
 def _each_call(plan: m.ExecutionPlan, check: Callable[[m.Chain, m.Instruction], None]) -> None:
-    """Run a check on each instruction; what it raises says which one it is about."""
+    """Run a check on each instruction, and add the instruction's path to any flaw that it raises."""
     for number, chain in enumerate(plan.chains):
         for index, call in enumerate(chain.instructions):
             try:
@@ -190,7 +190,10 @@ def _check_kernel(plan: m.ExecutionPlan, kinds: Kinds, signature: Signature, arg
 
 
 def _check_written(plan: m.ExecutionPlan, kinds: Kinds, signature: Signature, args: tuple[int, ...]) -> None:
-    """No kernel writes a constant, which the runtime maps from the file. A move may have replaced one."""
+    """Raise an error if a kernel writes a constant, which the runtime maps from the file.
+
+    Constants that a move may replace are allowed.
+    """
     end = len(signature.parameters)
     for number in range(end - signature.outputs, end) if signature.outputs else range(signature.returns):
         for index in _listed(plan, args[number]):
@@ -201,7 +204,10 @@ def _check_written(plan: m.ExecutionPlan, kinds: Kinds, signature: Signature, ar
 
 
 def _check_device_copy(plan: m.ExecutionPlan, args: tuple[int, ...]) -> None:
-    """A copy between host and device moves bytes as they are: both tensors have one element type and one shape."""
+    """Raise an error if the tensors of a device copy differ.
+
+    A copy between host and device moves bytes unchanged. Both tensors need the same element type and shape.
+    """
     source, out = (plan.values[index] for index in args[:2])
     assert isinstance(source, m.Tensor)
     assert isinstance(out, m.Tensor)
@@ -215,7 +221,7 @@ def _check_device_copy(plan: m.ExecutionPlan, args: tuple[int, ...]) -> None:
 
 
 def _listed(plan: m.ExecutionPlan, value: int) -> tuple[int, ...]:
-    """The tensors that an output is."""
+    """Return the tensors of an output: the items of a list, or the value itself."""
     found = plan.values[value]
     return found.items if isinstance(found, m.TensorList) else (value,)
 
@@ -225,7 +231,7 @@ def _shown(item: object) -> str:
 
 
 def _returns_outputs(plan: m.ExecutionPlan, signature: Signature, args: tuple[int, ...]) -> bool:
-    """Does the last value of a call repeat its outputs, or the argument that it changes in place?"""
+    """Return whether the last value of a call repeats its outputs, or the argument that it changes in place."""
     count = signature.outputs
     if not count:
         return args[-1] == args[0]
@@ -248,7 +254,7 @@ def _check_condition(plan: m.ExecutionPlan, kinds: Kinds, value: int) -> None:
 
 
 def _expected(signature: Signature, number: int) -> str:
-    """Say in words which value belongs at a position of a call."""
+    """Describe in words the value expected at a position of a call."""
     if number == len(signature.parameters):
         return f"{signature.operator} returns its outputs at its end"
     parameter = signature.parameters[number]

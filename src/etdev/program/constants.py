@@ -1,4 +1,4 @@
-"""The data of constants in a program."""
+"""Data of constants in a program."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _MOST_ALIGNMENT = 4096
 
 
 def constant_count(program: m.Program) -> int:
-    """How many the program has, with the reserved first one."""
+    """Return the number of constants in the program, including the reserved first one."""
     return len(program.constant_segment.offsets) if program.constant_segment else 0
 
 
 def constant_data(program: m.Program, tensor: m.Tensor) -> Blob | None:
-    """The bytes of a constant in the program's constant segment; None if it is elsewhere."""
+    """Return the bytes of a constant in the program's constant segment; None if they are elsewhere."""
     found = program.constant_segment
     if tensor.is_external or not tensor.is_constant or found is None or program.constant_buffer:
         return None
@@ -27,28 +27,28 @@ def constant_data(program: m.Program, tensor: m.Tensor) -> Blob | None:
 
 
 def constants_size(program: m.Program) -> int:
-    """Bytes of the constant segment that are the data of any tensor."""
+    """Return the bytes of the constant segment that tensors use as data."""
     found = program.constant_segment
     return sum(size for _, size, _ in _together(_used(program, found.offsets, ()))) if found else 0
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Bytes of a constant that the program has."""
+    """A range of bytes inside an existing constant."""
 
     index: int
-    """Its ``data_buffer_idx``."""
+    """``data_buffer_idx`` of the constant."""
     offset: int
-    """Bytes before the first."""
+    """Offset in bytes from the start of the constant."""
     size: int
-    """Bytes."""
+    """Size in bytes."""
 
 
 def with_constants(program: m.Program, added: Sequence[Blob | Run]) -> m.Program:
-    """The program with the data of constants that its tensors have by now, and without data that none uses.
+    """Rebuild the constant segment: add constants and drop data that no tensor uses.
 
-    ``added`` are constants whose indices follow those there were. All keep their order and are aligned as they were;
-    what overlaps stays together.
+    ``added`` are constants whose indices follow the existing ones. All constants keep their order and their alignment.
+    Constants that overlap stay together.
     """
     found = program.constant_segment
     assert found is not None
@@ -56,7 +56,7 @@ def with_constants(program: m.Program, added: Sequence[Blob | Run]) -> m.Program
     alignment = _alignment(found.offsets)
     offsets = [*found.offsets, *(0 for _ in added)]
     for index in range(1, len(found.offsets)):
-        offsets[index] = 0  # Of those that no tensor is.
+        offsets[index] = 0  # Stays 0 for constants that no tensor uses.
     parts: list[Blob] = []
     end = 0
 
@@ -81,7 +81,7 @@ def with_constants(program: m.Program, added: Sequence[Blob | Run]) -> m.Program
 
 
 def _used(program: m.Program, offsets: Sequence[int], added: Sequence[Blob | Run]) -> list[tuple[int, int, int]]:
-    """Start, size and index of all constants that are in the segment already."""
+    """Return start, size and index of all used constants whose data is in the segment already."""
     sizes: dict[int, int] = {}
     for plan in program.execution_plan:
         for _, tensor in plan.tensors():
@@ -95,7 +95,10 @@ def _used(program: m.Program, offsets: Sequence[int], added: Sequence[Blob | Run
 
 
 def _together(used: Sequence[tuple[int, int, int]]) -> list[tuple[int, int, list[tuple[int, int]]]]:
-    """Start and size of each piece of data that no other overlaps, in order, with index and start of what is in it."""
+    """Return the disjoint pieces of data that overlapping constants form, in order.
+
+    Each has its start, its size, and the index and start of each constant inside.
+    """
     found: list[tuple[int, int, list[tuple[int, int]]]] = []
     for start, size, index in used:
         if found and start < found[-1][0] + found[-1][1]:
@@ -107,7 +110,7 @@ def _together(used: Sequence[tuple[int, int, int]]) -> list[tuple[int, int, list
 
 
 def _alignment(offsets: Sequence[int]) -> int:
-    """What all constants are aligned to, as far as can be seen."""
+    """Return the common alignment of all constants, inferred from their offsets."""
     together = _MOST_ALIGNMENT
     for offset in offsets:
         together |= offset
@@ -115,7 +118,7 @@ def _alignment(offsets: Sequence[int]) -> int:
 
 
 def with_segment(program: m.Program, index: int, data: Blob) -> tuple[m.Segment, ...]:
-    """The segments with other data for one of them; those behind it keep their alignment."""
+    """Return the segments with one of them replaced by other data; those after it keep their alignment."""
     segments = list(program.segments)
     segments[index] = replace(segments[index], data=data)
     for number in range(index + 1, len(segments)):

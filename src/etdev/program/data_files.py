@@ -1,4 +1,4 @@
-"""The data files of a program: which of its data goes into which file."""
+"""The data files of a program: the assignment of its data to files."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from etdev.program.flat_tensor.model import FlatTensor, TensorLayout
 from etdev.program.model import Program
 
 Keys: TypeAlias = Mapping[str, TensorLayout | None]
-"""Names of data in one file, each with its layout if it is a tensor."""
+"""Names of the data in one file, with a layout for each tensor."""
 
 
 def merge_data_files(parts: Iterable[Mapping[str, Keys]]) -> dict[str, Keys]:
-    """Return the files that the backends of several methods ask for, as one program has them.
+    """Merge the files that the backends of several methods ask for into those of one program.
 
-    Data of one name is in one file, the first that asks for it, as ExecuTorch does it.
+    Each name of data is in one file, the first that asks for it, as in ExecuTorch.
     """
     taken: set[str] = set()
     merged: dict[str, dict[str, TensorLayout | None]] = {}
@@ -36,20 +36,20 @@ class DataFiles:
     """The data files of one program. Names are plain file names in the folder of the program."""
 
     delegates: Mapping[str, Keys] = field(default_factory=lambda: MappingProxyType({}))
-    """Files that the backends of delegates ask for, by name, with the data in each."""
+    """File name → data in that file, for files that the backends of delegates ask for."""
     weights: str | None = None
-    """Name of the file for all other data that can be moved; None leaves that in the program."""
+    """Name of the file for all other movable data; None keeps that data in the program."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of all files, sorted."""
+        """Names of all files, sorted."""
         return tuple(sorted({*self.delegates, *([] if self.weights is None else [self.weights])}))
 
     def split(self, program: Program) -> tuple[Program, dict[str, FlatTensor]]:
-        """Move data out of a program; return the rest of it and the files by name, sorted.
+        """Move data out of a program; return the rest of the program, and the files by name, sorted.
 
-        A constant that stays inside loses its name, which no runtime reads.
-        Raises :class:`~etdev.errors.ProgramError` for a program some of whose data is in another file already.
+        A constant that stays inside loses its name, which no runtime reads. Raises :class:`~etdev.errors.ProgramError`
+        if constants are to be moved and some of the program's data is in another file already.
         """
         files: dict[str, FlatTensor] = {}
         for name, keys in self.delegates.items():
@@ -62,6 +62,6 @@ class DataFiles:
         return program, dict(sorted(files.items()))
 
     def joined(self, program: Program) -> Program:
-        """Return the program as it is when it is read back together with its files."""
+        """Return the program as a reader sees it when it joins the program with its files."""
         program, files = self.split(program)
         return internalize(program, *files.values()) if files else program

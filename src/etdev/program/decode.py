@@ -1,10 +1,11 @@
-"""Structure: a flatbuffer of untrusted bytes becomes objects; nothing is followed before it is checked.
+"""Structural decoding of a flatbuffer of untrusted bytes. Nothing is followed before it is checked.
 
-Offsets, lengths, alignment, tags, enums and strings are checked here; what the numbers refer to, in ``check``.
+This module checks offsets, lengths, alignment, tags, enums and strings. :mod:`etdev.program.check` checks what the
+numbers refer to.
 
-Every offset but a table's to its vtable points forward, and the schema does not recurse, so nothing can go in circles.
-What is left to a hostile file is to point at the same bytes again and again: all that is decoded is charged, in bytes
-of the file, against a multiple of the file's size.
+Every offset but a table's to its vtable points forward, and the schema does not recurse. So decoding cannot loop. A
+hostile file can only point at the same bytes again and again. The decoder charges all decoded bytes against a multiple
+of the file's size.
 
 Format: https://flatbuffers.dev/internals/
 """
@@ -21,14 +22,17 @@ from etdev.program.flaw import FlawError
 from etdev.program.schema import Absence, Data, Field, Many, One, RawBytes, Scalar, Scalars, Table, Text, Union
 
 SHARING = 4
-"""How often a file may point at its average byte. No known writer points twice, save at vtables."""
+"""Limit on decoded bytes per byte of the file. No known writer points at anything twice, except at vtables."""
 MOST_DECODED = 32 << 20
-"""Most bytes of tables, vectors and strings of one file; they take up to ten times that in memory. Data that stays in
-the file does not count. 4,000 instructions are about 400 kB."""
+"""Limit on bytes of tables, vectors and strings of one file. They take up to ten times that in memory.
+
+Data that stays in the file does not count. 4,000 instructions are about 400 kB.
+"""
 MOST_LAYOUTS = 4096
-"""Most ways in which the tables of a file may be laid out. executorch's have about 30."""
+"""Limit on distinct table layouts in a file. ExecuTorch's files have about 30."""
 _MOST_REMEMBERED = 1 << 16
-"""Most vtables whose layout is remembered by their place; a writer that shares them has no more than layouts."""
+"""Limit on vtables whose layout is cached by position. A writer that shares vtables has no more of them than layouts.
+"""
 
 _UOFFSET = Struct("<I")
 _SOFFSET = Struct("<i")
@@ -36,31 +40,31 @@ _VTABLE_HEAD = Struct("<HH")
 
 _Numbers: TypeAlias = tuple[Any, ...]
 _Read: TypeAlias = Callable[[_Numbers, int], Any]
-"""A field's value, of the numbers that stand in a table, and the table's position."""
+"""Function from the numbers in a table and the table's position to the value of a field."""
 _Target: TypeAlias = Callable[[int], Any]
-"""What stands at a position that is inside the file and a multiple of 4."""
+"""Function from a position to the object there. The position is inside the file and a multiple of 4."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """How to decode the tables that are laid out alike: the meaning of a vtable."""
+    """A decoding plan for tables of one layout: the parsed form of a vtable."""
 
     numbers: Struct
-    """All numbers and offsets that stand in the table itself, in the order of their places."""
+    """All numbers and offsets in the table itself, in the order of their places."""
     size: int
-    """Bytes of the table itself, up to the last field that is known."""
+    """Bytes of the table itself, up to the last known field."""
     eight: int | None
-    """What the table's position is modulo 8, if it has numbers of eight bytes."""
+    """Required position of the table modulo 8 if it has numbers of eight bytes; otherwise None."""
     defaults: tuple[Any, ...]
-    """By field, what absence means."""
+    """Value of each field if it is absent."""
     plain: tuple[tuple[int, int], ...]
-    """Fields that are just a number: (field, index in ``numbers``)."""
+    """Present fields that are plain numbers: (field, index in ``numbers``)."""
     others: tuple[tuple[int, _Read], ...]
-    """All other fields that are there."""
+    """All other present fields, each with the function that reads it."""
 
 
 class Decoder:
-    """Decodes one flatbuffer."""
+    """A decoder of one flatbuffer."""
 
     def __init__(self, data: Blob) -> None:
         self._blob = data
@@ -68,23 +72,23 @@ class Decoder:
         self._end = len(data)
         self._left = min(SHARING * len(data), MOST_DECODED)
         self._plans: dict[tuple[Table, int], _Plan] = {}
-        """By the vtable's place."""
+        """Decoding plans by table type and position of the vtable."""
         self._layouts: dict[tuple[Table, bytes], _Plan] = {}
-        """By the vtable's content."""
+        """Decoding plans by table type and content of the vtable."""
         self.unknown: dict[str, None] = {}
-        """Fields that the schema does not know, in the order of their discovery: ``Tensor: field 10``."""
+        """Fields that the schema does not know, such as ``Tensor: field 10``, in the order of discovery."""
         self.data_places: list[int] = []
-        """Where the data that is kept as blobs begins."""
+        """Positions of nonempty data that is kept as blobs."""
 
     def root(self, table: Table, start: int) -> Any:
-        """The object that the offset at byte 0 points at, which lies at ``start`` or later."""
+        """Decode the root object, which the offset at byte 0 points at. It must be at ``start`` or later."""
         target = self._follow(0, _UOFFSET.unpack_from(self._data)[0])
         if target < start:
             raise FlawError(f"the root table is at byte {target}, inside the header of {start} bytes")
         return self._table(table, target)
 
     def _follow(self, position: int, offset: int) -> int:
-        """Where an offset at a position points."""
+        """Return the target of an offset at a position."""
         target = position + offset
         if target + 4 > self._end:
             raise FlawError(f"the offset at byte {position} points to byte {target} of {self._end}")
@@ -133,9 +137,10 @@ class Decoder:
         return plan
 
     def _vtable(self, vtable: int) -> bytes:
-        """Its content: its length, that of a table that has it, and the fields' places in that table.
+        """Return the content of a vtable: its length, its table's length, and the places of the fields in the table.
 
-        The table's length is no help: Python's flatbuffers before 25.12 share vtables between tables that differ in it.
+        The table's length is not reliable: Python's flatbuffers before 25.12 share vtables between tables of different
+        lengths.
         """
         if vtable & 1 or not 0 <= vtable <= self._end - _VTABLE_HEAD.size:
             raise FlawError(f"a table's vtable is at byte {vtable} of {self._end}, where none can be")
@@ -202,7 +207,7 @@ class Decoder:
 
         return read
 
-    # What offsets point at
+    # Targets of offsets
 
     def _target(self, kind: Text | Scalars | RawBytes | Data | One | Many) -> _Target:
         match kind:
@@ -220,7 +225,7 @@ class Decoder:
                 return lambda position: self._tables(table, position)
 
     def _vector(self, position: int, width: int) -> tuple[int, int]:
-        """Where the vector's elements begin, and how many there are: all inside the file."""
+        """Return the position of a vector's first element and the number of elements, all inside the file."""
         (count,) = _UOFFSET.unpack_from(self._data, position)
         start = position + 4
         if start + count * width > self._end:
@@ -237,7 +242,7 @@ class Decoder:
         self._charge(4 + count * width)
         if element.choices is None:
             return unpack_from(f"<{count}{element.code}", self._data, start)
-        # Only bools come here: a byte each, and eight in memory, so that a second tuple would be felt.
+        # Only bools come here. Each takes a byte here and eight in a tuple, so a second tuple would be costly.
         content = bytes(self._data[start : start + count])
         for wrong in content.translate(None, bytes(element.choices))[:1]:
             _choose(element, wrong)
@@ -277,20 +282,20 @@ class Decoder:
 
 
 class _Layout:
-    """The numbers and offsets that stand in a table itself."""
+    """Layout of the numbers and offsets in a table itself."""
 
     def __init__(self) -> None:
         self._codes: dict[int, str] = {}
         self.eight: int | None = None
 
     def add(self, place: int, code: str) -> int:
-        """Note what stands at a place, unless that is 0, which means absent. The place."""
+        """Record a field's struct code at a place; return the place. Place 0 means absent."""
         width = calcsize(code)
         if not place:
             return 0
         if place < _SOFFSET.size:
             raise FlawError(f"it is at byte {place} of the table, where the offset to the vtable is")
-        # A table stands at a multiple of 4, so that smaller fields can be judged by their place in it.
+        # A table starts at a multiple of 4, so the place in the table determines the alignment of smaller fields.
         if place % min(width, 4) or (width == 8 and self.eight not in (None, -place & 7)):
             raise FlawError(f"it is at byte {place} of the table, which is not aligned to {width} bytes")
         if width == 8:
@@ -301,7 +306,7 @@ class _Layout:
         return place
 
     def numbers(self) -> tuple[Struct, dict[int, int]]:
-        """How to unpack them, and by place, which of the numbers is which."""
+        """Return the struct of all numbers, and the index of each number by place."""
         pieces, order, end = ["<"], {}, 0
         for index, (place, code) in enumerate(sorted(self._codes.items())):
             if place < end:
@@ -312,7 +317,7 @@ class _Layout:
 
 
 def _entries(field: Field) -> Iterator[tuple[int, str]]:
-    """Number in the vtable and code of what stands in the table itself for a field."""
+    """Yield the vtable number and the struct code of each entry of a field in the table itself."""
     match field.kind:
         case Scalar(code=code):
             yield field.number, code

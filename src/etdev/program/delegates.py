@@ -1,4 +1,4 @@
-"""Delegate calls: how many of their arguments are inputs, which the file does not say, and where they run."""
+"""Delegate calls: the number of their inputs, which the file does not state, and their devices."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from etdev.program.flow import flow_graph
 
 
 def delegate_inputs(plan: m.ExecutionPlan) -> DelegateInputs:
-    """Position of each delegate call → how many of its arguments are inputs, where the file makes sure of it.
+    """Return, by position, the number of inputs of each delegate call for which the file determines it.
 
-    Emission numbers a call's outputs when it meets the call: they are the arguments at the end that no instruction
-    before has, with numbers above all that came before them. What else is new at a call is state, with a number below
-    that of any input. A call without such an output is left out, and so is one among whose inputs something would fit
-    as an output too, or before which nothing has a number. So is one on a device that has a tensor twice: there a
-    delegate may write an output over an input.
+    Emission numbers a call's outputs when it meets the call. So outputs are the last arguments, no earlier instruction
+    has them, and their numbers exceed all earlier ones. Other new values at a call are state, with a number below that
+    of any input.
+
+    The result leaves out a call without such an output. It leaves out a call with a value among its inputs that would
+    fit as an output too, and a call before which no value has a number. It also leaves out a call on a device that has
+    a tensor twice, since a delegate on a device may write an output over an input.
     """
     found: dict[int, int] = {}
     devices = {index for index, delegate in enumerate(plan.delegates) if not _is_on_host(delegate)}
@@ -63,7 +65,7 @@ def arguments_of(call: m.Instruction) -> tuple[int, ...]:
 
 
 def unsplit_call(plan: m.ExecutionPlan, inputs: DelegateInputs) -> str | None:
-    """Why the data flow of a method cannot be followed: a delegate call that ``inputs`` lacks. None if it can."""
+    """Return why a method's data flow cannot be followed: a delegate call that ``inputs`` lacks. None if it can."""
     for position, call in enumerate(flow_graph(plan).instructions):
         if isinstance(call, m.DelegateCall) and position not in inputs:
             name = plan.delegates[call.delegate_index].id
@@ -72,13 +74,13 @@ def unsplit_call(plan: m.ExecutionPlan, inputs: DelegateInputs) -> str | None:
 
 
 ALIAS_SAFE = frozenset({"EtdevReferenceBackend"})
-"""Backends whose delegates read all their inputs before they write an output, so that both may share bytes."""
+"""Backends whose delegates read all inputs before they write an output, so that both may share bytes."""
 
 
 def delegate_devices(plan: m.ExecutionPlan) -> dict[int, Device]:
-    """Position of each delegate call that runs on another device than the host → that device.
+    """Return, by position, the device of each delegate call that does not run on the host.
 
-    Raises :class:`~etdev.errors.LinkError`, which names the instruction, for a compile spec that names no device.
+    Raises :class:`~etdev.errors.LinkError`, which names the instruction, if a compile spec does not name a device.
     """
     found: dict[int, Device] = {}
     for position, call in enumerate(flow_graph(plan).instructions):

@@ -1,4 +1,4 @@
-"""Which devices a program asks for: of a delegate, of its buffers, of its tensors."""
+"""Devices that a program asks for: those of its delegates, buffers and tensors."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ H2D_COPY, D2H_COPY = "et_copy::_h2d_copy", "et_copy::_d2h_copy"
 
 
 def delegate_device(delegate: m.BackendDelegate) -> Device:
-    """Where a delegate's arguments lie: its compile spec ``target_device``; the host, without one.
+    """Return the device of a delegate's arguments: its compile spec ``target_device``, or the host without one.
 
-    Raises :class:`~etdev.devices.DeviceNameError` for a compile spec that names no device.
+    Raises :class:`~etdev.devices.DeviceNameError` if the compile spec does not name a device.
     """
     specs = [spec.value for spec in delegate.compile_specs if spec.key == TARGET_DEVICE]
     if not specs:
@@ -32,9 +32,9 @@ def delegate_device(delegate: m.BackendDelegate) -> Device:
 
 
 def named_devices(program: m.Program) -> tuple[Device, ...]:
-    """The devices other than the host on which a program has tensors or buffers, or runs delegates; in order.
+    """Return the devices other than the host that a program's tensors, buffers or delegates use, sorted.
 
-    A compile spec that names no device counts for none.
+    A compile spec that does not name a device is ignored.
     """
     found: set[Device] = set()
     for plan in program.execution_plan:

@@ -1,8 +1,8 @@
-"""What each instruction does to tensors: which it reads, which it writes, which become another's alias.
+"""Effects of each instruction on tensors: reads, writes and aliases.
 
-The rules are those of PyTorch's ``out`` variants and of the few instructions that have none; they were checked by
-running the kernels. An operator that nobody here knows is taken to read and to write every tensor that it gets, except
-the outputs that it repeats at its end: those it only writes.
+The rules are those of PyTorch's ``out`` variants and of the few instructions that have none. They were checked by
+running the kernels. An unknown operator is assumed to read and to write every tensor that it receives. It only writes
+the outputs that it repeats at its end.
 """
 
 from __future__ import annotations
@@ -17,42 +17,47 @@ from etdev.program import signatures
 operator_name = signatures.operator_name
 
 OUT_NAMESPACES = frozenset({"aten", "dim_order_ops", "quantized_decomposed", "et_copy"})
-"""Namespaces whose ``out`` variants are pure: all that they write is what they repeat at their end."""
+"""Namespaces whose ``out`` variants are pure: they write only the outputs that they repeat at their end."""
 
 ET_VIEW = "executorch_prim::et_view"
 COPY_INDEX = "executorch_prim::et_copy_index"
 _SIZES_ONLY = frozenset({"aten::sym_size", "aten::sym_numel", "aten::sym_stride", "aten::sym_storage_offset"})
 _SCALAR = "aten::_local_scalar_dense"
-"""Gives a number, which is a value that no tensor is."""
+"""Operator that returns a number. Its output is not a tensor."""
 _NO_CONTENT = frozenset({"aten::empty", "dim_order_ops::_empty_dim_order"})
 _ALSO_UPDATED = {"aten::_native_batch_norm_legit.out": (3, 4), "aten::native_batch_norm.out": (3, 4)}
-"""Positions of arguments that an ``out`` variant changes besides its outputs: the running statistics."""
+"""Positions of arguments that an ``out`` variant changes in addition to its outputs: the running statistics."""
 
 DelegateInputs: TypeAlias = Mapping[int, int]
-"""Instruction index of a delegate call → how many of its arguments are inputs. Calls that are not in it are unknown."""
+"""Instruction index of a delegate call → number of its arguments that are inputs. Missing calls are unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """What one instruction does to the bytes of tensors. Each number is a value index of a tensor."""
+    """Effects of one instruction on the bytes of tensors. Each number is the value index of a tensor."""
 
     reads: tuple[int, ...] = ()
-    """Whose bytes it reads."""
+    """Tensors whose bytes it reads."""
     writes: tuple[int, ...] = ()
-    """Whose bytes it writes, all of them, without regard to what they were."""
+    """Tensors that it overwrites completely, regardless of their previous bytes."""
     updates: tuple[int, ...] = ()
-    """Some of whose bytes it may write; they are among ``reads`` too."""
+    """Tensors that it may write in part. They are among ``reads`` too."""
     fills: tuple[int, ...] = ()
-    """What it makes valid without writing all of it: the rest is of no interest, or was filled by the same instruction
-    before."""
+    """Tensors that it makes valid without writing all of their bytes.
+
+    The remainder is don't-care, or the same instruction filled it before.
+    """
     view: tuple[int, int] | None = None
-    """``(of, out)``: the data of ``out`` is from now on where that of ``of`` is."""
+    """``(of, out)``: from now on, the data of ``out`` is at the place of ``of``."""
     move: tuple[int, int] | None = None
-    """``(from, to)``: the value ``to`` is from now on the same tensor as ``from``."""
+    """``(from, to)``: from now on, the value ``to`` is the same tensor as ``from``."""
 
 
 def effects(plan: m.ExecutionPlan, call: m.Instruction, delegate_inputs: int | None = None) -> Effects:
-    """What an instruction does. ``delegate_inputs`` is how many arguments of a delegate call are inputs, if known."""
+    """Return the effects of an instruction.
+
+    ``delegate_inputs`` is the number of a delegate call's arguments that are inputs, if known.
+    """
     match call:
         case m.KernelCall():
             return _kernel(plan, plan.operators[call.op_index], call.args)
@@ -72,17 +77,20 @@ def effects(plan: m.ExecutionPlan, call: m.Instruction, delegate_inputs: int | N
 
 
 def outputs(plan: m.ExecutionPlan, args: tuple[int, ...]) -> tuple[int, ...]:
-    """Value indices of the outputs that a kernel call repeats at its end; none if it repeats nothing."""
+    """Return the value indices of the outputs that a kernel call repeats at its end; none if it repeats nothing."""
     return tensors(plan, args[-1:]) if _repeated(plan, args) else ()
 
 
 def arguments(plan: m.ExecutionPlan, args: tuple[int, ...]) -> tuple[int, ...]:
-    """The arguments of a kernel call before its outputs; all, if it repeats nothing."""
+    """Return the arguments of a kernel call before its outputs; all of them if it repeats nothing."""
     return args[: len(args) - 1 - count] if (count := _repeated(plan, args)) else args
 
 
 def _repeated(plan: m.ExecutionPlan, args: tuple[int, ...]) -> int:
-    """How many arguments before the last one it repeats as outputs: one tensor, one list, or the tensors of a list."""
+    """Return the number of arguments before the last one that the last one repeats as outputs.
+
+    They are one tensor, one list, or the tensors of a list.
+    """
     if len(args) < 2:
         return 0
     last, before = plan.values[args[-1]], plan.values[args[-2]]
@@ -97,7 +105,7 @@ def _repeated(plan: m.ExecutionPlan, args: tuple[int, ...]) -> int:
 
 
 def tensors(plan: m.ExecutionPlan, args: Iterable[int]) -> tuple[int, ...]:
-    """The tensors among some values, those in lists too, each once."""
+    """Return the tensors among some values, including those in lists, each once."""
     found: dict[int, None] = {}
     for index in args:
         value = plan.values[index]
@@ -130,13 +138,16 @@ def _kernel(plan: m.ExecutionPlan, operator: m.Operator, args: tuple[int, ...]) 
 
 
 def _unknown(plan: m.ExecutionPlan, args: tuple[int, ...], outs: tuple[int, ...]) -> Effects:
-    """An operator that may do anything to its arguments, but only writes what it repeats as its outputs."""
+    """Return the effects of an unknown operator.
+
+    It may read and write all its arguments. It only writes what it repeats as its outputs.
+    """
     others = tensors(plan, args)
     return Effects(reads=others, updates=others, writes=tuple(out for out in outs if out not in others))
 
 
 def _in_place(plan: m.ExecutionPlan, operator: m.Operator, args: tuple[int, ...]) -> Effects:
-    """An in-place operator, whose first argument is what it changes and returns."""
+    """Return the effects of an in-place operator, which changes and returns its first argument."""
     changed = tensors(plan, args[:1])
     if operator.name == "aten::copy_":
         return Effects(reads=tensors(plan, args[1:-1]), writes=changed)
@@ -147,7 +158,7 @@ def _prim(plan: m.ExecutionPlan, operator: m.Operator, args: tuple[int, ...]) ->
     if operator.name == ET_VIEW and len(args) == 3:
         return Effects(view=(args[0], args[2]))
     if operator.name == COPY_INDEX and len(args) >= 3:
-        # The first call of a round makes the output one row long, each later one adds a row.
+        # The first call of a round makes the output one row long; each later one adds a row.
         return Effects(reads=tensors(plan, args[1:2]), fills=tensors(plan, args[:1]))
     found = tensors(plan, args)
     return Effects(reads=found, updates=found)

@@ -1,4 +1,4 @@
-"""A program's tables as a flatbuffer, through ``flatbuffers.Builder``: the same program always gives the same bytes."""
+"""Encoding of a program's tables as a flatbuffer. The same program always yields the same bytes."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _START_SIZE = 1 << 16
 
 
 def encode(table: Table, value: Any, *, identifier: bytes, inline_alignment: int) -> tuple[bytearray, int]:
-    """The flatbuffer with that table as its root, and the alignment that it needs in the file.
+    """Return the flatbuffer with that table as its root, and the alignment that it needs in the file.
 
-    ``identifier`` are the four bytes behind the offset of the root.
+    ``identifier`` is the four bytes after the root offset.
     """
     from flatbuffers.builder import BuilderSizeError
 
@@ -30,9 +30,10 @@ def encode(table: Table, value: Any, *, identifier: bytes, inline_alignment: int
 
 
 class _Encoder:
-    """Writes objects from the innermost to the outermost: a flatbuffer is built from its end to its beginning.
+    """An encoder that writes objects from the innermost to the outermost.
 
-    An offset here is what the builder means by it: bytes from the end of what will be the flatbuffer.
+    A flatbuffer is built from its end to its beginning. An offset is the builder's: bytes from the end of the finished
+    flatbuffer.
     """
 
     def __init__(self, inline_alignment: int) -> None:
@@ -42,13 +43,13 @@ class _Encoder:
         self._inline_alignment = inline_alignment
 
     def finish(self, root: int, identifier: bytes) -> tuple[bytearray, int]:
-        """All bytes, and the widest alignment among them."""
+        """Return all bytes, and the widest alignment among them."""
         self._builder.Finish(root, identifier)
         content: bytearray = self._builder.Output()
         return content, self._builder.minalign
 
     def table(self, table: Table, value: Any) -> int:
-        """Write an object and all that it refers to."""
+        """Write an object and everything that it refers to; return its offset."""
         numbers: list[tuple[int, bytes]] = []
         offsets: list[tuple[int, int]] = []
         for field, item in zip(table.fields, table.split(value), strict=True):
@@ -58,7 +59,7 @@ class _Encoder:
                 raise flaw.within(*(() if table.wrapper else (field.name,))) from None
         builder = self._builder
         builder.StartObject(table.slots)
-        # Widest first, so that nothing between them needs padding.
+        # Widest first, so that no padding is needed between them.
         numbers.sort(key=lambda entry: len(entry[1]), reverse=True)
         for number, packed in (entry for entry in numbers if len(entry[1]) > 4):
             self._place(number, packed)
@@ -76,18 +77,18 @@ class _Encoder:
         self._builder.Slot(number)
 
     def _prepend(self, content: bytes | memoryview) -> None:
-        """Put bytes before all others; the builder has made room."""
+        """Put bytes before all others. The builder has already reserved the space."""
         builder = self._builder
         end = builder.head
         builder.head = end - len(content)
         builder.Bytes[builder.head : end] = content
 
     def _field(self, field: Field, item: Any, numbers: list[tuple[int, bytes]], offsets: list[tuple[int, int]]) -> None:
-        """Write what a field refers to, and note what goes into the table itself, by the field's number."""
+        """Write the target of a field, and record the field's entries for the table itself, by field number."""
         match field.kind:
             case Scalar() as scalar:
                 packed = _pack(scalar, (item,))
-                # Compared as bytes: -0.0 is not the default.
+                # Compare as bytes: -0.0 is not the default.
                 if packed != scalar.packed_default:
                     numbers.append((field.number, packed))
             case Union() as union:
@@ -106,7 +107,7 @@ class _Encoder:
         except FlawError as flaw:
             raise flaw.within(table.snake_name) from None
 
-    # What offsets point at
+    # Targets of offsets
 
     def _target(self, kind: Text | Scalars | RawBytes | Data | One | Many, item: Any) -> int:
         match kind:
@@ -148,7 +149,7 @@ class _Encoder:
                 raise flaw.within(f"[{index}]") from None
         builder = self._builder
         builder.StartVector(4, len(offsets), 4)
-        # What stands in the vector is the distance from each element to its table.
+        # The vector holds the distance from each element to its table.
         element = builder.Offset() + 4 * len(offsets)
         distances = [element - 4 * index - offset for index, offset in enumerate(offsets)]
         self._prepend(struct.pack(f"<{len(distances)}I", *distances))

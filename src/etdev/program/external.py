@@ -1,12 +1,12 @@
-"""Constants and named data of a program in a file of their own, and back.
+"""Moves of constants and named data from a program to a data file, and back.
 
-A constant that is in another file is found by its name and its layout, and what a delegate looks up by its key. So a
-tensor keeps the name that it has if no other data has it; otherwise, or without one, the name is a digest of its layout
-and its bytes, as ExecuTorch's delegates name theirs. Tensors of the same layout and bytes share an entry, tensors of
-the same bytes a segment.
+The runtime finds an external constant by its name and layout. It finds data of a delegate by its key. A tensor keeps
+its name if no other data has that name. Otherwise its name is a digest of its layout and bytes, like the names that
+ExecuTorch's delegates use. Tensors of the same layout and bytes share an entry. Tensors of the same bytes share a
+segment.
 
-Initial values of state stay inside: loading a method writes them to planned memory once. So does what lies in the
-flatbuffer itself or in a segment that something else uses, and what is empty.
+Initial values of state stay inside: loading a method writes them to planned memory once. Data in the flatbuffer stays
+inside too, as does named data in a segment with other users, and empty data.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def externalize(program: m.Program, reserved: Collection[str] = ()) -> tuple[m.P
     """Move the constants and the named data of a program out of it; return the rest and the data.
 
     ``reserved`` are names of data in other files; no constant gets one of them. :func:`internalize` puts the data back.
-    Raises :class:`~etdev.errors.ProgramError` for a program some of whose constants are in another file already.
+    Raises :class:`~etdev.errors.ProgramError` if some of the program's data is in another file already.
     """
     if external_names(program):
         raise ProgramError("some of its data is in another file already", hint="join the two files first")
@@ -58,7 +58,7 @@ def externalize(program: m.Program, reserved: Collection[str] = ()) -> tuple[m.P
 def take_named(program: m.Program, wanted: Mapping[str, TensorLayout | None]) -> tuple[m.Program, FlatTensor]:
     """Move named data out of a program; return the rest and the data.
 
-    ``wanted`` are the names, with the layouts that the file is to state: a program states none for named data.
+    ``wanted`` maps each name to the layout that the file is to state. A program does not state layouts of named data.
     """
     moved = [item for item in program.named_data if item.key in wanted]
     pool: dict[Blob, int] = {}
@@ -72,12 +72,13 @@ def take_named(program: m.Program, wanted: Mapping[str, TensorLayout | None]) ->
 def internalize(program: m.Program, *files: FlatTensor) -> m.Program:
     """Return the program with its data inside: the constants that it names, and the rest for its delegates.
 
-    Raises :class:`~etdev.errors.ProgramError` that names data that is missing, has another layout, or is in two files.
+    Raises :class:`~etdev.errors.ProgramError` for data that is missing, has another layout, or is in two files. The
+    error names the data.
     """
     data = files[0] if len(files) == 1 else _one_file(files)
     known = {item.key: item for item in data.named_data}
     places: dict[_Place, NamedData] = {}
-    sizes: dict[int, int] = {}  # Of each segment, what the largest tensor needs: names of the same data share it.
+    sizes: dict[int, int] = {}  # By segment: bytes that its largest tensor needs.
     for place, tensor in _tensors(program):
         if tensor.is_external and tensor.is_constant:
             item = places[place] = _checked_data(program.execution_plan[place[0]].name, place[1], tensor, known)
@@ -94,13 +95,13 @@ def internalize(program: m.Program, *files: FlatTensor) -> m.Program:
 
 
 def external_names(program: m.Program) -> tuple[str, ...]:
-    """Names of the tensors whose data is in another file, sorted."""
+    """Return the names of the tensors whose data is in another file, sorted."""
     infos = (tensor.extra_tensor_info for _, tensor in _tensors(program) if tensor.is_external)
     return tuple(sorted({info.fully_qualified_name or "" for info in infos if info is not None}))
 
 
 def without_constant_names(program: m.Program) -> m.Program:
-    """The program without the names of constants that are inside it: no runtime reads them."""
+    """Return the program without the names of constants that are inside it. No runtime reads them."""
     tensors = {}
     for place, tensor in _tensors(program):
         info = tensor.extra_tensor_info
@@ -144,7 +145,7 @@ def _has_delegates(program: m.Program) -> bool:
 
 
 def _users(program: m.Program) -> Counter[int]:
-    """Segment → how many things but named data refer to it."""
+    """Count the references to each segment, other than by named data."""
     found = Counter(item.segment_index for item in program.mutable_data_segments)
     if program.constant_segment is not None and program.constant_segment.offsets:
         found[program.constant_segment.segment_index] += 1
@@ -155,11 +156,11 @@ def _users(program: m.Program) -> Counter[int]:
     return found
 
 
-# Out
+# Externalize
 
 
 def _constants(program: m.Program) -> Iterator[tuple[_Place, _Content]]:
-    """The constants that can be moved."""
+    """Yield the constants that can be moved."""
     for place, tensor in _tensors(program):
         data = constant_data(program, tensor)
         if data is not None and len(data):
@@ -167,7 +168,7 @@ def _constants(program: m.Program) -> Iterator[tuple[_Place, _Content]]:
 
 
 def _movable_data(program: m.Program) -> list[m.NamedData]:
-    """Named data that can be moved."""
+    """Return the named data that can be moved."""
     if not _has_delegates(program):
         return []
     kept = {*_users(program), *(item.segment_index for item in program.named_data if not _is_key(item.key))}
@@ -183,7 +184,10 @@ def _is_key(name: str | None) -> bool:
 
 
 def _keys(program: m.Program, contents: Mapping[_Place, _Content], reserved: Collection[str]) -> dict[_Place, str]:
-    """The key of each constant, in the order of the constants. What has a name of its own comes first to it."""
+    """Return the key of each constant, in the order of the constants.
+
+    Constants with usable names of their own get them before digests are assigned.
+    """
     taken: dict[str, _Content | None] = dict.fromkeys((*reserved, *(item.key for item in program.named_data)))
     by_content: dict[_Content, str] = {}
     keys: dict[_Place, str] = {}
@@ -213,7 +217,7 @@ def _outside(tensor: m.Tensor, key: str) -> m.Tensor:
 
 
 def _without_constants(program: m.Program) -> m.Program:
-    """Without the data of constants, all of which are outside by now or empty."""
+    """Return the program without the data of constants, all of which are now external or empty."""
     found = program.constant_segment
     if found is None or not found.offsets or program.constant_buffer:
         return program
@@ -234,12 +238,12 @@ def _is_inside(tensor: m.Tensor) -> bool:
 
 
 def _is_shared(program: m.Program, constants: int) -> bool:
-    """Does anything else use the segment that the constants are in?"""
+    """Return whether anything else uses the segment of the constants."""
     return _users(program)[constants] > 1 or any(item.segment_index == constants for item in program.named_data)
 
 
 def _without(program: m.Program, moved: Sequence[m.NamedData]) -> m.Program:
-    """Without these named data, and without segments that nothing else uses."""
+    """Return the program without some named data, and without the segments that only that data used."""
     keys = {item.key for item in moved}
     used = {*_users(program), *(item.segment_index for item in program.named_data if item.key not in keys)}
     gone = {item.segment_index for item in moved} - used
@@ -273,7 +277,7 @@ def _with_segments(plan: m.ExecutionPlan, new: Mapping[int, int]) -> m.Execution
     return plan if delegates == plan.delegates else replace(plan, delegates=delegates)
 
 
-# Back in
+# Internalize
 
 
 def _one_file(files: Sequence[FlatTensor]) -> FlatTensor:
@@ -290,7 +294,7 @@ def _one_file(files: Sequence[FlatTensor]) -> FlatTensor:
 
 
 def _checked_data(method: str, value: int, tensor: m.Tensor, known: Mapping[str, NamedData]) -> NamedData:
-    """The data of a constant, if it is there and what the tensor is: the runtime asks for the same."""
+    """Return the data of a constant. Raise an error if it is missing or its layout differs, as the runtime does."""
     info = tensor.extra_tensor_info
     key = (info.fully_qualified_name if info is not None else None) or ""
     whose = f"{key!r}, the data of value {value} of method {method!r},"
@@ -315,7 +319,7 @@ def _described(layout: TensorLayout) -> str:
 
 
 def _with_constants(program: m.Program, added: Iterable[Blob]) -> m.Program:
-    """With further constants behind those there are."""
+    """Return the program with further constants after the existing ones."""
     if program.constant_buffer:
         raise ProgramError("it has constants inside the flatbuffer and in another file, which no runtime takes")
     blobs = [segment.data for segment in program.segments]
@@ -343,7 +347,7 @@ def _with_constants(program: m.Program, added: Iterable[Blob]) -> m.Program:
 
 
 def _with_named(program: m.Program, data: FlatTensor, items: Sequence[NamedData]) -> m.Program:
-    """With further named data."""
+    """Return the program with further named data."""
     inside = {item.key for item in program.named_data}
     blobs = [segment.data for segment in program.segments]
     new: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""Control flow of a method: blocks of instructions that run in one go, and where each can go on."""
+"""Control flow of a method: basic blocks and their successors."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from etdev.program.effects import OUT_NAMESPACES
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Instructions that always run one after the other."""
+    """A basic block: instructions that always run one after the other."""
 
     start: int
-    """Position of the first one."""
+    """Position of the first instruction."""
     end: int
-    """Position behind the last one."""
+    """Position after the last instruction."""
     successors: tuple[int, ...]
-    """Indices of blocks. One behind the last block means the end of the method."""
+    """Indices of the successor blocks. The number of blocks means the end of the method."""
 
 
 @dataclass(frozen=True)
 class FlowGraph:
     """The instructions of all chains of a method in the order of the file, and the blocks that they form.
 
-    A position counts over all chains. Blocks that no path reaches are among them, without being anybody's successor.
+    A position counts over all chains. Unreachable blocks are included; no reachable block has them as successors.
     """
 
     instructions: tuple[m.Instruction, ...]
@@ -33,11 +33,11 @@ class FlowGraph:
 
     @property
     def exit(self) -> int:
-        """The index that stands for the end of the method."""
+        """Index that represents the end of the method."""
         return len(self.blocks)
 
     def order(self) -> list[int]:
-        """The blocks that some path reaches, each after its predecessors as far as there are no loops."""
+        """Return the reachable blocks, each after its predecessors except along loops."""
         return list(self._order)
 
     @cached_property
@@ -58,7 +58,7 @@ class FlowGraph:
         return tuple(reversed(order))
 
     def heads(self) -> frozenset[int]:
-        """Return the blocks that :meth:`order` has no later than one that leads to them: all loops go through these."""
+        """Return the blocks that are not after all their predecessors in :meth:`order`. Every loop has such a block."""
         rank = {block: number for number, block in enumerate(self.order())}
         return frozenset(
             successor
@@ -68,10 +68,10 @@ class FlowGraph:
         )
 
     def cycles(self) -> tuple[int, ...]:
-        """By position: a number that those instructions share of which each may run after the other.
+        """Return a number for each position that is shared by the instructions of a cycle.
 
-        An instruction in no loop shares it with its block only, and so does one that no path reaches. Source:
-        Kosaraju's algorithm.
+        Instructions share a number if each may run after the other. An instruction outside of all loops, or an
+        unreachable one, shares it only with its block. Source: Kosaraju's algorithm.
         """
         reached = self.order()
         before: dict[int, list[int]] = {number: [] for number in reached}
@@ -92,7 +92,7 @@ class FlowGraph:
         )
 
     def loops(self) -> frozenset[int]:
-        """Return those of the numbers in :meth:`cycles` whose instructions may run more than once in a call."""
+        """Return the numbers in :meth:`cycles` whose instructions may run more than once in a call."""
         cycles = self.cycles()
         return frozenset(
             cycles[block.start]
@@ -103,7 +103,10 @@ class FlowGraph:
 
 
 def flow_graph(plan: m.ExecutionPlan) -> FlowGraph:
-    """The control flow of a method. A jump on a constant goes one way only; one that only goes on ends no block."""
+    """Return the control flow of a method.
+
+    A jump on a constant has one successor. It ends a block only if it jumps elsewhere than to the next instruction.
+    """
     instructions = tuple(call for chain in plan.chains for call in chain.instructions)
     fixed = _fixed_bools(plan, instructions)
     targets: dict[int, tuple[int, ...]] = {}
@@ -132,7 +135,7 @@ def _blocks(count: int, targets: dict[int, tuple[int, ...]]) -> tuple[Block, ...
 
 
 def _fixed_bools(plan: m.ExecutionPlan, instructions: tuple[m.Instruction, ...]) -> dict[int, bool]:
-    """Truth values that nothing writes: the conditions of unconditional jumps."""
+    """Return truth values that no input or instruction writes: the conditions of unconditional jumps."""
     written = set(plan.inputs)
     for call in instructions:
         match call:
@@ -141,7 +144,7 @@ def _fixed_bools(plan: m.ExecutionPlan, instructions: tuple[m.Instruction, ...])
             case m.DelegateCall():
                 written.update(call.args)
             case m.KernelCall():
-                # A kernel that gives a scalar has it last; what else an unknown one writes, nobody knows.
+                # A kernel that returns a scalar has it last. An unknown kernel may write any argument.
                 namespace = plan.operators[call.op_index].name.partition("::")[0]
                 known = namespace in OUT_NAMESPACES or namespace == "executorch_prim"
                 written.update(call.args[-1:] if known else call.args)

@@ -1,4 +1,4 @@
-"""How much memory a program plans, per buffer and per device, and how many bytes its constants are."""
+"""Memory figures of a program: planned bytes per device, and bytes of constants and named data."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from etdev.program.model import Program
 
 
 def planned_memory(program: Program) -> dict[str, int]:
-    """Bytes per device: the sum over buffers of the largest size that any method gives them; ``cpu`` always."""
+    """Return the planned bytes per device: the sum over buffers of the largest size in any method.
+
+    The result always has ``cpu``.
+    """
     largest: dict[tuple[Device, int], int] = {}
     for plan in program.execution_plan:
         for index, size in enumerate(plan.non_const_buffer_sizes):
@@ -21,7 +24,10 @@ def planned_memory(program: Program) -> dict[str, int]:
 
 
 def constant_bytes(program: Program) -> int:
-    """Constants of tensors, in the segment and in the flatbuffer; not those inside delegates or other files."""
+    """Return the bytes of tensor constants, in the segment and in the flatbuffer.
+
+    Constants inside delegates or other files do not count.
+    """
     inline = sum(len(blob) for blob in program.constant_buffer)
     constants = program.constant_segment
     if constants is None or not constants.offsets:
@@ -30,6 +36,9 @@ def constant_bytes(program: Program) -> int:
 
 
 def named_bytes(program: Program) -> int:
-    """Data in the file that delegates look up by name, each segment once: weights, for backends that share them."""
+    """Return the bytes of data in the file that delegates look up by name, each segment once.
+
+    These are weights, for backends that share them.
+    """
     segments = {item.segment_index for item in program.named_data}
     return sum(len(program.segments[index].data) for index in segments)

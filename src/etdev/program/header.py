@@ -1,6 +1,6 @@
-"""The extended header of a ``.pte``: how long the flatbuffer is, and where the segments are.
+"""The extended header of a ``.pte``: the length of the flatbuffer, and the place of the segments.
 
-It stands at byte 8, behind the flatbuffer's root offset and identifier. Source: ``schema/extended_header.cpp``.
+It is at byte 8, after the flatbuffer's root offset and identifier. Source: ``schema/extended_header.cpp``.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ _DATA_SIZE = struct.Struct("<Q")
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """The header's fields."""
+    """Fields of the header."""
 
     length: int
-    """Bytes that it says it has: 24, or 32 and more."""
+    """Bytes of the header as it states them: 24, or 32 or more."""
     program_size: int
-    """Bytes of the flatbuffer, this header included."""
+    """Bytes of the flatbuffer, including this header."""
     segment_base_offset: int
-    """Where the first segment begins in the file; 0 if there is none."""
+    """Start of the first segment in the file; 0 without segments."""
     segment_data_size: int
-    """Bytes from the first segment's beginning to the last one's end; 0 if the header does not say."""
+    """Bytes from the start of the first segment to the end of the last one; 0 if the header does not state them."""
 
     def pack(self) -> bytes:
-        """The header's bytes."""
+        """Return the header's bytes."""
         head = _SHORT_FORM.pack(MAGIC, self.length, self.program_size, self.segment_base_offset)
         return head if self.length == SHORT else head + _DATA_SIZE.pack(self.segment_data_size)
 
 
 def parse_header(content: memoryview) -> Header | None:
-    """The header of a file, or None if it has none. Checks the file's identifier too."""
+    """Parse the header of a file and check the file's identifier. Return None if it has no header."""
     if len(content) < HEADER_OFFSET:
         raise FlawError(f"the file has {len(content)} bytes, too few for a program")
     identifier = bytes(content[IDENTIFIER_OFFSET:HEADER_OFFSET])

@@ -1,4 +1,4 @@
-"""Indices and names of a program: each index refers to something, and no name is empty."""
+"""Checks of indices and names in a program: each index refers to an item, and no name is empty."""
 
 from __future__ import annotations
 

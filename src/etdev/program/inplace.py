@@ -1,10 +1,11 @@
-"""Which kernels may write their output over one of their inputs.
+"""Kernels that may write an output over one of their inputs.
 
-The table is etdev's own. Each entry was measured: a kernel ran on memory of its own and over its input, with every size
-from 1 to beyond the blocks and vectors that kernels work in, and the results were the same to the bit
-(``benchmarks/inplace_table.py``; kernels of executorch 1.4.1). An entry says that a kernel never reads an element of
-that input after it wrote to its place. It says nothing of values: that nobody else needs the input any more, and that
-it has the output's shape, is for the linker to find out.
+The table is etdev's own. Each entry was measured with the kernels of executorch 1.4.1
+(``benchmarks/inplace_table.py``). A kernel ran with separate memory and over its input, for every size from 1 to beyond
+the blocks and vectors that kernels work in. The results were bit-identical.
+
+An entry says that a kernel never reads an element of that input after it wrote to its place. It says nothing about
+values. The linker checks that no other instruction needs the input any more, and that it has the output's shape.
 """
 
 from __future__ import annotations
@@ -18,12 +19,15 @@ from types import MappingProxyType
 
 @dataclass(frozen=True, slots=True)
 class Donor:
-    """An input whose bytes an output may take over, if it has the output's shape and nobody needs it any more."""
+    """An input whose bytes an output may reuse.
+
+    The input must have the output's shape, and no other instruction may need it any more.
+    """
 
     argument: int
-    """Position among the arguments of the kernel's schema, from 0: the position in ``KernelCall.args``."""
+    """Position among the arguments of the kernel's schema, from 0; also the position in ``KernelCall.args``."""
     output: int = 0
-    """Which of the kernel's outputs, from 0."""
+    """Index of the kernel's output, from 0."""
 
 
 _FIRST = (Donor(0),)
@@ -48,7 +52,7 @@ _WITH_SCALAR = """
 
 
 def _table() -> Iterable[tuple[str, tuple[Donor, ...]]]:
-    # Point by point: element i of the output needs nothing but the inputs' elements i.
+    # Pointwise: element i of the output depends only on the elements i of the inputs.
     yield from ((f"aten::{name}.out", _FIRST) for name in _UNARY.split())
     yield from ((f"aten::{name}.out", _BOTH) for name in _BINARY.split())
     yield from ((f"aten::{name}.Tensor_out", _BOTH) for name in _BINARY_TENSORS.split())
@@ -66,7 +70,7 @@ def _table() -> Iterable[tuple[str, tuple[Donor, ...]]]:
     yield "aten::masked_fill.Scalar_out", _BOTH
     yield "aten::masked_scatter.out", _BOTH
     yield "quantized_decomposed::add.out", (Donor(0), Donor(5))
-    # These look at a row first and then write it element by element, each from its own place.
+    # These read a row first, and then write it element by element, each from its own place.
     yield "aten::_softmax.out", _FIRST
     yield "aten::_log_softmax.out", _FIRST
     yield "aten::cumsum.out", _FIRST
@@ -75,21 +79,21 @@ def _table() -> Iterable[tuple[str, tuple[Donor, ...]]]:
     yield "aten::_native_batch_norm_legit_no_training.out", _FIRST
     yield "aten::_native_batch_norm_legit.out", _FIRST
     yield "aten::_native_batch_norm_legit.no_stats_out", _FIRST
-    # These begin with a copy of the whole input to where it lies already, and then change a part.
+    # These begin with a copy of the whole input onto itself, and then change a part.
     yield "aten::index_put.out", _FIRST
     yield "aten::scatter.src_out", _FIRST
     yield "aten::scatter.value_out", _FIRST
     yield "aten::scatter_add.out", _FIRST
     yield "aten::select_scatter.out", _FIRST
     yield "aten::slice_scatter.out", _FIRST
-    # These look at nothing but the shape of the input.
+    # These read only the shape of the input.
     yield "aten::fill.Scalar_out", _FIRST
     yield "aten::fill.Tensor_out", _FIRST
     yield "aten::full_like.out", _FIRST
 
 
 DEFAULT: Mapping[str, tuple[Donor, ...]] = MappingProxyType(dict(_table()))
-"""Kernel, as :func:`etdev.program.effects.operator_name` calls it → what its outputs may take over."""
+"""Kernel, named as by :func:`etdev.program.effects.operator_name` → inputs that its outputs may reuse."""
 
 _SPELLED = re.compile(
     r"(?:torch\.ops\.)?(?:(?P<namespace>\w+)::|(?P<dotted>\w+)\.(?=\w+\.)|aten\.)?"
@@ -97,15 +101,15 @@ _SPELLED = re.compile(
     re.ASCII,
 )
 _OTHERWISE = {"default": ("out", ""), "Tensor": ("out",), "Tensor_mode": ("out_mode",)}
-"""Overload without ``out`` → other names than ``OVERLOAD_out`` for the one with it."""
+"""Overload without ``out`` → names other than ``OVERLOAD_out`` for the overload with it."""
 
 
 def parse_operator(text: str, known: Iterable[str] = DEFAULT) -> tuple[str, ...]:
-    """The operators among ``known`` that a text means; none if it means none of them.
+    """Return the operators among ``known`` that a text means; none if it does not mean any of them.
 
     ``aten::relu.out``, ``aten.relu.default`` and ``relu`` are one operator. A text without an overload means all of
-    them: ``add`` is ``aten::add.out`` and ``aten::add.Scalar_out``. Raises :class:`ValueError` for what is not the name
-    of an operator.
+    them: ``add`` is ``aten::add.out`` and ``aten::add.Scalar_out``. Raises :class:`ValueError` for a text that is not
+    the name of an operator.
     """
     spelled = _SPELLED.fullmatch(text)
     if spelled is None:
@@ -124,7 +128,7 @@ def parse_operator(text: str, known: Iterable[str] = DEFAULT) -> tuple[str, ...]
 
 
 def nearest_operators(text: str, known: Iterable[str] = DEFAULT) -> tuple[str, ...]:
-    """Names among ``known`` that are probably meant by a text that :func:`parse_operator` finds nothing for."""
+    """Return the names among ``known`` that are nearest to a text for which :func:`parse_operator` finds nothing."""
     spelled = _SPELLED.fullmatch(text)
     wanted = spelled["name"] if spelled else text
     by_name: dict[str, list[str]] = {}

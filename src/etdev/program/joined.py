@@ -1,4 +1,4 @@
-"""A program and its data files, read as one."""
+"""Reader of a program together with its data files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from etdev.program.model import Program
 from etdev.program.reader import read
 
 DataArgument: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
-"""The data files of a program as a caller of the API names them: one, or several."""
+"""Data files of a program as an API caller passes them: one, or several."""
 
 
 def data_paths(data: DataArgument) -> tuple[Path, ...]:
@@ -23,9 +23,9 @@ def data_paths(data: DataArgument) -> tuple[Path, ...]:
 
 
 def read_joined(file: str | os.PathLike[str], data: DataArgument = ()) -> Program:
-    """Read the program in a ``.pte`` and move the data of its ``.ptd`` files inside; without files it stays as it is.
+    """Read a ``.pte`` and move the data of its ``.ptd`` files into the program. Without files, it is unchanged.
 
-    Raises :class:`~etdev.errors.ProgramError` for a malformed file, or for data that is not the program's.
+    Raises :class:`~etdev.errors.ProgramError` for a malformed file, or for data that does not belong to the program.
     """
     program, paths = read(file), data_paths(data)
     if not paths:

@@ -1,4 +1,4 @@
-"""From when to when each storage of a method is in use, over branches and loops."""
+"""Lifetimes of a method's storages, over branches and loops."""
 
 from __future__ import annotations
 
@@ -15,26 +15,27 @@ from etdev.program.reaching import Kind, Reaching
 
 @dataclass(slots=True)
 class _Accesses:
-    """What one block does to storages."""
+    """Accesses of one block to storages."""
 
     first: dict[int, int] = field(default_factory=dict)
     """Storage → position of its first access."""
     last: dict[int, int] = field(default_factory=dict)
     exposed: set[int] = field(default_factory=set)
-    """Storages that are read before all of them is written."""
+    """Storages that the block reads before it overwrites all of them."""
     replaced: set[int] = field(default_factory=set)
-    """Storages all of which is written before any is read."""
+    """Storages that the block overwrites completely before it reads them."""
     written: set[int] = field(default_factory=set)
-    """Storages of which something is written."""
+    """Storages that the block writes at least in part."""
 
 
 def lifetimes(found: Reaching, of: Mapping[int, int], covers: Callable[[int], bool]) -> dict[int, tuple[int, int]]:
-    """Storage → the first instant at which it is in use, and the first one at which it is so no more.
+    """Return the lifetime of each storage as half-open instants: its first use, and the first instant after its last.
 
-    A storage is in use where it is written, and wherever something was written that may be read later. The instants
-    between the first and the last one count as well, also where a branch lies between them in the file that does not
-    need it: no two storages whose lifetimes are disjoint are ever in use at once. ``of`` maps a value to its storage,
-    ``covers`` says if the value's place is all of it.
+    A storage is in use where it is written, and wherever earlier written content may still be read. All instants
+    between the first and the last use count, even those of a branch in between that does not need the storage. So two
+    storages with disjoint lifetimes are never in use at once.
+
+    ``of`` maps a value to its storage. ``covers`` returns whether the value's place is the whole storage.
     """
     accesses = _accesses(found, of, covers)
     reached = found.flow.order()
@@ -47,7 +48,7 @@ def lifetimes(found: Reaching, of: Mapping[int, int], covers: Callable[[int], bo
         low, high = spans.get(storage, (start, end))
         spans[storage] = min(low, start), max(high, end)
 
-    # The caller's accesses have blocks of their own, before the first and behind the last one.
+    # The caller's accesses have blocks of their own, before the first and after the last one.
     for number in (*reached, _ENTRY, found.flow.exit):
         access = accesses[number]
         for storage, position in access.first.items():
@@ -62,7 +63,7 @@ def lifetimes(found: Reaching, of: Mapping[int, int], covers: Callable[[int], bo
 
 
 def _stretches(points: Iterable[tuple[int, Node, Node]], size: int) -> Iterator[tuple[int, int, int]]:
-    """Yield each storage with the first and the last of neighboring instants at which it is in both of two sets."""
+    """Yield each storage with the first and last of consecutive instants at which it is in both sets."""
     since: dict[int, int] = {}
     before: tuple[int, Node, Node] = (0, False, False)
     for point in chain(points, [(0, False, False)]):
@@ -80,8 +81,8 @@ _ENTRY = -1
 
 
 def _accesses(found: Reaching, of: Mapping[int, int], covers: Callable[[int], bool]) -> dict[int, _Accesses]:
-    """By block; the caller's at :data:`_ENTRY` and at the exit."""
-    events: dict[int, list[tuple[int, bool]]] = defaultdict(list)  # position → storage, whether all of it is replaced
+    """Return the accesses of each block; the caller's are at :data:`_ENTRY` and at the exit."""
+    events: dict[int, list[tuple[int, bool]]] = defaultdict(list)  # position → storage, whether it is fully replaced
     for use in found.uses:
         events[use.position].append((of[use.place], False))
     reads = {(use.position, of[use.place]) for use in found.uses}
@@ -115,7 +116,7 @@ def _accesses(found: Reaching, of: Mapping[int, int], covers: Callable[[int], bo
 def _backward(
     flow: FlowGraph, reached: Sequence[int], accesses: Mapping[int, _Accesses], size: int
 ) -> tuple[dict[int, Node], dict[int, Node]]:
-    """Storages whose content may still be read: before and after each block."""
+    """Return the storages whose content may still be read: before and after each block."""
     live_in: dict[int, Node] = dict.fromkeys(reached, False)
     live_in[flow.exit] = with_members(False, size, accesses[flow.exit].exposed, True)
     live_out: dict[int, Node] = dict.fromkeys(reached, False)
@@ -139,7 +140,7 @@ def _backward(
 def _forward(
     found: Reaching, of: Mapping[int, int], reached: Sequence[int], accesses: Mapping[int, _Accesses], size: int
 ) -> tuple[dict[int, Node], dict[int, Node]]:
-    """Storages that may have a content: before and after each block."""
+    """Return the storages that may have content: before and after each block."""
     start = accesses[_ENTRY].written | {of[use.place] for use in found.uses if BEFORE in use.writes}
     made_in: dict[int, Node] = dict.fromkeys(reached, False)
     if reached:

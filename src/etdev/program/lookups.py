@@ -1,7 +1,7 @@
-"""Names of the data that a program needs from outside its instructions: of its constants and of its delegates.
+"""Names of the data that a program needs for its constants and its delegates.
 
-Only a backend knows what is in its blob. Those whose form is known here say which data their delegates look up by name;
-of all others nothing is known.
+Only a backend knows the content of its blob. For blobs of known formats, this module reads the names that delegates
+look up. For all others, the names are unknown.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from etdev.program.schema import Field, Many, Table, Text
 _XNNPACK_HEADER = Struct("<4x4sHIIIQ")
 _XNNPACK_MAGIC = b"XH00"
 _MOST_KEYS_OF_AOTI = 64 << 10
-"""Bytes. Its blob is two names, each of them less than a hundred."""
+"""Limit in bytes. An AOTInductor blob holds two names, each shorter than a hundred bytes."""
 _AOTI_SUFFIXES = ("_so_blob", "_weights_blob")
 
 _CONSTANT = Table("ConstantDataOffset", lambda key: key, lambda key: (key,), (Field(2, "named_key", Text()),))
@@ -28,11 +28,11 @@ _GRAPH = Table("XNNGraph", lambda keys: keys, lambda keys: (keys,), (Field(8, "c
 
 @dataclass(frozen=True, slots=True)
 class MissingData:
-    """Data that a program needs and no file holds."""
+    """Data that a program needs and that is in no file."""
 
     name: str
     user: str
-    """The part that needs it: ``the delegate XnnpackBackend of method 'forward'``."""
+    """Part of the program that needs the data: ``the delegate XnnpackBackend of method 'forward'``."""
 
     def __str__(self) -> str:
         return f"{self.name!r}, which {self.user} needs, is in no file"
@@ -41,10 +41,10 @@ class MissingData:
 def missing_data(
     program: m.Program, held: Collection[str] = (), lookups: Mapping[str, Collection[str]] | None = None
 ) -> Iterator[MissingData]:
-    """Find the data that a program needs and does not have, each name once, in the order of their users.
+    """Find data that a program needs and does not have, each name once, in the order of the users.
 
-    ``held`` are names of data in its data files. ``lookups`` are names that the delegates of a method are known to look
-    up, beyond those that their blobs tell.
+    ``held`` are names of data in its data files. ``lookups`` are further names that the delegates of a method look up,
+    beyond those in their blobs.
     """
     found = {*held, *(item.key for item in program.named_data)}
     for name, user in _needs(program, lookups or {}):
@@ -77,7 +77,7 @@ def _needs(program: m.Program, lookups: Mapping[str, Collection[str]]) -> Iterat
 
 
 def _xnnpack(blob: Blob) -> tuple[str, ...] | None:
-    """Read the names out of a graph of XNNPACK: ``constant_data`` of ``XNNGraph``, behind a header."""
+    """Read the names from an XNNPACK graph: ``constant_data`` of ``XNNGraph``, after a header."""
     if len(blob) < _XNNPACK_HEADER.size:
         return None
     magic, _, start, size, _, _ = _XNNPACK_HEADER.unpack_from(blob.cut(0, _XNNPACK_HEADER.size).view)
@@ -91,7 +91,7 @@ def _xnnpack(blob: Blob) -> tuple[str, ...] | None:
 
 
 def _aoti(blob: Blob) -> tuple[str, ...] | None:
-    """Read the two lines that AOTInductor's delegates have for a blob: the names of their library and their weights."""
+    """Read the two lines of an AOTInductor delegate's blob: the names of its library and its weights."""
     if len(blob) > _MOST_KEYS_OF_AOTI:
         return None
     try:

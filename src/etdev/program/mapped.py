@@ -1,4 +1,4 @@
-"""Mapping a file that may have come from anywhere."""
+"""Memory mapping of untrusted files."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from etdev.program.blob import Blob
 
 
 def map_file(path: Path, what: str = "program") -> Blob:
-    """The bytes of a file, which stay there; ``what`` it is is said in errors.
+    """Map a file and return its bytes. ``what`` describes the file in errors.
 
-    Raises :class:`~etdev.errors.ProgramError` if it is not there, cannot be read or is no plain file.
+    Raises :class:`~etdev.errors.ProgramError` if the file does not exist, cannot be read or is not a plain file.
     """
     try:
         with open_file(path) as file:

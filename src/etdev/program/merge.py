@@ -1,4 +1,4 @@
-"""Methods that were emitted one by one, as the one program that they make together."""
+"""Merge of methods that were emitted one by one into one program."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from etdev.program.segments import CONSTANT_ALIGNMENT, SEGMENT_ALIGNMENT, align,
 
 
 def merge_methods(parts: Mapping[str, m.Program]) -> m.Program:
-    """One program of several, each of which was emitted with one method and, maybe, constant methods.
+    """Merge several programs into one. Each was emitted with one method and, optionally, constant methods.
 
-    ``parts`` are by the name of the method, in the order in which they would have been lowered together. What comes out
-    is what ExecuTorch would have emitted then: methods by name, constant methods behind them, and data that are equal
-    in several parts once, in the order in which methods name them. Constant methods are those of the first part.
+    ``parts`` are by the name of the method, in the order in which they would have been lowered together. The result is
+    the program that ExecuTorch would have emitted from all of them. Its methods are sorted by name, and constant
+    methods follow. Data that is equal in several parts is stored once, in the order in which methods refer to it.
+    Constant methods are those of the first part.
 
-    Raises :class:`ValueError` for a program that ExecuTorch does not emit so: with data in the flatbuffer, or in
+    Raises :class:`ValueError` for a program that ExecuTorch does not emit like that: with data in the flatbuffer, or in
     another file.
     """
     merge = _Merge()
@@ -31,22 +32,22 @@ def merge_methods(parts: Mapping[str, m.Program]) -> m.Program:
 
 @dataclass
 class _Pool:
-    """Data of tensors by index, of which 0 is reserved."""
+    """Data of tensors by index. Index 0 is reserved."""
 
     alignment: int
-    """Bytes. ExecuTorch does not align initial values of planned tensors."""
+    """Alignment in bytes. ExecuTorch does not align initial values of planned tensors."""
     data: list[Blob] = field(default_factory=lambda: [Blob()])
     known: dict[Blob, int] = field(default_factory=dict)
 
     def add(self, data: Blob) -> int:
-        """The index of these data."""
+        """Return the index of the data; add it if it is new."""
         if data not in self.known:
             self.known[data] = len(self.data)
             self.data.append(data)
         return self.known[data]
 
     def segment(self) -> tuple[Blob, tuple[int, ...]]:
-        """All of it, and where each begins."""
+        """Return all data as one segment, and the offset of each."""
         parts, offsets, end = [Blob()], [], 0
         for data in self.data:
             start = align(end, self.alignment)
@@ -58,16 +59,16 @@ class _Pool:
 
 @dataclass
 class _Merge:
-    """What was taken from the parts so far."""
+    """Methods' data collected from the parts so far."""
 
     constants: _Pool = field(default_factory=lambda: _Pool(CONSTANT_ALIGNMENT))
     initial: _Pool = field(default_factory=lambda: _Pool(1))
     blobs: dict[Blob, int] = field(default_factory=dict)
-    """Of delegates → index."""
+    """Blob of a delegate → its index."""
     named: dict[str, Blob] = field(default_factory=dict)
 
     def method(self, part: m.Program, plan: m.ExecutionPlan) -> m.ExecutionPlan:
-        """The method with the indices that its data have in the whole; those of delegates count from 0."""
+        """Return a method with indices into the merged data; those of delegate blobs count from 0."""
         if part.constant_buffer or part.backend_delegate_data:
             raise ValueError(f"method {plan.name!r} has data inside the flatbuffer")
         values = tuple(self._tensor(part, one) if isinstance(one, m.Tensor) else one for one in plan.values)
@@ -94,14 +95,14 @@ class _Merge:
         return self.blobs.setdefault(part.segments[delegate.processed.index].data, len(self.blobs))
 
     def name_data(self, part: m.Program) -> None:
-        """Take over what delegates look up by name."""
+        """Add the data of a part that delegates look up by name."""
         for item in part.named_data:
             data = part.segments[item.segment_index].data
             if self.named.setdefault(item.key, data) != data:
                 raise ValueError(f"two methods have other data of the name {item.key!r}")
 
     def program(self, like: m.Program, plans: Sequence[m.ExecutionPlan]) -> m.Program:
-        """The whole, with the version and the alignments of another one."""
+        """Return the merged program, with the version and the alignments of ``like``."""
         data, offsets = self.constants.segment()
         segments, mutable = [data], list[m.SubsegmentOffsets]()
         if len(self.initial.data) > 1:
@@ -126,7 +127,7 @@ class _Merge:
 
 
 def _with_segments(plan: m.ExecutionPlan, first: int) -> m.ExecutionPlan:
-    """With the data of delegates behind the segments before ``first``."""
+    """Return a method whose delegate blobs follow the first ``first`` segments."""
     delegates = tuple(
         replace(one, processed=replace(one.processed, index=first + one.processed.index)) for one in plan.delegates
     )

@@ -1,12 +1,11 @@
 """The ``.pte`` in memory: the ET12 schema as frozen dataclasses.
 
-Names are those of ``program.fbs``, which also defines what the runtime does with each. Four tables that only wrap one
-thing are that thing here: an ``EValue`` is its value, an ``Instruction`` its call, a ``Buffer`` and a
-``BackendDelegateInlineData`` a :class:`Blob`, a ``FrameList`` a tuple of frames. The two halves of an allocation's
-offset are one number, and a ``DataSegment`` has its bytes.
+Names are those of ``program.fbs``, which also defines how the runtime uses each field. Four tables that only wrap one
+thing are replaced by that thing. An ``EValue`` is its value. An ``Instruction`` is its call. A ``Buffer`` and a
+``BackendDelegateInlineData`` are a :class:`Blob`. A ``FrameList`` is a tuple of frames. The two halves of an
+allocation's offset are one number, and a ``DataSegment`` holds its bytes.
 
-Vectors are tuples. A vector that a file lacks is the empty tuple, and so is a string that it lacks, except where the
-type says ``None``.
+Vectors are tuples. A vector or a string that a file lacks is empty, except where the type says ``None``.
 
 An index into ``values`` is called a value index. All sizes and offsets are in bytes unless a field says otherwise.
 """
@@ -25,11 +24,11 @@ from etdev.errors import UsageError
 from etdev.program.blob import Blob
 
 MAX_RANK = 16
-"""Most dimensions that the runtime gives a tensor (``kTensorDimensionLimit``)."""
+"""Largest number of dimensions that the runtime accepts (``kTensorDimensionLimit``)."""
 
 
 class ScalarType(IntEnum):
-    """Element type of a tensor, numbered as PyTorch numbers it."""
+    """Element type of a tensor, with PyTorch's numbers."""
 
     BYTE = 0
     CHAR = 1
@@ -57,7 +56,7 @@ class ScalarType(IntEnum):
 
     @property
     def itemsize(self) -> int:
-        """Bytes of one element, as the runtime counts them (packed types: of the byte that stands for one)."""
+        """Bytes of one element, as the runtime counts them; for packed types, bytes of the whole byte."""
         return _ITEM_SIZES[self]
 
 
@@ -73,18 +72,18 @@ _ITEM_SIZES = {
 
 
 class TensorShapeDynamism(IntEnum):
-    """What may happen to a tensor's sizes at run time."""
+    """Changes to a tensor's sizes at run time."""
 
     STATIC = 0
-    """Nothing."""
+    """The sizes never change."""
     DYNAMIC_BOUND = 1
-    """They change, up to the sizes in the file."""
+    """The sizes change, up to those in the file."""
     DYNAMIC_UNBOUND = 2
-    """They change without limit; those in the file say nothing."""
+    """The sizes change without limit; those in the file are meaningless."""
 
 
 class TensorDataLocation(IntEnum):
-    """Where a tensor's data is."""
+    """Location of a tensor's data."""
 
     SEGMENT = 0
     EXTERNAL = 1
@@ -92,7 +91,7 @@ class TensorDataLocation(IntEnum):
 
 
 class DataLocation(IntEnum):
-    """Which list a delegate's data reference points into."""
+    """List that a delegate's data reference points into."""
 
     INLINE = 0
     """``Program.backend_delegate_data``."""
@@ -102,31 +101,32 @@ class DataLocation(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class AllocationDetails:
-    """Where in planned memory a tensor lies."""
+    """Location of a tensor in planned memory."""
 
     memory_id: int
     """Index into ``non_const_buffer_sizes``, from 1 on."""
     memory_offset: int
-    """From the start of that buffer. 64 bits, which the file keeps in two halves."""
+    """Offset from the start of that buffer. The file keeps its 64 bits in two halves."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExtraTensorInfo:
-    """What few tensors need."""
+    """Fields that few tensors need."""
 
     mutable_data_segments_idx: int = 0
-    """Index into ``Program.mutable_data_segments``. The runtime of executorch 1.4 takes 0, whatever stands here."""
+    """Index into ``Program.mutable_data_segments``. The runtime of executorch 1.4 always uses 0 and ignores this field.
+    """
     fully_qualified_name: str | None = None
-    """``mod.linear.weight``; of an external tensor, the key of its data."""
+    """Name such as ``mod.linear.weight``; for an external tensor, the key of its data."""
     location: TensorDataLocation = TensorDataLocation.SEGMENT
     device_type: DeviceType = DeviceType.CPU
     device_index: int = 0
-    """Which of the devices of that type, -128 to 127."""
+    """Index among the devices of that type, -128 to 127."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """A tensor: a constant, a place in planned memory, or a place that the caller or another value fills.
+    """A tensor: a constant, a range of planned memory, or memory provided at run time.
 
     ======================  ===================  ==========================================================
     ``data_buffer_idx``     ``allocation_info``  the tensor is
@@ -137,50 +137,53 @@ class Tensor:
     0                       ``None``             given an address at run time (an input, a merge of branches)
     ======================  ===================  ==========================================================
 
-    An external tensor (``extra_tensor_info.location``) has its data in another file, whatever its index says.
+    An external tensor (``extra_tensor_info.location``) has its data in another file, regardless of its index.
     """
 
     scalar_type: ScalarType
     sizes: tuple[int, ...]
-    """In elements. Upper bounds if bounded, without meaning if unbounded."""
+    """Sizes in elements. Upper bounds if the shape is bounded, meaningless if it is unbounded."""
     dim_order: tuple[int, ...]
     """Dimensions from the outermost in memory to the innermost: ``(0, 2, 3, 1)`` is channels last."""
     shape_dynamism: TensorShapeDynamism = TensorShapeDynamism.STATIC
     data_buffer_idx: int = 0
-    """Index of the data's offset in ``constant_segment`` (or in ``constant_buffer``, or in the
-    ``mutable_data_segments`` if the tensor is planned). Index 0 means none."""
+    """Index of the data's offset; 0 means that the tensor has no data in the file.
+
+    It is an index into ``constant_segment`` or ``constant_buffer``. For a planned tensor, it is an index into one of
+    the ``mutable_data_segments``.
+    """
     allocation_info: AllocationDetails | None = None
     extra_tensor_info: ExtraTensorInfo | None = None
     requires_grad: bool = False
     layout: int = 0
-    """PyTorch's number of a layout; 0 is strided, the only one that the runtime has."""
+    """PyTorch's number of a layout; 0 is strided, the only one that the runtime supports."""
     storage_offset: int = 0
-    """In elements. The runtime supports 0 only."""
+    """Offset in elements. The runtime supports 0 only."""
 
     @property
     def nbytes(self) -> int:
-        """Bytes of data with the sizes in the file. Without meaning if the shape is unbounded."""
+        """Bytes of data for the sizes in the file. Meaningless if the shape is unbounded."""
         return prod(self.sizes) * self.scalar_type.itemsize
 
     @property
     def is_external(self) -> bool:
-        """Is the data, or the initial value, in another file?"""
+        """Whether the data, or the initial value, is in another file."""
         return self.extra_tensor_info is not None and self.extra_tensor_info.location is TensorDataLocation.EXTERNAL
 
     @property
     def device(self) -> Device:
-        """Where the file says that its data is."""
+        """Device of the tensor's data, as the file states it."""
         extra = self.extra_tensor_info
         return Device(extra.device_type, extra.device_index) if extra else Device()
 
     @property
     def has_initial_value(self) -> bool:
-        """Does its planned memory begin with data of this file or of another one?"""
+        """Whether the planned memory starts with data from this file or from another one."""
         return self.allocation_info is not None and (self.data_buffer_idx > 0 or self.is_external)
 
     @property
     def is_constant(self) -> bool:
-        """Is the content fixed, in this file or in another one?"""
+        """Whether the content is fixed, in this file or in another one."""
         return self.allocation_info is None and (self.data_buffer_idx > 0 or self.is_external)
 
 
@@ -191,14 +194,14 @@ class Null:
 
 @dataclass(frozen=True, slots=True)
 class Int:
-    """A 64-bit integer. Enums and devices are integers too. Programs write to them."""
+    """A 64-bit integer. Enums and devices are integers too. Instructions may write to it."""
 
     int_val: int
 
 
 @dataclass(frozen=True, slots=True)
 class Bool:
-    """A truth value. Programs write to them."""
+    """A truth value. Instructions may write to it."""
 
     bool_val: bool
 
@@ -229,7 +232,7 @@ class String:
 
 @dataclass(frozen=True, slots=True)
 class IntList:
-    """A list of integers that are values of their own."""
+    """A list of integers, each of which is a value of its own."""
 
     items: tuple[int, ...]
     """Value indices, not the integers themselves."""
@@ -263,15 +266,15 @@ class TensorList:
     """A list of tensors."""
 
     items: tuple[int, ...]
-    """Value indices, of tensors that stand before the list."""
+    """Value indices of tensors. They precede the list in the value table."""
 
 
 @dataclass(frozen=True, slots=True)
 class OptionalTensorList:
-    """A list of tensors some of which may be absent."""
+    """A list of tensors, some of which may be absent."""
 
     items: tuple[int, ...]
-    """Value indices like a :class:`TensorList`'s; -1, or the index of a :class:`Null`, for an absent one."""
+    """Value indices, as in :class:`TensorList`. An absent tensor is -1 or the index of a :class:`Null`."""
 
 
 Value: TypeAlias = (
@@ -282,17 +285,17 @@ Value: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class KernelCall:
-    """Run a kernel."""
+    """An instruction that runs a kernel."""
 
     op_index: int
     """Index into ``operators``."""
     args: tuple[int, ...]
-    """Value indices: the operator's arguments in the order of its schema, then what it returns."""
+    """Value indices: the operator's arguments in the order of its schema, then its return values."""
 
 
 @dataclass(frozen=True, slots=True)
 class DelegateCall:
-    """Run a delegate."""
+    """An instruction that runs a delegate."""
 
     delegate_index: int
     """Index into ``delegates``."""
@@ -302,7 +305,7 @@ class DelegateCall:
 
 @dataclass(frozen=True, slots=True)
 class MoveCall:
-    """Make one value refer to what another refers to; of a tensor, no bytes move."""
+    """An instruction that makes one value refer to the same object as another; a tensor's bytes stay in place."""
 
     move_from: int
     """Value index."""
@@ -312,17 +315,17 @@ class MoveCall:
 
 @dataclass(frozen=True, slots=True)
 class JumpFalseCall:
-    """Go on elsewhere if a condition is false."""
+    """A jump that is taken if a condition is false."""
 
     cond_value_index: int
-    """Value index, of a :class:`Bool` or of a bool tensor (false if any element is)."""
+    """Value index of a :class:`Bool` or of a bool tensor. A bool tensor is false if any element is."""
     destination_instruction: int
     """Index into the same chain's ``instructions``; their number means the end."""
 
 
 @dataclass(frozen=True, slots=True)
 class FreeCall:
-    """Release the memory of an unplanned tensor."""
+    """An instruction that releases the memory of an unplanned tensor."""
 
     value_index: int
     """Value index."""
@@ -338,24 +341,24 @@ class Frame:
 
     filename: str = ""
     lineno: int = 0
-    """From 1 on."""
+    """Line number, from 1 on."""
     name: str = ""
-    """Of the function."""
+    """Name of the function."""
     context: str = ""
-    """The line's text."""
+    """Text of the line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """Instructions that run in order. All current programs have one chain for each method."""
+    """Instructions that run in order. All current programs have one chain per method."""
 
     instructions: tuple[Instruction, ...]
     inputs: tuple[int, ...] = ()
-    """Value indices. Left empty by executorch."""
+    """Value indices. ExecuTorch leaves this empty."""
     outputs: tuple[int, ...] = ()
-    """Value indices. Left empty by executorch."""
+    """Value indices. ExecuTorch leaves this empty."""
     stacktrace: tuple[tuple[Frame, ...], ...] = ()
-    """For each instruction, where in the model it comes from; or empty."""
+    """Source lines in the model of each instruction; or empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,14 +366,14 @@ class Operator:
     """Name under which a kernel is registered."""
 
     name: str
-    """``aten::add``."""
+    """Name such as ``aten::add``."""
     overload: str = ""
-    """``out``; empty for the default overload."""
+    """Overload such as ``out``; empty for the default overload."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompileSpec:
-    """A setting that a delegate was compiled with and gets again when it is loaded."""
+    """A setting that a delegate was compiled with and receives again when it is loaded."""
 
     key: str
     value: bytes
@@ -378,11 +381,11 @@ class CompileSpec:
 
 @dataclass(frozen=True, slots=True)
 class BackendDelegateDataReference:
-    """Where a delegate's data is."""
+    """Location of a delegate's data."""
 
     location: DataLocation
     index: int
-    """Into the list that ``location`` says."""
+    """Index into the list that ``location`` names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -390,7 +393,7 @@ class BackendDelegate:
     """A part of a method that a backend runs."""
 
     id: str
-    """Name of the backend: ``XnnpackBackend``."""
+    """Name of the backend, such as ``XnnpackBackend``."""
     processed: BackendDelegateDataReference
     compile_specs: tuple[CompileSpec, ...] = ()
 
@@ -411,7 +414,7 @@ class NonConstBufferDevice:
     """Index into ``non_const_buffer_sizes``, from 1 on."""
     device_type: DeviceType = DeviceType.CPU
     device_index: int = 0
-    """Which of the devices of that type, -128 to 127."""
+    """Index among the devices of that type, -128 to 127."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -434,14 +437,17 @@ class ExecutionPlan:
     container_meta_type: ContainerMetadata | None = None
 
     def buffer_device(self, buffer: int) -> Device:
-        """Where a planned buffer is, by its index in ``non_const_buffer_sizes``; the host, without an entry."""
+        """Return the device of a planned buffer, given its index in ``non_const_buffer_sizes``.
+
+        A buffer without an entry is on the host.
+        """
         for entry in self.non_const_buffer_device:
             if entry.buffer_idx == buffer:
                 return Device(entry.device_type, entry.device_index)
         return Device()
 
     def tensors(self) -> Iterator[tuple[int, Tensor]]:
-        """Value index and tensor, of each value that is one."""
+        """Iterate over the value index and tensor of each value that is a tensor."""
         return ((index, value) for index, value in enumerate(self.values) if isinstance(value, Tensor))
 
 
@@ -450,22 +456,25 @@ class Segment:
     """Data that follows the flatbuffer."""
 
     offset: int
-    """From the first segment's place in the file. Segments are sorted by it and do not overlap."""
+    """Offset from the place of the first segment in the file. Segments are sorted by offset and do not overlap."""
     data: Blob
 
 
 @dataclass(frozen=True, slots=True)
 class SubsegmentOffsets:
-    """Where in a segment the data of each tensor begins."""
+    """Offsets of the data of each tensor in a segment."""
 
     segment_index: int
     offsets: tuple[int, ...]
-    """From the start of the segment. A tensor's ``data_buffer_idx`` is an index into these; entry 0 is reserved."""
+    """Offsets from the start of the segment. Entry 0 is reserved.
+
+    A tensor's ``data_buffer_idx`` is an index into them.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class NamedData:
-    """A segment that delegates look up by name. Several names may have the same segment."""
+    """A segment that delegates look up by name. Several names may refer to the same segment."""
 
     key: str
     segment_index: int
@@ -477,32 +486,39 @@ class Program:
 
     execution_plan: tuple[ExecutionPlan, ...]
     version: int = 0
-    """Of the schema; 0 so far. What decides is the file's identifier, ``ET12``."""
+    """Version of the schema; 0 so far. Compatibility depends on the file's identifier, ``ET12``."""
     constant_buffer: tuple[Blob, ...] = ()
-    """Constants inside the flatbuffer, as files before September 2024 have them. Entry 0 is reserved."""
+    """Constants inside the flatbuffer, as in files from before September 2024. Entry 0 is reserved."""
     backend_delegate_data: tuple[Blob, ...] = ()
     """Delegate data inside the flatbuffer."""
     segments: tuple[Segment, ...] = ()
     constant_segment: SubsegmentOffsets | None = None
-    """Constants. The runtime of executorch 1.4 wants the reserved entry even if there are none."""
+    """Constants. The runtime of executorch 1.4 requires the reserved entry even if there are none."""
     mutable_data_segments: tuple[SubsegmentOffsets, ...] = ()
     """Initial values of planned tensors."""
     named_data: tuple[NamedData, ...] = ()
 
     header_length: int | None = 32
-    """Bytes of the extended header: 32; 24 in older files, which do not say how long the segments are together; or
-    ``None`` for a file without one, where all segments are empty."""
+    """Bytes of the extended header: 32, 24 in older files, or ``None`` for a file without one.
+
+    A header of 24 bytes does not state the total size of the segments. Without a header, all segments are empty.
+    """
     segment_alignment: int = field(default=128, compare=False)
-    """Power of two that the place of the first segment in the file is a multiple of. No file states it: it is taken to
-    be the largest that the file fits, up to a page of 16 KiB, so that what somebody relied on is kept. Not part of what
-    makes programs equal."""
+    """Power of two that divides the place of the first segment in the file.
+
+    No file states it. The reader infers the largest power that the file fits, up to a page of 16 KiB. So the writer
+    keeps any alignment that a user relied on. It does not count when programs are compared.
+    """
     inline_alignment: int = field(default=16, compare=False)
-    """Power of two that the data inside the flatbuffer is aligned to, by the same rule."""
+    """Power of two that data inside the flatbuffer is aligned to, inferred by the same rule."""
     unknown_fields: tuple[str, ...] = ()
-    """What the file has and this schema does not know. A program with any cannot be written."""
+    """Fields of the file that this schema does not know. A program with any cannot be written."""
 
     def method(self, name: str) -> ExecutionPlan:
-        """The method of that name. Raises :class:`~etdev.errors.UsageError`, which lists those there are."""
+        """Return the method of that name.
+
+        Raises :class:`~etdev.errors.UsageError`, which lists the methods that the program has.
+        """
         for plan in self.execution_plan:
             if plan.name == name:
                 return plan

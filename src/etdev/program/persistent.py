@@ -1,8 +1,8 @@
 """Persistent maps from small integers to values.
 
 A map is a node: a value that all of its integers have, or a tuple of nodes for equal parts of them. Nodes never change.
-A new version of a map shares all nodes with the old one but those on the way to the change, so a copy takes no time, a
-change O(log n), and a comparison or a join only as much as differs.
+A new version of a map shares all nodes with the old one except those on the path to the change. So a copy takes no time
+and a change takes O(log n). A comparison or a join only visits parts that differ.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 Node: TypeAlias = Any
-"""A tuple of nodes, or a value, which is not a tuple. No tuple has equal values for all parts."""
+"""A tuple of nodes, or a value that is not a tuple. No tuple has equal values for all parts."""
 _PARTS = 16
 
 
 def room(count: int) -> int:
-    """Return the size of a map with so many integers."""
+    """Return the size of a map for at least ``count`` integers."""
     size = _PARTS
     while size < count:
         size *= _PARTS
@@ -24,7 +24,7 @@ def room(count: int) -> int:
 
 
 def assigned(node: Node, size: int, start: int, end: int, value: Node) -> Node:
-    """Give the integers from ``start`` to before ``end`` a value."""
+    """Set the integers from ``start`` (inclusive) to ``end`` (exclusive) to a value."""
     if not start and end == size:
         return value
     parts = list(_parts(node))
@@ -43,7 +43,7 @@ def assigned(node: Node, size: int, start: int, end: int, value: Node) -> Node:
 
 
 def updated(node: Node, size: int, start: int, end: int, change: Callable[[Node], Node]) -> Node:
-    """Change the values of the integers from ``start`` to before ``end``."""
+    """Apply ``change`` to the values of the integers from ``start`` (inclusive) to ``end`` (exclusive)."""
     if type(node) is not tuple and not start and end == size:
         return change(node)
     parts = list(_parts(node))
@@ -55,7 +55,7 @@ def updated(node: Node, size: int, start: int, end: int, change: Callable[[Node]
 
 
 def joined(one: Node, other: Node, join: Callable[[Node, Node], Node]) -> Node:
-    """Join two maps value by value; ``join`` is not asked about what both share."""
+    """Join two maps value by value. ``join`` is not called for parts that both share."""
     if one is other:
         return one
     if type(one) is not tuple and type(other) is not tuple:
@@ -67,7 +67,7 @@ def joined(one: Node, other: Node, join: Callable[[Node, Node], Node]) -> Node:
 
 
 def united(one: Node, other: Node) -> Node:
-    """Return the union of two sets, which are maps to truth values."""
+    """Return the union of two sets. A set is a map to truth values."""
     if one is other or one is True or other is False:
         return one
     if other is True or one is False:
@@ -78,7 +78,7 @@ def united(one: Node, other: Node) -> Node:
 
 
 def with_members(node: Node, size: int, members: Iterable[int], value: bool) -> Node:
-    """Put integers into a set, or take them out of it."""
+    """Add integers to a set if ``value`` is true; remove them otherwise."""
     for member in members:
         if value_at(node, size, member) is not value:
             node = assigned(node, size, member, member + 1, value)
@@ -95,7 +95,7 @@ def value_at(node: Node, size: int, index: int) -> Node:
 
 
 def values(node: Node, size: int, start: int, end: int) -> Iterator[Node]:
-    """Return the values of the integers from ``start`` to before ``end``; neighbors may share one."""
+    """Yield the values of the integers from ``start`` (inclusive) to ``end`` (exclusive); neighbors may share one."""
     if type(node) is not tuple:
         yield node
         return
@@ -106,7 +106,7 @@ def values(node: Node, size: int, start: int, end: int) -> Iterator[Node]:
 
 
 def differences(one: Node, other: Node, size: int, at: int = 0) -> Iterator[int]:
-    """Return the integers whose values differ, in order, from ``at`` on."""
+    """Yield the integers whose values differ, in order. ``at`` is the first integer of the map."""
     if type(one) is not tuple and type(other) is not tuple:
         if one != other:
             yield from range(at, at + size)
@@ -122,7 +122,7 @@ def _parts(node: Node) -> Sequence[Node]:
 
 
 def _of(old: Node, parts: list[Node]) -> Node:
-    """Return a node of these parts: the old one, if it has them."""
+    """Return a node of these parts: the old one if it equals them."""
     first = parts[0]
     if type(first) is not tuple and parts.count(first) == _PARTS:
         return old if old == first else first

@@ -1,8 +1,9 @@
-"""Data flow over a method: where each tensor lies at each instruction, and which writes its bytes may come from.
+"""Data flow over a method: the place of each tensor at each instruction, and the writes its bytes may come from.
 
-A tensor lies in its own place, the allocation that the file gives it, until a move makes it another tensor or a view
-makes it share another's bytes. After a ``cond`` a tensor may so be one of several, depending on the branch that was
-taken; what its bytes come from is therefore kept for each of them apart, as of the paths on which it is that one.
+A tensor is in its own place, the allocation in the file, until a move or a view changes that. A move makes it another
+tensor. A view makes it share another tensor's bytes. After a ``cond``, a tensor may therefore be one of several,
+depending on the branch taken. The analysis keeps the sources of its bytes separately for each of them, restricted to
+the paths on which the tensor is that one.
 """
 
 from __future__ import annotations
@@ -24,20 +25,20 @@ from etdev.program.references import References, references
 from etdev.program.used import used_values
 
 _MOST_STEPS = 30_000_000
-"""Places and writes looked at, over all blocks, before a method is taken to be made to waste time."""
+"""Limit on the places and writes visited over all blocks. A method above it is treated as hostile."""
 _TREE = 10
-"""What a change of a persistent map counts."""
+"""Steps that one change of a persistent map counts as."""
 _ELSEWHERE = -1
-"""Stands among places for memory that is not planned: a constant's, the caller's."""
+"""Marker among places for unplanned memory: a constant's or the caller's."""
 
 
 class Kind(Enum):
-    """How much of a tensor a write writes."""
+    """Extent to which a write covers a tensor."""
 
     ALL = "all"
     SOME = "some"
     FILL = "fill"
-    """Some, where the rest is of no interest."""
+    """Partial write; the remainder is don't-care."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,67 +46,72 @@ class Place:
     """Planned memory of one tensor."""
 
     buffer: int
-    """Its ``memory_id``."""
+    """``memory_id`` of the planned buffer."""
     start: int
-    """First byte."""
+    """First byte, inclusive."""
     end: int
-    """Behind the last byte, of the largest size that the tensor takes."""
+    """End byte, exclusive, for the largest size of the tensor."""
 
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """An instruction that writes a place; or the caller, who fills an input."""
+    """A write to a place by an instruction, or by the caller, who fills an input."""
 
     position: int
-    """Of the instruction; -1 is the caller, before the first."""
+    """Position of the instruction; -1 is the caller, before the first instruction."""
     place: int
-    """The value whose place it is."""
+    """Value that owns the place."""
     kind: Kind
     certain: bool
-    """Whether it is this place on every path."""
+    """Whether the write goes to this place on every path."""
 
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """An instruction that reads a tensor; or the caller, who gets an output."""
+    """A read of a tensor by an instruction, or by the caller, who receives an output."""
 
     position: int
-    """Of the instruction; their number is the caller, after the last."""
+    """Position of the instruction; the number of instructions is the caller, after the last one."""
     value: int
-    """The tensor that is read."""
+    """Tensor that is read."""
     place: int
-    """The value whose place it lies in."""
+    """Value that owns the place of the tensor's bytes."""
     writes: Writes
-    """Numbers of the writes that its bytes may come from: indices into :attr:`Reaching.writes`, counted from 1."""
+    """Numbers of the writes that its bytes may come from: 1 + index into :attr:`Reaching.writes`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reaching:
-    """What reads what from where."""
+    """Result of the analysis: each read of planned memory, and the writes that reach it."""
 
     flow: FlowGraph
     effects: tuple[Effects, ...]
-    """Of each instruction, by position."""
+    """Effects of each instruction, by position."""
     places: Mapping[int, Place]
-    """Of each tensor that has one and is not empty."""
+    """Place of each nonempty tensor that has one."""
     writes: tuple[Write, ...]
     uses: tuple[Use, ...]
     elsewhere: frozenset[tuple[int, int]]
-    """Position and tensor of each read of what is in no planned memory, on some path at least."""
+    """Position and tensor of each read that reaches unplanned memory on at least one path."""
     at_exit: Callable[[int], Writes]
-    """Writes that the bytes of a value's place may come from where the method ends."""
+    """Function that returns the writes that reach the bytes of a value's place at the end of the method."""
     references: frozenset[int]
-    """Tensors that a move or a view sets, also through another value: their place is not the one in the file,
-    or not always."""
+    """Tensors that a move or a view sets, directly or through another value.
+
+    Their place differs from the one in the file, always or on some paths.
+    """
 
 
 _Targets: TypeAlias = dict[int, Node]
-"""Values in whose places a tensor may lie, or :data:`_ELSEWHERE` → what is there on the paths on which it does."""
+"""Possible place of a tensor, or :data:`_ELSEWHERE` → content of the place on the paths on which the tensor is in it.
+
+A place is named by the value that owns it.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class _Left:
-    """What a call finds set by the one before, among the values that it looks at before it sets them itself."""
+    """References that a call leaves to the next one, for values that the next call reads before it sets them."""
 
     targets: Mapping[int, frozenset[int]] = field(default_factory=dict)
     tensors: Mapping[int, frozenset[int]] = field(default_factory=dict)
@@ -113,20 +119,21 @@ class _Left:
 
 @dataclass(slots=True)
 class _State:
-    """What holds at one point of a method."""
+    """Facts that hold at one point of a method."""
 
     memory: Node
-    """The writes that each piece comes from."""
+    """Writes that each piece comes from."""
     targets: dict[int, _Targets] = field(default_factory=dict)
-    """Of the tensors that a move or a view has set; all others lie in their own place. Copies share the items."""
+    """Places of the tensors that a move or a view has set. All others are in their own place. Copies share the items.
+    """
     tensors: dict[int, frozenset[int]] = field(default_factory=dict)
-    """Which values' tensors a value may be, of the values that a move has set; all others are themselves."""
+    """Values whose tensors a value may be, for values that a move has set. All others are themselves."""
 
     def copy(self) -> _State:
         return _State(self.memory, dict(self.targets), dict(self.tensors))
 
     def keep(self, live: Callable[[int], bool]) -> None:
-        """Forget what nobody looks at before it is set again. ``live`` says whether somebody does."""
+        """Drop references that are set again before their next use. ``live`` returns whether a value has such a use."""
         self.targets = {value: targets for value, targets in self.targets.items() if live(value)}
         self.tensors = {value: tensors for value, tensors in self.tensors.items() if live(value)}
 
@@ -134,14 +141,14 @@ class _State:
 def reaching(plan: m.ExecutionPlan, delegate_inputs: DelegateInputs, persistent: Iterable[int] = ()) -> Reaching:
     """Follow a method over all its paths until nothing new is found.
 
-    ``persistent`` are tensors that have a place even if nobody refers to them.
-    Raises :class:`~etdev.errors.LinkError` for one whose control flow is out of all proportion.
+    ``persistent`` are tensors that have a place even if no instruction, input or output refers to them. Raises
+    :class:`~etdev.errors.LinkError` for a method whose control flow is too large.
     """
     return _Analysis(plan, delegate_inputs, persistent).run()
 
 
 def _places(plan: m.ExecutionPlan, persistent: Iterable[int]) -> dict[int, Place]:
-    """The planned memory of each tensor that takes any, and that somebody refers to or that is persistent."""
+    """Return the place of each planned tensor that is used or persistent, bounded in size and nonempty."""
     found = {}
     for index in sorted({*used_values(plan), *persistent}):
         tensor = plan.values[index]
@@ -169,7 +176,7 @@ class _Analysis:
         self._cycles = self._flow.cycles()
         self._loops = self._flow.loops()
         self._first_fill: dict[tuple[int, int], int] = {}
-        """Place and cycle → the first position there that fills it."""
+        """Place and cycle → first position in the cycle that fills the place."""
         self._writes: list[Write] = []
         self._numbers: dict[Write, int] = {}
         """Write → its number: 1 + its index in the list."""
@@ -204,7 +211,7 @@ class _Analysis:
         )
 
     def _entry(self, left: _Left) -> _State:
-        """Before the first instruction of this or of a later call, when the caller has filled the inputs."""
+        """Return the state at the start of this or of a later call, after the caller has filled the inputs."""
         state = _State(UNWRITTEN)
         for value, targets in left.targets.items():
             state.targets[value] = {target: self._content(state, target) for target in targets}
@@ -223,7 +230,7 @@ class _Analysis:
         return _Left({value: frozenset(targets) for value, targets in kept.targets.items()}, kept.tensors)
 
     def _settle(self, order: Sequence[int], entry: _State) -> dict[int, _State]:
-        """The state before each block, and at the exit."""
+        """Return the state before each block, and at the exit."""
         first = order[0] if order else self._flow.exit
         entries = {first: entry}
         rank = {block: number for number, block in enumerate(order)}
@@ -268,7 +275,7 @@ class _Analysis:
         return _State(memory, targets, same)
 
     def _either(self, one: Writes, other: Writes) -> Writes:
-        """Return the writes of both, the same object as one of them where that has all of them."""
+        """Return the union of two sets of writes, as the same object as one of them if that one has all of them."""
         self._count(_TREE + len(one))
         if one >= other:
             return one
@@ -300,7 +307,7 @@ class _Analysis:
             state.tensors[to] = state.tensors.get(origin, frozenset({origin}))
 
     def _set_view(self, state: _State, of: int, out: int) -> None:
-        """Point the tensor that ``out`` is to the bytes of ``of``; other values that are the same tensor follow."""
+        """Point the tensor that ``out`` is to the bytes of ``of``, and with it all values that are the same tensor."""
         owners = state.tensors.get(out, frozenset({out}))
         seen = self._targets(state, of)
         same = {out, *owners, *(value for value, others in state.tensors.items() if others & owners)}
@@ -311,11 +318,11 @@ class _Analysis:
             state.targets[value] = {**kept, **seen}
 
     def _targets(self, state: _State, value: int) -> _Targets:
-        """Where a tensor may lie."""
+        """Return the possible places of a tensor, each with its content."""
         return state.targets[value] if value in state.targets else self._own(state, value)
 
     def _own(self, state: _State, value: int) -> _Targets:
-        """Where a tensor lies that no move and no view has set."""
+        """Return the place of a tensor that no move and no view has set."""
         target = value if value in self._places else _ELSEWHERE
         return {target: self._content(state, target)}
 
@@ -345,7 +352,7 @@ class _Analysis:
         targets = tuple(state.targets[value]) if value in state.targets else (value,)
         sure = kind if len(targets) == 1 else Kind.SOME
         for target in targets:
-            if target not in self._places:  # Elsewhere, or it takes no bytes.
+            if target not in self._places:  # Unplanned memory, or an empty tensor.
                 continue
             self._count(_TREE + len(state.targets))
             number = self._number(position, target, kind, len(targets) == 1)
@@ -356,7 +363,7 @@ class _Analysis:
                 self._write_everywhere(state, target, partial(self._memory.added, number, keeps))
 
     def _write_everywhere(self, state: _State, place: int, write: Callable[[Node, Pieces], Node]) -> None:
-        """Change every record of what the bytes of a place hold."""
+        """Update every record of the content of a place's bytes."""
         start, end = self._memory.pieces[place]
         state.memory = write(state.memory, (start, end))
         for value, targets in state.targets.items():
@@ -370,9 +377,9 @@ class _Analysis:
                 state.targets[value] = {**targets, **changed}
 
     def _filled_with(self, position: int, place: int) -> Callable[[int], bool]:
-        """What a place holds besides what is filled in: what was filled in before, or written to it in between.
+        """Return which of a place's earlier writes survive a fill: earlier fills, and writes to it in between.
 
-        The rest of it is of no interest, whoever wrote there before the first of the fills.
+        The remainder of the place is don't-care, whichever write before the first fill it comes from.
         """
         cycle = self._cycles[position]
         first = -1 if cycle in self._loops else self._first_fill[place, cycle]

@@ -1,4 +1,4 @@
-"""Reading a ``.pte`` that may have come from anywhere."""
+"""Reader of untrusted ``.pte`` files."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from etdev.program.schema import PROGRAM
 from etdev.program.segments import cut_segments
 
 _MOST_ALIGNMENT = 16 << 10
-"""Largest alignment that is taken to be meant: the largest page of a processor that runs such programs."""
+"""Largest alignment that is assumed to be intended: the largest page of a processor that runs such programs."""
 _DEFAULT_SEGMENT_ALIGNMENT = 128
 _DEFAULT_INLINE_ALIGNMENT = 16
 _REMEDY = "it is no .pte, or one that was cut short or damaged: copy it again, or build it again"
 
 
 def read(path: str | os.PathLike[str]) -> Program:
-    """The program in a file, all of it checked.
+    """Read and check the program in a file.
 
-    Segments stay in the file and are mapped: they cost no memory, and the file may be replaced (not overwritten in
-    place) while the program lives. Raises :class:`~etdev.errors.ProgramError`.
+    Segments stay in the file and are mapped, so they do not take memory of their own. While the program is in use, the
+    file may be replaced but not overwritten in place. Raises :class:`~etdev.errors.ProgramError`.
     """
     return parse(map_file(Path(path)), where=os.fspath(path))
 
 
 def parse(content: Blob, *, where: str | None = None) -> Program:
-    """The program in some bytes, which it refers to; ``where`` names them in errors."""
+    """Parse and check a program in bytes, which the result refers to. ``where`` names the bytes in errors."""
     try:
         program = _parse(content)
         check_program(program)
@@ -77,7 +77,7 @@ def _segment_alignment(header: Header | None, segments: tuple[Segment, ...]) -> 
 
 
 def _alignment(places: list[int], default: int) -> int:
-    """Largest power of two that divides all of them, up to what can be meant."""
+    """Return the largest power of two that divides all places, up to ``_MOST_ALIGNMENT``."""
     if not places:
         return default
     bits = _MOST_ALIGNMENT

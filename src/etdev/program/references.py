@@ -1,6 +1,7 @@
-"""Which values still matter as references: looked at somewhere, on some path, before they are set anew.
+"""Liveness of references: values whose reference is read on some path before it is set again.
 
-What a move or a view has set a value to is of no interest once nobody looks at the value before the next one sets it.
+A move or a view sets the reference of a value. That reference is dead if no instruction reads the value before the next
+one sets it.
 """
 
 from __future__ import annotations
@@ -16,28 +17,28 @@ from etdev.program.persistent import Node, room, united, value_at, with_members
 
 @dataclass(frozen=True, slots=True)
 class References:
-    """Values that are looked at before they are set again."""
+    """Values whose reference is read before it is set again."""
 
     _after: tuple[Node, ...]
-    """By block, the set of them at its end."""
+    """Set of them at the end of each block, by block index."""
     _at_start: Node
-    """The set of them where a call begins."""
+    """Set of them at the start of a call."""
     _size: int
-    """Of these sets."""
+    """Size of the persistent sets."""
 
     def at_start(self, value: int) -> bool:
-        """Return whether a call looks at a value before it sets it; the caller looks at the inputs."""
+        """Return whether a call reads a value's reference before it sets it. The caller reads the inputs."""
         return bool(value_at(self._at_start, self._size, value))
 
     def after(self, block: int, value: int) -> bool:
-        """Return whether a value is looked at behind a block before it is set again."""
+        """Return whether a value's reference is read after a block before it is set again."""
         return bool(value_at(self._after[block], self._size, value))
 
 
 def references(plan: m.ExecutionPlan, flow: FlowGraph, effects: Sequence[Effects]) -> References:
-    """Follow a method backwards. Its end leads to its beginning, for references are kept from call to call.
+    """Follow a method backwards. Its end leads to its start, since references persist from call to call.
 
-    Only values that moves and views have to do with matter.
+    Only values in moves and views matter.
     """
     pairs = [pair for found in effects for pair in (found.move, found.view) if pair]
     referring = {value for pair in pairs for value in pair}
@@ -69,7 +70,7 @@ def references(plan: m.ExecutionPlan, flow: FlowGraph, effects: Sequence[Effects
 
 
 def _summary(effects: Iterable[Effects], moved: Collection[int], referring: set[int]) -> tuple[set[int], set[int]]:
-    """Values that some instructions look at before they set them, and those that they set."""
+    """Return the values that some instructions read before they set them, and the values that they set."""
     looked: set[int] = set()
     was_set: set[int] = set()
     for found in effects:
@@ -78,7 +79,7 @@ def _summary(effects: Iterable[Effects], moved: Collection[int], referring: set[
             used.append(found.move[0])
         if found.view:
             of, out = found.view
-            # The data of a tensor is set: of that one that ``out`` is, if a move has made it another.
+            # A view sets the data of the tensor that ``out`` is, which may be another one after a move.
             used += [of, out] if out in moved else [of]
         looked |= referring.intersection(used) - was_set
         if found.move:

@@ -1,7 +1,7 @@
-"""How the tables of ET12 lie in a flatbuffer: what the reader decodes and the writer encodes.
+"""Flatbuffer layout of the tables of ET12, for the reader and the writer.
 
-Field numbers are positions in ``program.fbs`` (a union takes two: its tag, then its content). The order of the fields
-is that of the dataclass's arguments.
+Field numbers are positions in ``program.fbs``. A union takes two: its tag, then its content. Fields are in the order of
+the dataclass's arguments.
 """
 
 from __future__ import annotations
@@ -19,15 +19,17 @@ from etdev.program.flaw import FlawError
 
 
 class Absence(Enum):
-    """What it means that a file lacks a field."""
+    """Meaning of a field that a file lacks."""
 
     DEFAULT = auto()
-    """The default: a number's, an empty vector, an empty string. Written all the same, unless it is a number: the
-    runtime does not test for null everywhere."""
+    """The default: a number's default, an empty vector or an empty string.
+
+    Only numbers are omitted when written: the runtime does not test for null everywhere.
+    """
     OMITTED = auto()
     """``None``, or an empty vector; written as absent."""
     REFUSED = auto()
-    """The runtime refuses such a file, or crashes."""
+    """An error: the runtime refuses such a file, or crashes."""
 
 
 @dataclass(frozen=True)
@@ -35,21 +37,21 @@ class Scalar:
     """A number."""
 
     code: str
-    """Of the ``struct`` module."""
+    """Format code of the ``struct`` module."""
     default: int | float = 0
     choices: Mapping[int, Any] | None = None
-    """Meaning of each number that is allowed, if not every one is."""
+    """Allowed numbers and their meanings; None if all numbers are allowed."""
     what: str = "a number"
-    """What the number has to be, in words."""
+    """Description of the number for errors."""
 
     @property
     def width(self) -> int:
-        """Bytes of it."""
+        """Width in bytes."""
         return calcsize(self.code)
 
     @cached_property
     def packed_default(self) -> bytes:
-        """The default as it would stand in a file."""
+        """The default as its bytes in a file."""
         return pack(f"<{self.code}", self.default)
 
 
@@ -64,7 +66,7 @@ class Scalars:
 
     element: Scalar
     limit: int | None = None
-    """Most elements."""
+    """Largest number of elements; None without a limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +95,12 @@ class Many:
 
 @dataclass(frozen=True, slots=True)
 class Union:
-    """One of several tables. Tags count from 1; 0 is no table at all."""
+    """One of several tables. Tags count from 1; 0 means no table."""
 
     tables: tuple[Table, ...]
 
     def tag_of(self, value: object) -> int:
-        """The tag of an object of one of the tables. Raises :class:`FlawError` for anything else."""
+        """Return the tag of an object of one of the tables. Raise :class:`FlawError` for any other object."""
         for tag, table in enumerate(self.tables, 1):
             if table.python_type is type(value):
                 return tag
@@ -121,27 +123,27 @@ class Field:
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """A table, and how it becomes an object and an object becomes it."""
+    """A table, and its conversion to and from an object."""
 
     name: str
     make: Callable[..., Any]
-    """Object of the fields' values."""
+    """Function from the fields' values to the object."""
     split: Callable[[Any], tuple[Any, ...]]
-    """The fields' values of an object."""
+    """Function from the object to the fields' values."""
     fields: tuple[Field, ...]
     python_type: type | None = None
-    """Type of the object; what a union chooses by."""
+    """Type of the object, by which a union finds the table."""
     wrapper: bool = False
-    """Its one field stands for it in the model, and in paths."""
+    """Whether the table's only field replaces it in the model and in paths."""
 
     @cached_property
     def snake_name(self) -> str:
-        """``kernel_call`` for ``KernelCall``: what stands in paths."""
+        """Name in paths: ``kernel_call`` for ``KernelCall``."""
         return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in self.name).removeprefix("_")
 
     @cached_property
     def slots(self) -> int:
-        """Number of entries in a vtable that has them all."""
+        """Number of entries in a vtable with all fields."""
         return max((field.number + 1 + isinstance(field.kind, Union) for field in self.fields), default=0)
 
 
@@ -161,7 +163,7 @@ SCALAR_TYPE = _enum(m.ScalarType)
 
 
 def table(kind: type, *fields: Field) -> Table:
-    """A table that is a dataclass with the same fields, in the order given."""
+    """Return the table for a dataclass with the same fields, in the order of the arguments."""
     names = tuple(field.name for field in fields)
 
     def split(value: Any) -> tuple[Any, ...]:
@@ -171,7 +173,7 @@ def table(kind: type, *fields: Field) -> Table:
 
 
 def _wrapper(name: str, field: Field) -> Table:
-    """A table that is its one field."""
+    """Return a table that its only field replaces."""
     return Table(name, lambda value: value, lambda value: (value,), (field,), wrapper=True)
 
 
@@ -313,4 +315,4 @@ PROGRAM = Table(
     lambda value: tuple(value[field.name] for field in _ROOT_FIELDS),
     _ROOT_FIELDS,
 )
-"""The root. Its object is a dictionary by field; a segment in it is (offset, size)."""
+"""The root table. Its object is a dictionary by field; a segment in it is (offset, size)."""

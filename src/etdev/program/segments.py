@@ -1,4 +1,4 @@
-"""Segments: the data behind a flatbuffer, in a ``.pte`` and in a ``.ptd``."""
+"""Segments: the data after the flatbuffer of a ``.pte`` or a ``.ptd``."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from etdev.program.flaw import FlawError
 from etdev.program.model import Segment
 
 SEGMENT_ALIGNMENT = 128
-"""Bytes: what ExecuTorch aligns segments to, in both kinds of files."""
+"""Alignment in bytes that ExecuTorch uses for segments in both kinds of files."""
 CONSTANT_ALIGNMENT = 16
-"""Bytes: what ExecuTorch aligns constants to in their segment, and data inside the flatbuffer."""
+"""Alignment in bytes that ExecuTorch uses for constants in their segment, and for data inside the flatbuffer."""
 
 
 def cut_segments(
     content: Blob, base: int, extents: Iterable[tuple[int, int]], said: int
 ) -> tuple[tuple[Segment, ...], int]:
-    """The segments of a file, by offset and size, and where in the file the last one ends.
+    """Return a file's segments for the given offsets and sizes, and the end of the last one in the file.
 
-    ``base`` is where the first one begins, 0 without any; ``said`` is how many bytes the header says that they are
-    together, 0 if it does not. Raises :class:`FlawError` for bytes that are not in the file.
+    ``base`` is the start of the first segment in the file, 0 without segments. ``said`` is the total size of the
+    segments as the header states it, 0 if it does not. Raises :class:`FlawError` for bytes that are not in the file.
     """
     room = len(content) - base if base else 0
     segments, end = [], 0
@@ -38,7 +38,7 @@ def cut_segments(
 
 
 def check_order(segments: Sequence[Segment]) -> int:
-    """Where the last one ends. Raises :class:`FlawError` unless they are in order and apart."""
+    """Return the end of the last segment. Raise :class:`FlawError` unless they are in order and disjoint."""
     end = 0
     for index, segment in enumerate(segments):
         if segment.offset < end:
@@ -50,7 +50,10 @@ def check_order(segments: Sequence[Segment]) -> int:
 
 
 def laid_out(data: Iterable[Blob], alignment: int) -> tuple[Segment, ...]:
-    """Segments of these data in their order, each at the next multiple of ``alignment``; empty ones take no room."""
+    """Return segments of the blobs in order, each at the next multiple of ``alignment``.
+
+    Empty segments take no space.
+    """
     segments: list[Segment] = []
     end = 0
     for blob in data:
@@ -61,13 +64,13 @@ def laid_out(data: Iterable[Blob], alignment: int) -> tuple[Segment, ...]:
 
 
 def write_parts(head: bytearray, base: int, segments: Sequence[Segment], path: Path) -> None:
-    """Write a file that nobody else reads yet: its head, then the segments from byte ``base`` on. Raises OSError."""
+    """Write a file that no other reader uses yet: its head, then the segments from byte ``base`` on. Raises OSError."""
     with open(path, "wb", buffering=0, opener=_open_empty) as file:
         _write_parts(head, base, segments, file)
 
 
 def joined_parts(head: bytearray, base: int, segments: Sequence[Segment]) -> bytes:
-    """What :func:`write_parts` writes."""
+    """Return the bytes that :func:`write_parts` writes."""
     content = BytesIO()
     _write_parts(head, base, segments, content)
     return content.getvalue()
@@ -79,8 +82,10 @@ def _write_parts(head: bytearray, base: int, segments: Sequence[Segment], file: 
 
 
 def _write_segments(segments: Iterable[Segment], base: int, at: int, file: FileIO | BytesIO) -> None:
-    """Write from byte ``at`` of the file on; the first segment begins at ``base``. Nothing is sought: the file may be
-    a pipe."""
+    """Write from byte ``at`` of the file on. The first segment begins at ``base``.
+
+    The function does not seek, so the file may be a pipe.
+    """
     if not base:
         return
     for segment in segments:
@@ -94,18 +99,18 @@ def _write_segments(segments: Iterable[Segment], base: int, at: int, file: FileI
 
 
 def _write_all(content: Blob, at: int, file: FileIO | BytesIO) -> None:
-    """Write at byte ``at`` of the file, in pieces that end at multiples of a chunk: that is twice as fast."""
+    """Write at byte ``at`` of the file, in pieces that end at multiples of a chunk. That is twice as fast."""
     for piece in content.pieces(at):
         start = 0
         while start < len(piece):
-            start += file.write(piece[start:])  # A file without a buffer may take less than it is given.
+            start += file.write(piece[start:])  # An unbuffered file may accept fewer bytes than requested.
 
 
 def _open_empty(path: str, flags: int) -> int:
-    """Open a file that is empty already. To truncate it again makes ext4 write it to the disk when it is closed."""
+    """Open a file that is empty already. Truncating it again makes ext4 flush it to disk when it is closed."""
     return os.open(path, flags & ~os.O_TRUNC)
 
 
 def align(size: int, alignment: int) -> int:
-    """The next multiple of a power of two."""
+    """Return ``size`` rounded up to a multiple of ``alignment``."""
     return (size + alignment - 1) // alignment * alignment

@@ -1,8 +1,8 @@
-"""What the ``.pte`` of an object program cannot say, in a JSON file beside it. No torch, no executorch.
+"""The sidecar of an object program: a JSON file with facts that its ``.pte`` cannot hold.
 
-The file is ``NAME.object.json`` next to ``NAME.object.pte``: one object with ``format`` (2), ``methods`` and
-``data_files``.
-An index of an instruction counts in the first chain of the method, the only one that programs of today have.
+The file is ``NAME.object.json`` next to ``NAME.object.pte``. It is one object with ``format`` (2), ``methods`` and
+``data_files``. An instruction's index counts in the first chain of the method, the only one in current programs. This
+module imports neither torch nor executorch.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from etdev.program.flaw import FlawError
 from etdev.program.model import ScalarType
 
 FORMAT = 2
-"""Version of the file's structure, raised when a reader of the old one would misunderstand the new one."""
+"""Version of the file's structure. It is raised when a reader of the old version would misunderstand the new one."""
 
 _MOST = 1 << 63
-"""Numbers are below this: what any index, count or debug handle in a program is stored in."""
+"""Upper bound, exclusive, of all numbers in the file: indices, counts and debug handles fit in 63 bits."""
 
 _T = TypeVar("_T")
 
@@ -35,12 +35,12 @@ class Source:
     """A line of the model's code."""
 
     file: str
-    """With ``/`` between its parts; relative to the project, or for an installed package to where packages are."""
+    """Path with ``/`` as separator, relative to the project, or to the package folder for an installed package."""
     line: int
-    """From 1 on."""
+    """Line number, from 1 on."""
     function: str
     text: str
-    """The line itself without its indentation; empty if the file could not be read when the model was exported."""
+    """Text of the line without indentation; empty if the file could not be read during export."""
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}" + (f": {self.text}" if self.text else "")
@@ -53,29 +53,31 @@ class StateNote:
     value: int
     """Value index."""
     name: str
-    """As the user's module names it: ``layers.0.cache``. State of the same name in several methods is one buffer there,
-    and the config says whether they share it."""
+    """Name in the user's module: ``layers.0.cache``.
+
+    State of the same name in several methods is one buffer in the module. The config says whether the methods share it.
+    """
     initialized: bool
-    """Does the file hold its initial value? It starts as zeros otherwise."""
+    """Whether the file holds its initial value. Otherwise it starts as zeros."""
 
 
 @dataclass(frozen=True, slots=True)
 class MethodNotes:
-    """What is known of one method. Instructions without an entry in a mapping are not known about."""
+    """Notes on one method. Instructions without an entry in a mapping are unknown."""
 
     delegate_inputs: Mapping[int, int] = field(default_factory=dict)
-    """For each delegate call, how many of its arguments are inputs; they come first, outputs follow."""
+    """Number of inputs of each delegate call. They are its first arguments; outputs follow."""
     state: tuple[StateNote, ...] = ()
-    """In the order of the value indices."""
+    """State, in the order of the value indices."""
     sources: Mapping[int, Source] = field(default_factory=dict)
-    """The line that an instruction comes from; of a delegate call, the line of the last op inside."""
+    """Source line of each instruction; for a delegate call, the line of the last op inside."""
     debug_handles: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
-    """ExecuTorch's numbers of the ops that became an instruction, as an ``ETRecord`` has them."""
+    """ExecuTorch's numbers of the ops that became each instruction, as in an ``ETRecord``."""
     data_names: tuple[str, ...] = ()
     """Names of the data that the method's delegates look up."""
 
     def renumbered(self, old_to_new: Mapping[int, int | None]) -> MethodNotes:
-        """The same notes after the instructions changed; see :meth:`Sidecar.renumbered`."""
+        """Return the notes for a changed list of instructions; see :meth:`Sidecar.renumbered`."""
         return MethodNotes(
             delegate_inputs=_renumbered(self.delegate_inputs, old_to_new, _only_one),
             state=self.state,
@@ -89,24 +91,25 @@ class MethodNotes:
 
 @dataclass(frozen=True, slots=True)
 class Sidecar:
-    """The notes of all methods that have any."""
+    """Notes on all methods that have any."""
 
     methods: Mapping[str, MethodNotes]
-    """By the method's name."""
+    """Notes by the method's name."""
     data_files: Mapping[str, Mapping[str, TensorLayout | None]] = field(default_factory=dict)
-    """Files that backends ask for, by name, with the data in each; the object program has that data inside."""
+    """File name → data in it, for files that backends ask for. The object program has that data inside."""
 
     @property
     def lookups(self) -> dict[str, tuple[str, ...]]:
-        """Per method, the names of the data that its delegates look up."""
+        """Names of the data that the delegates of each method look up."""
         return {name: notes.data_names for name, notes in self.methods.items()}
 
     def renumbered(self, method: str, old_to_new: Mapping[int, int | None]) -> Sidecar:
-        """The notes after a change of a method's instructions.
+        """Return the notes after a change of a method's instructions.
 
-        ``old_to_new`` has the new index of each instruction there was, ``None`` for one that is gone. Where several
-        became one, that one has the first's source line and all debug handles. Raises :class:`KeyError` for an unknown
-        method or an instruction with notes that the map lacks, :class:`ValueError` if two delegate calls became one.
+        ``old_to_new`` maps the index of each old instruction to its new index, or to ``None`` if it was removed. If
+        several instructions became one, it gets the first one's source line and all debug handles. Raises
+        :class:`KeyError` for an unknown method or for an instruction with notes that the map lacks. Raises
+        :class:`ValueError` if two delegate calls became one.
         """
         return replace(self, methods={**self.methods, method: self.methods[method].renumbered(old_to_new)})
 
@@ -127,7 +130,7 @@ def _only_one(first: int, second: int) -> int:
 
 
 def write_sidecar(sidecar: Sidecar, path: str | os.PathLike[str]) -> None:
-    """Write the file whole or not at all; equal notes give equal bytes.
+    """Write the file atomically. Equal notes yield equal bytes.
 
     Raises :class:`~etdev.errors.WriteError` with the path and the cause.
     """
@@ -166,10 +169,10 @@ def _encoded_layout(layout: TensorLayout | None) -> dict[str, Any] | None:
 
 
 def read_sidecar(path: str | os.PathLike[str]) -> Sidecar:
-    """The notes in a file, all of it checked.
+    """Read and check the notes in a file.
 
-    Raises :class:`~etdev.errors.ProgramError` naming the file, the place in it (``methods.forward.state[0].value``)
-    and what is wrong there.
+    Raises :class:`~etdev.errors.ProgramError` with the file, the path inside it (``methods.forward.state[0].value``)
+    and the flaw.
     """
     where = os.fspath(path)
     try:
@@ -282,7 +285,7 @@ def _index(key: str) -> int:
 
 
 def _object(content: Any, fields: Mapping[str, Callable[[Any], Any]]) -> dict[str, Any]:
-    """The fields of an object that has these and no others, each decoded."""
+    """Decode the fields of an object. Raise an error if any is missing or unknown."""
     found = _mapping(content)
     for name in fields:
         if name not in found:

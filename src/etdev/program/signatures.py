@@ -44,11 +44,11 @@ class Parameter:
     """A value that a call passes."""
 
     name: str
-    """Empty for an output."""
+    """Name of an argument; empty for an output."""
     kind: str
     """Type in the signature."""
     accepts: frozenset[type]
-    """Kinds of values."""
+    """Accepted kinds of values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +56,13 @@ class Signature:
     """The values of a kernel call, in the order of ``KernelCall.args``."""
 
     operator: str
-    """``aten::add.out``."""
+    """Operator such as ``aten::add.out``."""
     parameters: tuple[Parameter, ...]
     """Arguments, then outputs, then the number that the call returns if it returns one."""
     outputs: int
-    """Number of the last parameters that are output tensors or a list of them."""
+    """Number of trailing parameters that are output tensors, or a list of them."""
     returns: int
-    """Values behind the parameters that repeat outputs, or the first argument: 0 or 1."""
+    """Number of values after the parameters that repeat outputs or the first argument: 0 or 1."""
 
     accepts: tuple[frozenset[type], ...]
     """Accepted kinds of values, by position in the call."""

@@ -1,9 +1,9 @@
-"""The buffers that a method really has: which tensors share bytes on purpose, and from when to when they are in use.
+"""Storages of a method: which tensors share bytes on purpose, and the lifetime of each.
 
-A plan lays many tensors over the same bytes at different times. What belongs together is recovered from the data flow:
-a tensor that is read belongs with the one whose write its bytes come from (a view, a mutated buffer and its result, the
-parts of a concatenation), and an output with the operand in whose place it is written. In an object program, where
-nothing else shares bytes, this finds just the aliases.
+A memory plan puts many tensors at the same bytes at different times. The data flow shows which tensors belong together.
+A tensor that is read belongs with the one whose write its bytes come from: a view, a mutated buffer and its result, the
+parts of a concatenation. An output belongs with the operand in whose place it is written. In an object program, nothing
+else shares bytes, so this finds exactly the aliases.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ from etdev.program.reaching import Kind, Place, Reaching, Use, reaching
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """Bytes that have to stay together: one tensor, or several of which some are aliases of others.
+    """Bytes that have to stay together: one tensor, or several tensors with aliases among them.
 
-    Time is counted in instants: 0 is when the caller fills the inputs, 1 + position is an instruction, and the last
-    one, 1 + their number, is when the caller reads the outputs.
+    Time is counted in instants. At instant 0 the caller fills the inputs. Instant 1 + position is an instruction. At
+    the last instant, 1 + the number of instructions, the caller reads the outputs.
     """
 
     values: tuple[int, ...]
-    """The tensors whose places it is made of."""
+    """Tensors whose places form the storage."""
     memory_id: int
     offset: int
-    """Of its first byte, in that buffer of the file."""
+    """Offset of its first byte in that buffer of the file."""
     size: int
-    """Bytes."""
+    """Size in bytes."""
     start: int
     """First instant at which its bytes are in use."""
     end: int
     """First instant at which they are free again; equal to ``start`` if they are never used."""
     persistent: bool
-    """Whether its content is kept from one call to the next: it is in use at all times."""
+    """Whether it keeps its content from one call to the next; if so, it is in use at all times."""
     writes: tuple[int, ...]
-    """The instants at which it is written, in order."""
+    """Instants at which it is written, in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +50,13 @@ class MethodMemory:
     """All planned memory of a method."""
 
     storages: tuple[Storage, ...]
-    """In the order of their first value."""
+    """Storages in the order of their first value."""
     of: Mapping[int, int]
-    """Value index → index into ``storages``, of each tensor in planned memory."""
+    """Value index → index into ``storages``, for each tensor in planned memory."""
     instants: int
-    """How many there are."""
+    """Number of instants."""
     reaching: Reaching
-    """What it was found from."""
+    """Data flow that the storages were found from."""
 
 
 def method_memory(
@@ -64,10 +64,10 @@ def method_memory(
 ) -> MethodMemory:
     """Find the storages of a method.
 
-    ``persistent`` are tensors that are known to be kept between calls, whether anybody refers to them or not; what is
-    read before it is written, has an initial value or the name of a buffer is found to be. Raises
-    :class:`~etdev.errors.LinkError` if a tensor is read after another one was written over it, which no program does
-    on purpose.
+    ``persistent`` are tensors that are known to be kept between calls, even if no instruction, input or output refers
+    to them. A tensor is also found to be kept if it is read before it is written, has an initial value, or has the name
+    of a buffer. Raises :class:`~etdev.errors.LinkError` if a tensor is read after another one overwrote it, which no
+    program does on purpose.
     """
     persistent = frozenset(persistent)
     found = reaching(plan, delegate_inputs, persistent)
@@ -92,7 +92,7 @@ def method_memory(
 
 
 def _declared_persistent(plan: m.ExecutionPlan) -> set[int]:
-    """Tensors in planned memory that the file gives an initial value, or the name that a buffer of the module has."""
+    """Return the planned tensors that have an initial value, or the name of a buffer of the module."""
     return {
         index
         for index, tensor in plan.tensors()
@@ -102,9 +102,9 @@ def _declared_persistent(plan: m.ExecutionPlan) -> set[int]:
 
 
 def _read_before_written(plan: m.ExecutionPlan, found: Reaching) -> Iterator[int]:
-    """Places that are read where something may be in them from before the call.
+    """Yield places that may still hold content from before the call when they are read.
 
-    Whoever writes a dynamic tensor writes the rows that there are: a static one in the same bytes has more of them.
+    A write to a dynamic tensor only covers its current rows. A static tensor in the same bytes has more of them.
     """
     dynamic = {index for index, tensor in plan.tensors() if tensor.shape_dynamism is not m.TensorShapeDynamism.STATIC}
     for use in found.uses:
@@ -114,7 +114,7 @@ def _read_before_written(plan: m.ExecutionPlan, found: Reaching) -> Iterator[int
 
 
 def _in_place(found: Reaching) -> Iterator[tuple[int, int]]:
-    """Operands, and the outputs that one and the same instruction writes to their very bytes."""
+    """Yield operands with the outputs that the same instruction writes to exactly the same bytes."""
     written: dict[tuple[int, Place], int] = {
         (write.position, found.places[write.place]): write.place for write in found.writes if write.kind is Kind.ALL
     }
@@ -125,7 +125,7 @@ def _in_place(found: Reaching) -> Iterator[tuple[int, int]]:
 
 
 def _unite_persisted(found: Reaching, groups: _Groups, kept: Iterable[int]) -> None:
-    """Put what a method leaves in the bytes of its state with the state, for the next call reads it there."""
+    """Unite state with the tensors that a method leaves in its bytes, since the next call reads them as state."""
     waiting = [value for value in kept if value in found.places]
     _unite_overlapping(found, groups, waiting)
     while waiting:
@@ -138,7 +138,7 @@ def _unite_persisted(found: Reaching, groups: _Groups, kept: Iterable[int]) -> N
 
 
 def _unite_overlapping(found: Reaching, groups: _Groups, kept: Iterable[int]) -> None:
-    """Put state together that lies in the same bytes: no write tells of the views of a buffer that is only read."""
+    """Unite state that overlaps in memory. No write reveals the views of a buffer that is only read."""
     furthest: int | None = None
     for value in sorted(kept, key=lambda value: (found.places[value].buffer, found.places[value].start)):
         place = found.places[value]
@@ -152,7 +152,7 @@ def _unite_overlapping(found: Reaching, groups: _Groups, kept: Iterable[int]) ->
 
 
 def _storage(found: Reaching, values: list[int], persistent: bool) -> Storage:
-    """A storage whose time is not known yet."""
+    """Return a storage without its lifetime and writes."""
     places = [found.places[value] for value in values]
     start = min(place.start for place in places)
     return Storage(
@@ -182,7 +182,7 @@ def _with_lifetimes(
 
 
 def _covers(storages: Sequence[Storage], places: Mapping[int, Place], of: Mapping[int, int]) -> Callable[[int], bool]:
-    """Does writing all of a value's place write all of its storage?"""
+    """Return a predicate: whether writing all of a value's place writes all of its storage."""
 
     def covers(value: int) -> bool:
         place = places[value]
@@ -192,11 +192,11 @@ def _covers(storages: Sequence[Storage], places: Mapping[int, Place], of: Mappin
 
 
 def _refuse_clobbered(plan: m.ExecutionPlan, found: Reaching) -> None:
-    """Raise for a read of what somebody else has written over.
+    """Raise an error for a read of bytes that another tensor has overwritten.
 
-    A tensor that nobody writes all of is an alias and holds what was written there. One that has such a write of its
-    own is meant to hold that, and what was changed in it later; where it is filled piece by piece, the pieces that
-    nobody looks at yet may hold anything.
+    A tensor without a full write of its own is an alias, and holds what was written through others. A tensor with one
+    holds that content and later changes to it. If it is filled piece by piece, the pieces that are not read yet may
+    hold anything.
     """
     filled = {write.place for write in found.writes if write.kind is Kind.FILL}
     replaced = {write.place for write in found.writes if write.kind is Kind.ALL} - filled
@@ -221,7 +221,7 @@ def _clobbered(plan: m.ExecutionPlan, found: Reaching, use: Use, by: int) -> Lin
 
 
 def describe_position(plan: m.ExecutionPlan, found: Reaching, position: int) -> str:
-    """What happens at a position, in words: ``instruction 12 (aten::add.out)``."""
+    """Describe a position in words: ``instruction 12 (aten::add.out)``."""
     if position < 0:
         return "the caller, filling the inputs,"
     if position >= len(found.flow.instructions):

@@ -1,4 +1,4 @@
-"""Which values of a method matter."""
+"""Values of a method that its instructions, inputs or outputs use."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from etdev.program import model as m
 
 
 def used_values(plan: m.ExecutionPlan) -> list[int]:
-    """Value indices, in order: all that instructions, inputs, outputs or other such values refer to.
+    """Return the used value indices, in order.
 
-    Tensors with an initial value are among them: the runtime writes it, whether anybody reads it or not.
+    A value is used if an instruction, an input, an output or another used value refers to it. Tensors with an initial
+    value are used too: the runtime writes that value even if no instruction reads it.
     """
     used = {*plan.inputs, *plan.outputs}
     for chain in plan.chains:

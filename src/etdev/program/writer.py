@@ -1,4 +1,4 @@
-"""Writing a ``.pte``: the flatbuffer with its extended header, then the segments at their places."""
+"""Writer of ``.pte`` files: the flatbuffer with its extended header, then the segments at their places."""
 
 from __future__ import annotations
 
@@ -18,26 +18,30 @@ _ROOT_OFFSET_BYTES = 4
 
 
 def write(program: Program, path: str | os.PathLike[str]) -> None:
-    """Write the file whole or not at all; segments stream from where they are.
+    """Write the file atomically, streaming the segments.
 
-    Equal programs of equal alignments give the same bytes. Raises :class:`~etdev.errors.ProgramError` if the program
-    is not valid or has fields that would be lost, :class:`~etdev.errors.WriteError` if the file cannot be written.
+    Equal programs with equal alignments yield the same bytes. Raises :class:`~etdev.errors.ProgramError` if the program
+    is not valid or has fields that would be lost. Raises :class:`~etdev.errors.WriteError` if the file cannot be
+    written.
     """
     with atomic_path(Path(path)) as temporary:
         write_into(program, temporary)
 
 
 def write_into(program: Program, path: Path) -> None:
-    """Write to a file that nobody else reads yet; :func:`write` is for all others.
+    """Write to a file that no other reader uses yet. Use :func:`write` for all other files.
 
-    Raises :class:`OSError` as it comes.
+    Raises :class:`OSError` unchanged.
     """
     head, base = _checked_head(program)
     write_parts(head, base, program.segments, path)
 
 
 def serialize(program: Program) -> bytes:
-    """What :func:`write` writes: for a program that lies inside another one. Raises as that does."""
+    """Return the bytes that :func:`write` writes, to embed the program in another one.
+
+    Raises :class:`~etdev.errors.ProgramError` as :func:`write` does.
+    """
     head, base = _checked_head(program)
     return joined_parts(head, base, program.segments)
 
@@ -59,13 +63,13 @@ def _checked_head(program: Program) -> tuple[bytearray, int]:
 
 
 def _head(program: Program) -> tuple[bytearray, int]:
-    """All that comes before the segments, without padding, and where in the file the first segment begins."""
+    """Return all bytes before the segments, without padding, and the start of the first segment in the file."""
     fields = {field.name: getattr(program, field.name) for field in PROGRAM.fields}
     fields["segments"] = tuple((segment.offset, len(segment.data)) for segment in program.segments)
     content, alignment = encode(PROGRAM, fields, identifier=IDENTIFIER, inline_alignment=program.inline_alignment)
     if program.header_length is None:
         return content, 0
-    # As long as the header may get, and so that what is aligned in the flatbuffer stays so in the file.
+    # The room fits the longest header. It is a multiple of the alignment, so data in the flatbuffer stays aligned.
     room = align(LONG, alignment)
     size = len(content) + room
     end = max((segment.offset + len(segment.data) for segment in program.segments), default=0)

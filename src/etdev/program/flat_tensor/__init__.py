@@ -1,6 +1,6 @@
-"""The ``.ptd`` file: named tensors and other named data that programs refer to. No torch, no executorch.
+"""The ``.ptd`` file format: named tensors and other named data. Imports neither torch nor executorch.
 
-What it is made of is in :mod:`etdev.program.flat_tensor.model`.
+:mod:`etdev.program.flat_tensor.model` defines the parts of a file.
 """
 
 from etdev.program.flat_tensor.model import FlatTensor, NamedData, TensorLayout

@@ -1,4 +1,4 @@
-"""Meaning of a ``.ptd``: what the reader has decoded is checked here, and what the writer is given."""
+"""Semantic checks of a ``.ptd``, for data that the reader has decoded and for data that the writer is given."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from etdev.program.segments import check_order
 
 
 def check_flat_tensor(data: FlatTensor) -> None:
-    """Raise :class:`FlawError` for the first thing that is wrong."""
+    """Raise :class:`FlawError` for the first flaw."""
     if data.version != 0:
         raise FlawError(f"the runtime takes 0 only, found {data.version}", "version")
     if data.segment_alignment < 1 or data.segment_alignment & (data.segment_alignment - 1):

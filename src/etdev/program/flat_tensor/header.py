@@ -1,6 +1,6 @@
-"""The header of a ``.ptd``: where its flatbuffer ends, and where the segments are.
+"""The header of a ``.ptd``: the end of its flatbuffer, and the place of its segments.
 
-It stands at byte 8, behind the flatbuffer's root offset and identifier. Source:
+It is at byte 8, after the flatbuffer's root offset and identifier. Source:
 ``extension/flat_tensor/serialize/flat_tensor_header.cpp``.
 """
 
@@ -22,26 +22,27 @@ _FORM = struct.Struct("<4sIQQQQ")
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """The header's fields."""
+    """Fields of the header."""
 
     length: int
-    """Bytes that it says it has: 40 and more."""
+    """Bytes of the header as it states them: 40 or more."""
     flatbuffer_offset: int
-    """Bytes that were put into the flatbuffer for the header, with padding."""
+    """Bytes that were inserted into the flatbuffer for the header, with padding."""
     flatbuffer_size: int
-    """Bytes of the flatbuffer without these; both together are where it ends in the file."""
+    """Bytes of the flatbuffer without the inserted ones. Together with them, it ends at ``program_size`` in the file.
+    """
     segment_base_offset: int
-    """Where the first segment begins in the file; 0 if there is none."""
+    """Start of the first segment in the file; 0 without segments."""
     segment_data_size: int
-    """Bytes from the first segment's beginning to the last one's end."""
+    """Bytes from the start of the first segment to the end of the last one."""
 
     @property
     def program_size(self) -> int:
-        """Where the flatbuffer ends in the file."""
+        """End of the flatbuffer in the file."""
         return self.flatbuffer_offset + self.flatbuffer_size
 
     def pack(self) -> bytes:
-        """The header's bytes."""
+        """Return the header's bytes."""
         return _FORM.pack(
             MAGIC,
             self.length,
@@ -53,7 +54,7 @@ class Header:
 
 
 def parse_header(content: memoryview) -> Header:
-    """The header of a file. Checks the file's identifier too."""
+    """Parse the header of a file, and check the file's identifier."""
     if len(content) < HEADER_OFFSET + LENGTH:
         raise FlawError(f"the file has {len(content)} bytes, too few for a .ptd")
     identifier = bytes(content[IDENTIFIER_OFFSET:HEADER_OFFSET])

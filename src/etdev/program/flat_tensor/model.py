@@ -8,35 +8,35 @@ from math import prod
 from etdev.program.model import ScalarType, Segment
 
 SUFFIX = ".ptd"
-"""Ends the name of such a file."""
+"""Suffix of the names of such files."""
 
 
 @dataclass(frozen=True, slots=True)
 class TensorLayout:
-    """How the bytes of a tensor are to be understood."""
+    """Layout of the bytes of a tensor."""
 
     scalar_type: ScalarType
     sizes: tuple[int, ...]
-    """In elements."""
+    """Sizes in elements."""
     dim_order: tuple[int, ...]
     """Dimensions from the outermost in memory to the innermost."""
 
     @property
     def nbytes(self) -> int:
-        """Bytes of such a tensor."""
+        """Bytes of a tensor with this layout."""
         return prod(self.sizes) * self.scalar_type.itemsize
 
 
 @dataclass(frozen=True, slots=True)
 class NamedData:
-    """Data that is looked up by name. Several names may have the same segment."""
+    """Data that is looked up by name. Several names may refer to the same segment."""
 
     key: str
-    """Of a tensor, its name: ``mod.linear.weight``."""
+    """Key of the data; for a tensor, its name, such as ``mod.linear.weight``."""
     segment_index: int
     """Index into ``FlatTensor.segments``."""
     tensor_layout: TensorLayout | None = None
-    """None for what is not a tensor: what a delegate looks up."""
+    """Layout of a tensor; None for other data, which a delegate looks up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +46,13 @@ class FlatTensor:
     segments: tuple[Segment, ...] = ()
     named_data: tuple[NamedData, ...] = ()
     version: int = 0
-    """Of the schema; the runtime takes 0 only."""
+    """Version of the schema; the runtime accepts 0 only."""
 
     segment_alignment: int = field(default=128, compare=False)
-    """Power of two that the place of the first segment in the file is a multiple of: of a file that was read, the
-    largest that it fits. Not part of what makes two equal."""
+    """Power of two that divides the place of the first segment in the file.
+
+    For a file that was read, it is the largest that the file fits, up to 16 KiB. It does not count when two files are
+    compared.
+    """
     unknown_fields: tuple[str, ...] = ()
-    """What the file has and this schema does not know. Such data cannot be written."""
+    """Fields of the file that this schema does not know. Data with any cannot be written."""

@@ -1,4 +1,4 @@
-"""Reading a ``.ptd`` that may have come from anywhere."""
+"""Reader of untrusted ``.ptd`` files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _REMEDY = "it is no .ptd, or one that was cut short or damaged: copy it again, o
 
 
 def read(path: str | os.PathLike[str]) -> FlatTensor:
-    """The data in a file, all of it checked; segments stay in the file and are mapped.
+    """Read and check the data in a file. Segments stay in the file and are mapped.
 
     Raises :class:`~etdev.errors.ProgramError`.
     """
@@ -29,7 +29,7 @@ def read(path: str | os.PathLike[str]) -> FlatTensor:
 
 
 def parse(content: Blob, *, where: str | None = None) -> FlatTensor:
-    """The data in some bytes, which it refers to; ``where`` names them in errors."""
+    """Parse and check data in bytes, which the result refers to. ``where`` names the bytes in errors."""
     try:
         data = _parse(content)
         check_flat_tensor(data)

@@ -1,4 +1,4 @@
-"""How the tables of FT01 lie in a flatbuffer. Field numbers are positions in ``flat_tensor.fbs``."""
+"""Flatbuffer layout of the tables of FT01. Field numbers are positions in ``flat_tensor.fbs``."""
 
 from __future__ import annotations
 
@@ -32,4 +32,4 @@ FLAT_TENSOR = Table(
     lambda value: tuple(value[field.name] for field in _ROOT_FIELDS),
     _ROOT_FIELDS,
 )
-"""The root. Its object is a dictionary by field; a segment in it is (offset, size)."""
+"""The root table. Its object is a dictionary by field; a segment in it is (offset, size)."""

@@ -1,4 +1,4 @@
-"""Writing a ``.ptd``: the flatbuffer with its header inside, then the segments at their places."""
+"""Writer of ``.ptd`` files: the flatbuffer with its header inside, then the segments at their places."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _HEADER_ALIGNMENT = 16
 
 
 def write(data: FlatTensor, path: str | os.PathLike[str]) -> None:
-    """Write the file whole or not at all; segments stream from where they are. Equal data give the same bytes.
+    """Write the file atomically, streaming the segments. Equal data yields the same bytes.
 
-    Raises :class:`~etdev.errors.ProgramError` if the data are not valid or have fields that would be lost,
+    Raises :class:`~etdev.errors.ProgramError` if the data is not valid or has fields that would be lost. Raises
     :class:`~etdev.errors.WriteError` if the file cannot be written.
     """
     with atomic_path(Path(path)) as temporary:
@@ -30,14 +30,16 @@ def write(data: FlatTensor, path: str | os.PathLike[str]) -> None:
 
 
 def write_into(data: FlatTensor, path: Path) -> None:
-    """Write to a file that nobody else reads yet; :func:`write` is for all others. Raises :class:`OSError` as it
-    comes."""
+    """Write to a file that no other reader uses yet. Use :func:`write` for all other files.
+
+    Raises :class:`OSError` unchanged.
+    """
     head, base = _checked_head(data)
     write_parts(head, base, data.segments, path)
 
 
 def serialize(data: FlatTensor) -> bytes:
-    """What :func:`write` writes. Raises as that does."""
+    """Return the bytes that :func:`write` writes. Raises :class:`~etdev.errors.ProgramError` as it does."""
     head, base = _checked_head(data)
     return joined_parts(head, base, data.segments)
 
@@ -50,7 +52,7 @@ def _checked_head(data: FlatTensor) -> tuple[bytearray, int]:
 
 
 def _head(data: FlatTensor) -> tuple[bytearray, int]:
-    """All that comes before the segments, without padding, and where in the file the first segment begins."""
+    """Return all bytes before the segments, without padding, and the start of the first segment in the file."""
     if data.unknown_fields:
         lost = ", ".join(data.unknown_fields)
         raise FlawError(f"the file has what this version of etdev does not know and would lose: {lost}")
