@@ -1,4 +1,4 @@
-"""The linker: passes over programs, and the addresses that come out. No torch, no executorch."""
+"""The linker: passes over programs, and the planned addresses that result. Imports neither torch nor executorch."""
 
 from etdev.linker.link import link, link_foreign
 from etdev.linker.options import CallerOwned, Linked, LinkOptions

@@ -1,4 +1,4 @@
-"""Changing a method: instructions go, values are replaced, what nobody uses any more is dropped."""
+"""Edits of a method: replace instructions, insert instructions, renumber values, drop unused items."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from etdev.program.used import used_values
 def with_instructions(
     plan: m.ExecutionPlan, changed: Mapping[int, Sequence[m.Instruction]]
 ) -> tuple[m.ExecutionPlan, dict[int, int]]:
-    """Put others in the place of instructions, or none, by position over all chains; jumps lead to where they led.
+    """Replace instructions by others or by none, by position over all chains. Jumps keep their targets.
 
-    Also gives where each is that something is left of: position before → that of the first in its place.
+    Also return the new position of each instruction with a replacement: position before → that of the first
+    replacement.
     """
     chains: list[m.Chain] = []
     moved: dict[int, int] = {}
@@ -45,10 +46,10 @@ def with_instructions(
 def with_insertions(
     plan: m.ExecutionPlan, before: Mapping[int, Sequence[m.Instruction]], behind: Mapping[int, Sequence[m.Instruction]]
 ) -> tuple[m.ExecutionPlan, dict[int, int]]:
-    """Put instructions between others, by position over all chains; also gives where each is that was there.
+    """Insert instructions, by position over all chains; also return the new positions of existing instructions.
 
-    Jumps to an instruction lead to what stands ``before`` it, and past what stands ``behind`` the one in front of it.
-    Behind -1 is the beginning of the method, before their number its end.
+    A jump to an instruction leads to the insertions ``before`` it. It skips the insertions ``behind`` the preceding
+    one. In ``behind``, position -1 is the start of the method. In ``before``, the number of instructions is its end.
     """
     chains: list[m.Chain] = []
     moved: dict[int, int] = {}
@@ -83,8 +84,8 @@ def _redirected(call: m.Instruction, after: Sequence[int]) -> m.Instruction:
 def frees(instructions: Iterable[m.Instruction]) -> dict[int, list[int]]:
     """Return, by value, the positions of the instructions that free it.
 
-    A free resets one value's pointer and moves no byte: other values in the same planned bytes keep theirs. It matters
-    only where a pass lets one value stand for another, or makes it a constant, whose pointer must stay.
+    A free resets one value's pointer and moves no byte. Other values in the same planned bytes keep theirs. A free
+    matters only if a pass replaces one value by another, or makes it a constant, whose pointer must stay.
     """
     found: dict[int, list[int]] = defaultdict(list)
     for position, call in enumerate(instructions):
@@ -94,7 +95,7 @@ def frees(instructions: Iterable[m.Instruction]) -> dict[int, list[int]]:
 
 
 def with_operator(plan: m.ExecutionPlan, name: str, overload: str) -> tuple[m.ExecutionPlan, int]:
-    """The index of an operator, which is added if the method does not have it."""
+    """Return the plan with an operator, and the operator's index. Add the operator if the method does not have it."""
     operator = m.Operator(name, overload)
     if operator in plan.operators:
         return plan, plan.operators.index(operator)
@@ -102,10 +103,10 @@ def with_operator(plan: m.ExecutionPlan, name: str, overload: str) -> tuple[m.Ex
 
 
 def without_unused(plan: m.ExecutionPlan, order: Iterable[int] | None = None) -> m.ExecutionPlan:
-    """Drop the operators that no instruction calls, and the values that nothing refers to.
+    """Drop operators that no instruction calls, and unused values.
 
-    A runtime refuses a file that names an operator it does not have, called or not. Tensors with an initial value stay.
-    ``order`` has all values in the order that those which are left get.
+    A runtime refuses a file that names an operator it does not have, even if no instruction calls it. Tensors with an
+    initial value stay. ``order`` lists all values; those that are left keep that order.
     """
     calls = [call for chain in plan.chains for call in chain.instructions]
     operators = sorted({call.op_index for call in calls if isinstance(call, m.KernelCall)})
@@ -118,11 +119,14 @@ def without_unused(plan: m.ExecutionPlan, order: Iterable[int] | None = None) ->
 
 
 def aliases_first(plan: m.ExecutionPlan, memory: MethodMemory, neighbors: Mapping[int, int] | None = None) -> list[int]:
-    """The values, each tensor that nobody writes before the first one that is written to the same bytes.
+    """Return the values in an order that keeps aliases from being mistaken for outputs.
 
-    Whoever reads the file takes a tensor that a delegate call is the first to have, with a number above all before it,
-    for one of the outputs of the call. Tensors that passes added come next to their ``neighbors``: an input of the
-    method or an output of a delegate before it, all others behind it.
+    Each tensor that is never written comes before the first one that is written to the same bytes. A reader of the file
+    takes a tensor for an output of a delegate call in this case: the call is its first use and its number exceeds all
+    earlier ones.
+
+    Tensors that passes added come next to their ``neighbors``. An input of the method or an output of a delegate comes
+    before its neighbor, all others after it.
     """
     first = {*plan.inputs}
     first |= {
@@ -156,7 +160,8 @@ def aliases_first(plan: m.ExecutionPlan, memory: MethodMemory, neighbors: Mappin
 def _mistaken_for_outputs(plan: m.ExecutionPlan, memory: MethodMemory, order: Sequence[int]) -> dict[int, None]:
     """Return the inputs of delegate calls that a reader would take for outputs, such as an alias of state.
 
-    Each is the first use of its tensor, and has a number above all before it. At the front, it has not.
+    For each of them, the call is the first use and its number exceeds all earlier ones. At the front of the order, its
+    number does not.
     """
     rank = {value: number for number, value in enumerate(order)}
     seen = set(tensors(plan, plan.inputs))
@@ -178,7 +183,7 @@ def renumbered(
     value: Callable[[int], int],
     operator: Callable[[int], int] = lambda index: index,
 ) -> m.ExecutionPlan:
-    """The values in a new order, with everything that refers to them or to an operator changed to match."""
+    """Return the plan with its values in a new order, and all references to values and operators updated."""
 
     def each(indices: tuple[int, ...]) -> tuple[int, ...]:
         return tuple(index if index < 0 else value(index) for index in indices)

@@ -1,11 +1,11 @@
-"""In place: the output of a kernel takes over the bytes of an operand that nobody needs any more.
+"""In place: the output of a kernel reuses the bytes of an operand that is not needed any more.
 
-1. The kernel gives the same result if the two are one: a property of the operator and of the position of the operand,
-   which :mod:`etdev.program.inplace` has.
-2. Output and operand have one element type, one order of dimensions and, whatever the sizes are at run time, one shape:
-   an operand that is broadcast is read again after it was written over.
-3. The operand is nobody else's: no constant, no memory of the caller, no state; and no other argument of the call lies
-   in the same bytes, unless it is the same tensor at a position that allows it as well.
+1. The kernel returns the same result if the two are one. That is a property of the operator and of the operand's
+   position. :mod:`etdev.program.inplace` has the table.
+2. Output and operand have the same element type and the same order of dimensions. They have the same shape for all
+   sizes at run time. A broadcast operand would be read again after it was overwritten.
+3. The operand is not a constant, not memory of the caller and not state. No other argument of the call is in the same
+   bytes. The same tensor at another position is allowed if the kernel may write over that position too.
 4. The instruction is the last that needs anything of the operand's storage, and the first that writes any of the
    output's.
 """
@@ -25,9 +25,9 @@ from etdev.program.inplace import Donor
 def work_in_place(
     storages: Storages, table: Mapping[str, Sequence[Donor]], before: Sequence[InPlace] = ()
 ) -> tuple[InPlace, ...]:
-    """Lay outputs over the operands that ``table`` allows; gives what was decided about each call of its operators.
+    """Merge outputs into the operands that ``table`` allows; return the decisions about calls of its operators.
 
-    ``before``: what was decided when those that read state were left for a write-back, which comes first.
+    ``before`` are the decisions of an earlier run. That run left outputs with operands in state to the write-back pass.
     """
     work = _Work(storages, table, {(found.instruction, found.output): found for found in before})
     for position, call in enumerate(storages.memory.reaching.flow.instructions):
@@ -37,11 +37,11 @@ def work_in_place(
 
 
 class _OutputRefused(Refused):
-    """Why an output has to be where it is."""
+    """The reason for keeping an output in its own storage."""
 
 
 LEFT = "it is left for a write-back"
-"""Why an output is not laid over an operand: it may be laid over state, which is another one."""
+"""Reason for not reusing an operand in state at first: the write-back pass may merge the output into state."""
 
 
 class _Work:
@@ -58,7 +58,7 @@ class _Work:
         self._before = before
 
     def consider(self, position: int, call: m.KernelCall) -> None:
-        """Decide about one call, for each of its outputs."""
+        """Decide about each output of one call."""
         for output, out in enumerate(outputs(self._plan, call.args)):
             positions = self._operands.donors(call, output)
             if not positions:
@@ -72,7 +72,7 @@ class _Work:
             self.decisions.append(InPlace(position, name, output, argument, self._tensor(out).nbytes, reason))
 
     def _decide(self, position: int, out: int, positions: Sequence[int], *, again: bool) -> tuple[int | None, str]:
-        """The argument that an output takes over; or why it takes none."""
+        """Return the argument that an output reuses, or None and the reason."""
         reasons = []
         places: dict[int, int] = {}
         for argument in positions:
@@ -84,7 +84,7 @@ class _Work:
             return None, LEFT
         for argument, place in places.items():
             if self.storages.of(out) is self.storages.at(place):
-                return argument, ""  # A write-back has laid it there.
+                return argument, ""  # The write-back pass has merged them.
         for argument, place in places.items():
             try:
                 self._require_new(position, out)
@@ -98,10 +98,10 @@ class _Work:
                 return argument, ""
         return None, "; ".join(sorted(reasons))
 
-    # What must hold
+    # Conditions
 
     def _require_new(self, position: int, out: int) -> None:
-        """The output's storage begins here, and is the output's alone."""
+        """Raise an error unless the output's storage begins here and belongs to the output alone."""
         if not self._tensor(out).nbytes:
             raise _OutputRefused("it writes nothing")
         taken = self.storages.of(out)
@@ -117,7 +117,7 @@ class _Work:
             raise _OutputRefused("the memory of its output is in use before")
 
     def _require_dying(self, position: int, place: int, out: int) -> None:
-        """Nobody needs what the operand lies in any more."""
+        """Raise an error unless the operand's storage ends here."""
         given, taken = self.storages.at(place), self.storages.at(out)
         if given.persistent:
             raise Refused("is state, which is kept between calls")

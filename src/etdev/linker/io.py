@@ -1,4 +1,4 @@
-"""Inputs and outputs whose memory the caller brings."""
+"""Inputs and outputs whose memory the caller provides."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class CallerOwnedError(LinkError):
 
 
 def leave_to_caller(plan: m.ExecutionPlan, memory: MethodMemory, owned: CallerOwned) -> m.ExecutionPlan:
-    """Take the planned memory of these inputs and outputs away.
+    """Remove the planned memory of inputs and outputs that the caller owns.
 
-    Raises :class:`CallerOwnedError` for one that cannot be the caller's: the runtime would be given one piece of
-    memory and compute in another.
+    Raises :class:`CallerOwnedError` for one that the caller cannot own: the caller would provide one piece of memory
+    and the method would compute in another.
     """
     values = list(plan.values)
     for kind, indices, positions in (

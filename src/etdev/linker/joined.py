@@ -1,4 +1,4 @@
-"""Storages that a pass lays into others, before it is written back to the values."""
+"""Storages that passes merge into each other, before the result is applied to a method."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from etdev.program.storage import MethodMemory
 
 
 class Refused(Exception):  # noqa: N818 - no error: the reason for leaving something as it is
-    """Why bytes cannot be shared."""
+    """The reason for not sharing bytes."""
 
 
 @dataclass(slots=True)
 class Joined:
-    """Bytes that have to stay together: a storage, with all that was laid into it.
+    """Bytes that have to stay together: a storage, with all storages that were merged into it.
 
     Instants are those of :class:`~etdev.program.storage.Storage`.
     """
 
     number: int
-    """Of the storage that the others were laid into."""
+    """Index of the storage that the others were merged into."""
     size: int
-    """Bytes."""
+    """Size in bytes."""
     start: int
     """First instant at which any of it is in use."""
     end: int
     """First instant at which all of it is free again."""
     persistent: bool
     writes: list[int]
-    """The instants at which any of it is written, in order."""
+    """Instants at which any of it is written, in ascending order."""
     members: dict[int, int]
-    """Storage → bytes from the start."""
+    """Storage index → offset in bytes from the start."""
 
     def is_written(self, after: int, before: int) -> bool:
         """Return whether any of it is written between two instants."""
@@ -44,7 +44,7 @@ class Joined:
 
 
 class Storages:
-    """The storages of a method, each by itself at first, and what else passes that lay them into others change.
+    """The storages of a method, separate at first, and the other changes of the passes that merge them.
 
     The method has to be an object program's, where only aliases share bytes.
     """
@@ -52,10 +52,10 @@ class Storages:
     def __init__(self, plan: m.ExecutionPlan, memory: MethodMemory) -> None:
         self.plan, self.memory = plan, memory
         self.changed: dict[int, tuple[m.Instruction, ...]] = {}
-        """Position → what is there instead."""
+        """Position → instructions that replace the one there."""
         self._new: list[m.Value] = []
         self._slots: dict[int, tuple[int, int]] = {}
-        """Tensor that is added → the one that it is a part of, and how many bytes from its start."""
+        """Added tensor → the tensor that it is a part of, and the offset in bytes from its start."""
         self._joined = [
             Joined(index, item.size, item.start, item.end, item.persistent, list(item.writes), {index: 0})
             for index, item in enumerate(memory.storages)
@@ -65,22 +65,25 @@ class Storages:
             self._read[use.position, use.value].add(use.place)
 
     def places(self, position: int, value: int) -> Collection[int]:
-        """The values in whose places one may lie where an instruction reads it, as far as that is planned memory."""
+        """Return the values in whose planned places a value may be where an instruction reads it."""
         return self._read.get((position, value), ())
 
     def of(self, value: int) -> Joined | None:
-        """What a value has its place in; None if it has none."""
+        """Return the merged storage of a value; None if the value is not in planned memory."""
         number = self.memory.of.get(value)
         return None if number is None else self._joined[number]
 
     def offset(self, value: int) -> int:
-        """Bytes of a value's place from the start of what it is in."""
+        """Return the offset in bytes of a value's place from the start of its merged storage."""
         number = self.memory.of[value]
         inside = self.memory.reaching.places[value].start - self.memory.storages[number].offset
         return self._joined[number].members[number] + inside
 
     def place_read(self, position: int, value: int) -> int:
-        """The value in whose place one lies where an instruction reads it. Raises :class:`Refused` if it has no one."""
+        """Return the value in whose place a value is where an instruction reads it.
+
+        Raises :class:`Refused` if that place is not unique or not planned.
+        """
         found = self.places(position, value)
         elsewhere = (position, value) in self.memory.reaching.elsewhere
         if len(found) != 1 or elsewhere:
@@ -88,29 +91,29 @@ class Storages:
         return next(iter(found))
 
     def at(self, place: int) -> Joined:
-        """What a value that has a place has it in."""
+        """Return the merged storage of a value that has a place."""
         return self._joined[self.memory.of[place]]
 
     def fills(self, value: int) -> bool:
-        """Is the place of a value all of what it is in?"""
+        """Return whether the place of a value is all of its merged storage."""
         found = self.of(value)
         tensor = self.plan.values[value]
         return found is not None and isinstance(tensor, m.Tensor) and tensor.nbytes == found.size
 
     def values(self, joined: Joined) -> Iterator[int]:
-        """All that lies there."""
+        """Iterate over all values in a merged storage."""
         return (value for number in joined.members for value in self.memory.storages[number].values)
 
     def memory_id(self, joined: Joined) -> int:
-        """The buffer that it is in."""
+        """Return the buffer of a merged storage."""
         return self.memory.storages[joined.number].memory_id
 
     def all(self) -> list[Joined]:
-        """Each once."""
+        """Return all merged storages, each once."""
         return [joined for number, joined in enumerate(self._joined) if joined.number == number]
 
     def lay(self, inner: Joined, outer: Joined, at: int = 0) -> None:
-        """Lay one into another, ``at`` bytes from its start."""
+        """Merge ``inner`` into ``outer``, ``at`` bytes from its start."""
         outer.start, outer.end = min(outer.start, inner.start), max(outer.end, inner.end)
         few, many = sorted((inner.writes, outer.writes), key=len)
         for write in few:
@@ -123,12 +126,12 @@ class Storages:
             self._joined[number] = outer
 
     def add(self, value: m.Value) -> int:
-        """A new value; gives its index."""
+        """Add a value; return its index."""
         self._new.append(value)
         return len(self.plan.values) + len(self._new) - 1
 
     def add_part(self, tensor: m.Tensor, whole: int, offset: int) -> int:
-        """A new tensor in the bytes of another one; gives its index."""
+        """Add a tensor in the bytes of another one; return its index."""
         index = self.add(tensor)
         self._slots[index] = whole, offset
         return index
@@ -138,9 +141,9 @@ class Storages:
         return {index: whole for index, (whole, _) in self._slots.items()}
 
     def carried_out(self) -> tuple[m.ExecutionPlan, dict[int, int]]:
-        """The method with all of it done, and the positions of the instructions that are left: before → after.
+        """Return the method with all changes applied, and the positions of the instructions left: before → after.
 
-        What was laid into another gets addresses inside that one's.
+        A storage that was merged into another one gets addresses inside that one.
         """
         values = [*self.plan.values, *self._new]
         for joined in self.all():

@@ -1,4 +1,4 @@
-"""Methods that keep the plan that they came with."""
+"""Methods that keep their original plan."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from etdev.program.writer import flatbuffer_size
 
 
 def kept_report(plan: m.ExecutionPlan, reason: str | None) -> MethodReport:
-    """What is said of a method whose plan stays, and why it does."""
+    """Return the report on a method that keeps its plan, with the reason."""
     count = sum(len(chain.instructions) for chain in plan.chains)
     buffers = tuple(
         BufferReport(index, str(plan.buffer_device(index)), size, size, 0, state=False)
@@ -24,15 +24,17 @@ def kept_report(plan: m.ExecutionPlan, reason: str | None) -> MethodReport:
 
 
 def methods_with_smaller_plans(program: Program, linked: Linked) -> dict[str, str]:
-    """Methods that came with a smaller plan, and why they should keep it.
+    """Return the methods whose original plan should be kept, each with the reason.
 
-    A planner may have been lucky, or what a plan lets recover may be too much. Methods one by one, unless there is
-    state in a buffer of its own: old and new plans beside each other could lay the temporaries of one method over the
-    state of another. Then it is all of them or none, and none if some of the state lay among temporaries: its new
-    place, where no method writes over it, is worth what it takes. A program with memory on devices keeps its plans
-    if the new ones need no less memory and more instructions: what had been copied had to be copied again then. One
-    whose delegates are given memory of another device than theirs keeps none: it lacks copies. New plans that save
-    nothing and make the file larger are not taken.
+    An original plan may be smaller: its planner may have been lucky, or the storages recovered from it may be too
+    large. Methods are decided one by one, unless there is state in a buffer of its own. A mix of old and new plans
+    could then place temporaries of one method over the state of another. So either all methods keep their plans or none
+    does. None does if some of the state was among temporaries: a new place, where no method overwrites it, is worth its
+    memory.
+
+    A program with memory on devices keeps its plans if the new ones need more instructions and no less memory. The new
+    plans would then repeat copies. A program whose delegates receive memory of another device than theirs keeps none,
+    since it lacks copies. New plans that save nothing and make the file larger are rejected.
     """
     if not all(map(_is_placed, program.execution_plan)):
         return {}
@@ -78,7 +80,10 @@ def _all(linked: Linked, reason: str) -> dict[str, str]:
 
 
 def _is_placed(plan: m.ExecutionPlan) -> bool:
-    """Are the arguments of all delegates on devices there? ExecuTorch 1.4.1 leaves them on the host inside branches."""
+    """Return whether the arguments of all delegates on devices are on these devices.
+
+    ExecuTorch 1.4.1 leaves them on the host inside branches.
+    """
     devices, calls = delegate_devices(plan), flow_graph(plan).instructions
     return all(
         tensor.device == device
@@ -98,7 +103,7 @@ def _reason(more: int) -> str:
 
 
 def _state_is_apart(plan: m.ExecutionPlan) -> bool:
-    """Is none of its state in buffer 1, where every method has its temporaries?"""
+    """Return whether none of the state is in buffer 1, which holds the temporaries of every method."""
     memory = method_memory(plan, delegate_inputs(plan))
     return all(item.memory_id > 1 for item in memory.storages if item.persistent)
 

@@ -1,9 +1,9 @@
 """Addresses: from the storages of each method to a plan of each buffer.
 
-Temporaries of a method stay in the buffer that they are in, each buffer being planned by itself. State of a program
-with one method is in use at all times, and lies among them. With more methods it gets a buffer of its own, program-wide
-at addresses of its own: loaders that give all methods the same buffers would otherwise let the temporaries of one
-method overwrite the state of another.
+Temporaries of a method stay in their buffer, and each buffer is planned separately. In a program with one method, state
+is in use at all times and is planned with the temporaries. With more methods, state gets a buffer of its own, at
+program-wide addresses. Otherwise loaders that give all methods the same buffers would let the temporaries of one method
+overwrite the state of another.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from etdev.program.storage import MethodMemory
 from etdev.program.used import used_values
 
 _XNNPACK_PADDING = 64
-"""Bytes behind the end of a buffer that XNNPACK's kernels may read; upstream's planner adds as many."""
+"""Bytes after the end of a buffer that XNNPACK's kernels may read. ExecuTorch's planner adds as many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +37,10 @@ class Method:
 def lay_out(
     methods: Sequence[Method], state: Sequence[State], options: LinkOptions, *, alone: bool
 ) -> list[tuple[m.ExecutionPlan, tuple[BufferReport, ...]]]:
-    """Give every storage an address, with the buffers that this takes.
+    """Assign an address to every storage, and determine the buffers.
 
-    ``state`` is all that the methods keep between calls; a method that is ``alone`` is the only one of the program that
-    has any memory. Raises :class:`~etdev.errors.LinkError` if a
-    planner fails or its plan is wrong.
+    ``state`` is all state that the methods keep between calls. ``alone``: whether only one method of the program has
+    any memory. Raises :class:`~etdev.errors.LinkError` if a planner fails or its plan is wrong.
     """
     places: list[dict[int, tuple[int, int]]] = [{} for _ in methods]
     plans: list[dict[int, Plan]] = [{} for _ in methods]
@@ -65,23 +64,23 @@ def lay_out(
 
 @dataclass(frozen=True, slots=True)
 class _Numbers:
-    """Which buffers there are on devices and for state. Temporaries on the host stay in the buffer where they are."""
+    """Numbers of the buffers on devices and for state. Temporaries on the host stay in their buffer."""
 
     temporary: Mapping[Device, int]
-    """By device other than the host."""
+    """Buffer of temporaries, by device other than the host."""
     state: Mapping[Device, int]
 
     def devices(self) -> dict[int, Device]:
-        """Buffer → the device that it is on, of those that are not on the host."""
+        """Return the device of each buffer that is not on the host."""
         found = {buffer: device for device, buffer in (*self.temporary.items(), *self.state.items())}
         return {buffer: device for buffer, device in sorted(found.items()) if not device.is_host}
 
 
 def _number_buffers(methods: Sequence[Method], *, apart: bool) -> _Numbers:
-    """The same numbers for all methods: first the host, then each device.
+    """Return buffer numbers that are the same for all methods: first the host's, then each device's.
 
-    ``apart``: whether state has buffers of its own. On the host that is 2, unless temporaries are there: then it is one
-    behind them all.
+    ``apart``: whether state has buffers of its own. On the host that buffer is 2, or the one after the last buffer of
+    temporaries.
     """
     temporary: dict[Device, int] = {}
     state: dict[Device, int] = {}
@@ -107,7 +106,7 @@ def _number_buffers(methods: Sequence[Method], *, apart: bool) -> _Numbers:
 
 
 def _empty_devices(methods: Sequence[Method]) -> Iterable[tuple[Device, bool]]:
-    """Devices on which there are tensors without any bytes, which want an address too."""
+    """Return the devices with empty tensors, which need an address too."""
     return {
         (tensor.device, False)
         for method in methods
@@ -117,7 +116,7 @@ def _empty_devices(methods: Sequence[Method]) -> Iterable[tuple[Device, bool]]:
 
 
 def padding(plan: m.ExecutionPlan) -> int:
-    """Bytes that each buffer of a method needs behind its last tensor."""
+    """Return the bytes that each buffer of a method needs after its last tensor."""
     return _XNNPACK_PADDING if any(delegate.id == "XnnpackBackend" for delegate in plan.delegates) else 0
 
 
@@ -135,7 +134,7 @@ def _place_state(
         on[method.plan.buffer_device(method.memory.reaching.places[value].buffer)].append(item)
     for device, kept in on.items():
         always = [Buffer(item.size, 0, 1, options.alignment, name=item.name) for item in kept]
-        # Nothing to be planned: all of it is in use at once, each piece at its own address.
+        # There is nothing to optimize: all state is in use at once, each piece at its own address.
         plan = planner.make_plan(Problem(tuple(always)), "naive")
         for item, offset in zip(kept, plan.offsets, strict=True):
             for index, value, inside in item.members:
@@ -164,7 +163,7 @@ def _addressed(
     plans: Mapping[int, Plan],
     numbers: _Numbers,
 ) -> tuple[m.ExecutionPlan, tuple[BufferReport, ...]]:
-    """The method with these places, and how large its buffers have to be."""
+    """Return the method with new addresses, and reports on its buffers."""
     ends: dict[int, int] = {buffer: plan.size for buffer, plan in plans.items()}
     values = list(method.plan.values)
     for number, (buffer, offset) in places.items():
@@ -172,19 +171,19 @@ def _addressed(
         used = storage.start < storage.end
         for value in storage.values:
             inside = method.memory.reaching.places[value].start - storage.offset
-            # What lies elsewhere whenever it is looked at needs no bytes; but an output without any is the caller's.
+            # A storage that is never in use needs no bytes. But an output without memory would be the caller's.
             planned = used or value in method.plan.outputs
             values[value] = _at(values[value], (buffer, offset + inside) if planned else None)
             if planned:
                 ends[buffer] = max(ends.get(buffer, 0), offset + storage.size)
-    used_here = set(used_values(method.plan))  # The others go from the file.
+    used_here = set(used_values(method.plan))  # Unused values are dropped from the file.
     for value, tensor in method.plan.tensors():
         if tensor.allocation_info is not None and value in used_here and value not in method.memory.of:
-            # It takes no bytes, but the runtime wants an address inside a buffer.
+            # It takes no bytes, but the runtime requires an address inside a buffer.
             buffer = numbers.temporary.get(tensor.device, 1)
             values[value] = _at(tensor, (buffer, 0))
             ends.setdefault(buffer, 0)
-    # A buffer that no tensor of the file names is none: another link would not make it either.
+    # Drop buffers that no tensor in the file names; another link would not create them either.
     named = {
         value.allocation_info.memory_id
         for number, value in enumerate(values)

@@ -1,4 +1,4 @@
-"""From a plan that reuses memory to an object program, where two tensors share bytes only if one aliases the other."""
+"""Lifting: turn a plan that reuses memory into an object program, where only aliases share bytes."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from etdev.program import model as m
 from etdev.program.storage import MethodMemory
 
 _GAP = 64
-"""Bytes between neighbours, so that what is said to lie behind the end of one is not in the next."""
+"""Bytes between neighbors, so that a reference past the end of one is not in the next."""
 
 
 def lift(plan: m.ExecutionPlan, memory: MethodMemory) -> m.ExecutionPlan:
-    """The same method with an address of its own for every storage, in the buffer where it is."""
+    """Return the method with separate addresses for all storages, each in its own buffer as before."""
     values = list(plan.values)
     ends: dict[int, int] = defaultdict(int)
     for storage in memory.storages:

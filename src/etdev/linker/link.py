@@ -1,4 +1,4 @@
-"""A link: from a program to the same program with addresses of etdev's own, and fewer copies."""
+"""The link: from a program to an equivalent program with new addresses and fewer copies."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ from etdev.program.used import used_values
 
 
 def link(program: Program, options: LinkOptions | None = None, sidecar: Sidecar | None = None) -> Linked:
-    """Plan the memory of every method anew.
+    """Plan the memory of every method again.
 
-    With its ``sidecar`` the program is taken to be an object program; without it, it may come from anywhere, and what
-    belongs together is recovered from its plan. A method that says too little to be planned keeps the plan that it has,
-    and the report says why.
+    With its ``sidecar``, the program is treated as an object program. Without it, the program may come from any
+    toolchain, and its storages are recovered from its plan. A method that has too little information to be planned
+    keeps its plan, and the report states why.
 
     Raises :class:`~etdev.errors.LinkError` if the program overwrites values that it still reads, or if ``options`` ask
-    for what cannot be.
+    for something impossible.
     """
     options = options or LinkOptions()
     kept = {**options.keep, **_methods_to_keep(program, sidecar)}
@@ -61,7 +61,7 @@ def link(program: Program, options: LinkOptions | None = None, sidecar: Sidecar 
     _, _, linked, finished, laid_out = min(candidates)
     reports = [kept_report(plan, kept.get(plan.name)) for plan in program.execution_plan]
     for index, work, (plan, buffers) in zip(numbers, finished, laid_out, strict=True):
-        # The linker derives the copies between host and devices again: none of them is one that it decided about.
+        # The linker derives copies between host and devices again, so decisions about the old ones do not apply.
         copies = device_copies(program.execution_plan[index])
         elisions = tuple(item for item in work.elisions if item.instruction not in copies)
         inplace = tuple(item for item in work.inplace if item.instruction not in copies)
@@ -75,7 +75,7 @@ def link(program: Program, options: LinkOptions | None = None, sidecar: Sidecar 
 
 
 def link_foreign(program: Program, options: LinkOptions | None = None) -> Linked:
-    """Link a program from anywhere; methods whose own plan needs less memory than the new one keep it.
+    """Link a program of any toolchain. A method whose own plan needs less memory than the new one keeps it.
 
     Raises as :func:`link` does.
     """
@@ -84,15 +84,15 @@ def link_foreign(program: Program, options: LinkOptions | None = None) -> Linked
     keep = methods_with_smaller_plans(program, linked)
     if not keep:
         return linked
-    # What is shared is so whoever planned it.
+    # Shared state is shared, whichever planner placed it.
     return replace(link(program, replace(options, keep={**options.keep, **keep})), shared_state=linked.shared_state)
 
 
 def _methods_to_keep(program: Program, sidecar: Sidecar | None) -> dict[str, str]:
-    """Methods that keep their plan, and why."""
+    """Return the methods that keep their plan, each with the reason."""
     reasons = {plan.name: reason for plan in program.execution_plan if (reason := _reason_to_keep(plan, sidecar))}
     if reasons and any(len(plan.non_const_buffer_sizes) > 2 for plan in program.execution_plan):
-        # They may share state with the others, at the addresses that they have.
+        # These methods may share state with the others, at the addresses that they have.
         first = next(iter(reasons))
         for plan in program.execution_plan:
             reasons.setdefault(plan.name, f"it may share state with the method {first!r}, which keeps its plan")
@@ -108,7 +108,7 @@ def _delegate_inputs(plan: m.ExecutionPlan, sidecar: Sidecar | None) -> Mapping[
 
 
 def _notes(plan: m.ExecutionPlan, sidecar: Sidecar) -> MethodNotes:
-    """What the sidecar has of a method; constant methods are not in it."""
+    """Return the sidecar's notes on a method; constant methods have none."""
     return sidecar.methods.get(plan.name, MethodNotes())
 
 
@@ -124,7 +124,7 @@ def _start(plan: m.ExecutionPlan, sidecar: Sidecar | None) -> Work:
 def _with_state(
     works: Sequence[Work], options: LinkOptions, sidecar: Sidecar | None
 ) -> tuple[list[Work], tuple[State, ...]]:
-    """The methods with all their state known as such, and which of it is shared."""
+    """Return the methods with all their persistent values known, and all their state."""
     if sidecar is None:
         others = kept_by_others([work.memory for work in works])
         works = [_keeping(work, kept) if kept else work for work, kept in zip(works, others, strict=True)]
@@ -148,11 +148,11 @@ def _keeping(work: Work, kept: set[int]) -> Work:
 def _candidates(
     works: Sequence[Work], state: Sequence[State], program: Program, options: LinkOptions, *, foreign: bool
 ) -> Iterator[tuple[list[Work], Sequence[State]]]:
-    """The methods after all passes, in the ways that may take least, and their state.
+    """Yield variants of the methods after all passes, each with its state. The smallest one wins.
 
-    A view of what may be one of several tensors keeps all of them in use, and may so cost more than the copy that it
-    replaces; a constant that is in the file twice may cost more than the memory that it saves. Where there are any, the
-    program is planned without them as well.
+    A view of a value that may be one of several tensors keeps all of them in use. So it may cost more than the copy
+    that it replaces. A constant that is in the file twice may cost more than the memory that it saves. If the first
+    variant has any of these, variants without them follow.
     """
 
     def run(*, merged: bool, grow: bool) -> tuple[list[Work], Sequence[State]]:
@@ -170,7 +170,7 @@ def _candidates(
 
 
 def _with_plans(program: Program, plans: Mapping[int, m.ExecutionPlan], works: Sequence[Work]) -> Program:
-    """The program with its methods as they became, and with the constants that they have now."""
+    """Return the program with the linked methods and their constants."""
     found = list(program.execution_plan)
     added: dict[Blob | Run, int] = {}
     count = constant_count(program)
@@ -190,14 +190,14 @@ def _with_constants_at(plan: m.ExecutionPlan, count: int, numbers: Sequence[int]
 
 
 def _size(program: Program) -> int:
-    """Bytes of memory and of constants."""
+    """Return the bytes of planned memory and of constants."""
     return sum(planned_memory(program).values()) + constants_size(program)
 
 
 def _remove_views(
     work: Work, program: Program, options: LinkOptions, *, foreign: bool, merged: bool, grow: bool
 ) -> Work:
-    """The passes that leave a method an object program on the host."""
+    """Run the passes whose result is an object program on the host."""
     copies = device_copies(work.plan) if foreign else frozenset()
     plan = without_devices(lift(work.plan, work.memory)) if foreign else work.plan
     owned = options.caller.get(plan.name, CallerOwned())
@@ -220,7 +220,7 @@ def _remove_views(
 
 
 def _share_bytes(work: Work, options: LinkOptions) -> Work:
-    """The passes that lay storages into others."""
+    """Run the passes that merge storages."""
     storages = Storages(work.plan, work.memory)
     inplace = work_in_place(storages, options.inplace)
     elisions: tuple[Elision, ...] = ()
@@ -229,7 +229,7 @@ def _share_bytes(work: Work, options: LinkOptions) -> Work:
     inplace = work_in_place(storages, options.inplace, inplace)
     elisions += elide_parts(storages, options.elide)
     start = work.starts()
-    # Copies between devices were not there before the link: nobody decides about them.
+    # Copies between devices did not exist before the link, so no decision is about them.
     inplace = tuple(replace(decision, instruction=start[decision.instruction]) for decision in inplace)
     added = {part: work.neighbors.get(whole, whole) for part, whole in storages.parts().items()}
     work = replace(work, neighbors={**work.neighbors, **added})

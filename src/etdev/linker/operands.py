@@ -1,4 +1,4 @@
-"""Operands whose bytes an output may take over, as far as one call goes: what happens before and after is not asked."""
+"""Operands whose bytes an output may reuse, considering a single call and not its context."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from etdev.program.inplace import Donor
 
 
 class Operands:
-    """The operands of a method's instructions, where ``storages`` has them by now."""
+    """The operands of a method's instructions, at the current places in ``storages``."""
 
     def __init__(self, storages: Storages, table: Mapping[str, Sequence[Donor]]) -> None:
         self._storages, self._table = storages, table
@@ -20,7 +20,7 @@ class Operands:
         self._shapes = Shapes(self._plan, self._flow)
 
     def donors(self, call: m.KernelCall, output: int) -> list[int]:
-        """Positions of the arguments that the kernel may write this output over."""
+        """Return the positions of the arguments that the kernel may write this output over."""
         name = operator_name(self._plan.operators[call.op_index])
         count = len(arguments(self._plan, call.args))
         return [
@@ -28,9 +28,9 @@ class Operands:
         ]
 
     def place(self, position: int, argument: int, out: int, positions: Collection[int]) -> int:
-        """The value in whose place the operand lies, if this output may be written over it.
+        """Return the value in whose place the operand is, if this output may be written over it.
 
-        ``positions`` are those of all arguments that allow it. Raises :class:`~etdev.linker.joined.Refused`.
+        ``positions`` are those of all arguments that allow it. Raises :class:`~etdev.linker.joined.Refused` otherwise.
         """
         call = self._flow.instructions[position]
         assert isinstance(call, m.KernelCall)
@@ -40,7 +40,7 @@ class Operands:
         return place
 
     def _like(self, position: int, donor: int, out: int) -> int:
-        """The operand is a tensor like the output; says in which value's place it lies."""
+        """Return the value in whose place the operand is. Raise an error unless it is a tensor like the output."""
         theirs, mine = self._plan.values[donor], self._plan.values[out]
         if not isinstance(theirs, m.Tensor) or not isinstance(mine, m.Tensor):
             raise Refused("is no tensor")
@@ -56,7 +56,7 @@ class Operands:
         return place
 
     def _require_alone(self, position: int, given: Sequence[int], place: int, same: Collection[int]) -> None:
-        """No other argument lies in what the operand lies in, but for the operand itself."""
+        """Raise an error if another argument shares the operand's storage, except the operand itself."""
         taken = self._storages.at(place)
         for argument, value in enumerate(given):
             for tensor in tensors(self._plan, (value,)) if argument not in same else ():

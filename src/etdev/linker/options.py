@@ -1,4 +1,4 @@
-"""What a link is asked to do, and what it says that it did."""
+"""Settings and results of a link."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from etdev.program import Program, inplace
 
 @dataclass(frozen=True, slots=True)
 class CallerOwned:
-    """Inputs and outputs of a method, by position, whose memory the caller brings: they are not planned."""
+    """Inputs and outputs of a method, by position, whose memory the caller provides. They are not planned."""
 
     inputs: frozenset[int] = frozenset()
     outputs: frozenset[int] = frozenset()
     device_inputs: frozenset[int] = frozenset()
-    """Those that it brings on the device where they are read first."""
+    """Inputs that the caller provides on the device that reads them first."""
     device_outputs: frozenset[int] = frozenset()
-    """Those that it takes from the device where they are computed."""
+    """Outputs that the caller takes from the device that computes them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,19 +28,19 @@ class LinkOptions:
 
     planner: str | Planner = "best"
     planner_name: str | None = None
-    """For a planner that is a function: what the report calls it."""
+    """Name in the report of a planner that is a function."""
     alignment: int = 16
-    """Of each buffer, in bytes: a power of two."""
+    """Alignment of each storage in bytes; a power of two."""
     share_state: bool = False
-    """Whether methods share the state that has the same name."""
+    """Whether methods share state of the same name."""
     elide: frozenset[ElisionKind] = ALL_ELISIONS
-    """Which kinds of copies are removed where they can be."""
+    """Kinds of copies to remove where possible."""
     inplace: Mapping[str, Sequence[inplace.Donor]] = field(default_factory=lambda: inplace.DEFAULT)
-    """Kernels that may write their output over an operand, and which."""
+    """Kernels that may write an output over an operand → these operands."""
     caller: Mapping[str, CallerOwned] = field(default_factory=dict)
-    """By method."""
+    """Inputs and outputs whose memory the caller provides, by method."""
     keep: Mapping[str, str] = field(default_factory=dict)
-    """Methods that keep the plan that they came with → why."""
+    """Methods that keep their original plan → the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,20 +48,20 @@ class BufferReport:
     """One planned buffer of a method."""
 
     index: int
-    """Its ``memory_id``."""
+    """``memory_id`` of the buffer."""
     device: str
     size: int
     """Bytes that the runtime has to allocate."""
     lower_bound: int
-    """Bytes below which no plan of the same buffers gets."""
+    """Lower bound in bytes for any plan of the same storages."""
     tensors: int
     state: bool
-    """Whether it holds what is kept between calls, and nothing else."""
+    """Whether it only holds state that is kept between calls."""
 
 
 @dataclass(frozen=True, slots=True)
 class MethodReport:
-    """What a link did to a method."""
+    """Result of a link for one method."""
 
     name: str
     buffers: tuple[BufferReport, ...]
@@ -70,7 +70,7 @@ class MethodReport:
     renumbered: Mapping[int, int]
     """Positions of the instructions that are left: before the link → after it."""
     kept: str | None = None
-    """Why the method has the plan that it came with, if it has."""
+    """Reason for keeping the original plan; None if the method has a new plan."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,4 +81,4 @@ class Linked:
     methods: tuple[MethodReport, ...]
     planner: str
     shared_state: tuple[str, ...] = ()
-    """Names of the state that several methods share; they need a loader that gives all methods the same buffers."""
+    """Names of the state that several methods share. A loader must give all methods the same buffers."""

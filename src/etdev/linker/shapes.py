@@ -1,8 +1,8 @@
-"""Which tensors have the same sizes at run time, whatever these are.
+"""Equality of tensor sizes at run time, for any sizes.
 
-The sizes that a file gives a dynamic tensor are upper bounds: two tensors with equal bounds may differ. Here each size
-is a number, or a term that stands for one number wherever it stands. In a call each tensor has one size only, except
-in loops, where nothing is known of dynamic ones.
+The sizes that a file states for a dynamic tensor are upper bounds, so two tensors with equal bounds may differ. Here
+each size is a number or a term. A term represents the same number wherever it occurs. Each tensor has only one size per
+call, except in loops. In methods with loops, nothing is known about dynamic sizes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from etdev.program.effects import ET_VIEW, arguments, effects, operator_name, ou
 from etdev.program.flow import FlowGraph
 
 Size: TypeAlias = object
-"""An ``int``, or a term: a tuple. Equal ones are the same size; others may be."""
+"""An ``int``, or a term: a tuple. Equal sizes are the same number; different ones may be."""
 Sizes: TypeAlias = tuple[Size, ...]
 
 
@@ -39,18 +39,18 @@ class Shapes:
                 self._follow(operator_name(plan.operators[call.op_index]), call)
 
     def equal(self, one: int, other: int) -> bool:
-        """Do two tensors have the same shape in every call?"""
+        """Return whether two tensors have the same shape in every call."""
         return self.of(one) == self.of(other)
 
     def of(self, value: int) -> Sizes:
-        """The sizes of a tensor."""
+        """Return the sizes of a tensor."""
         tensor = self._tensor(value)
         if tensor.shape_dynamism is m.TensorShapeDynamism.STATIC:
             return tensor.sizes
         return self._sizes.get(value) or tuple(("size", value, dim) for dim in range(len(tensor.sizes)))
 
     def number(self, value: int) -> Size:
-        """What an integer is."""
+        """Return an integer as a size."""
         found = self._plan.values[value]
         if isinstance(found, m.Int) and value in self._never_set:
             return found.int_val
@@ -73,7 +73,7 @@ class Shapes:
             self._sizes[out] = found
 
     def _split(self, name: str, call: m.KernelCall) -> tuple[int, tuple[int, ...]]:
-        """The first output, or -1, and what stands before the outputs."""
+        """Return the first output, or -1, and the arguments before the outputs."""
         if name == f"{ET_VIEW}.default":
             return call.args[-1], call.args[:-1]
         return next(iter(outputs(self._plan, call.args)), -1), arguments(self._plan, call.args)
@@ -83,7 +83,7 @@ class Shapes:
         return sizes[dim] if isinstance(dim, int) and -len(sizes) <= dim < len(sizes) else ("size", tensor, dim)
 
     def _is_settled(self, tensor: int) -> bool:
-        """Has it one size in a call?"""
+        """Return whether a tensor has only one size per call."""
         once = tensor in self._set_once or tensor in self._never_set
         return not self._is_dynamic(tensor) or once
 
@@ -96,13 +96,13 @@ class Shapes:
         return tensor
 
     def numbers(self, value: int) -> Sizes | None:
-        """What the integers of a list are."""
+        """Return the integers of a list as sizes; None if the value is not a list of integers."""
         found = self._plan.values[value]
         return tuple(map(self.number, found.items)) if isinstance(found, m.IntList) else None
 
 
 def _set_by(plan: m.ExecutionPlan, call: m.Instruction) -> Iterator[int]:
-    """Values that an instruction sets, numbers among them."""
+    """Yield the values that an instruction sets, including numbers."""
     match call:
         case m.KernelCall():
             found = effects(plan, call)
@@ -113,10 +113,10 @@ def _set_by(plan: m.ExecutionPlan, call: m.Instruction) -> Iterator[int]:
             yield call.move_to
 
 
-# What the sizes of outputs are made of
+# Rules for the sizes of outputs
 
 _Rule: TypeAlias = Callable[[Shapes, Sequence[Sizes], Sequence[int]], Sizes | None]
-"""From the sizes of the tensors among the arguments, and the arguments."""
+"""Function from the sizes of the tensor arguments, and the arguments, to the sizes of the output."""
 
 
 def _first(shapes: Shapes, sizes: Sequence[Sizes], given: Sequence[int]) -> Sizes | None:
@@ -128,7 +128,7 @@ def _broadcast(shapes: Shapes, sizes: Sequence[Sizes], given: Sequence[int]) -> 
     found = []
     for dim in range(-rank, 0):
         those: set[Size] = {size[dim] for size in sizes if len(size) >= -dim} - {1}
-        # A number that is not 1 is the output's size: whoever differs from it is broadcast.
+        # A number other than 1 is the output's size. Other tensors are broadcast to it.
         those = {size for size in those if isinstance(size, int)} or those
         found.append(next(iter(those), 1) if len(those) < 2 else ("broadcast", *sorted(those, key=repr)))
     return tuple(found)
@@ -144,7 +144,7 @@ def _view(shapes: Shapes, sizes: Sequence[Sizes], given: Sequence[int]) -> Sizes
             rest.remove(size)
         elif size not in (1, -1):
             return None
-    # What is left to be found is the one size of the input that the others are not.
+    # The size -1 is the only size of the input that the other requested sizes do not account for.
     found = rest[0] if rest else 1
     return tuple(found if size == -1 else size for size in asked) if len(rest) < 2 and asked.count(-1) == 1 else None
 
@@ -158,7 +158,7 @@ def _permuted(shapes: Shapes, sizes: Sequence[Sizes], given: Sequence[int]) -> S
 
 
 def _rows_and(last: Callable[[Sizes], Size], of: int, by: int) -> _Rule:
-    """All sizes of one tensor but the last, and one of another."""
+    """Return a rule: all sizes of tensor ``of`` but the last, then one size of tensor ``by``."""
 
     def rule(shapes: Shapes, sizes: Sequence[Sizes], given: Sequence[int]) -> Sizes | None:
         return (*sizes[of][:-1], last(sizes[by])) if max(of, by) < len(sizes) and sizes[of] and sizes[by] else None

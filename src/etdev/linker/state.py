@@ -1,4 +1,4 @@
-"""Which state the methods of a program share, and which is private to one."""
+"""State of a program: shared between methods or private to one."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ class State:
     """Bytes that are kept between calls, at the same address in every method that has them."""
 
     members: tuple[tuple[int, int, int], ...]
-    """``(method index, value index, bytes from the start)`` of each tensor in it."""
+    """``(method index, value index, offset in bytes from the start)`` of each tensor in it."""
     size: int
-    """Bytes."""
+    """Size in bytes."""
     name: str
     shared: bool
     """Whether more than one method has it."""
 
 
 def state_name(plan: m.ExecutionPlan, values: Iterable[int]) -> str | None:
-    """What the module calls the buffer that one of the values is, if the file says so."""
+    """Return the module's name of the buffer that one of the values is, if the file states it."""
     for value in values:
         tensor = plan.values[value]
         if isinstance(tensor, m.Tensor) and tensor.extra_tensor_info and tensor.extra_tensor_info.fully_qualified_name:
@@ -40,10 +40,10 @@ def state_by_name(
     *,
     share: bool,
 ) -> tuple[State, ...]:
-    """The state of an object program; with ``share``, what has the same name in several methods is one.
+    """Return the state of an object program. With ``share``, state of the same name in several methods is merged.
 
     ``names`` has, per method, the names of the values that are state. Raises :class:`~etdev.errors.LinkError` if the
-    methods disagree about its size.
+    methods disagree about the size of shared state.
     """
     groups: dict[tuple[str, int], list[tuple[int, Storage]]] = defaultdict(list)
     for index, memory in enumerate(memories):
@@ -64,10 +64,10 @@ def state_by_name(
 
 
 def state_by_address(plans: Sequence[m.ExecutionPlan], memories: Sequence[MethodMemory]) -> tuple[State, ...]:
-    """The state of a program that was planned by somebody else.
+    """Return the state of a program that another toolchain planned.
 
-    Upstream puts the state that methods share into a buffer of its own, 2, at equal addresses. What overlaps there is
-    one; state in buffer 1, where every method has its temporaries, is private.
+    ExecuTorch puts the state that methods share into a buffer of its own, 2, at equal addresses. Overlapping state in
+    buffers above 1 is merged. State in buffer 1, which holds the temporaries of every method, is private.
     """
     groups: list[list[tuple[int, Storage]]] = []
     apart: dict[int, list[tuple[int, Storage]]] = defaultdict(list)
@@ -94,9 +94,9 @@ def state_by_address(plans: Sequence[m.ExecutionPlan], memories: Sequence[Method
 
 
 def kept_by_others(memories: Sequence[MethodMemory]) -> list[set[int]]:
-    """Per method, tensors that it only writes, in bytes that another method keeps between calls.
+    """Return, per method, tensors that it only writes, in bytes that another method keeps between calls.
 
-    Only in the buffers behind 1: in that one, every method has its temporaries.
+    Only buffers above 1 count: buffer 1 holds the temporaries of every method.
     """
     kept: list[set[int]] = [set() for _ in memories]
     for index, memory in enumerate(memories):
@@ -121,7 +121,7 @@ def _overlap(one: Storage, other: Storage) -> bool:
 def _state(
     memories: Sequence[MethodMemory], members: Sequence[tuple[int, Storage]], name: str, *, by_address: bool
 ) -> State:
-    """One piece of state. Its members lie as they do in the file, or each at the beginning."""
+    """Return one piece of state. Its members keep their relative addresses in the file, or all begin at its start."""
     lowest = min(storage.offset for _, storage in members)
     placed, size = [], 0
     for index, storage in members:

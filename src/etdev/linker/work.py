@@ -1,4 +1,4 @@
-"""A method on its way through the passes."""
+"""The state of a method between passes."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ from etdev.program.storage import MethodMemory, method_memory
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A method, and what is known of it by now."""
+    """A method, and the facts and decisions about it so far."""
 
     plan: m.ExecutionPlan
     memory: MethodMemory
     inputs: Mapping[int, int]
-    """Position of each delegate call → how many of its arguments are inputs."""
+    """Position of each delegate call → number of its arguments that are inputs."""
     persistent: frozenset[int]
     moved: Mapping[int, int]
-    """Positions of the instructions that are left: in the program before the link → by now."""
+    """Position before the link → current position, for the instructions that are left."""
     elisions: tuple[Elision, ...] = ()
     inplace: tuple[InPlace, ...] = ()
     added: tuple[Blob | Run, ...] = ()
-    """Data of constants that the passes made, whose indices follow those that the program has."""
+    """Data of constants that passes created. Their indices follow those of the program's constants."""
     grown: bool = False
-    """Whether any of them is there beside the constant that it was made of."""
+    """Whether any of them needs space in the file in addition to the constant that it was made from."""
     neighbors: Mapping[int, int] = field(default_factory=dict)
-    """Tensor that a pass added → the original value that it is a replica or a part of, and is numbered next to."""
+    """Tensor that a pass added → original value that it replicates or is a part of, and is numbered next to."""
     ends: tuple[Mapping[int, Device], Mapping[int, Device]] = field(default_factory=lambda: ({}, {}))
-    """Inputs and outputs that the program has on devices before the link, by position."""
+    """Inputs and outputs that are on devices before the link, by position."""
 
     def starts(self) -> dict[int, int]:
-        """Positions by now → in the program before the link, of the instructions that were there."""
+        """Return a map from current positions to positions before the link, for instructions that existed then."""
         return {now: start for start, now in self.moved.items()}
 
     def with_plan(self, plan: m.ExecutionPlan, moved: Mapping[int, int] | None = None) -> Work:
-        """After a pass: with what that made of the method, and of the positions of its instructions."""
+        """Return the work with a pass's plan. ``moved`` maps positions before the pass to positions after it."""
         if plan == self.plan:
             return self
         work = self
@@ -51,7 +51,7 @@ class Work:
         return replace(work, plan=plan, memory=method_memory(plan, work.inputs, work.persistent))
 
     def after(self, plan: m.ExecutionPlan, moved: Mapping[int, int], elisions: Sequence[Elision]) -> Work:
-        """After a pass that removes copies."""
+        """Return the work after a pass that removes copies."""
         start = self.starts()
         found = (*self.elisions, *(replace(item, instruction=start[item.instruction]) for item in elisions))
         return replace(

@@ -17,9 +17,12 @@ def delegate_inputs(plan: m.ExecutionPlan) -> DelegateInputs:
     has them, and their numbers exceed all earlier ones. Other new values at a call are state, with a number below that
     of any input.
 
-    The result leaves out a call without such an output. It leaves out a call with a value among its inputs that would
-    fit as an output too, and a call before which no value has a number. It also leaves out a call on a device that has
-    a tensor twice, since a delegate on a device may write an output over an input.
+    The result leaves out a call
+
+    - without such an output,
+    - with a value among its inputs that would fit as an output too,
+    - before which no value has a number,
+    - on a device and with the same tensor twice: a delegate on a device may write an output over an input.
     """
     found: dict[int, int] = {}
     devices = {index for index, delegate in enumerate(plan.delegates) if not _is_on_host(delegate)}

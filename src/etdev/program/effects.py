@@ -1,8 +1,8 @@
 """Effects of each instruction on tensors: reads, writes and aliases.
 
 The rules are those of PyTorch's ``out`` variants and of the few instructions that have none. They were checked by
-running the kernels. An unknown operator is assumed to read and to write every tensor that it receives. It only writes
-the outputs that it repeats at its end.
+running the kernels. An unknown operator is assumed to read and to write every tensor that it receives. The outputs that
+it repeats at its end are an exception: it only writes those.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def _kernel(plan: m.ExecutionPlan, operator: m.Operator, args: tuple[int, ...]) 
 def _unknown(plan: m.ExecutionPlan, args: tuple[int, ...], outs: tuple[int, ...]) -> Effects:
     """Return the effects of an unknown operator.
 
-    It may read and write all its arguments. It only writes what it repeats as its outputs.
+    It may read and write its arguments. It only writes the outputs that it repeats.
     """
     others = tensors(plan, args)
     return Effects(reads=others, updates=others, writes=tuple(out for out in outs if out not in others))

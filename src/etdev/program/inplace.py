@@ -1,8 +1,8 @@
 """Kernels that may write an output over one of their inputs.
 
 The table is etdev's own. Each entry was measured with the kernels of executorch 1.4.1
-(``benchmarks/inplace_table.py``). A kernel ran with separate memory and over its input, for every size from 1 to beyond
-the blocks and vectors that kernels work in. The results were bit-identical.
+(``benchmarks/inplace_table.py``). A kernel ran with separate memory and over its input. The sizes were all sizes from 1
+to beyond the blocks and vectors that kernels work in. The results were bit-identical.
 
 An entry says that a kernel never reads an element of that input after it wrote to its place. It says nothing about
 values. The linker checks that no other instruction needs the input any more, and that it has the output's shape.

@@ -29,10 +29,10 @@ class _Accesses:
 
 
 def lifetimes(found: Reaching, of: Mapping[int, int], covers: Callable[[int], bool]) -> dict[int, tuple[int, int]]:
-    """Return the lifetime of each storage as half-open instants: its first use, and the first instant after its last.
+    """Return the lifetime of each storage: its first instant of use, and the first instant after its last (half-open).
 
     A storage is in use where it is written, and wherever earlier written content may still be read. All instants
-    between the first and the last use count, even those of a branch in between that does not need the storage. So two
+    between the first and the last use count. That includes a branch in between that does not need the storage. So two
     storages with disjoint lifetimes are never in use at once.
 
     ``of`` maps a value to its storage. ``covers`` returns whether the value's place is the whole storage.

@@ -114,8 +114,7 @@ class ExtraTensorInfo:
     """Fields that few tensors need."""
 
     mutable_data_segments_idx: int = 0
-    """Index into ``Program.mutable_data_segments``. The runtime of executorch 1.4 always uses 0 and ignores this field.
-    """
+    """Index into ``Program.mutable_data_segments``. The runtime of executorch 1.4 ignores this field and uses 0."""
     fully_qualified_name: str | None = None
     """Name such as ``mod.linear.weight``; for an external tensor, the key of its data."""
     location: TensorDataLocation = TensorDataLocation.SEGMENT

@@ -2,8 +2,8 @@
 
 A tensor is in its own place, the allocation in the file, until a move or a view changes that. A move makes it another
 tensor. A view makes it share another tensor's bytes. After a ``cond``, a tensor may therefore be one of several,
-depending on the branch taken. The analysis keeps the sources of its bytes separately for each of them, restricted to
-the paths on which the tensor is that one.
+depending on the branch taken. The analysis keeps the sources of its bytes separately for each of them. Each record only
+covers the paths on which the tensor is that one.
 """
 
 from __future__ import annotations
@@ -124,8 +124,7 @@ class _State:
     memory: Node
     """Writes that each piece comes from."""
     targets: dict[int, _Targets] = field(default_factory=dict)
-    """Places of the tensors that a move or a view has set. All others are in their own place. Copies share the items.
-    """
+    """Places of the tensors that a move or a view has set. All others are in their own place. Copies share items."""
     tensors: dict[int, frozenset[int]] = field(default_factory=dict)
     """Values whose tensors a value may be, for values that a move has set. All others are themselves."""
 
@@ -275,7 +274,7 @@ class _Analysis:
         return _State(memory, targets, same)
 
     def _either(self, one: Writes, other: Writes) -> Writes:
-        """Return the union of two sets of writes, as the same object as one of them if that one has all of them."""
+        """Return the union of two sets of writes. Reuse the object of one of them if it has all writes."""
         self._count(_TREE + len(one))
         if one >= other:
             return one

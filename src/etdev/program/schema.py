@@ -24,7 +24,8 @@ class Absence(Enum):
     DEFAULT = auto()
     """The default: a number's default, an empty vector or an empty string.
 
-    Only numbers are omitted when written: the runtime does not test for null everywhere.
+    A number that equals its default is not written. Vectors and strings always are, since the runtime does not test for
+    null everywhere.
     """
     OMITTED = auto()
     """``None``, or an empty vector; written as absent."""

@@ -65,9 +65,9 @@ def method_memory(
     """Find the storages of a method.
 
     ``persistent`` are tensors that are known to be kept between calls, even if no instruction, input or output refers
-    to them. A tensor is also found to be kept if it is read before it is written, has an initial value, or has the name
-    of a buffer. Raises :class:`~etdev.errors.LinkError` if a tensor is read after another one overwrote it, which no
-    program does on purpose.
+    to them. Three more kinds of tensors are kept: those that are read before they are written, have an initial value,
+    or have the name of a buffer. Raises :class:`~etdev.errors.LinkError` if a tensor is read after another one
+    overwrote it, which no program does on purpose.
     """
     persistent = frozenset(persistent)
     found = reaching(plan, delegate_inputs, persistent)

@@ -1,4 +1,4 @@
-"""Devices: which tensors lie where, and what is copied between them."""
+"""Devices: the placement of tensors, and the copies between host and devices."""
 
 from etdev.linker.devices.ends import with_host_memory
 from etdev.linker.devices.methods import place_on_devices

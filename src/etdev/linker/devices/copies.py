@@ -12,21 +12,21 @@ Insertions = defaultdict[int, list[tuple[str, int, int]]]
 
 
 def copied(plan: m.ExecutionPlan, operator: str, source: int, target: int) -> list[tuple[str, int, int]]:
-    """A copy between a tensor of the method ``plan`` and one that was added to it; nothing, of a tensor of no bytes."""
-    tensor = plan.values[min(source, target)]  # The one that was there before.
+    """Return the copy between a tensor of the method ``plan`` and one that was added to it; none if it is empty."""
+    tensor = plan.values[min(source, target)]  # The original tensor.
     assert isinstance(tensor, m.Tensor)
     return [(operator, source, target)] if tensor.nbytes or is_dynamic(tensor) else []
 
 
 def is_dynamic(value: m.Value) -> bool:
-    """Is it a tensor whose sizes change?"""
+    """Return whether a value is a tensor whose sizes change."""
     return isinstance(value, m.Tensor) and value.shape_dynamism is not m.TensorShapeDynamism.STATIC
 
 
 def with_copies(
     plan: m.ExecutionPlan, before: Insertions, behind: Insertions
 ) -> tuple[m.ExecutionPlan, dict[int, list[m.Instruction]], dict[int, list[m.Instruction]]]:
-    """The method with the operators of some copies, and these as its instructions."""
+    """Return the method with the operators that the copies need, and the copies as instructions."""
     indices = {}
     for name in sorted({name for copies in (*before.values(), *behind.values()) for name, _, _ in copies}):
         plan, indices[name] = with_operator(plan, name, "out")

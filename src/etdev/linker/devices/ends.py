@@ -1,4 +1,4 @@
-"""Inputs and outputs that stay on a device: the caller brings and takes them there, and nothing is planned for them."""
+"""Inputs and outputs that stay on a device. The caller provides and takes them there, and they are not planned."""
 
 from __future__ import annotations
 
@@ -16,16 +16,19 @@ from etdev.program.storage import MethodMemory
 Ends: TypeAlias = tuple[Mapping[int, Device], Mapping[int, Device]]
 """Inputs and outputs on devices, by position."""
 _GAP = 64
-"""Bytes between what was not planned before and its neighbours."""
+"""Bytes between tensors that were not planned before."""
 
 
 def positions_on_devices(owned: CallerOwned, before: Ends) -> tuple[frozenset[int], frozenset[int]]:
-    """The inputs and the outputs that are to be on devices: as they were ``before``, and as the caller wants it."""
+    """Return the inputs and outputs to keep on devices: those that were on devices before, and the caller's choice."""
     return owned.device_inputs | before[0].keys(), owned.device_outputs | before[1].keys()
 
 
 def with_host_memory(plan: m.ExecutionPlan, owned: CallerOwned, before: Ends) -> tuple[m.ExecutionPlan, frozenset[int]]:
-    """Inputs and outputs on devices have memory on the host too, for those who read them there; also gives these."""
+    """Give inputs and outputs on devices planned memory on the host too; also return their values.
+
+    Instructions on the host use that memory.
+    """
     values = list(plan.values)
     ends = [
         tensor.allocation_info.memory_offset + tensor.nbytes
@@ -54,11 +57,11 @@ def left_on_devices(
     owned: CallerOwned,
     before: Ends,
 ) -> tuple[dict[int, Device], dict[int, Device]]:
-    """The device of each input and output that stays on one, by position.
+    """Return the device of each input and output that stays on one, by position.
 
-    An input stays on the device of the first delegate that reads it, an output on that of the last one that writes it;
-    what is there ``before`` the link stays where it is. Raises :class:`~etdev.linker.io.CallerOwnedError` for one that
-    cannot.
+    An input stays on the device of the first delegate that reads it. An output stays on the device of the last delegate
+    that writes it. Those on devices ``before`` the link keep their device. Raises
+    :class:`~etdev.linker.io.CallerOwnedError` for one that cannot stay on a device.
     """
     positions = positions_on_devices(owned, before)
     found: tuple[dict[int, Device], dict[int, Device]] = ({}, {})
@@ -111,7 +114,7 @@ def _why_not(
 
 
 def _may_stand_for(plan: m.ExecutionPlan, value: int, other: int, there: Collection[int]) -> bool:
-    """May another value in the bytes of an input or output be one tensor with it ``there``, on a device?"""
+    """Return whether another value in the bytes of an input or output may be the same tensor on a device."""
     one, two = plan.values[value], plan.values[other]
     assert isinstance(one, m.Tensor)
     assert isinstance(two, m.Tensor)
@@ -122,7 +125,7 @@ def _may_stand_for(plan: m.ExecutionPlan, value: int, other: int, there: Collect
 def _touched_by(
     memory: MethodMemory, items: Items, devices: Mapping[int, Device], value: int, kind: str
 ) -> Device | None:
-    """The device of the first delegate that reads an input, or of the last one that writes an output."""
+    """Return the device of the first delegate that reads an input, or of the last one that writes an output."""
     order: Sequence[int] = sorted(devices, reverse=kind == "output")
     for position in order:
         effects = memory.reaching.effects[position]

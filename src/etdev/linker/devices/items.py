@@ -1,4 +1,4 @@
-"""What is one thing to the transfers between devices: values that hold the same wherever they are copied to."""
+"""Items: groups of values with the same content, which transfers between devices treat as one thing."""
 
 from __future__ import annotations
 
@@ -14,30 +14,32 @@ from etdev.program.used import used_values
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """The tensors of a method, sorted by what they stand for.
+    """The tensors of a method, grouped by content.
 
-    Static tensors in the same bytes are one item, and so are constants with the same data; any other tensor is one by
-    itself. So is each of those that are ``fixed`` to the host.
+    Static tensors in the same bytes are one item, and so are constants with the same data. Every other tensor is an
+    item by itself. So is each tensor that is ``fixed`` to the host.
     """
 
     of: Mapping[int, int]
     """Value → number of its item."""
     names: tuple[tuple[int, ...], ...]
-    """Values of each item, the one that stands for it first."""
+    """Values of each item; the first one represents it."""
     fixed: Mapping[int, frozenset[int]]
-    """Items whose content is on the host at all times, each with those that may change when it does: they share some
-    of their bytes, or which tensor they are is known at run time only."""
+    """Items whose content is always on the host → items that may change with them.
+
+    They share some of their bytes, or their tensor is known at run time only.
+    """
 
     def name(self, item: int) -> int:
-        """The value that stands for an item."""
+        """Return the value that represents an item."""
         return self.names[item][0]
 
     def changing(self, item: int) -> frozenset[int]:
-        """The items that may change when one is written."""
+        """Return the items that may change when one is written."""
         return self.fixed.get(item, frozenset({item}))
 
     def with_fixed(self, item: int) -> Items:
-        """The same with one more item fixed to the host."""
+        """Return the items with one more item fixed to the host."""
         bonds = [(value, self.name(other)) for other, group in self.fixed.items() for value in map(self.name, group)]
         bonds += [(value, self.name(item)) for value in self.names[item]]
         return _sorted(self.names, bonds)
@@ -54,7 +56,7 @@ def sort_items(plan: m.ExecutionPlan, memory: MethodMemory) -> Items:
             members[_key(value, tensor, places, targets)].append(value)
 
     def rank(value: int) -> tuple[bool, bool, int]:
-        """A value that is others by reference stands behind those that are themselves."""
+        """Rank values that refer to others after values with their own content."""
         return value in targets, value not in places, value
 
     names = tuple(tuple(sorted(values, key=rank)) for values in members.values())
@@ -67,7 +69,7 @@ def sort_items(plan: m.ExecutionPlan, memory: MethodMemory) -> Items:
 
 
 def _sorted(names: Sequence[tuple[int, ...]], bonds: Iterable[tuple[int, int]]) -> Items:
-    """Items with these names, where values between which there is a bond change together."""
+    """Return the items with these names. Values that a bond connects change together."""
     group = _together(names, bonds)
     apart = [each for values in names for each in ([(value,) for value in values] if values[0] in group else [values])]
     of = {value: number for number, values in enumerate(apart) for value in values}
@@ -76,7 +78,7 @@ def _sorted(names: Sequence[tuple[int, ...]], bonds: Iterable[tuple[int, int]]) 
 
 
 def _together(names: Sequence[tuple[int, ...]], bonds: Iterable[tuple[int, int]]) -> dict[int, int]:
-    """Return the values that a bond reaches, each with a value that stands for all that change together."""
+    """Return the values that a bond reaches, each with a representative of all that change together."""
     parent: dict[int, int] = {}
 
     def root(value: int) -> int:
@@ -104,7 +106,7 @@ def _by_root(group: Mapping[int, int]) -> dict[int, list[int]]:
 
 
 def _bonds(memory: MethodMemory, targets: Mapping[int, set[int]]) -> Iterator[tuple[int, int]]:
-    """Values of which one may be another by reference."""
+    """Yield pairs of values of which one may refer to the other."""
     places = memory.reaching.places
     for write in memory.reaching.writes:
         if (
@@ -123,7 +125,7 @@ def _bonds(memory: MethodMemory, targets: Mapping[int, set[int]]) -> Iterator[tu
 
 
 def _targets(memory: MethodMemory) -> dict[int, set[int]]:
-    """The values in whose places those lie that a move or a view sets."""
+    """Return, for each value that a move or a view sets, the values in whose places it may be."""
     found: dict[int, set[int]] = {value: set() for value in memory.reaching.references}
     for use in memory.reaching.uses:
         if use.value in found:
@@ -143,7 +145,7 @@ def _key(value: int, tensor: m.Tensor, places: Mapping[int, Place], targets: Map
 
 
 def _overlapping(places: Mapping[int, Place], of: Mapping[int, int]) -> Iterator[tuple[int, int]]:
-    """Values of different items that share bytes."""
+    """Yield values of different items that share bytes."""
     furthest: int | None = None
     for value in sorted(places, key=lambda value: (places[value].buffer, places[value].start, of[value])):
         place = places[value]

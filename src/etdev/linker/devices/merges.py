@@ -1,4 +1,4 @@
-"""What the sides of a branch compute, laid where the value is that it becomes, to be one thing on each device too."""
+"""Merges of branches: the results of all sides share bytes, so that they are one item on each device too."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from etdev.program.storage import MethodMemory
 
 
 def join_merged(plan: m.ExecutionPlan, memory: MethodMemory, devices: Mapping[int, Device]) -> m.ExecutionPlan:
-    """Give tensors that moves make one value the same bytes, where delegates on devices have to do with them.
+    """Assign the same bytes to tensors that moves merge into one value, if delegates on devices access them.
 
-    That is so for static tensors of one form whose contents are never needed at the same time.
+    This applies to static tensors of one form whose contents are never needed at the same time.
     """
     effects = memory.reaching.effects
     touched = {value for position in devices for value in (*effects[position].reads, *effects[position].writes)}
@@ -32,7 +32,7 @@ def join_merged(plan: m.ExecutionPlan, memory: MethodMemory, devices: Mapping[in
 
 
 def _webs(plan: m.ExecutionPlan, memory: MethodMemory) -> Iterable[dict[int, m.Tensor]]:
-    """Tensors that moves lead to each other, if each has bytes of its own and all are of one form."""
+    """Yield groups of tensors that moves connect, if each has bytes of its own and all have one form."""
     parent: dict[int, int] = {}
 
     def root(value: int) -> int:
@@ -49,7 +49,7 @@ def _webs(plan: m.ExecutionPlan, memory: MethodMemory) -> Iterable[dict[int, m.T
         tensor = plan.values[value]
         assert isinstance(tensor, m.Tensor)
         webs[root(value)][value] = tensor
-    # Who reads a view reads what is in the bytes of another value, under another name.
+    # A view reads the bytes of another value under another name.
     viewed = {value for found in memory.reaching.effects for value in found.view or ()}
     for web in webs.values():
         forms = {(tensor.scalar_type, tensor.sizes, tensor.dim_order) for tensor in web.values()}
@@ -72,9 +72,9 @@ def _is_alone(plan: m.ExecutionPlan, memory: MethodMemory, value: int, tensor: m
 def _clashing(
     webs: Sequence[Collection[int]], flow: FlowGraph, effects: Sequence[Effects], outputs: Iterable[int]
 ) -> set[int]:
-    """Webs of which the content of one value is needed while another one is set, or when the method begins.
+    """Return the webs in which one value's content is needed while another one is set, or when the method begins.
 
-    A value is needed where it is read, as that value, before it is set again. Values are bits of integers here.
+    A value is needed where it is read, under its own name, before it is set again. Here values are bits of integers.
     """
     members = [(value, number) for number, web in enumerate(webs) for value in web]
     bits = {value: 1 << index for index, (value, _) in enumerate(members)}
@@ -103,7 +103,7 @@ def _clashing(
 
 
 def _needed_behind(flow: FlowGraph, read: Sequence[int], done: Sequence[int], at_exit: int) -> tuple[int, list[int]]:
-    """What is needed when the method begins, and behind each instruction."""
+    """Return the values needed when the method begins, and after each instruction."""
     behind = [0] * len(read)
     heads: dict[int, int] = defaultdict(int)
     heads[flow.exit] = at_exit

@@ -1,4 +1,4 @@
-"""All methods of a program: what delegates on devices read and write comes to these devices."""
+"""Placement of all methods of a program: move tensors to the devices of the delegates that use them."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from etdev.program.delegates import delegate_devices
 def place_on_devices(
     works: Sequence[Work], state: Sequence[State], options: LinkOptions
 ) -> tuple[list[Work], Sequence[State]]:
-    """Bring what delegates on devices read and write to these devices; gives the state of the methods as it is then.
+    """Place the tensors of delegates on devices; return the methods and their state after that.
 
-    Methods without such delegates, on the host alone, stay as they are. Raises :class:`~etdev.errors.LinkError` for a
-    delegate whose device cannot be told, and for an input or output that cannot be left on a device.
+    Methods on the host alone, without such delegates, stay unchanged. Raises :class:`~etdev.errors.LinkError` for a
+    delegate whose device is unknown, and for an input or output that cannot stay on a device.
     """
     works = [_prepared(work, options) for work in works]
     devices = [delegate_devices(work.plan) for work in works]
@@ -40,7 +40,7 @@ def place_on_devices(
 
 
 def _prepared(work: Work, options: LinkOptions) -> Work:
-    """A method with as little to be copied as there can be."""
+    """Prepare a method so that placement needs fewer copies."""
     devices = delegate_devices(work.plan)
     if not devices:
         return work
@@ -55,18 +55,18 @@ def _wanted(work: Work, devices: Mapping[int, Device], homes: Mapping[int, Devic
 
 
 def _placed(work: Work, devices: Mapping[int, Device], wanted: Wanted) -> tuple[Work, Mapping[int, int]]:
-    """A method with its tensors where they are needed; and the names of its state on devices."""
+    """Return the method with placed tensors, and the new values of its state on devices."""
     if not devices and not wanted.inputs and not wanted.outputs and not wanted.state:
         return work, {}
     found = place_tensors(work.plan, work.memory, work.inputs, devices, wanted)
     kept = work.persistent - found.state.keys() | set(found.state.values())
     work = replace(work, persistent=frozenset(kept), neighbors=found.replicas)
     work = work.with_plan(found.plan, found.moved)
-    # The sides of a branch lie in the same bytes only to be one thing here.
+    # Merged branches share bytes only to be one item during placement, so lift the method again.
     return work.with_plan(lift(work.plan, work.memory)), found.state
 
 
 def _renamed(state: State, names: Sequence[Mapping[int, int]]) -> State:
-    """State whose tensors may be others now."""
+    """Return the state with the new values of its tensors."""
     members = tuple((index, names[index].get(value, value), inside) for index, value, inside in state.members)
     return replace(state, members=members)

@@ -1,4 +1,4 @@
-"""Which of the values in the same bytes may be read for what these hold, at each point of a method."""
+"""Names of an item: the values that hold its content at each point of a method."""
 
 from __future__ import annotations
 
@@ -12,18 +12,22 @@ from etdev.program.effects import Effects
 from etdev.program.storage import MethodMemory
 
 _State = dict[int, frozenset[int]]
-"""Item → values that hold what was written last. One that is not there has not been written."""
+"""Item → values that hold its last written content. A missing item has not been written."""
 
 
 class Names:
-    """A value that an instruction writes holds that until another one of the item is written.
+    """Values that hold the content of their item, at each point of a method.
 
-    One that is never written is an alias, and holds whatever is there; one that a move sets holds it from there on.
+    A value that is written holds the content until another value of the item is written. A value that is never written
+    is an alias, and always holds the content. A value that a move sets holds it from the move on.
     """
 
     def __init__(self, inputs: Iterable[int], filled: Collection[int], memory: MethodMemory, items: Items) -> None:
-        """``inputs``: the tensors that the caller writes. ``filled``: other tensors that are known to hold something
-        before: constants, and what is kept under its own name."""
+        """Follow a method.
+
+        ``inputs`` are the tensors that the caller writes. ``filled`` are other tensors that hold content before the
+        method begins: constants, and state that is kept under its own name.
+        """
         self._items, self._reaching = items, memory.reaching
         self._written = {*inputs, *(value for found in self._reaching.effects for value in _writes(found))}
         self._set = memory.reaching.references
@@ -37,7 +41,7 @@ class Names:
         self._follow()
 
     def read_at(self, spot: Spot, item: int) -> int | None:
-        """A value under which an item can be read; None if it has another one on each path."""
+        """Return a value under which an item can be read; None if each path has a different one."""
         names, aliases = self._items.names[item], self._aliases(item)
         known = (self._behind if spot.after else self._before).get(spot.position, {}).get(item)
         if known is None:
@@ -45,16 +49,16 @@ class Names:
         return next((value for value in (*filter(known.__contains__, names), *aliases)), None)
 
     def is_one_of_several(self, spot: Spot, item: int) -> bool:
-        """Was an item written under another name on each path?"""
+        """Return whether an item was written under a different name on each path."""
         known = (self._behind if spot.after else self._before).get(spot.position, {}).get(item)
         return known is not None and not known
 
     def is_alias(self, value: int) -> bool:
-        """Does a value hold whatever is in its bytes?"""
+        """Return whether a value always holds the content of its bytes."""
         return value not in self._written and value not in self._set
 
     def standing_for(self, value: int, spot: Spot, item: int, plan: m.ExecutionPlan) -> int:
-        """A tensor of the same form that holds the item: that one itself, unless another was written over it."""
+        """Return a tensor of the same form that holds the item: ``value`` itself if it does, or if none else does."""
         known = (self._behind if spot.after else self._before).get(spot.position, {}).get(item)
         if known is None or value in known:
             return value
@@ -63,7 +67,7 @@ class Names:
         return next(like, value)
 
     def write_at(self, spot: Spot, item: int) -> int:
-        """A value under which an item can be written: one that stands for its own bytes."""
+        """Return a value under which an item can be written: one that represents its own bytes."""
         names = [value for value in self._items.names[item] if value not in self._set] or self._items.names[item]
         known = (self._behind if spot.after else self._before).get(spot.position, {}).get(item, frozenset())
         return next((value for value in names if value in known), names[0])
@@ -98,7 +102,7 @@ class Names:
 
     def _after(self, state: _State, found: Effects) -> _State:
         of, names = self._items.of, self._items.names
-        # One that has a single name is not followed: it has no other.
+        # Items with a single name need no tracking.
         new = {of[value]: frozenset({value}) for value in _writes(found) if len(names[of[value]]) > 1}
         if found.move and found.move[0] in of and found.move[1] in of:
             origin, to = found.move

@@ -1,4 +1,4 @@
-"""Where each item was last written, at each point of a method."""
+"""Origins: the device on which each item was last written, at each point of a method."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from etdev.linker.devices.transfers import Spot
 from etdev.program.flow import FlowGraph
 
 _State = dict[int, frozenset[Device]]
-"""Item → the devices, or the host, where it may have been written last. One that is not there has no content yet."""
+"""Item → devices, or the host, on which it may have been written last. A missing item has no content yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Origins:
-    """What was found."""
+    """Result of the analysis."""
 
     _before: Mapping[int, _State]
     _behind: Mapping[int, _State]
     apart: Sequence[frozenset[int]]
-    """By position, the items that several devices may have written last; the last entry is the method's end."""
+    """Items that several devices may have written last, by position; the last entry is the method's end."""
 
     def at(self, spot: Spot, item: int) -> Device | None:
-        """Where an item was last written; None if that depends on the path, or if it has no content."""
+        """Return the device of an item's last write; None if it depends on the path or the item has no content."""
         state = self._behind.get(spot.position, {}) if spot.after else self._before.get(spot.position, {})
         found = state.get(item, frozenset())
         return next(iter(found)) if len(found) == 1 else None
@@ -33,7 +33,7 @@ class Origins:
 def find_origins(flow: FlowGraph, written: Sequence[Mapping[int, Device]], at_entry: Mapping[int, Device]) -> Origins:
     """Follow a method whose instructions write items on devices, by position.
 
-    ``at_entry`` has the items that have a content when it begins, and where.
+    ``at_entry`` maps the items that have content when the method begins to their devices.
     """
     end = len(flow.instructions)
     entry: _State = {item: frozenset({device}) for item, device in at_entry.items()}

@@ -1,9 +1,9 @@
-"""Devices: delegates get tensors that lie where they run, and what crosses between host and devices is copied.
+"""Placement of tensors on the devices of their delegates, with copies between host and devices.
 
-Each delegate call on a device is given replicas of its arguments there. Copies to devices are placed first: a delegate
-needs its inputs on its device, and a write anywhere else ends what was there. Then the host is looked at in the same
-way, the copies to devices being among those who read there; what one device has written and another one needs crosses
-through the host so.
+Each delegate call on a device gets replicas of its arguments there. Copies to devices are placed first. A delegate
+needs its inputs on its device, and a write anywhere else invalidates the content there. Then copies to the host are
+placed in the same way, with the copies to devices as readers. So content that one device wrote and another one needs
+goes through the host.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from etdev.program.storage import MethodMemory
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A method whose tensors are where they are needed."""
+    """A method whose tensors are on the devices that need them."""
 
     plan: m.ExecutionPlan
     moved: Mapping[int, int]
-    """Positions of its instructions: before → now."""
+    """Positions of its instructions: before → after."""
     replicas: Mapping[int, int]
-    """Value that was added → the one that it stands for."""
+    """Added value → value that it replicates."""
     state: Mapping[int, int]
-    """State that stays on a device → the value that it is now."""
+    """State that stays on a device → its new value."""
 
 
 def place_tensors(
@@ -43,7 +43,7 @@ def place_tensors(
     devices: Mapping[int, Device],
     wanted: Wanted,
 ) -> Placed:
-    """Give each delegate call of ``devices`` tensors on its device, and put in the copies that this takes."""
+    """Give each delegate call of ``devices`` tensors on its device, and insert the copies that this requires."""
     items = sort_items(plan, memory)
     while True:
         try:
@@ -62,7 +62,7 @@ def _setting(
 ) -> Setting:
     kept = _persistent(memory)
     written = {value for position in devices for value in memory.reaching.effects[position].writes}
-    # What delegates write in the place of state that has another name.
+    # Values that delegates write in place of state that has another name.
     apart = {value for value in kept & written if not _has_name(plan, value)}
     constants = {value for value, tensor in plan.tensors() if tensor.is_constant and value in items.of}
     entering = {*kept, *constants, *tensors(plan, plan.inputs)}
@@ -83,7 +83,7 @@ def _setting(
 
 
 def _place(setting: Setting) -> Placed:
-    """Both directions, one after the other."""
+    """Place copies to devices, then copies to the host."""
     replicas = setting.replicas
     _bring_ends(setting)
     plan, moved = copy_to_devices(setting)
@@ -97,11 +97,11 @@ def _place(setting: Setting) -> Placed:
 
 
 def _bring_ends(setting: Setting) -> None:
-    """Replicas that the caller owns, and those of state."""
+    """Add replicas of inputs and outputs that the caller owns, and of state."""
     for positions, indices in setting.ends():
         for position, device in positions.items():
             setting.replicas.get(indices[position], device, planned=False)
-    # The one with a name comes first.
+    # Named values come first.
     for value, device in sorted(
         setting.wanted.state.items(), key=lambda found: (not _has_name(setting.plan, found[0]), found[0])
     ):

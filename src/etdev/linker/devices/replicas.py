@@ -1,4 +1,4 @@
-"""Tensors on devices that stand for others: what a delegate there is given instead of a tensor on the host."""
+"""Replicas: tensors on devices that delegates get in place of tensors on the host."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from etdev.linker.devices.items import Items
 from etdev.program import model as m
 
 _FIRST_BUFFER = 1 << 20
-"""Number of the first buffer on a device, until the linker lays buffers out."""
+"""Number of the first buffer on a device, until buffers are planned."""
 _GAP = 64
-"""Bytes between neighbours, which lie apart until then."""
+"""Bytes between neighbors, which do not share bytes until buffers are planned."""
 
 
 def buffer_on(device: Device) -> int:
-    """The buffer that everything on a device is in until the linker lays buffers out."""
+    """Return the buffer of everything on a device, until buffers are planned."""
     return _FIRST_BUFFER + 256 * device.type + device.index
 
 
@@ -26,21 +26,25 @@ class Replicas:
     """The tensors that are added to a method."""
 
     def __init__(self, plan: m.ExecutionPlan, items: Items, apart: Collection[int] = ()) -> None:
-        """``apart``: values that are tensors of their own, so that readers of the file can tell them for outputs."""
+        """Start without replicas.
+
+        ``apart`` are values that get tensors of their own, so that readers of the file can recognize them as outputs.
+        """
         self._plan, self._items, self._apart = plan, items, apart
         self._values: list[m.Value] = []
         self._offsets: dict[tuple[int, Device], int] = {}
         self._ends: dict[Device, int] = defaultdict(int)
         self._known: dict[tuple[int, Device, object], int] = {}
         self.of: dict[tuple[int, Device], int] = {}
-        """``(value, device)`` → the value that stands for it there."""
+        """``(value, device)`` → its replica there."""
         self.first: dict[int, int] = {}
-        """Value on a device → the first one that it stands for."""
+        """Replica → the first value that it replicates."""
 
     def get(self, value: int, device: Device, *, planned: bool = True, named: bool = False) -> int:
-        """What stands for a tensor on a device. All of one item shares bytes there, and what is alike is one tensor.
+        """Return the replica of a tensor on a device; add it if it is new.
 
-        ``planned`` is false for memory of the caller's; ``named`` is true for state, which keeps its name.
+        All replicas of one item share bytes on a device. Those of one form are one tensor. ``planned`` is false for
+        memory of the caller. ``named`` is true for state, which keeps its name.
         """
         found = self.of.get((value, device))
         if found is None:
@@ -56,9 +60,9 @@ class Replicas:
         return found
 
     def alias(self, value: int, device: Device) -> int:
-        """A tensor in the bytes of what stands for another one on a device that nobody writes under that name.
+        """Return an alias of a tensor's replica on a device that no instruction writes under this name.
 
-        It holds what was written there last, under whatever name that was.
+        It holds the content that was last written there, under any name.
         """
         tensor = self._plan.values[value]
         assert isinstance(tensor, m.Tensor)
@@ -70,11 +74,11 @@ class Replicas:
         return self._known[key]
 
     def values(self) -> tuple[m.Value, ...]:
-        """All values of the method, those that were added at the end."""
+        """Return all values of the method, followed by the replicas."""
         return *self._plan.values, *self._values
 
     def buffers(self) -> tuple[m.NonConstBufferDevice, ...]:
-        """The buffers that they are in."""
+        """Return the buffers of the replicas."""
         devices: Collection[Device] = sorted({device for _, device in self.of})
         return tuple(m.NonConstBufferDevice(buffer_on(device), device.type, device.index) for device in devices)
 

@@ -1,4 +1,4 @@
-"""State on devices: which of it stays there between calls, and new contents that delegates write in its place."""
+"""State on devices: state that stays there between calls, and delegates that write it in place."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ _COPY = "aten::copy_"
 def write_in_state(
     plan: m.ExecutionPlan, memory: MethodMemory, devices: Mapping[int, Device]
 ) -> tuple[m.ExecutionPlan, dict[int, int], tuple[Elision, ...]]:
-    """Let delegates on devices write new contents of state where the state is, instead of copying it there afterwards.
+    """Let delegates on devices write new contents of state in place, instead of a copy afterwards.
 
-    ``devices`` has the device of each delegate call. Gives the positions of the instructions that are left.
+    ``devices`` has the device of each delegate call. Return the method, the positions of the instructions that are
+    left, and the decisions.
     """
     values = list(plan.values)
     found = []
@@ -46,7 +47,7 @@ def write_in_state(
 def _may_write(
     plan: m.ExecutionPlan, memory: MethodMemory, devices: Mapping[int, Device], position: int, state: int, new: int
 ) -> bool:
-    """Is nothing lost if the delegate that computes the new content writes it over the old one?"""
+    """Return whether the delegate that computes the new content may write it over the old one."""
     reaching = memory.reaching
     kept, temporary = (_alone(plan, memory, value) for value in (state, new))
     if kept is None or temporary is None or state in reaching.references or new in reaching.references:
@@ -74,9 +75,9 @@ def _may_write(
 
 
 def _always_follows(flow: FlowGraph, first: int, second: int) -> bool:
-    """Does each run of the first instruction lead to one of the second, with no other way there?
+    """Return whether each run of the first instruction leads to the second, and no other path does.
 
-    It does if no way leads past one of them alone: branches between them, or around both, do no harm.
+    That holds if no path bypasses only one of them. Branches between them, or around both, do no harm.
     """
     starts = [block.start for block in flow.blocks] + [len(flow.instructions)]
     return first < second and all(
@@ -87,7 +88,7 @@ def _always_follows(flow: FlowGraph, first: int, second: int) -> bool:
 
 
 def _alone(plan: m.ExecutionPlan, memory: MethodMemory, value: int) -> int | None:
-    """The storage that is all one static tensor's, if this is one."""
+    """Return the storage of a static tensor that fills it; None if the value is not such a tensor."""
     number = memory.of.get(value)
     tensor = plan.values[value]
     if number is None or not isinstance(tensor, m.Tensor) or tensor.nbytes != memory.storages[number].size:
@@ -97,7 +98,7 @@ def _alone(plan: m.ExecutionPlan, memory: MethodMemory, value: int) -> int | Non
 
 @dataclass(frozen=True, slots=True)
 class MethodOnDevices:
-    """A method, and where its delegates run."""
+    """A method, and the devices of its delegates."""
 
     plan: m.ExecutionPlan
     memory: MethodMemory
@@ -106,9 +107,9 @@ class MethodOnDevices:
 
 
 def find_homes(methods: Sequence[MethodOnDevices], state: Sequence[State]) -> list[dict[int, Device]]:
-    """Per method, the tensors that stay on a device between calls, since nothing but delegates there touches them.
+    """Return, per method, the tensors that stay on a device between calls: only delegates there access them.
 
-    State that several methods share has one home. What begins with a content from the file is loaded by the host, and
+    State that several methods share has one home. State with an initial value in the file is loaded by the host, and
     stays there.
     """
     homes: list[dict[int, Device]] = [{} for _ in methods]
@@ -129,7 +130,7 @@ def find_homes(methods: Sequence[MethodOnDevices], state: Sequence[State]) -> li
 
 
 def _touched(method: MethodOnDevices) -> dict[int, set[Device]]:
-    """Storage → the devices whose delegates touch it, and the host if anything else does."""
+    """Return, by storage of state, the devices whose delegates access it, and the host if anything else does."""
     plan, memory = method.plan, method.memory
     items = sort_items(plan, memory)
     found: dict[int, set[Device]] = {}
@@ -157,7 +158,7 @@ def _accesses(method: MethodOnDevices) -> Iterator[tuple[int, Device]]:
     for use in reaching.uses:
         yield use.place, method.devices.get(use.position, HOST)
     for call in reaching.flow.instructions:
-        # Who only asks for sizes, or frees, does so on the host.
+        # Instructions that only read sizes, or free a value, run on the host.
         if isinstance(call, m.KernelCall | m.FreeCall):
             found = (call.value_index,) if isinstance(call, m.FreeCall) else call.args
             yield from ((value, HOST) for value in tensors(plan, found))

@@ -1,4 +1,4 @@
-"""A method before anything is copied: what is known of it, and what is wanted of its ends."""
+"""Input of the placement passes: a method, the facts about it, and the placement wanted at its ends."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from etdev.program.storage import MethodMemory
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Where a method's tensors are to be at its ends."""
+    """Placement wanted for a method's inputs, outputs and state."""
 
     inputs: Mapping[int, Device] = field(default_factory=dict)
-    """By position, those that the caller leaves on a device."""
+    """Inputs that the caller leaves on a device, by position."""
     outputs: Mapping[int, Device] = field(default_factory=dict)
-    """By position, those that the caller takes from a device."""
+    """Outputs that the caller takes from a device, by position."""
     state: Mapping[int, Device] = field(default_factory=dict)
-    """By value, what stays on a device between calls."""
+    """State that stays on a device between calls, by value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,21 +39,21 @@ class Setting:
     items: Items
     names: Names
     replicas: Replicas
-    """Tensors on devices, which are added as they are asked for."""
+    """Tensors on devices, added on demand."""
     state: Mapping[int, Device]
-    """Item → the device where it stays between calls."""
+    """Item → device on which it stays between calls."""
     given: Mapping[int, Device]
-    """Item → the device where the caller leaves it as an input."""
+    """Item → device on which the caller leaves it as an input."""
     filled: frozenset[int]
-    """Items that have a content when the method begins."""
+    """Items that have content when the method begins."""
 
     def ends(self) -> tuple[tuple[Mapping[int, Device], Sequence[int]], ...]:
-        """Inputs and outputs: those on devices by position, and the values of all of them."""
+        """Return inputs and outputs: the devices of those on devices by position, and the values of all."""
         return (self.wanted.inputs, self.plan.inputs), (self.wanted.outputs, self.plan.outputs)
 
 
 class UnclearError(Exception):
-    """Where an item was last written is not the same on all paths."""
+    """An item whose last write differs between paths, so that its source or name is not unique."""
 
     def __init__(self, item: int) -> None:
         super().__init__(item)

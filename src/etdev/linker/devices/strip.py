@@ -1,4 +1,4 @@
-"""Taking back what another toolchain did for devices: tags, buffers and copies, which are derived anew."""
+"""Removal of another toolchain's device tags, buffers and copies. The linker derives them again."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from etdev.program.devices import D2H_COPY, H2D_COPY
 from etdev.program.flow import flow_graph
 
 _GAP = 64
-"""Bytes between what lies in different buffers before."""
+"""Bytes between tensors that were in different buffers before."""
 
 
 def device_ends(plan: m.ExecutionPlan) -> tuple[dict[int, Device], dict[int, Device]]:
-    """The inputs and the outputs that are on devices, by position."""
+    """Return the inputs and the outputs that are on devices, by position."""
     found: tuple[dict[int, Device], dict[int, Device]] = ({}, {})
     for indices, ends in zip((plan.inputs, plan.outputs), found, strict=True):
         for position, value in enumerate(indices):
@@ -37,9 +37,9 @@ def _between_devices(plan: m.ExecutionPlan) -> set[int]:
 
 
 def without_devices(plan: m.ExecutionPlan) -> m.ExecutionPlan:
-    """The same method on the host alone; its copies to and from devices are copies of a tensor like any other.
+    """Return the method on the host alone. Copies to and from devices become ordinary copies.
 
-    Every storage of the method has an address of its own.
+    Every storage of the method must have an address of its own.
     """
     elsewhere = [entry.buffer_idx for entry in plan.non_const_buffer_device if entry.device_type]
     if elsewhere:
@@ -71,7 +71,7 @@ def _on_host(value: m.Value, base: dict[int, int]) -> m.Value:
 
 
 def _with_plain_copies(plan: m.ExecutionPlan) -> m.ExecutionPlan:
-    """The method with an operator of the host in the place of those between devices."""
+    """Replace the operators that copy between devices by one of the host."""
     old = _between_devices(plan)
     if not old:
         return plan

@@ -1,4 +1,4 @@
-"""Copies to devices: a delegate needs its inputs on its device, and a write anywhere else ends what was there."""
+"""Copies to devices. A delegate needs its inputs on its device; a write anywhere else invalidates them there."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from etdev.program.effects import Effects
 
 
 def copy_to_devices(setting: Setting) -> tuple[m.ExecutionPlan, dict[int, int]]:
-    """Put in copies to devices, and give delegates what lies there.
+    """Insert copies to devices, and pass the tensors there to delegates.
 
-    Gives the method, and where its instructions were before → are now.
+    Return the method, and the positions of its instructions: before → after.
     """
     facts = Facts(len(setting.memory.reaching.effects))
     bits = {pair: facts.new() for pair in sorted(_pairs(setting))}
@@ -40,7 +40,7 @@ def copy_to_devices(setting: Setting) -> tuple[m.ExecutionPlan, dict[int, int]]:
 
 
 def _enter_instructions(setting: Setting, facts: Facts, bits: Mapping[tuple[int, Device], int]) -> None:
-    """What each instruction needs on devices, and what it leaves there."""
+    """Record the facts that each instruction needs, makes and ends."""
     on = _by_item(bits)
     for position, found in enumerate(setting.memory.reaching.effects):
         device = setting.devices.get(position, HOST)
@@ -55,13 +55,13 @@ def _enter_instructions(setting: Setting, facts: Facts, bits: Mapping[tuple[int,
 
 
 def _referring(setting: Setting, found: Effects) -> Iterable[int]:
-    """Fixed values that are another tensor from now on."""
+    """Return fixed values that the instruction makes another tensor."""
     to = (found.move or found.view or ())[1:]
     return (value for value in to if setting.items.of.get(value) in setting.items.fixed)
 
 
 def _pairs(setting: Setting) -> set[tuple[int, Device]]:
-    """Each item with each device that has anything to do with it."""
+    """Return each item with each device that accesses it."""
     found = {(setting.items.of[value], device) for value, device in setting.wanted.state.items()}
     for position, device in setting.devices.items():
         here = setting.memory.reaching.effects[position]
@@ -72,7 +72,7 @@ def _pairs(setting: Setting) -> set[tuple[int, Device]]:
 
 
 def _enter_ends(setting: Setting, facts: Facts, bits: Mapping[tuple[int, Device], int]) -> None:
-    """What is on devices when the method begins, and what has to be there when it ends."""
+    """Record the facts that hold when the method begins, and those that must hold when it ends."""
     for (item, device), bit in bits.items():
         resident = setting.state.get(item) == device
         undefined = item not in setting.filled and item not in setting.items.fixed
@@ -85,7 +85,7 @@ def _enter_ends(setting: Setting, facts: Facts, bits: Mapping[tuple[int, Device]
 
 
 def _fixed_copies(setting: Setting) -> Insertions:
-    """Copies behind each call, of what is on the host at all times."""
+    """Return copies to the host after each call, of items that are always on the host."""
     behind: Insertions = defaultdict(list)
     for position, device in setting.devices.items():
         found = setting.memory.reaching.effects[position]
@@ -96,7 +96,7 @@ def _fixed_copies(setting: Setting) -> Insertions:
 
 
 def _argument(setting: Setting, position: int, number: int, value: int, device: Device) -> int:
-    """What a call is given on a device instead of a value."""
+    """Return the argument that a call on a device gets in place of a value."""
     found = setting.plan.values[value]
     if isinstance(found, m.TensorList | m.OptionalTensorList):
         raise LinkError(
@@ -109,7 +109,7 @@ def _argument(setting: Setting, position: int, number: int, value: int, device: 
     if number < setting.inputs[position]:
         at, item = Spot(position, after=False), setting.items.of[value]
         if setting.names.is_one_of_several(at, item):
-            # Nothing is copied to state that stays there: one that no delegate writes is an alias on the device too.
+            # State that stays there is not copied to. If no delegate writes it, its replica is an alias too.
             stays = setting.state.get(item) == device and setting.names.is_alias(value)
             return setting.replicas.get(value, device) if stays else setting.replicas.alias(value, device)
         value = setting.names.standing_for(value, at, item, setting.plan)
@@ -117,7 +117,7 @@ def _argument(setting: Setting, position: int, number: int, value: int, device: 
 
 
 def _with_arguments(setting: Setting) -> m.ExecutionPlan:
-    """The method with its calls, inputs and outputs on devices."""
+    """Return the method with its calls, inputs and outputs on devices."""
     chains, base = [], 0
     for chain in setting.plan.chains:
         calls = list(chain.instructions)

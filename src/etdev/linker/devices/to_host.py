@@ -1,4 +1,4 @@
-"""Copies to the host, of what it or a copy to a device reads there."""
+"""Copies to the host, for instructions and copies to devices that read there."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from etdev.program.flow import FlowGraph, flow_graph
 def copy_to_host(
     setting: Setting, plan: m.ExecutionPlan, moved: Mapping[int, int]
 ) -> tuple[m.ExecutionPlan, dict[int, int]]:
-    """Put in copies to the host, of what it or a copy to a device reads there.
+    """Insert copies to the host, for instructions and copies to devices that read there.
 
-    ``plan`` is the method with its copies to devices, ``moved`` says where its instructions were before → are now.
-    Gives the method, and where those of ``plan`` are in it.
+    ``plan`` is the method with its copies to devices. ``moved`` maps its original positions to those in ``plan``.
+    Return the method, and the positions of the instructions of ``plan`` in it.
     """
     whole = replace(plan, values=setting.replicas.values())
     flow = flow_graph(whole)
@@ -41,7 +41,7 @@ def copy_to_host(
         changed = {
             _item(setting, value)
             for value in (*found.writes, *found.updates, *found.fills)
-            # A copy to a device leaves what is on the host as it is.
+            # A copy to a device leaves the content on the host unchanged.
             if device != HOST or value < len(setting.plan.values)
         } & bits.keys()
         for item in changed:
@@ -60,7 +60,7 @@ def copy_to_host(
 def _from_devices(
     setting: Setting, spots: Mapping[Spot, int], bits: Mapping[int, int], origins: Origins, moved: Mapping[int, int]
 ) -> tuple[Insertions, Insertions]:
-    """Copies from where each item was written last."""
+    """Return copies from the device of each item's last write."""
     positions = sorted(moved.values())
     before: Insertions = defaultdict(list)
     behind: Insertions = defaultdict(list)
@@ -81,7 +81,7 @@ def _from_devices(
 
 
 def _read_by_caller(setting: Setting, plan: m.ExecutionPlan) -> set[int]:
-    """Items that are to be on the host when the method ends: outputs, and state for the next call."""
+    """Return the items that must be on the host when the method ends: outputs, and state for the next call."""
     outputs = tensors(setting.plan, (value for value in plan.outputs if value < len(setting.plan.values)))
     kept = (value for item in setting.memory.storages if item.persistent for value in item.values)
     return {setting.items.of[value] for value in (*outputs, *kept)} - setting.state.keys()
@@ -92,7 +92,7 @@ def _effects(setting: Setting, plan: m.ExecutionPlan, moved: Mapping[int, int], 
     for position, call in enumerate(flow.instructions):
         found = effects(plan, call, inputs.get(position))
         if isinstance(call, m.KernelCall) and found == Effects():
-            # It asks for the sizes only; those of a static tensor are the same everywhere.
+            # It reads only sizes; those of a static tensor are the same everywhere.
             found = Effects(reads=tuple(value for value in tensors(plan, call.args) if is_dynamic(plan.values[value])))
         yield found
 

@@ -1,12 +1,12 @@
-"""Where copies have to stand so that whoever reads finds what it reads.
+"""Placement of copies, so that every reader finds the content that it reads.
 
-A *fact* says that one thing holds in one place what it holds at that point of the method; facts are bits of integers
-here. An instruction may need facts, end facts (it writes the thing somewhere else) and make facts (it writes it there).
-Copies are put in so that every need is met, and no fact is copied where it holds on all paths that lead there.
-Source: J. Knoop, O. Rüthing, B. Steffen, "Lazy Code Motion", 1992; with two additions. What a loop needs and nothing
-in it ends is copied before the loop, even if the loop may come to need it on some paths only: inside, it would be
-copied again in each round. And where the ways that meet would have to copy from different places, they copy before
-they meet.
+A *fact* says that one item is up to date in one place. Facts are bits of integers here. An instruction may need facts,
+end facts (it writes the item elsewhere) and make facts (it writes the item there). Copies are inserted so that every
+need is met. No fact is copied where it holds on all paths that lead there.
+
+Source: J. Knoop, O. Rüthing, B. Steffen, "Lazy Code Motion", 1992; with two additions. A fact that a loop needs and
+does not end is copied before the loop. That is so even if the loop needs it only on some paths, since a copy inside is
+repeated in each round. If paths that meet would have to copy from different places, they copy before they meet.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ _ENTRY = -1
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What the instructions of a method do to facts, by position; the last entry of ``needed`` is the caller's."""
+    """Facts that the instructions of a method need, make and end, by position.
+
+    The last entry of ``needed`` is the caller's.
+    """
 
     needed: Sequence[int]
     made: Sequence[int]
@@ -33,22 +36,22 @@ class Needs:
 
 
 class Facts:
-    """Facts of a method as they are found."""
+    """A builder of the facts of a method."""
 
     def __init__(self, count: int) -> None:
-        """``count``: of its instructions."""
+        """Start without facts. ``count`` is the number of instructions."""
         self.needed = [0] * (count + 1)
         self.made, self.ended = [0] * count, [0] * count
         self.at_entry = 0
         self._count = 0
 
     def new(self) -> int:
-        """The bit of one more fact."""
+        """Return the bit of one more fact."""
         self._count += 1
         return 1 << (self._count - 1)
 
     def needs(self) -> Needs:
-        """All of them."""
+        """Return all facts."""
         return Needs(self.needed, self.made, self.ended, self.at_entry)
 
 
@@ -58,15 +61,17 @@ class Spot:
 
     position: int
     after: bool
-    """Behind the instruction at ``position``, where jumps to the next one do not come by; or in front of it, where
-    those that lead to it do."""
+    """Whether the spot is after the instruction at ``position``, or before it.
+
+    A jump to the next instruction bypasses a spot after. A jump to the instruction itself passes a spot before.
+    """
 
 
 def find_spots(flow: FlowGraph, needs: Needs, ambiguous: Sequence[int] = ()) -> dict[Spot, int]:
-    """Where to copy what: facts, by the spot at which a copy has to make them.
+    """Return the facts that copies have to make, by the spot of the copy.
 
-    ``ambiguous`` has, by position, the facts that cannot be made in front of it, since the ways that lead there have
-    them in different places.
+    ``ambiguous`` has, by position, the facts that cannot be made before it. The paths that lead to it have them in
+    different places.
     """
     return _Motion(flow, needs, ambiguous).run()
 
@@ -89,12 +94,12 @@ class _Motion:
             self._all |= bits
         self._jumps = {position for position, call in enumerate(flow.instructions) if isinstance(call, m.JumpFalseCall)}
         self._early: set[Spot] = set()
-        """Spots in front of branches of which only one needs the copy."""
+        """Spots before branches of which only one needs the copy."""
         self._need_before_loops(flow)
         self._need_where_ways_meet()
 
     def _need_before_loops(self, flow: FlowGraph) -> None:
-        """What a loop needs and does not end is needed where it is entered."""
+        """Need facts at a loop's entry if the loop needs them and does not end them."""
         cycles = flow.cycles()
         members: dict[int, list[int]] = defaultdict(list)
         for node in self._nodes:
@@ -113,9 +118,9 @@ class _Motion:
                     self._needed[node] |= needed & ~ended
 
     def _need_where_ways_meet(self) -> None:
-        """What was last written here on one way and there on another is needed where they meet, if it is at all.
+        """Need a fact where paths meet, if it holds on only some of them or is ambiguous, and is needed later.
 
-        Behind that point nobody could tell any more from where to copy it.
+        After that point, the place to copy from would be unknown.
         """
         none, somewhere = [0] * (self._exit + 1), dict.fromkeys(self._nodes, 0)
         everywhere = self._settle_forward({}, none)
@@ -159,7 +164,7 @@ class _Motion:
         return self._without_needless(spots) if self._early else spots
 
     def _outgoing(self, anticipated: Mapping[int, int]) -> list[tuple[int, int]]:
-        """Facts that are needed on all ways out of each instruction."""
+        """Return the facts needed on all ways out of each instruction."""
         found = []
         for node in (_ENTRY, *self._nodes):
             if node != self._exit:
@@ -170,7 +175,10 @@ class _Motion:
         return found
 
     def _settle_forward(self, spots: Mapping[Spot, int], met: Sequence[int]) -> dict[int, int]:
-        """Facts that hold behind each instruction on all paths, with these copies, where the needs ``met`` are met."""
+        """Return the facts that hold after each instruction on all paths, with these copies.
+
+        The needs in ``met`` count as met.
+        """
         behind = dict.fromkeys(self._nodes, self._all)
         changed = True
         while changed:
@@ -189,7 +197,7 @@ class _Motion:
         return facts
 
     def _anticipated(self) -> dict[int, int]:
-        """Facts that are needed in front of each instruction, on every path from there, before they end."""
+        """Return the facts needed before each instruction, on every path from it, before they end."""
         found = dict.fromkeys(self._nodes, self._all)
         found[self._exit] = self._needed[self._exit]
         changed = True
@@ -207,7 +215,7 @@ class _Motion:
         return found
 
     def _latest(self, earliest: Mapping[tuple[int, int], int]) -> dict[Spot, int]:
-        """Copies as late as they may stand, but not behind a branch all of whose ways need them."""
+        """Return copies as late as possible, but not after a branch all of whose ways need them."""
         later_in = dict.fromkeys(self._nodes, self._all)
         later: dict[tuple[int, int], int] = {}
         changed = True
@@ -227,26 +235,26 @@ class _Motion:
             if facts & ~later_in[after]:
                 spots[self._spot(node, after)] |= facts & ~later_in[after]
         for node in self._nodes:
-            # What is needed on all ways from here is not copied on each of them.
+            # Facts needed on all ways from here are copied once, before the branch.
             here = later_in[node] & (self._needed[node] if len(self._successors[node]) < 2 else self._all)
             if here:
                 spots[Spot(node, after=False)] |= here
         return dict(spots)
 
     def _spot(self, node: int, after: int) -> Spot:
-        """Where a copy on the way from one instruction to another stands."""
+        """Return the spot of a copy on the way from one instruction to another."""
         if len(self._predecessors[after]) == 1:
             return Spot(after, after=False)
         if node not in self._jumps:
             return Spot(node, after=True)
         spot = Spot(node, after=False)
         if len(self._successors[node]) > 1:
-            # It would need a way of its own, since both ends have others: it is made before the way branches.
+            # Both ends have other ways, so the copy would need a block of its own: make it before the branch instead.
             self._early.add(spot)
         return spot
 
     def _without_needless(self, spots: Mapping[Spot, int]) -> dict[Spot, int]:
-        """Without copies of what holds there already, since another one is made earlier than it had to be."""
+        """Return the copies without those of facts that already hold, because another copy is early."""
         found = dict(spots)
         for spot in sorted(spots, key=lambda item: (item.position, item.after)):
             others = {other: facts for other, facts in found.items() if other != spot}
@@ -260,7 +268,7 @@ class _Motion:
 
 
 def _nodes(flow: FlowGraph) -> tuple[list[int], dict[int, list[int]]]:
-    """Positions that a path reaches, in an order that suits following them, and what comes after each."""
+    """Return the reachable positions in an order suitable for data flow, and the successors of each."""
     end = len(flow.instructions)
     successors: dict[int, list[int]] = {end: []}
     nodes: list[int] = []

@@ -1,1 +1,1 @@
-"""Passes that remove copies: each takes a method and gives one that computes the same with fewer of them."""
+"""Passes that remove copies. Each turns a method into an equivalent method with fewer copies."""

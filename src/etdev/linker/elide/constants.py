@@ -1,8 +1,8 @@
-"""Constants that a program permutes or cuts at run time: their bytes are put into the file as they are needed.
+"""Folding of constants that a program permutes or cuts at run time: the file holds the bytes that are needed.
 
 ``permute_copy``, ``transpose_copy``, ``t_copy``, ``slice_copy``, ``select_copy``, ``split_copy`` and ``view_copy`` of a
-constant move bytes and calculate nothing. Their outputs become constants. What is one run of the original's bytes takes
-no room in the file; of the others, one whose original nobody else uses takes its place.
+constant move bytes and compute nothing. Their outputs become constants. An output that is one run of the original's
+bytes takes no space in the file. Any other output replaces its original in the file if the original has no other use.
 """
 
 from __future__ import annotations
@@ -26,29 +26,29 @@ from etdev.program.storage import MethodMemory
 
 @dataclass(frozen=True)
 class Content:
-    """The elements of a constant, as they lie in other bytes."""
+    """The elements of a constant, as a strided view of other bytes."""
 
     base: Blob | Content
     sizes: tuple[int, ...]
     strides: tuple[int, ...]
-    """Elements from one index of each dimension to the next."""
+    """Strides in elements, by dimension."""
     offset: int
-    """Elements before the first."""
+    """Offset of the first element, in elements."""
     itemsize: int
-    """Bytes of an element."""
+    """Bytes per element."""
     index: int = 0
-    """``data_buffer_idx`` of the constant whose bytes the base is; 0 if it is made from one."""
+    """``data_buffer_idx`` of the constant that the base is; 0 if the base was derived from one."""
 
     @property
     def data(self) -> Blob | Run:
-        """The bytes of the elements, one behind the other; where they are in the program, if they are."""
+        """Bytes of the elements in order, as a range of an existing constant if they are one."""
         if self.index and self.is_run:
             return Run(self.index, self.offset * self.itemsize, prod(self.sizes) * self.itemsize)
         return self.blob
 
     @property
     def is_run(self) -> bool:
-        """Do the elements lie one behind the other?"""
+        """Whether the elements are contiguous."""
         return prod(self.sizes) == 0 or all(
             size == 1 or stride == plain
             for size, stride, plain in zip(self.sizes, self.strides, row_major(self.sizes), strict=True)
@@ -56,7 +56,7 @@ class Content:
 
     @cached_property
     def blob(self) -> Blob:
-        """The bytes of the elements, one behind the other."""
+        """Bytes of the elements in order."""
         found = self.base if isinstance(self.base, Blob) else self.base.blob
         if self.is_run:
             return found.cut(self.offset * self.itemsize, prod(self.sizes) * self.itemsize)
@@ -69,7 +69,7 @@ class Content:
 
 
 def row_major(sizes: Sequence[int]) -> tuple[int, ...]:
-    """Strides, in elements, of a tensor whose dimensions lie in memory in their order."""
+    """Return the strides, in elements, of a tensor whose dimensions are in order in memory."""
     return tuple(prod(sizes[dim + 1 :]) for dim in range(len(sizes)))
 
 
@@ -78,14 +78,14 @@ class Folded:
     """A method some of whose tensors became constants."""
 
     plan: m.ExecutionPlan
-    """Their ``data_buffer_idx`` counts on from the constants that the program has."""
+    """Method whose new ``data_buffer_idx`` values follow those of the program's constants."""
     moved: dict[int, int]
     """Positions of the instructions that are left: before → after."""
     elisions: tuple[Elision, ...]
     added: tuple[Blob | Run, ...]
-    """The data of the new constants."""
+    """Data of the new constants."""
     grown: bool
-    """Whether any needs room in the file beside its original."""
+    """Whether any of them needs space in the file in addition to its original."""
 
 
 def fold_constants(
@@ -99,9 +99,10 @@ def fold_constants(
 ) -> Folded:
     """Turn copies of constants into constants.
 
-    The method has to be an object program's, where only aliases share bytes. ``data`` gives the bytes of a constant,
-    None if they are not in the program; ``count`` is how many constants it has. ``views``: copies that only change the
-    shape, too. ``grow``: also those that need room in the file beside their original.
+    The method has to be an object program's, where only aliases share bytes. ``data`` returns the bytes of a constant,
+    None if they are not in the program. ``count`` is the number of constants in the program. ``views``: also fold
+    copies that only change the shape. ``grow``: also fold copies that need space in the file in addition to their
+    original.
     """
     work = _Work(plan, memory, data, grow)
     for position, call in enumerate(memory.reaching.flow.instructions):
@@ -120,14 +121,14 @@ class _Work:
     grow: bool
     decisions: list[Elision] = field(default_factory=list)
     _contents: dict[int, Content] = field(default_factory=dict)
-    """Tensors that become constants."""
+    """Tensors that become constants → their content."""
     _removed: dict[int, tuple[m.Instruction, ...]] = field(default_factory=dict)
     _grown: bool = False
     _numbers: Numbers = field(init=False)
     _users: Counter[tuple[object, ...]] = field(init=False)
-    """Constant → how many instructions read it."""
+    """Constant → number of its uses as an argument."""
     _pinned: frozenset[int] = field(init=False)
-    """Values that have to stay what they are."""
+    """Inputs, outputs and move sources, which cannot become constants."""
     _freed: dict[int, list[int]] = field(init=False)
     """Value → positions of the instructions that free it."""
 
@@ -166,7 +167,7 @@ class _Work:
             self.decisions.append(Elision(position, name, "constant", nbytes))
 
     def result(self, count: int) -> Folded:
-        """The method with every decision carried out."""
+        """Return the method with all decisions applied."""
         values = list(self.plan.values)
         known: dict[tuple[object, ...], int] = {}
         added: list[Blob | Run] = []
@@ -183,7 +184,7 @@ class _Work:
         return Folded(plan, moved, tuple(self.decisions), tuple(added), self._grown)
 
     def _content(self, value: int) -> Content | None:
-        """The elements of a constant of the program, or of one that this makes."""
+        """Return the elements of a constant of the program, or of a new one."""
         if value in self._contents:
             return self._contents[value]
         tensor = self.plan.values[value]
@@ -197,7 +198,7 @@ class _Work:
         )
 
     def _require(self, position: int, out: int, content: Content) -> None:
-        """The output can be a constant with that content."""
+        """Raise an error unless the output can be a constant with that content."""
         tensor = self._tensor(out)
         if not _is_plain(tensor) or tensor.sizes != content.sizes or tensor.scalar_type.itemsize != content.itemsize:
             raise Refused("its output is not as it should be")
@@ -212,7 +213,7 @@ class _Work:
             raise Refused("its output shares bytes with others")
 
     def _require_room(self, source: int, found: Sequence[Content]) -> None:
-        """The file does not get larger, if it may not."""
+        """Raise an error if the file would grow and ``grow`` is false."""
         if all(content.is_run for content in found):
             return
         if source not in self._contents and self._users[_identity(self._tensor(source))] > 1:
@@ -243,7 +244,7 @@ def _is_plain(tensor: m.Tensor) -> bool:
     return static and tensor.dim_order == tuple(range(len(tensor.sizes)))
 
 
-# What becomes of the elements
+# Rules for the content of outputs
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +264,7 @@ class _Copy:
 
     @staticmethod
     def index(number: int, count: int) -> int:
-        """From 0 on; -1 is the last of that many."""
+        """Return an index from 0 on; a negative number counts from the end."""
         number += count if number < 0 else 0
         if not 0 <= number < count:
             raise Refused("its arguments are not as they should be")

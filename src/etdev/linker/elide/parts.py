@@ -1,14 +1,14 @@
-"""Parts of tensors where the whole is: what is cut out is read in its place, what is put together is made in it.
+"""Removal of copies of parts: slices become aliases in the input, inputs of ``cat`` become aliases in the output.
 
-1. ``slice_copy``, ``select_copy``, ``split_copy`` and the like, whose outputs are each one run of the input's bytes:
-   the outputs become aliases inside the input.
-2. ``cat`` and ``stack`` along a dimension before which there is nothing: their inputs become aliases inside the output.
-   Inputs that lie one behind the other already, as an earlier ``cat`` left them, stay together. One that cannot be
-   placed (a constant, state, the caller's, used twice) is copied into its slot alone.
+1. ``slice_copy``, ``select_copy``, ``split_copy`` and similar copies, each of whose outputs is one run of the input's
+   bytes: the outputs become aliases inside the input.
+2. ``cat`` and ``stack`` along a dimension whose preceding dimensions all have size 1: the inputs become aliases inside
+   the output. Inputs that are already adjacent, as an earlier ``cat`` left them, stay together. An input that cannot
+   be placed (a constant, state, the caller's, used twice) is copied into its slot separately.
 
-A part and its whole have each other's content as long as nobody writes either, so none of this is done if one is
-written again while the other is in use. And as the whole is in use for as long as any of its parts, none of it is done
-where more memory would be in use at the fullest moment of that time than without.
+A part and its whole have the same content as long as no instruction writes either. So the pass leaves a copy if one of
+them is written again while the other is in use. The whole is in use for as long as any of its parts. So the pass also
+leaves a copy if peak memory during that time would rise.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _WHOLES = frozenset({_CAT, "aten::stack.out"})
 
 
 def elide_parts(storages: Storages, kinds: Collection[ElisionKind]) -> tuple[Elision, ...]:
-    """Remove the copies of parts; gives what was decided.
+    """Remove the copies of parts; return the decisions.
 
-    What is put together goes first: where it is depends on more.
+    ``cat`` and ``stack`` come first, because the places of their outputs depend on more.
     """
     work = _Work(storages)
     calls = list(enumerate(storages.memory.reaching.flow.instructions))
@@ -48,16 +48,16 @@ def elide_parts(storages: Storages, kinds: Collection[ElisionKind]) -> tuple[Eli
 
 @dataclass(frozen=True, slots=True)
 class _Slot:
-    """A part of the output of a ``cat``, or several that follow each other there as they do where they are."""
+    """A part of the output of a ``cat``, or several adjacent parts that are adjacent in their storage too."""
 
     parts: tuple[int, ...]
-    """Value indices."""
+    """Value indices of the parts."""
     offset: int
-    """Bytes from the start of the output."""
+    """Offset in bytes from the start of the output."""
     joined: Joined | None
-    """What they are all of, if they can be placed."""
+    """Merged storage that the parts fill, if they can be placed."""
     reason: str = ""
-    """Why they cannot."""
+    """Reason if they cannot be placed."""
 
 
 class _Work:
@@ -67,7 +67,7 @@ class _Work:
         self._plan, self._memory = storages.plan, storages.memory
         self._numbers = Numbers(storages.plan)
         self._in_use = _bytes_in_use(storages)
-        """By buffer."""
+        """Bytes in use, by buffer and instant."""
 
     def consider(self, position: int, call: m.KernelCall, name: str) -> None:
         """Decide about one copy."""
@@ -83,7 +83,7 @@ class _Work:
         except Refused as found:
             self.decisions.append(Elision(position, name, "kept", size, str(found), kind))
 
-    # What is cut out
+    # Slices
 
     def _cut_out(self, position: int, call: m.KernelCall, name: str) -> None:
         found = runs(self._plan, call, name, self._numbers)
@@ -103,7 +103,7 @@ class _Work:
         self._storages.changed[position] = ()
 
     def _require_own(self, position: int, out: int) -> Joined:
-        """The output's bytes are the output's alone, and begin to be used here."""
+        """Return the output's storage. Raise an error unless it is the output's alone and begins to be used here."""
         found = self._storages.of(out)
         if found is None:
             raise Refused("the memory of its output is not planned")
@@ -118,7 +118,7 @@ class _Work:
         return found
 
     def _require_unchanged(self, position: int, part: Joined, whole: Joined) -> None:
-        """Nobody writes one while the other is in use, after the copy was made."""
+        """Raise an error if either is written while the other is in use, after the copy."""
         if part is whole or self._storages.memory_id(part) != self._storages.memory_id(whole):
             raise Refused("it is in another buffer" if part is not whole else "it is there already")
         after = position + 1
@@ -127,10 +127,10 @@ class _Work:
         if part.is_written(after, whole.end):
             raise Refused("a part is written again while the whole is in use")
 
-    # What is put together
+    # Concatenations
 
     def _put_together(self, position: int, call: m.KernelCall, name: str) -> tuple[int, str]:
-        """Place what can be; gives the bytes that are copied all the same, and why they are."""
+        """Place all inputs that can be placed. Return the bytes that are still copied, and the reasons."""
         out, items = self._require_whole(call, name)
         whole = self._require_own(position, out)
         slots = [self._placeable(position, slot, whole) for slot in self._in_slots(position, out, items)]
@@ -147,7 +147,7 @@ class _Work:
                 self._require_no_more(whole, [slot.joined for slot in placed if slot.joined])
                 break
             except Refused:
-                # The one that is there first keeps the whole in use for longest.
+                # The first input in use extends the lifetime of the whole most.
                 first = min(placed, key=lambda slot: slot.joined.start if slot.joined else 0)
                 placed.remove(first)
         if not placed:
@@ -164,7 +164,7 @@ class _Work:
         return copied, "; ".join(reasons)
 
     def _require_whole(self, call: m.KernelCall, name: str) -> tuple[int, list[int]]:
-        """The output's index, and those of the inputs that have any bytes."""
+        """Return the value index of the output, and those of the nonempty inputs."""
         listed = self._plan.values[call.args[0]] if len(call.args) == 4 else None
         if not isinstance(listed, m.TensorList) or call.args[2] != call.args[3]:
             raise Refused("its arguments are not as they should be")
@@ -186,7 +186,7 @@ class _Work:
         return call.args[3], items
 
     def _in_slots(self, position: int, out: int, items: Sequence[int]) -> list[_Slot]:
-        """The inputs, each or several by what they lie in."""
+        """Group the inputs into slots; adjacent inputs that fill one storage share a slot."""
         found: list[_Slot] = []
         offsets = list(accumulate((self._tensor(item).nbytes for item in items), initial=0))
         index = 0
@@ -197,7 +197,10 @@ class _Work:
         return found
 
     def _together(self, position: int, items: Sequence[int], start: int) -> tuple[int, Joined | None, str]:
-        """How many of the inputs from ``start`` on are all of what they lie in, one behind the other."""
+        """Return the number of inputs from ``start`` on that together fill one storage in order, the storage, and a reason.
+
+        Without such a storage, return 1, None and the reason.
+        """
         if self._tensor(items[start]).is_constant:
             return 1, None, "an input is a constant"
         end = 0
@@ -217,7 +220,7 @@ class _Work:
         return 1, None, "an input is a part of another tensor"
 
     def _placeable(self, position: int, slot: _Slot, whole: Joined) -> _Slot:
-        """The slot, without a place if what is in it has to stay where it is."""
+        """Return the slot, without a storage if its parts must keep their places."""
         if slot.joined is None:
             return slot
         try:
@@ -231,7 +234,7 @@ class _Work:
         return slot
 
     def _copy_into(self, call: m.KernelCall, out: int, slot: _Slot) -> m.KernelCall:
-        """The same instruction for the inputs of one slot."""
+        """Return the same instruction for the inputs of one slot."""
         tensors = [self._tensor(part) for part in slot.parts]
         dim = self._numbers.at(call.args[1])
         size = (
@@ -245,10 +248,10 @@ class _Work:
         parts = self._storages.add(m.TensorList(slot.parts))
         return replace(call, args=(parts, call.args[1], index, index))
 
-    # What both need
+    # Shared by slices and concatenations
 
     def _require_no_more(self, whole: Joined, parts: Sequence[Joined]) -> None:
-        """No more bytes are in use at the fullest moment if all of it is in use for as long as any of it."""
+        """Raise an error if merging the lifetimes raises peak memory."""
         now = [whole, *parts]
         start, end = min(item.start for item in now), max(item.end for item in now)
         in_use = self._in_use[self._storages.memory_id(whole)]
@@ -279,7 +282,7 @@ class _Work:
 
 
 def _bytes_in_use(storages: Storages) -> dict[int, Peaks]:
-    """Of each buffer, at each instant."""
+    """Return the bytes in use, by buffer and instant."""
     found: dict[int, list[int]] = {}
     for joined in storages.all():
         changes = found.setdefault(storages.memory_id(joined), [0] * (storages.memory.instants + 1))
@@ -289,6 +292,6 @@ def _bytes_in_use(storages: Storages) -> dict[int, Peaks]:
 
 
 def _twice(found: Iterable[Joined | None]) -> list[int]:
-    """What is among them more than once."""
+    """Return the numbers of the merged storages that occur more than once."""
     times = Counter(item.number for item in found if item is not None)
     return [number for number, count in times.items() if count > 1]

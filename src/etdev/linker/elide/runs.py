@@ -1,4 +1,4 @@
-"""Copies whose output is a run of their input's bytes: which bytes of it."""
+"""Copies whose output is a contiguous run of their input's bytes."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from etdev.program.effects import arguments, outputs
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """An output that has bytes of the input, one after the other."""
+    """An output that equals a contiguous range of the input's bytes."""
 
     out: int
-    """Value index."""
+    """Value index of the output."""
     offset: int
-    """Bytes from the start of the input."""
+    """Offset in bytes from the start of the input."""
 
 
 class Numbers:
-    """The integers among the arguments of a method's instructions, as far as no instruction sets them."""
+    """Integer arguments of a method's instructions that no instruction sets."""
 
     def __init__(self, plan: m.ExecutionPlan) -> None:
         self._plan = plan
         self._set = {*plan.inputs, *_written(plan)}
 
     def at(self, value: int, absent: int | None = None) -> int:
-        """An integer; ``absent`` if it is left out. Raises ``Refused`` if it is not known before run time."""
+        """Return an integer, or ``absent`` if it is omitted. Raise ``Refused`` if it is known at run time only."""
         found = self._plan.values[value]
         if isinstance(found, m.Int) and value not in self._set:
             return found.int_val
@@ -39,7 +39,7 @@ class Numbers:
         raise Refused("its arguments are known at run time only")
 
     def list(self, value: int) -> tuple[int, ...]:
-        """A list of integers. Raises as :meth:`at` does."""
+        """Return a list of integers. Raises as :meth:`at` does."""
         found = self._plan.values[value]
         if not isinstance(found, m.IntList):
             raise Refused("its arguments are not as they should be")
@@ -51,7 +51,7 @@ def _written(plan: m.ExecutionPlan) -> Iterator[int]:
         for call in chain.instructions:
             match call:
                 case m.KernelCall():
-                    # An operator that nobody knows may set any of its arguments; a known one sets the last.
+                    # An unknown operator may set any of its arguments; a known one sets the last.
                     yield from call.args[-1:] if _is_known(plan, call) else call.args
                 case m.MoveCall():
                     yield call.move_to
@@ -67,10 +67,10 @@ _KNOWN = frozenset({"aten", "dim_order_ops", "quantized_decomposed", "et_copy", 
 
 
 def runs(plan: m.ExecutionPlan, call: m.KernelCall, name: str, numbers: Numbers) -> tuple[Run, ...]:
-    """The outputs of such a copy, each a run of its first argument.
+    """Return the outputs of such a copy, each a run of its first argument.
 
-    Raises ``Refused`` for one that is something else. Sizes have to be static, and dimensions to lie in memory
-    in their order, but for a copy that changes neither.
+    Raises ``Refused`` if an output is not such a run. Sizes have to be static. Dimensions have to be in order in
+    memory, except for a copy that changes neither sizes nor order.
     """
     given, outs = arguments(plan, call.args), outputs(plan, call.args)
     source = plan.values[given[0]] if given else None
@@ -108,7 +108,7 @@ class _Copy:
         return self.numbers.at(self.given[argument], absent)
 
     def dim(self, argument: int, absent: int = 0) -> int:
-        """A dimension, from 0 on."""
+        """Return a dimension, from 0 on."""
         rank = len(self.source.sizes)
         found = self.number(argument, absent)
         found += rank if found < 0 else 0
@@ -117,14 +117,17 @@ class _Copy:
         return found
 
     def row(self, dim: int) -> int:
-        """Elements from one index of a dimension to the next. Parts of it are in one piece if none stands before it."""
+        """Return the elements from one index of a dimension to the next. Raise ``Refused`` if parts are not contiguous.
+
+        Parts are contiguous if all earlier dimensions have size 1.
+        """
         if prod(self.source.sizes[:dim]) > 1:
             raise Refused("its output is not in one piece in its input")
         return prod(self.source.sizes[dim + 1 :])
 
 
 def _same(copy: _Copy) -> list[int]:
-    """All bytes, in the same order."""
+    """Match a copy of all bytes in the same order."""
     (out,) = copy.outs
     if prod(out.sizes) != prod(copy.source.sizes):
         raise Refused("its output has another size")
@@ -147,7 +150,7 @@ def _transposed(copy: _Copy) -> list[int]:
 
 
 def _moved(copy: _Copy, order: list[int]) -> list[int]:
-    """Nothing moves if the dimensions that are larger than 1 keep their order."""
+    """Match a permutation that moves nothing: dimensions larger than 1 keep their order."""
     sizes = copy.source.sizes
     if sorted(order) != list(range(len(sizes))):
         raise Refused("its arguments are not as they should be")
@@ -177,7 +180,7 @@ def _selected(copy: _Copy) -> list[int]:
 
 
 def _split(dim: int) -> Callable[[_Copy], list[int]]:
-    """Outputs that follow each other along a dimension, which stands at that argument."""
+    """Return a rule for outputs that are adjacent along a dimension. ``dim`` is the argument with that dimension."""
 
     def offsets(copy: _Copy) -> list[int]:
         copy.row(copy.dim(dim))
@@ -193,7 +196,7 @@ def _split(dim: int) -> Callable[[_Copy], list[int]]:
 
 
 _Rule: TypeAlias = Callable[[_Copy], list[int]]
-"""Elements from the start of the input to each output."""
+"""Function that returns the offset of each output from the start of the input, in elements."""
 
 CLONES: Mapping[str, _Rule] = {
     "aten::_to_copy.out": _same,
@@ -201,7 +204,7 @@ CLONES: Mapping[str, _Rule] = {
     "dim_order_ops::_clone_dim_order.out": _same,
     "dim_order_ops::_to_dim_order_copy.out": _same,
 }
-"""Copies of the same shape, in the same order if element type and order are the same."""
+"""Copies of the same shape. They keep the order of bytes if element type and dimension order stay the same."""
 IDENTITIES: Mapping[str, _Rule] = {
     **CLONES,
     "aten::expand_copy.out": _same,

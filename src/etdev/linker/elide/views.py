@@ -1,14 +1,14 @@
-"""Removing copies whose output holds the bytes of their input in another shape.
+"""Removal of copies whose output holds the bytes of their input in another shape.
 
-1. Both sizes are static and the input has an address: the output becomes an alias of it, and the instruction goes.
-2. The input is a constant: so becomes the output.
+1. Both sizes are static and the input has an address: the output becomes an alias of it, and the instruction is
+   removed.
+2. The input is a constant: the output becomes the same constant.
 3. The input's address is known at run time only (it is the caller's, or one of several after a branch), or sizes are
-   dynamic: ``et_view`` takes the place of the copy. It moves no bytes, and sets the sizes as the copy would.
-4. The output has the shape of its input whatever that is (``alias_copy``, ``clone``): whoever uses it uses the input
-   instead.
+   dynamic: ``et_view`` replaces the copy. It moves no bytes, and sets the sizes as the copy would.
+4. The output always has the shape of its input (``alias_copy``, ``clone``): its users use the input instead.
 
-None of it is done if the input's bytes may be written again while the output is still read, or if anyone else writes
-the output.
+The pass leaves a copy if the input's bytes may be written again while the output is still read. It also leaves a copy
+if another instruction writes the output.
 """
 
 from __future__ import annotations
@@ -41,12 +41,14 @@ def elide_views(
     apart: Collection[int] = (),
     device_copies: Collection[int] = (),
 ) -> tuple[m.ExecutionPlan, dict[int, int], tuple[Elision, ...]]:
-    """Remove the views of a method, with the positions of the instructions that are left and what was decided.
+    """Remove the views of a method. Return the method, the positions of the instructions left, and the decisions.
 
-    The method has to be an object program's, where only aliases share bytes. ``merged``: also of what is one of several
-    tensors after a branch, all of which are then in use for longer. ``apart``: tensors that the caller leaves on
-    devices, in whose bytes there cannot be a tensor of another shape. ``device_copies``: positions of copies that were
-    between host and device. One value stands for both ends where it can, since later passes place it on each side.
+    The method has to be an object program's, where only aliases share bytes.
+
+    ``merged``: also remove views of a value that is one of several tensors after a branch. All of these are then in use
+    for longer. ``apart``: tensors that the caller leaves on devices. A tensor of another shape cannot be in their
+    bytes. ``device_copies``: positions of copies that were between host and device. One value replaces both ends where
+    possible, since later passes place it on each side.
     """
     work = _Work(plan, memory, merged, frozenset(apart), frozenset(device_copies))
     numbers = Numbers(plan)
@@ -59,7 +61,7 @@ def elide_views(
 
 
 def _is_view(plan: m.ExecutionPlan, call: m.KernelCall, name: str, numbers: Numbers) -> bool:
-    """Has the output all bytes of the input, in the same order?"""
+    """Return whether the output has all bytes of the input, in the same order."""
     if name in _SAME_SHAPE | _NEW_SHAPE:
         return _has_form(plan, call, name)
     if name in CLONES and _is_clone(plan, call):
@@ -71,7 +73,7 @@ def _is_view(plan: m.ExecutionPlan, call: m.KernelCall, name: str, numbers: Numb
 
 
 def _is_clone(plan: m.ExecutionPlan, call: m.KernelCall) -> bool:
-    """Is nothing changed by a copy that may change the element type and the order of the dimensions?"""
+    """Return whether a copy that may change the element type and the order of dimensions changes neither."""
     source, out = plan.values[call.args[0]], plan.values[call.args[-1]]
     if not isinstance(source, m.Tensor) or not isinstance(out, m.Tensor) or call.args[-2] != call.args[-1]:
         return False
@@ -79,7 +81,7 @@ def _is_clone(plan: m.ExecutionPlan, call: m.KernelCall) -> bool:
 
 
 def _has_form(plan: m.ExecutionPlan, call: m.KernelCall, name: str) -> bool:
-    """Does it have the arguments of such a copy? A file may say anything."""
+    """Check that a call has the arguments of such a copy. A file may contain anything."""
     kinds = [type(plan.values[index]) for index in call.args]
     sizes = [m.IntList] if name == _VIEW_COPY else kinds[1:-2]
     return kinds == [m.Tensor, *sizes, m.Tensor, m.Tensor] and call.args[-2] == call.args[-1]
@@ -87,7 +89,7 @@ def _has_form(plan: m.ExecutionPlan, call: m.KernelCall, name: str) -> bool:
 
 @dataclass(slots=True)
 class _Group:
-    """What is known of the bytes of one storage, or of several that became one."""
+    """Facts about the bytes of one storage, or of several merged ones."""
 
     start: int
     end: int
@@ -104,29 +106,29 @@ class _Work:
     decisions: list[Elision] = field(default_factory=list)
     _groups: list[_Group] = field(init=False)
     _group: dict[int, list[int]] = field(init=False)
-    """Value → the groups that it may lie in, before anything changed."""
+    """Value → groups that it may be in, before any change."""
     _merged: dict[int, list[int]] = field(default_factory=dict)
-    """Group that went → those that its values lie in now."""
+    """Removed group → groups that now hold its values."""
     _members: dict[int, set[int]] = field(init=False)
     """Group → values that have their address in it."""
     _values: dict[int, m.Value] = field(default_factory=dict)
-    """Values that change."""
+    """Changed values."""
     _new_values: list[m.Value] = field(default_factory=list)
     _views: dict[int, tuple[int, int, int]] = field(default_factory=dict)
-    """Position → arguments of the ``et_view`` that takes its place."""
+    """Position → arguments of the ``et_view`` that replaces the copy there."""
     _removed: set[int] = field(default_factory=set)
     _roving: set[int] = field(init=False)
     """Values whose address is known at run time only."""
     _instead: dict[int, int] = field(default_factory=dict)
-    """Values whose users use another one."""
+    """Value → value that its users use instead."""
     _loops: list[tuple[int, int]] = field(init=False)
-    """Positions from the target of a jump back to behind the jump."""
+    """Half-open ranges of positions, from the target of a jump back to after the jump."""
     _freed: dict[int, list[int]] = field(init=False)
     """Value → positions of the instructions that free it."""
     _origins: set[int] = field(init=False)
     """Values that moves and views make others refer to."""
     _writers: dict[int, list[int]] = field(init=False)
-    """Value → positions that write it or set where it lies."""
+    """Value → positions that write it or set its place."""
 
     def __post_init__(self) -> None:
         self._groups = [_Group(item.start, item.end, set(item.writes)) for item in self.memory.storages]
@@ -169,7 +171,7 @@ class _Work:
             self.decisions.append(Elision(position, name, action, tensor.nbytes))
 
     def result(self) -> tuple[m.ExecutionPlan, dict[int, int]]:
-        """The method with every decision carried out."""
+        """Return the method with all decisions applied."""
         values = [self._values.get(index, value) for index, value in enumerate(self.plan.values)]
         plan = replace(self.plan, values=(*values, *self._new_values))
         changed: dict[int, tuple[m.Instruction, ...]] = dict.fromkeys(self._removed, ())
@@ -181,10 +183,10 @@ class _Work:
             plan = renumbered(plan, range(len(plan.values)), lambda value: self._instead.get(value, value))
         return plan, moved
 
-    # What must hold
+    # Conditions
 
     def _require_own(self, position: int, out: int) -> None:
-        """The output is written here only, and so are its bytes."""
+        """Raise an error unless the output and its bytes are written only here."""
         if not self._tensor(out).nbytes:
             raise Refused("it copies nothing")
         if out not in self.memory.of:
@@ -200,7 +202,7 @@ class _Work:
                 raise Refused("its output is used in the next round of a loop")
 
     def _require_kept(self, position: int, of: int, out: int) -> None:
-        """The input is not written while the output is in use."""
+        """Raise an error if the input may be written while the output is in use."""
         lies, own = self._lies_in(of), self._lies_in(out)
         if set(lies) & set(own):
             raise Refused("its input may be what its output was before")
@@ -213,7 +215,7 @@ class _Work:
             raise Refused("its input is written again while its output is in use")
 
     def _writers_elsewhere(self, of: int) -> Iterator[int]:
-        """Positions that may write or set the input where its memory is not planned or not always the same."""
+        """Yield positions that may write or set the input if its memory is not planned or not always the same."""
         moving = self._roving | self.memory.reaching.references
         if of in moving:
             for value, positions in self._writers.items():
@@ -224,12 +226,15 @@ class _Work:
                 yield from self._writers.get(value, ())
 
     def _apart_around(self, of: int, out: int) -> frozenset[int]:
-        """What the caller leaves on devices among all that lies in the bytes of these two."""
+        """Return the tensors in the bytes of these two that the caller leaves on devices."""
         groups = {*self._lies_in(of), *self._lies_in(out)}
         return self.apart & {of, out}.union(*(self._members[index] for index in groups))
 
     def _require_same_shape(self, of: int, out: int) -> None:
-        """What the caller has on a device has no memory there in which another form, or another end, could lie."""
+        """Raise an error if a tensor that the caller has on a device cannot share its bytes.
+
+        Its memory on the device cannot hold a tensor of another shape, or another input or output on a device.
+        """
         ends = self._apart_around(of, out)
         source, target = self._tensor(of), self._tensor(out)
         same = (source.sizes, source.dim_order) == (target.sizes, target.dim_order)
@@ -237,7 +242,7 @@ class _Work:
         if len(ends) > 1 or (ends and (not same or pointed_to)):
             raise Refused(_LEFT)
 
-    # The ways, best first
+    # Ways to remove a copy, best first
 
     def _elide(self, position: int, call: m.KernelCall, name: str, of: int, out: int) -> Action:
         source, target = self._tensor(of), self._tensor(out)
@@ -315,22 +320,25 @@ class _Work:
         return "view"
 
     def _may_stand_for(self, position: int, of: int, out: int) -> bool:
-        """Can all who use ``out`` use ``of``? A caller tells outputs apart by tensor; a list has its own before it."""
+        """Return whether all users of ``out`` can use ``of``.
+
+        A caller distinguishes outputs by tensor. A list needs its items before it in the value table.
+        """
         if of in self._roving or out in self._roving or of > out or not self._freed.keys().isdisjoint((of, out)):
             return False
         if any(self._may_follow(writer, position) for writer in self._writers.get(of, ())):
-            return False  # It gets another size; the copy has the one from before.
+            return False  # The input would get another size; the copy keeps the earlier one.
         outputs = {self._instead.get(value, value) for value in self.plan.outputs}
         return out not in self.plan.outputs or not (
             of in self.plan.inputs or of in outputs or self._tensor(of).is_constant
         )
 
     def _may_follow(self, writer: int, position: int) -> bool:
-        """Can one instruction run after another one?"""
+        """Return whether the instruction at ``writer`` can run after the one at ``position``."""
         return writer > position or any(start <= writer and position < end for start, end in self._loops)
 
     def _aliases(self, out: int) -> list[int]:
-        """Other values that have their address in the bytes that only this one's copy writes."""
+        """Return other values with their address in the bytes that only this value's copy writes."""
         return sorted({value for index in self._lies_in(out) for value in self._members[index]} - {out})
 
     def _require_no_aliases(self, out: int) -> None:
@@ -343,7 +351,7 @@ class _Work:
         return place
 
     def _lies_in(self, value: int) -> list[int]:
-        """The groups that a value may lie in."""
+        """Return the groups that a value may be in."""
         found: dict[int, None] = {}
         waiting = list(self._group.get(value, []))
         while waiting:
@@ -355,14 +363,14 @@ class _Work:
         return list(found)
 
     def _merge(self, out: int, groups: Collection[int]) -> None:
-        """What lay where ``out`` did lies in other groups now, which are in use for as long as it was."""
+        """Merge the groups of ``out`` into other groups, whose lifetimes grow to cover those of ``out``."""
         for index in self._lies_in(out):
             for other in groups:
                 self._groups[other].end = max(self._groups[other].end, self._groups[index].end)
             self._merged[index] = list(groups)
 
     def _sizes(self, sizes: Iterable[int]) -> int:
-        """A list of constant sizes, as a new value."""
+        """Add a list of constant sizes; return its value index."""
         first = len(self.plan.values) + len(self._new_values)
         numbers = [m.Int(size) for size in sizes]
         self._new_values += [*numbers, m.IntList(tuple(range(first, first + len(numbers))))]
@@ -380,5 +388,5 @@ def _is_static(tensor: m.Tensor) -> bool:
 
 
 def _is_plain(tensor: m.Tensor) -> bool:
-    """Do its dimensions lie in memory in their order?"""
+    """Return whether the dimensions of a tensor are in order in memory."""
     return tensor.dim_order == tuple(range(len(tensor.sizes)))

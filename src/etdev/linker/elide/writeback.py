@@ -1,10 +1,10 @@
-"""New contents of state, computed where the state is: the ``copy_`` that would bring them there goes.
+"""Removal of write-backs: new contents of state are computed in place, and the ``copy_`` into the state is removed.
 
-``index_put``, ``add`` and other kernels compute what a buffer is to hold into a temporary of the same size, whose
-content ``copy_`` then writes over the buffer's. The temporary is laid over the buffer instead, if
+``index_put``, ``add`` and other kernels compute the new content of a buffer into a temporary of the same size. Then
+``copy_`` overwrites the buffer with it. The pass merges the temporary into the buffer instead, if
 
-1. nobody reads or writes the buffer from the instruction that begins to compute the temporary on until nobody needs it
-   any more, but the ``copy_`` itself, and that instruction as far as its kernel may work in place;
+1. the buffer is neither read nor written during the lifetime of the temporary. The ``copy_`` itself is exempt. So is
+   the instruction that begins to compute the temporary, as far as its kernel may work in place;
 2. the instructions from the first to the ``copy_`` always run one after the other.
 """
 
@@ -24,9 +24,9 @@ _COPY = "aten::copy_"
 
 
 def elide_write_backs(storages: Storages, table: Mapping[str, Sequence[Donor]]) -> tuple[Elision, ...]:
-    """Remove the copies into state; gives what was decided.
+    """Remove the copies into state; return the decisions.
 
-    ``table`` says which kernels may write an output over an operand.
+    ``table`` states which kernels may write an output over an operand.
     """
     work = _Work(storages, table)
     decisions = []
@@ -61,14 +61,14 @@ class _Work:
         ]
 
     def is_to_state(self, call: m.KernelCall) -> bool:
-        """Does it write all of a piece of state?"""
+        """Return whether the call writes all of a piece of state."""
         if len(call.args) != 4 or call.args[0] != call.args[3]:
             return False
         found = self.storages.of(call.args[0])
         return found is not None and found.persistent and self.storages.fills(call.args[0])
 
     def consider(self, position: int, call: m.KernelCall) -> None:
-        """Lay what is copied over the state. Raises :class:`~etdev.linker.joined.Refused` if it cannot be."""
+        """Merge the source of a copy into the state. Raise :class:`~etdev.linker.joined.Refused` if that is unsafe."""
         state, source = call.args[:2]
         if state in self._memory.reaching.references:
             raise Refused("which state it is depends on the branch taken")
@@ -84,7 +84,7 @@ class _Work:
         self.storages.lay(temporary, kept)
 
     def _require_whole(self, position: int, state: int, source: int) -> int:
-        """The source is a temporary just like the state; says in which value's place it lies."""
+        """Return the value in whose place the source is. Raise an error unless it is a temporary like the state."""
         to, of = self.tensor(state), self._plan.values[source]
         if not isinstance(of, m.Tensor) or of.is_constant:
             raise Refused("what it copies is a constant")
@@ -106,7 +106,7 @@ class _Work:
         return place
 
     def _require_together(self, position: int, first: int, temporary: Joined) -> None:
-        """All that computes the temporary is in one piece of the program with the copy, and before it."""
+        """Raise an error unless the temporary is computed in the same block as the copy, and before it."""
         if first < 0:
             raise Refused("what it copies is an input")
         if any(self._block[write - 1] != self._block[position] for write in temporary.writes):
@@ -120,13 +120,13 @@ class _Work:
             raise Refused("the state is needed as it was, or changed, while what it copies is in use")
 
     def _instants(self, joined: Joined) -> Iterator[int]:
-        """When anything there is read or written."""
+        """Yield the instants at which any of these storages is read or written."""
         yield from joined.writes
         for number in joined.members:
             yield from self._reads[number]
 
     def _require_in_place(self, first: int, kept: Joined, temporary: Joined) -> None:
-        """The instruction that reads the state may write what it computes over it."""
+        """Raise an error unless the instruction that reads the state may write its output over it."""
         call = self._memory.reaching.flow.instructions[first]
         reason = "its kernel may not work in place"
         for output, out in enumerate(outputs(self._plan, call.args) if isinstance(call, m.KernelCall) else ()):
@@ -145,7 +145,7 @@ class _Work:
         raise Refused(f"what computes it reads the state: {reason}")
 
     def tensor(self, index: int) -> m.Tensor:
-        """The tensor of that index."""
+        """Return the tensor of that index."""
         tensor = self._plan.values[index]
         assert isinstance(tensor, m.Tensor)
         return tensor

@@ -29,8 +29,7 @@ class Header:
     flatbuffer_offset: int
     """Bytes that were inserted into the flatbuffer for the header, with padding."""
     flatbuffer_size: int
-    """Bytes of the flatbuffer without the inserted ones. Together with them, it ends at ``program_size`` in the file.
-    """
+    """Bytes of the flatbuffer without the inserted ones. The sum is :attr:`program_size`."""
     segment_base_offset: int
     """Start of the first segment in the file; 0 without segments."""
     segment_data_size: int
