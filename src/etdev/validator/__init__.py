@@ -1,7 +1,7 @@
-"""Translation validation: proves that a linked program computes what the program before the link does.
+"""Translation validation: proof that a linked program computes what the program before the link computes.
 
-Shares no code with what links, plans or follows lifetimes; it knows the dataclasses of a program and has its own table
-of operators.
+The validator shares no code with the linker, the planner or the analysis of lifetimes. It knows the dataclasses of a
+program and has its own table of operators.
 """
 
 from etdev.validator.align import guess_correspondences

@@ -1,7 +1,7 @@
-"""State across methods: no method changes what another one keeps, and what methods share they all see.
+"""Checks of state across methods: no method changes state of another, and all see the state they share.
 
-Loaders differ. Some give each method buffers of its own, some give all methods of a program the same. Each method by
-itself is right under both; here the second kind is looked at.
+Loaders differ. Some give each method its own buffers; some give all methods of a program the same buffers. The proof of
+a single method holds with either kind of loader. This module covers the second kind.
 """
 
 from __future__ import annotations
@@ -22,17 +22,18 @@ class _Kept:
     method: MethodValidation
     bytes: Assumed
     name: str | None
-    """Of the state, if other methods have it too."""
+    """Name of the state, if other methods share it."""
     offset: int
-    """Of the first byte, in the state of that name."""
+    """Offset of the first byte in the state of that name."""
 
 
 def check_across(
     methods: Collection[MethodValidation], shared: Collection[str], *, foreign: bool
 ) -> Iterator[Violation]:
-    """Look at each method for what it does to the state of the others.
+    """Yield a violation for each method that changes the state of another one.
 
-    ``shared`` names the state that methods have in common; in a ``foreign`` program it is what lies behind buffer 1.
+    ``shared`` names the state that methods have in common. Methods of a ``foreign`` program share the buffers above 1
+    instead.
     """
     kept = [item for method in methods for item in _kept(method, shared)]
     for other in methods:
@@ -54,7 +55,7 @@ def _kept(method: MethodValidation, shared: Collection[str]) -> Iterator[_Kept]:
 
 
 def named_state(plan: m.ExecutionPlan, names: Collection[str]) -> Mapping[str, tuple[int, int, int]]:
-    """Where state of some names lies: buffer, first byte, byte behind the last."""
+    """Return where named state is located: buffer, first byte, end byte (exclusive)."""
     found = {}
     for _, tensor in plan.tensors():
         info, place = tensor.extra_tensor_info, tensor.allocation_info
@@ -65,7 +66,10 @@ def named_state(plan: m.ExecutionPlan, names: Collection[str]) -> Mapping[str, t
 
 
 def _own(other: MethodValidation, item: _Kept) -> Violation | None:
-    """An object program, whose methods have memory of their own and share state by name."""
+    """Return a violation if a method of an object program changes state of another one.
+
+    Methods of an object program have separate memory and share state by name.
+    """
     theirs = item.bytes
     if item.name is not None:
         place = named_state(other.plans[0], (item.name,)).get(item.name)
@@ -76,13 +80,16 @@ def _own(other: MethodValidation, item: _Kept) -> Violation | None:
 
 
 def _foreign(other: MethodValidation, item: _Kept) -> Violation | None:
-    """A program whose methods share what lies at the same addresses behind buffer 1."""
+    """Return a violation if a method of a foreign program changes state of another one.
+
+    Methods of a foreign program share the addresses in buffers above 1.
+    """
     theirs = item.bytes
     if theirs.before_space > 1:
         return None if other.leaves_same(theirs) else _changes(other, item, "does not leave")
     if other.leaves_alone(1, theirs.after_space, theirs.after, theirs.length):
         return None
-    # It may have been so before.
+    # The program before the link may already write over it.
     if not other.leaves_alone(0, theirs.before_space, theirs.before, theirs.length):
         return None
     return _changes(other, item)

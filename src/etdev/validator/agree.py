@@ -1,8 +1,12 @@
-"""Do two contents agree? Where they do not as they stand: is the one what the other is taken for?
+"""Comparison of contents of the two programs.
 
-Four things make contents the same that have different symbols, and are found out only where somebody reads them: what
-calls before left in memory (taken to be the same, which is an obligation at the end of the method), equal bytes of
-constants, merges of what is the same on each path, and functions of what is the same.
+Contents with different symbols may still be the same. Four cases are examined, and only where an instruction reads the
+bytes:
+
+* Memory that earlier calls left. It is assumed to be the same, and the end of the method has to prove it.
+* Constants with equal bytes.
+* Merges whose contents are the same on each path.
+* Functions of operands that are the same.
 """
 
 from __future__ import annotations
@@ -18,14 +22,14 @@ from etdev.validator.movement import is_tensor
 from etdev.validator.symbols import CONSTANT, INITIAL, MERGE, OPERATION, OTHER, Symbols
 
 _NONE = -1
-"""Stands among symbols for none."""
+"""Placeholder symbol for no symbol."""
 _DEEPEST = 100
-"""Merges of merges that are compared; what lies deeper is taken to differ."""
+"""Maximum nesting that is compared; anything nested deeper counts as different."""
 
 
 @dataclass(frozen=True, slots=True)
 class Assumed:
-    """Bytes that are taken to be the same before each call of a method."""
+    """Bytes that are assumed to be the same before each call of a method."""
 
     before_space: int
     before: int
@@ -37,37 +41,40 @@ class Assumed:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Where two operands differ."""
+    """First difference between two operands."""
 
     argument: int
     """Position among the operands."""
     what: str
-    """``content``, ``size`` or ``kind``."""
+    """``content``, ``size``, ``kind`` or ``number``."""
     offset: int = 0
-    """Of the first byte that differs, in the tensor."""
+    """Offset of the first byte that differs, in the tensor."""
     length: int = 0
     before: int | None = None
     """Symbol of those bytes before the link."""
     after: int | None = None
     item: int | None = None
-    """Which element of a list it is."""
+    """Index of the element, if the operand is a list."""
 
 
 class Agreement:
-    """What is known to be the same in both programs."""
+    """Contents that are known to be the same in both programs."""
 
     def __init__(self, symbols: Symbols, constants: Constants, loaded: tuple[Mapping[int, Memory], ...]) -> None:
-        """``loaded``: by space, what lies in memory when a program has been loaded."""
+        """Start with no known equalities.
+
+        ``loaded``: for each program, the memory by space after loading.
+        """
         self._symbols = symbols
         self._constants = constants
         self._loaded = loaded
         self._aliases: dict[int, Memory] = {}
         self.assumed: list[Assumed] = []
         self.known = 0
-        """Grows whenever something new is found to be the same."""
+        """Counter that grows with each equality that is found."""
 
     def differences(self, before: Sequence[Part], after: Sequence[Part]) -> list[Difference]:
-        """Where some operands differ; none if they agree."""
+        """Return the differences between two lists of operands; an empty list if they agree."""
         found = []
         for argument, (one, other) in enumerate(zip(before, after, strict=True)):
             if one != other:
@@ -93,7 +100,7 @@ class Agreement:
         return Difference(argument, "kind" if one[0] != other[0] else "number", item=item)
 
     def _contents(self, argument: int, one: Content, other: Content, item: int | None) -> Difference | None:
-        if size(one) != size(other):  # Bounds of dynamic tensors: what was copied has those that it had before.
+        if size(one) != size(other):  # Bounds of dynamic tensors; a copy keeps those of its source.
             return Difference(argument, "size", item=item)
         at = 0
         for length, (mine, theirs) in aligned((one, self.canonical(other))):
@@ -103,13 +110,13 @@ class Agreement:
         return None
 
     def same(self, one: Content, other: Content) -> bool:
-        """Do two contents of the same size agree?"""
+        """Return whether two contents of the same size agree."""
         return self._contents(0, one, other, None) is None
 
-    # What the program after the link has, in terms of the one before it
+    # Contents of the linked program in terms of the program before the link
 
     def canonical(self, content: Content) -> Content:
-        """A content with what is known to be the same as something in the program before the link replaced by that."""
+        """Replace bytes that are known to be the same as bytes of the program before the link."""
         if not self._aliases or not any(symbol in self._aliases for symbol, _, _ in content):
             return content
         found: list[Run] = []
@@ -123,7 +130,7 @@ class Agreement:
         return joined(found)
 
     def _take(self, before: int, at: int, after: int, offset: int, length: int) -> None:
-        """From now on, some bytes of a symbol after the link are those of one before it."""
+        """Record that bytes of a symbol after the link are bytes of a symbol before it."""
         memory = self._aliases.get(after)
         if memory is None:
             memory = self._aliases[after] = Memory.filled(_NONE)
@@ -135,7 +142,7 @@ class Agreement:
         if one[0] == other[0] == INITIAL:
             return self._assume(before, at, after, offset, length)
         if one[:2] == (OTHER, "behind the end") and not isinstance(one[5], int):
-            return (one[3], at) == (after, offset)  # What it reads, it has written.
+            return (one[3], at) == (after, offset)  # The program before the link reads only what it has written.
         if other[0] == CONSTANT:
             agree = self._constants.same(((before, at, length),), ((after, offset, length),))
         elif depth < _DEEPEST and (one[0] == MERGE or other[0] == MERGE):
@@ -149,7 +156,10 @@ class Agreement:
         return agree
 
     def _on_each_way(self, before: int, at: int, after: int, offset: int, length: int, depth: int) -> bool:
-        """Are they the same whichever way a merge was reached? One of the two may be the same on all ways."""
+        """Return whether contents are the same on every path into a merge.
+
+        If only one of the two is a merge, each of its contents has to be the same as the other.
+        """
         one, other = self._symbols.keys[before], self._symbols.keys[after]
         mine = self._ways(one, at) if one[0] == MERGE else None
         theirs = self._ways(other, offset) if other[0] == MERGE else None
@@ -167,7 +177,7 @@ class Agreement:
         return all(self._agree_piece(*pair, length, depth) for pair in zip(mine, theirs, strict=True))
 
     def _same_function(self, one: tuple[object, ...], other: tuple[object, ...], depth: int) -> bool:
-        """Is it one function of what is the same? Functions of a tag give something else each time."""
+        """Return whether both are one function of the same operands. A tagged function is never the same."""
         _, name, tag, kinds, *parts, number = one
         _, other_name, other_tag, other_kinds, *other_parts, other_number = other
         if tag is not None or (name, tag, kinds, number) != (other_name, other_tag, other_kinds, other_number):
@@ -201,7 +211,10 @@ class Agreement:
         )
 
     def assume(self, assumed: Assumed) -> bool:
-        """Take some bytes to be the same before each call; says whether they may be, at the first."""
+        """Assume that some bytes are the same before each call.
+
+        Return whether they are the same before the first call.
+        """
         before = self._symbols.number((INITIAL, 0, assumed.before_space))
         after = self._symbols.number((INITIAL, 1, assumed.after_space))
         known = self.canonical(((after, assumed.after, assumed.length),))

@@ -1,7 +1,8 @@
-"""Which instruction of a linked program is which of the one before, found out from the two programs alone.
+"""Correspondence of instructions before and after a link, guessed from the two programs alone.
 
-What a link may remove, add or replace only moves bytes, or sets sizes; the validator follows that in each program by
-itself. Everything else stays, in its order. A correspondence that is wrong proves nothing, so it may be guessed.
+A link removes, adds or replaces only instructions that move bytes or set sizes. The validator follows those in each
+program separately. All other instructions stay, in their order. A wrong correspondence proves nothing, so it is safe to
+guess.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _MAY_GO = frozenset({*RULES, ops.EMPTY, ops.ET_VIEW})
 def guess_correspondences(
     before: m.Program, after: m.Program, delegate_inputs: Mapping[str, Mapping[int, int]]
 ) -> dict[str, Correspondence]:
-    """The correspondence of each method in which the instructions that have to stay are the same.
+    """Return the correspondence of each method whose remaining instructions are the same.
 
     ``delegate_inputs``: per method, position in ``before`` of each delegate call → how many arguments are inputs.
     """
@@ -33,7 +34,7 @@ def guess_correspondences(
 
 
 def _staying(plan: m.ExecutionPlan) -> list[tuple[int, str]]:
-    """Position and name of the instructions that no link removes."""
+    """Return position and name of the instructions that no link removes."""
     calls = [call for chain in plan.chains for call in chain.instructions]
     named = [(position, _name(plan, call)) for position, call in enumerate(calls)]
     return [(position, name) for position, name in named if name not in _MAY_GO]

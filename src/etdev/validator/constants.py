@@ -1,7 +1,7 @@
-"""Constants of two programs: which are the same, and which are the other's, moved about ahead of time.
+"""Constants of two programs: equal data, and data that the link rearranged ahead of time.
 
-Bytes are compared only where the two programs have different data. Rearranging is done over again here, to see that
-the bytes of the rearranged constant are right.
+Bytes are compared only where the two programs have different data. This module repeats each rearrangement itself, to
+check the bytes of the rearranged constant.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from etdev.validator.movement import dims, integer, kind
 from etdev.validator.symbols import CONSTANT, OPERATION, Symbols
 
 _LETTERS: dict[int, Literal["B", "H", "I", "Q"]] = {1: "B", 2: "H", 4: "I", 8: "Q"}
-"""Formats of whole numbers, by their bytes."""
+"""Formats of unsigned integers by their size in bytes."""
 
 
 class Constants:
-    """The data of both programs."""
+    """Data of both programs."""
 
     def __init__(self, symbols: Symbols, before: m.Program, after: m.Program) -> None:
         self._symbols = symbols
@@ -33,7 +33,7 @@ class Constants:
         self._programs = (before, after)
 
     def of(self, side: int, value: m.Tensor) -> tuple[int, int] | None:
-        """Symbol and offset of a constant, or of the initial value of a planned tensor; None if it has none."""
+        """Return symbol and offset of a constant or of an initial value; None if the tensor has no data."""
         if value.is_external:
             assert value.extra_tensor_info is not None
             return self._symbols.number((CONSTANT, "external", value.extra_tensor_info.fully_qualified_name)), 0
@@ -58,7 +58,7 @@ class Constants:
     def _of_blob(
         self, side: int, where: str, index: int, blobs: Sequence[Blob], known: tuple[dict[int, int], dict[int, int]]
     ) -> int:
-        """The symbol of a run of data. Equal data of the other program has the same one."""
+        """Return the symbol of a blob. Equal data of the other program has the same symbol."""
         found = known[side].get(index)
         if found is not None:
             return found
@@ -76,13 +76,13 @@ class Constants:
     # Bytes
 
     def same(self, one: Content, other: Content) -> bool:
-        """Do both hold the same bytes, all of which are known?"""
+        """Return whether two contents hold the same bytes, all of them known."""
         mine = self.bytes_of(one)
         theirs = self.bytes_of(other)
         return mine is not None and theirs is not None and mine == theirs
 
     def bytes_of(self, content: Content) -> Blob | None:
-        """The bytes of a content that is made of constants, rearranged or not; None of another one."""
+        """Return the bytes of a content that consists of constants, rearranged or not; None for any other."""
         pieces: list[Blob] = []
         for symbol, offset, length in content:
             found = self._bytes(symbol)
@@ -119,8 +119,10 @@ class Constants:
 def gathered(
     data: bytes | memoryview, itemsize: int, base: int, strides: Sequence[int], sizes: Sequence[int]
 ) -> bytes | None:
-    """Elements of ``data``, from one on and with a stride for each dimension, one after the other; None if they are not
-    all there."""
+    """Copy elements of ``data`` to consecutive bytes; ``base`` and ``strides`` count elements.
+
+    Return None if an element is outside ``data`` or a stride is below 1.
+    """
     if not prod(sizes):
         return b""
     end = base + sum(stride * (size - 1) for stride, size in zip(strides, sizes, strict=True)) + 1
@@ -139,7 +141,7 @@ def gathered(
     return bytes(out)
 
 
-# Where the elements of an output lie in the input: the first one, and the stride of each dimension
+# Layouts of an output in the input: index of the first element, and the stride of each dimension
 
 
 def _strides(sizes: Sequence[int]) -> list[int]:

@@ -1,7 +1,7 @@
-"""Numbers of elements that views have made sure are equal.
+"""Numbers of elements that views prove to be equal.
 
-A view gives its output as many elements as its input has, or the program ends there. What is known of numbers that
-merged is known of those that came in, on each way; and what is known on every way is known.
+A view's output has as many elements as its input, or the program fails there. Facts about merged numbers hold for the
+numbers that came in, on each path. A fact that holds on every path holds.
 """
 
 from __future__ import annotations
@@ -15,38 +15,38 @@ from etdev.validator.numbers import Dims, Number
 
 
 class Counts:
-    """What is known at one point."""
+    """Known equalities at one point."""
 
     __slots__ = ("_on", "_same")
 
     def __init__(self) -> None:
         self._same: dict[Number, Number] = {}
-        """Number → the one that it is equal to."""
+        """Number → the number that it is equal to."""
         self._on: dict[tuple[int, int], dict[Number, Number]] = {}
-        """``(merge, way)`` → what is known of numbers besides where the merge was last reached on that way."""
+        """``(merge, way)`` → further equalities that hold where the merge was last reached on that way."""
 
     def copy(self) -> Counts:
-        """Another one that knows as much."""
+        """Return a copy."""
         found = Counts()
         found._same, found._on = self._same.copy(), self._on
         return found
 
     def equate(self, one: Dims, other: Dims) -> None:
-        """Two tensors have the same number of elements, or the program ends here."""
+        """Record that two tensors have the same number of elements, or that the program fails here."""
         mine, theirs = (self._find(numbers.product(dims)) for dims in (one, other))
         if mine != theirs:
             self._same[theirs] = mine
 
     def forget(self, merges: Merges, reached: Collection[int]) -> None:
-        """Give up what has another meaning each time one of some merges is reached."""
+        """Drop facts whose meaning changes each time one of some merges is reached."""
         self._same = {one: same for one, same in self._same.items() if not merges.mentions((one, same), reached)}
         self._on = {way: known for way, known in self._on.items() if way[0] not in reached}
 
     @classmethod
     def joined(cls, merges: Merges, merge: int, ways: Sequence[Counts]) -> Counts:
-        """What is known where some ways lead to a merge."""
+        """Return the facts that hold at a merge of some paths."""
         found = cls()
-        # In a loop, who has not come past a merge in this round was there in another one.
+        # In a loop, a path that misses a merge in this iteration may have passed it in an earlier one.
         found._on = {
             way: known
             for item in ways
@@ -59,10 +59,10 @@ class Counts:
         return found
 
     def same(self, merges: Merges, one: Number, other: Number, guards: Guards = ()) -> bool:
-        """Are two numbers equal if merges were last reached on these ways?"""
+        """Return whether two numbers are equal if merges were last reached on these ways."""
         if self._find(one) == self._find(other) or self._same_on(merges, one, other, guards):
             return True
-        # What is known of a merge's numbers is known only where it has been reached, on one of its ways.
+        # Facts about numbers of a merge hold only where it was reached, on one of its ways.
         unknowns = {symbol for pair in self._same.items() for number in pair for symbol in numbers.unknowns(number)}
         split = {merge: ways for symbol in unknowns for merge, ways in merges.ways_of_number(symbol)}
         return any(

@@ -1,4 +1,4 @@
-"""The beginning and the end of a method, where the caller stands, and the calls before and after."""
+"""Start and end of a method: inputs, outputs, and state between calls."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from etdev.validator.symbols import INPUT
 
 
 class Ends:
-    """Fills the inputs, reads the outputs."""
+    """Handler of the start and the end of both methods."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
 
     def check_outside(self) -> None:
-        """What does not depend on any path: extents, and the types of inputs and outputs."""
+        """Check facts that do not depend on a path: extents, writes to constants, types of inputs and outputs."""
         before, after = self._run.facts
         for violation in (*self._run.explain.extents(), *self._run.explain.written_constants()):
             self._run.report(violation)
@@ -32,7 +32,7 @@ class Ends:
                     self._run.report(self._run.explain.outside(f"{kind} {number} has another type or size", other))
 
     def enter(self) -> None:
-        """The caller fills the inputs."""
+        """Fill the inputs as the caller does, and assume that state is the same."""
         machine = self._run.machine
         for side, facts in enumerate(self._run.facts):
             for number, value in enumerate(facts.plan.inputs):
@@ -43,7 +43,7 @@ class Ends:
         self._assume_state()
 
     def input_dims(self, side: int, number: int, value: int) -> Dims:
-        """The sizes that the caller gives an input."""
+        """Return the sizes that the caller gives an input."""
         tensor = self._run.facts[side].tensors[value]
         if not tensor.dynamic:
             return tensor.sizes
@@ -51,9 +51,9 @@ class Ends:
         return tuple(unknown(symbols.number((INPUT, "size", number, dim))) for dim in range(len(tensor.sizes)))
 
     def _assume_state(self) -> None:
-        """What the file says is state is the same at first; that it is again at the end is checked there."""
+        """Assume that declared state is the same at the start; the end of the method checks it."""
         before, after = self._run.facts
-        # Delegates on devices are given copies of state, which are none.
+        # Delegates on devices get copies of state; the copies are not state.
         twins = {
             one: other
             for other, one in self._run.machine.pairs.items()
@@ -64,14 +64,14 @@ class Ends:
             twin = after.tensors.get(twins.get(value, -1))
             if not _is_state(tensor) or facts.place is None or not facts.nbytes:
                 continue
-            # One that no instruction has after the link is found where its bytes are read.
+            # State without a counterpart is compared where its bytes are read.
             if twin is None or twin.place is None or twin.place[0] <= CONSTANT or twin.nbytes != facts.nbytes:
                 continue
             if not self._run.agreement.assume(Assumed(*facts.place, *twin.place, facts.nbytes)):
                 self._run.report(self._run.explain.state(twin.value, "begins with another content"))
 
     def leave(self) -> None:
-        """The caller reads the outputs; what the next call finds is the same."""
+        """Compare the outputs and the state that the next call finds."""
         run = self._run
         outputs = [facts.plan.outputs for facts in run.facts]
         for number, (one, other) in enumerate(zip(*outputs, strict=True)):
@@ -81,12 +81,12 @@ class Ends:
             self._check_caller_memory(number, one, other)
         self._check_left()
         index = 0
-        while index < len(run.agreement.assumed):  # Comparing may lead to more.
+        while index < len(run.agreement.assumed):  # A comparison may add assumptions.
             self._check_assumed(run.agreement.assumed[index])
             index += 1
 
     def _check_caller_memory(self, number: int, one: int, other: int) -> None:
-        """An output for which the caller brings memory is there at the end, if it was before the link."""
+        """Report an output that the link moves away from the memory that the caller brings for it."""
         tensor = self._run.facts[1].tensors.get(other)
         if tensor is None or tensor.place is None or tensor.place[0] >= CONSTANT:
             return
@@ -96,7 +96,7 @@ class Ends:
             self._run.report(self._run.explain.caller(number, other))
 
     def _check_left(self) -> None:
-        """Numbers and sizes that a call has found as the one before left them are left the same in both programs."""
+        """Note numbers and sizes, used as earlier calls left them, that the programs leave differently."""
         machine, (before, after) = self._run.machine, self._run.facts
         for side, value in sorted(machine.left_numbers | machine.left_dims):
             if side == 0 or value not in machine.pairs:
@@ -121,6 +121,6 @@ class Ends:
 
 
 def _is_state(tensor: m.Tensor) -> bool:
-    """Does the file say that a tensor is kept between calls?"""
+    """Return whether the file declares that a tensor is kept between calls."""
     named = tensor.extra_tensor_info is not None and tensor.extra_tensor_info.fully_qualified_name is not None
     return tensor.has_initial_value or (tensor.allocation_info is not None and named)

@@ -1,4 +1,4 @@
-"""What an instruction does to the state of one program, or of both at once."""
+"""Effects of an instruction on the state of one program or of both."""
 
 from __future__ import annotations
 
@@ -36,21 +36,27 @@ _ARITHMETIC = {
 
 
 class Results:
-    """What an instruction computes, whichever program it is in."""
+    """Results of an instruction, for either program."""
 
     __slots__ = ("code", "in_loop", "machine", "parts", "side", "tag")
 
     def __init__(
         self, machine: Machine, side: int, code: Code, parts: Sequence[Part], in_loop: bool, tag: object = None
     ) -> None:
-        """``in_loop``: whether the instruction is in a loop. ``tag``: what tells it from others that get the same, if
-        it does not compute the same each time."""
+        """Keep the operands of an instruction.
+
+        ``in_loop``: whether the instruction is in a loop. ``tag``: for an instruction that does not compute the same
+        each time, what distinguishes it from others with the same operands.
+        """
         self.machine, self.side, self.code, self.parts = machine, side, code, parts
         self.in_loop = in_loop
         self.tag = tag
 
     def tensors(self) -> list[tuple[Dims, Content | None]]:
-        """Sizes and content of each output, and then of each tensor that is changed."""
+        """Return sizes and content of each output, then of each tensor that is changed.
+
+        Content None leaves the bytes as they are.
+        """
         code = self.code
         facts = self.machine.facts[self.side]
         outs = [facts.tensors[value] for value in (*code.writes, *code.updates)]
@@ -70,9 +76,9 @@ class Results:
         return results
 
     def _learn(self, sizes: Dims) -> None:
-        """What follows for the sizes of operands: the kernel fails if it is not so.
+        """Record equal numbers of elements that the kernel requires of its operands.
 
-        In the program before the link, that is: that one works.
+        Only the program before the link counts: it is assumed to work.
         """
         if self.side:
             return
@@ -84,7 +90,7 @@ class Results:
                 state.counts.equate(own, known)
 
     def numbers(self) -> list[Number_]:
-        """Content of each number that is set."""
+        """Return the content of each number that the instruction sets."""
         code = self.code
         plan = self.machine.facts[self.side].plan
         if code.act is Act.SIZE:
@@ -137,7 +143,7 @@ class Results:
 
     def _dims(self, number: int, out: TensorFacts, symbol: int) -> Dims:
         machine, code = self.machine, self.code
-        # Only outputs get sizes.
+        # Only outputs are resized.
         if number >= len(code.writes) or code.name == ops.COPY:
             return machine.tensor_dims(self.side, out.value)
         if code.name == ops.VIEW_COPY:
@@ -153,7 +159,7 @@ class Results:
         )
 
     def _with_row(self, out: TensorFacts) -> tuple[Dims, Content | None]:
-        """``et_copy_index``: a further row behind those that it has written before."""
+        """Append a row to the rows written before (``et_copy_index``)."""
         machine, code = self.machine, self.code
         (before,) = self.parts[2:]
         row, index = self.parts[:2]
@@ -164,9 +170,10 @@ class Results:
 
 
 def run_view(machine: Machine, side: int, code: Code) -> bool:
-    """``et_view``: the output gets sizes, and its bytes are from now on those of the input.
+    """Execute ``et_view``: set the sizes of the output and point it to the bytes of the input.
 
-    Says whether it works: the program before the link does, so that what it views has as many elements as the view.
+    Return whether both have the same number of elements. The program before the link is assumed to work, so there they
+    have.
     """
     of, wanted = code.reads
     (out,) = code.writes
@@ -207,7 +214,7 @@ def run_view(machine: Machine, side: int, code: Code) -> bool:
 
 
 def _view_dims(machine: Machine, source: Dims, wanted: Part, rank: int) -> Dims:
-    """The sizes of a view; where they are not known, they are the same for the same source."""
+    """Return the sizes of a view; sizes that are not known are the same for the same operands."""
     found = viewed_dims(source, wanted)
     if found is None or len(found) != rank:
         found = _odd_dims(machine, source, wanted, rank)
@@ -225,7 +232,7 @@ def _odd_dims(machine: Machine, source: Dims, wanted: Part, rank: int) -> Dims:
 
 
 def run_move(machine: Machine, side: int, call: m.MoveCall) -> None:
-    """``MoveCall``: a value becomes the tensor that another is, or the number."""
+    """Execute ``MoveCall``: make a value refer to another tensor, or set it to another number."""
     facts = machine.facts[side]
     if call.move_from in facts.tensors:
         origin: Tree = call.move_from
@@ -245,7 +252,7 @@ def run_move(machine: Machine, side: int, call: m.MoveCall) -> None:
 
 
 def _symbols(parts: object) -> Iterator[int]:
-    """All symbols in some operands."""
+    """Yield all symbols in some operands."""
     if not isinstance(parts, tuple | list):
         return
     for part in parts:

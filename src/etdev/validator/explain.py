@@ -1,4 +1,4 @@
-"""What is wrong, in words: which instruction, which value, which bytes, who should have written them and who did."""
+"""Descriptions of violations: instruction, value, bytes, and their expected and actual writers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from etdev.validator.unwritten import Missing
 
 
 class Explainer:
-    """Makes violations of one method."""
+    """Builder of the violations of one method."""
 
     def __init__(self, symbols: Symbols, facts: tuple[Facts, Facts], moved: Mapping[int, int]) -> None:
         self._symbols = symbols
@@ -24,10 +24,10 @@ class Explainer:
         self._moved = moved
         self._back = {there: here for here, there in moved.items()}
 
-    # Who and where
+    # Writers and instructions
 
     def who(self, symbol: int | None, depth: int = 0) -> str:
-        """What a symbol stands for: ``what instruction 7 (aten::add.out) computes``."""
+        """Describe what a symbol stands for: ``what instruction 7 (aten::add.out) computes``."""
         if symbol is None:
             return "nothing"
         key = self._symbols.keys[symbol]
@@ -88,7 +88,7 @@ class Explainer:
         expected: str | None = None,
         found: str | None = None,
     ) -> Violation:
-        """``place``: buffer, first byte, byte behind the last."""
+        """Build a violation. ``place``: buffer, first byte, end byte (exclusive)."""
         named = other or one
         buffer, start, end = place or (None, None, None)
         return Violation(
@@ -109,18 +109,18 @@ class Explainer:
     # Operands and outputs
 
     def operand(self, machine: Machine, one: Code, other: Code, difference: Difference) -> Violation:
-        """An operand that differs."""
+        """Return the violation for an operand that differs."""
         value = self._operand(other, difference)
         return self._difference(machine, f"{self._instruction(other)} reads", value, difference, one, other)
 
     def output(self, machine: Machine, number: int, value: int, difference: Difference) -> Violation:
-        """An output of the method that differs."""
+        """Return the violation for an output of the method that differs."""
         return self._difference(machine, f"output {number} is", value, difference, None, None)
 
     def _operand(self, code: Code, difference: Difference) -> int:
         value = code.reads[difference.argument] if difference.argument < len(code.reads) else code.writes[0]
         if difference.item is not None:
-            # A slot may hold a list at run time only; then it is named itself.
+            # A value may be a list only at run time; then name the value itself.
             items = getattr(self._facts[1].plan.values[value], "items", ())
             value = items[difference.item] if difference.item < len(items) else value
         return value
@@ -156,7 +156,7 @@ class Explainer:
         return place[0], start, start + difference.length
 
     def overlap(self, machine: Machine, one: Code | None, other: Code, key: tuple[int, int, int]) -> Violation:
-        """An operand over an output, which the operator does not allow."""
+        """Return the violation for an overlap of an operand and an output that the operator does not allow."""
         argument, item, output = key
         outs = (*other.writes, *other.updates)
         out = outs[output]
@@ -173,20 +173,23 @@ class Explainer:
         return self._violation("overlap", message, one=one, other=other, value=out, place=span)
 
     def view(self, code: Code) -> Violation:
-        """A view of another number of elements."""
+        """Return the violation for a view of another number of elements."""
         message = f"{self._instruction(code)} views value {code.reads[0]}, which may have another number of elements"
         return self._violation("size", message, other=code, value=code.reads[0])
 
     # Instructions
 
     def instruction(self, one: Code, other: Code, what: str) -> Violation:
-        """An instruction that is not the one that it should be."""
+        """Return the violation for an instruction that differs from its counterpart."""
         return self._violation(
             "instruction", f"{self._instruction(other)} {what} than before the link", one=one, other=other
         )
 
     def alone(self, side: int, code: Code, *, paired: bool) -> Violation:
-        """An instruction that only one of the programs has."""
+        """Return the violation for an instruction that only one program has.
+
+        ``paired``: the other program has a different instruction in its place.
+        """
         if paired:
             message = f"{self._instruction(code)} is another one in the other program"
         elif side == 0:
@@ -198,16 +201,16 @@ class Explainer:
         )
 
     def apart(self, what: str, here: int | None = None, there: int | None = None) -> Violation:
-        """The programs go different ways."""
+        """Return the violation for programs that take different paths."""
         where = "" if here is None else f" (instruction {there}, {here} before the link)"
         return Violation(
             "control flow", self._method, f"method {self._method!r}: {what}{where}", before=here, after=there
         )
 
-    # The whole
+    # The whole method
 
     def extents(self) -> Iterator[Violation]:
-        """Tensors that reach out of their buffer."""
+        """Yield a violation for each tensor that reaches out of its buffer."""
         facts = self._facts[1]
         sizes = facts.plan.non_const_buffer_sizes
         for value, tensor in facts.tensors.items():
@@ -220,16 +223,16 @@ class Explainer:
                 yield self._violation("extent", message, value=value, place=(buffer, start, tensor.end))
 
     def outside(self, what: str, value: int) -> Violation:
-        """An input or output is of another type."""
+        """Return the violation for an input or output of another type."""
         return self._violation("kind", f"{what} than before the link", value=value)
 
     def caller(self, number: int, value: int) -> Violation:
-        """The caller's memory is not used."""
+        """Return the violation for an output outside the memory of the caller."""
         message = f"output {number} (value {value}) is not where the caller brings memory for it"
         return self._violation("caller's memory", message, value=value)
 
     def written_constants(self) -> Iterator[Violation]:
-        """Instructions that write over a constant, as no instruction of the program before the link does."""
+        """Yield a violation for each write to a constant by an operator that wrote none before the link."""
         before = {name for name, _ in self._writes_of_constants(self._facts[0])}
         for name, (code, value) in self._writes_of_constants(self._facts[1]):
             if name not in before:
@@ -246,7 +249,10 @@ class Explainer:
     # A single file
 
     def clobbered(self, code: Code | None, value: int, place: tuple[int, int, int], by: int) -> Violation:
-        """A value is read after another one was written over it. ``by``: the position of the instruction that did."""
+        """Return the violation for a read of a value after another one was written over it.
+
+        ``by``: position of the instruction that wrote the other one; negative for the caller.
+        """
         facts = self._facts[0]
         reader = self._instruction(code) if code else "the caller, reading the outputs,"
         writer = self._instruction(facts.code[by]) if by >= 0 else "the caller, filling the inputs,"
@@ -255,14 +261,14 @@ class Explainer:
         return self._violation("clobbered", message, other=code, value=value, place=place, found=writer)
 
     def never_written(self, code: Code | None, value: int, place: tuple[int, int, int]) -> Violation:
-        """Bytes are read that nothing writes."""
+        """Return the violation for a read of bytes that nothing writes."""
         reader = self._instruction(code) if code else "the caller, reading the outputs,"
         where = f"bytes {place[1]} to {place[2]} of buffer {place[0]}"
         message = f"{reader} reads value {value} at {where}, which nothing writes and which have no initial value"
         return self._violation("never written", message, other=code, value=value, place=place)
 
     def unwritten(self, missing: Missing) -> Violation:
-        """A value is read that no instruction writes, from bytes that others have written."""
+        """Return the violation for a read of a value that no instruction writes, from bytes of other values."""
         facts, value = self._facts[0], missing.value
         place = _place(facts.tensors[value])
         reader = self._instruction(missing.reader) if missing.reader else "the caller, reading the outputs,"
@@ -275,10 +281,10 @@ class Explainer:
         )
         return self._violation("unwritten", message, other=missing.reader, value=value, place=place, found=writer)
 
-    # What calls leave for the next one
+    # State between calls
 
     def state(self, value: int, what: str) -> Violation:
-        """State is not what it was."""
+        """Return the violation for state that differs."""
         return self._violation(
             "state",
             f"the state in value {value} {what} than before the link",
@@ -287,7 +293,7 @@ class Explainer:
         )
 
     def kept(self, assumed: Assumed, difference: Difference) -> Violation:
-        """State that the next call finds changed."""
+        """Return the violation for state that the next call finds changed."""
         start = assumed.after + difference.offset
         place = (assumed.after_space, start, start + difference.length)
         expected, found = self.who(difference.before), self.who(difference.after)

@@ -1,4 +1,4 @@
-"""A method taken apart: where its tensors lie and what its instructions do, before anything is executed."""
+"""Facts about a method before execution: locations of tensors and effects of instructions."""
 
 from __future__ import annotations
 
@@ -11,73 +11,76 @@ from etdev.validator import operators as ops
 from etdev.validator.operators import Act
 
 CONSTANT = 0
-"""The space of constants: the start of a place there is the value index of one."""
+"""The space of constants; there, the start of a place is the value index of a constant."""
 UNLIMITED = 1 << 62
-"""Bytes of a tensor whose size has no limit."""
+"""Size in bytes of a tensor without an upper bound."""
 
 Place: TypeAlias = tuple[int, int]
-"""``(space, start)``. A space is a planned buffer, from 1 on; or memory of the caller's or of a tensor by itself, below
-0; or :data:`CONSTANT`."""
+"""``(space, start)``, start in bytes.
+
+A space from 1 on is a planned buffer. A space below 0 is memory of the caller or of a single tensor. Space 0 is
+:data:`CONSTANT`.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class TensorFacts:
-    """What the file says of a tensor."""
+    """Facts that the file states about a tensor."""
 
     value: int
     kind: tuple[object, ...]
-    """Element type and order of the dimensions; None if they lie in memory in their order."""
+    """Element type and order of dimensions in memory; the order is None if it is the default."""
     sizes: tuple[int, ...]
-    """In elements; upper bounds of a dynamic tensor."""
+    """In elements; upper bounds for a dynamic tensor."""
     itemsize: int
     nbytes: int
-    """Of the largest size."""
+    """Bytes at the largest sizes."""
     dynamic: bool
     plain: bool
-    """Do the dimensions lie in memory in their order?"""
+    """Whether the dimensions are in memory in their default order."""
     place: Place | None
-    """Where it lies at first. None has no address."""
+    """Initial location; None if it has no address."""
     planned: bool
 
     @property
     def end(self) -> int:
-        """Behind its last byte, in its space."""
+        """End byte in its space, exclusive."""
         assert self.place is not None
         return self.place[1] + self.nbytes
 
 
 @dataclass(frozen=True, slots=True)
 class Clash:
-    """An operand and an output that may share bytes."""
+    """Operand and output that may share bytes."""
 
     operand: int
     """Value index."""
     argument: int
-    """Position of the argument that it is, or is in the list of; -1 for another output."""
+    """Position of the argument that is the operand or a list with it; -1 if the operand is another output."""
     out: int
     """Value index."""
     output: int
-    """Which output it is, from 0."""
+    """Index of the output, from 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """An instruction."""
+    """Decoded instruction."""
 
     position: int
     act: Act
     name: str
-    """``aten::add.out``; of a delegate call, the delegate's."""
+    """``aten::add.out``; for a delegate call, the delegate's id."""
     reads: tuple[int, ...] = ()
     """Value indices of the operands."""
     writes: tuple[int, ...] = ()
-    """Tensors all of which it writes."""
+    """Tensors that it writes entirely."""
     updates: tuple[int, ...] = ()
     """Tensors that it changes."""
     sets: tuple[int, ...] = ()
     """Numbers that it sets."""
     pure: bool = True
-    """Does it compute the same whenever it gets the same, and nothing else?"""
+    """Whether equal operands lead to equal results, without other effects."""
     call: m.Instruction | None = None
     clashes: tuple[Clash, ...] = ()
 
@@ -89,7 +92,7 @@ class Code:
 
 @dataclass(slots=True)
 class Facts:
-    """A method of one of the two programs."""
+    """Facts about a method of one of the two programs."""
 
     side: int
     """0 for the program before the link, 1 for the one after."""
@@ -101,18 +104,18 @@ class Facts:
     tensors: dict[int, TensorFacts] = field(init=False)
     code: tuple[Code, ...] = field(init=False)
     roving: frozenset[int] = field(init=False)
-    """Values that instructions make other tensors, or whose tensor they point elsewhere."""
+    """Values in ``moved`` or ``viewed``."""
     moved: frozenset[int] = field(init=False)
-    """Values that instructions make other tensors."""
+    """Values that moves set."""
     viewed: frozenset[int] = field(init=False)
-    """Tensors that instructions point elsewhere."""
+    """Tensors that views point to other bytes."""
     variable: frozenset[int] = field(init=False)
     """Numbers that instructions set."""
     starts: tuple[int, ...] = field(init=False)
-    """Position of the first instruction of each chain, and behind the last chain."""
+    """Position of the first instruction of each chain, and last the number of all instructions."""
 
     _ends: dict[int, int] = field(init=False)
-    """Value index of each input and output → the space of what the caller has there."""
+    """Value index of each input and output → space of the caller's memory for it."""
 
     def __post_init__(self) -> None:
         self._ends = {}
@@ -124,7 +127,7 @@ class Facts:
         code = [self._decode(position, call) for position, call in enumerate(calls)]
         self.moved = frozenset(call.move_to for call in calls if isinstance(call, m.MoveCall))
         views = {value for item in code if item.act is Act.VIEW for value in item.writes}
-        if views & self.moved:  # It points the tensor that such a value is by then.
+        if views & self.moved:  # The view points whichever tensor the value refers to by then.
             views.update(call.move_from for call in calls if isinstance(call, m.MoveCall))
         self.viewed = frozenset(views)
         self.roving = self.moved | self.viewed
@@ -164,7 +167,7 @@ class Facts:
         return (-3 - 3 * index, 0) if unbounded else None
 
     def list_tensors(self, values: Iterable[int]) -> Iterator[int]:
-        """The tensors among some values, and in the lists among them."""
+        """Yield the tensors among some values, and those in lists among them."""
         for index in values:
             value = self.plan.values[index]
             if isinstance(value, m.Tensor):
@@ -173,7 +176,7 @@ class Facts:
                 yield from (item for item in value.items if item >= 0 and item in self.tensors)
 
     def dims(self, value: int) -> tuple[int, ...] | None:
-        """The sizes of a tensor, if they never change."""
+        """Return the sizes of a static tensor; None for a dynamic one."""
         tensor = self.tensors[value]
         return None if tensor.dynamic else tensor.sizes
 
@@ -243,7 +246,10 @@ class Facts:
         return Code(position, Act.UPDATE, name, args[:-1], (), args[:1], (), not ops.is_random(name), call)
 
     def _unknown(self, position: int, name: str, call: m.Instruction, args: Sequence[int], outs: Sequence[int]) -> Code:
-        """It may change everything that it gets, numbers too, but for its outputs, all of which it writes."""
+        """Decode a call of an unknown operator.
+
+        It may change every argument, numbers included. Its outputs are the exception: it writes all of them.
+        """
         changed = tuple(dict.fromkeys(self.list_tensors(args)))
         numbers = tuple(value for value in args if self._is_number(value))
         writes = tuple(value for value in outs if value not in changed)
@@ -253,7 +259,10 @@ class Facts:
         return isinstance(self.plan.values[value], m.Int | m.Bool | m.Double)
 
     def _split(self, args: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """The arguments of a kernel call before its outputs, and the outputs, which it repeats at its end."""
+        """Split the arguments of a kernel call into those before its outputs, and the outputs.
+
+        A call repeats its outputs at its end.
+        """
         if len(args) < 2:
             return args, ()
         last, before = self.plan.values[args[-1]], self.plan.values[args[-2]]
@@ -291,10 +300,10 @@ class Facts:
     def _pairs(self, code: Code) -> Iterator[Clash]:
         outs = (*code.writes, *(value for value in code.updates if value not in code.writes))
         for output, out in enumerate(outs):
-            # All that an unknown operator reads is among what it may change.
+            # An unknown operator may change all that it reads, so its updates cover its operands.
             for argument, value in enumerate(code.reads if code.act is not Act.UNKNOWN else ()):
                 if out in code.updates and value == out and (code.act is Act.COMPUTE or argument == 0):
-                    continue  # It reads what it changes.
+                    continue  # The operand is the tensor that it changes.
                 for tensor in self.list_tensors((value,)):
                     yield Clash(tensor, argument, out, output)
             for other in outs[:output]:
@@ -307,7 +316,7 @@ class Facts:
 
 
 def share(one: TensorFacts, at: Place | None, other: TensorFacts, other_at: Place | None) -> bool:
-    """Do two tensors at these places have a byte in common, at their largest sizes?"""
+    """Return whether two tensors at these places overlap, at their largest sizes."""
     if at is None or other_at is None or at[0] != other_at[0] or at[0] == CONSTANT:
         return False
     return at[1] < other_at[1] + other.nbytes and other_at[1] < at[1] + one.nbytes

@@ -1,4 +1,4 @@
-"""The state where paths come together."""
+"""Joined state where paths merge."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Slot = tuple[int, int]
 
 
 def join(machine: Machine, agreement: Agreement, merge: int, states: Sequence[State]) -> State:
-    """The state behind a merge. The states are not to be used any more."""
+    """Join the states that come in at a merge. The states must not be used afterwards."""
     if len(states) == 1:
         return states[0]
     common, entries = changes(states)
@@ -79,7 +79,7 @@ def _join_shadows(
 
 
 def held_in(machine: Machine, states: Sequence[State], side: int, value: int) -> list[Shadow] | None:
-    """What a value holds in each of some states, if that is followed in all of them."""
+    """Return what a value holds in each state; None if one of them does not follow it."""
     here = machine.state
     found: list[Shadow] = []
     try:
@@ -94,7 +94,7 @@ def held_in(machine: Machine, states: Sequence[State], side: int, value: int) ->
 
 
 def memory_ranges(entries: Iterable[Entry]) -> dict[Slot, list[tuple[int, int]]]:
-    """Bytes that entries of a log are about, without overlaps."""
+    """Return the byte ranges that entries of a log are about, without overlaps."""
     found: dict[Slot, list[tuple[int, int]]] = defaultdict(list)
     for entry in entries:
         if entry[0] == MEMORY:
@@ -104,7 +104,7 @@ def memory_ranges(entries: Iterable[Entry]) -> dict[Slot, list[tuple[int, int]]]
 
 
 def without_overlaps(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The same bytes in ranges that neither overlap nor touch, in order."""
+    """Return the same bytes as ordered ranges that neither overlap nor touch."""
     merged: list[tuple[int, int]] = []
     for start, end in sorted(ranges):
         if merged and start <= merged[-1][1]:
@@ -117,7 +117,7 @@ def without_overlaps(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]
 def pieces(
     agreement: Agreement, memories: Sequence[Memory], side: int, start: int, end: int
 ) -> Iterator[tuple[int, int, list[Cell]]]:
-    """``(start, end, cell of each memory)``, in pieces inside which no cell changes."""
+    """Yield ``(start, end, cell of each memory)`` of pieces inside which no cell changes."""
     lists = [list(_known_pieces(agreement, memory, side, start, end)) for memory in memories]
     at = [0] * len(lists)
     while start < end:
@@ -162,7 +162,7 @@ def _join_memory(
 
 
 def memory_in(machine: Machine, state: State, side: int, space: int) -> Memory:
-    """The memory of a space in some state."""
+    """Return the memory of a space in some state."""
     here, machine.state = machine.state, state
     found = machine.memory(side, space)
     machine.state = here
@@ -170,7 +170,7 @@ def memory_in(machine: Machine, state: State, side: int, space: int) -> Memory:
 
 
 def number_in(machine: Machine, state: State, side: int, value: int) -> Number_:
-    """A number in some state."""
+    """Return a number in some state."""
     here, machine.state = machine.state, state
     found = machine.number(side, value)
     machine.state = here
@@ -178,7 +178,7 @@ def number_in(machine: Machine, state: State, side: int, value: int) -> Number_:
 
 
 def dims_in(machine: Machine, state: State, side: int, value: int) -> Dims:
-    """The sizes of a tensor in some state."""
+    """Return the sizes of a tensor in some state."""
     here, machine.state = machine.state, state
     found = machine.dims(side, value)
     machine.state = here
@@ -186,20 +186,23 @@ def dims_in(machine: Machine, state: State, side: int, value: int) -> Dims:
 
 
 def tree_in(state: State, kind: int, side: int, value: int) -> Tree:
-    """Which tensor a value is, or where it lies, in some state."""
+    """Return which tensor a value refers to, or where it is located, in some state."""
     what = "a move" if kind == REFERENCE else "a view"
     return cast(Tree, state.table(kind, side).get(value, Unknown(f"value {value} is used before {what} has set it")))
 
 
 def join_trees(merge: int, trees: Sequence[Tree]) -> Tree:
-    """One of some things. What depends on the merge itself is of a round before and not followed."""
+    """Return the choice between some trees.
+
+    A tree that depends on the merge itself is of an earlier iteration and not followed.
+    """
     if any(mentions(tree, {merge}) for tree in trees):
         return Unknown(OF_OLDER_ROUND)
     return choice(merge, tuple(trees))
 
 
 def forget_older(state: State, merges: set[int]) -> None:
-    """Give up what depends on how merges in a loop were reached before: they have been reached again."""
+    """Drop trees that depend on merges which a loop reaches again."""
     for side in (0, 1):
         for kind in (REFERENCE, PLACE):
             table = state.table(kind, side)
@@ -216,5 +219,5 @@ def _join_numbers(machine: Machine, merge: int, found: Sequence[Number_]) -> Num
 
 
 def symbol_of(machine: Machine, part: Number_) -> int:
-    """A symbol for a number."""
+    """Return a symbol for a number."""
     return cast(int, part[1]) if part[0] == "s" else machine.symbols.number((OTHER, "literal", *part))

@@ -1,9 +1,9 @@
-"""Merges at the head of loops: what a round finds, from the one before or from outside.
+"""Merges at the head of loops: the state at the start of an iteration, from the one before or from outside.
 
-At first, everything is taken to stay as it was before the loop. What a round turns out to leave otherwise varies, and
-gets a symbol of the merge. What varies starts in as few classes as there are contents from outside, on both programs
-together; a class is split when the rounds leave different contents in its members. When a round changes nothing more,
-what was taken to be the same is the same, in every round.
+At first, everything is assumed to stay as it was before the loop. Content that an iteration turns out to change varies,
+and gets a symbol of the merge. Varying content starts in as few classes as there are different contents from outside,
+counted over both programs. A class is split when iterations leave different contents in its members. When an iteration
+changes nothing more, all assumed equalities hold in every iteration.
 """
 
 from __future__ import annotations
@@ -50,56 +50,59 @@ from etdev.validator.state import (
 from etdev.validator.symbols import LOOP, OTHER
 
 _NONE = -1
-"""Stands among symbols for what does not vary."""
+"""Placeholder symbol for content that does not vary."""
 _SHADOWS = -(1 << 40)
-"""Stands among spaces, less the value, for what a value holds."""
+"""Base of the spaces for shadows; the shadow of a value has this number less the value."""
 _MOST_ROUNDS = 30
-"""Rounds after which no more is found out about how much of what varies was written last."""
+"""Iterations after which extents of varying content are not refined any more."""
 Key = tuple[int, Hashable]
-"""A class, and what comes in on each way: with equal keys, one is as the other."""
+"""Class, and the content that comes in on each way; members with equal keys are the same."""
 _Pieces = tuple[tuple[int, int], ...]
-"""``(symbol, offset)`` of what comes in on each way."""
+"""``(symbol, offset)`` of the content that comes in on each way."""
 SHADOW = 5
-"""Stands among the kinds of entries for a size of what a value holds that is another tensor in each round."""
+"""Kind of entry for a size of the content of a value that refers to another tensor in each iteration."""
 Variable = tuple[int, int, int, int]
 """``(kind, side, value, dimension)`` of a number or of a size."""
 
 
 _Found = tuple[Slot, int, int, int, tuple[Valid, Valid], Key]
-"""Some bytes that vary: where they are, from where to where, their offset in the class, how much of them was written
-last, by what is known now and by what was taken for it, and the key of their class."""
+"""Piece of varying content.
+
+Its slot, first byte, end byte (exclusive), offset in the class, extents (as found now and as assumed before), and the
+key of its class.
+"""
 
 
 @dataclass(slots=True)
 class Loop:
-    """What varies at the head of one loop."""
+    """Varying state at the head of one loop."""
 
     merge: int
     """Number of the block."""
     merges: frozenset[int]
     """All merges in the loop."""
     bytes: dict[Slot, Memory] = field(default_factory=dict)
-    """The symbols of what varies, by address; :data:`_NONE` elsewhere."""
+    """Symbols of varying bytes, by address; :data:`_NONE` elsewhere."""
     values: dict[Variable, int] = field(default_factory=dict)
-    """The symbols of numbers that vary."""
+    """Symbols of varying numbers and sizes."""
     trees: dict[tuple[int, int, int], Tree] = field(default_factory=dict)
-    """``(kind, side, value)`` → which tensor a value is, or where it lies."""
+    """``(kind, side, value)`` → which tensor a value refers to, or where it is located."""
     shadows: dict[tuple[int, int], Shadow] = field(default_factory=dict)
-    """``(side, value)`` → what a value holds that is another tensor in each round."""
+    """``(side, value)`` → content of a value that refers to another tensor in each iteration."""
     members: dict[int, frozenset[int]] = field(default_factory=dict)
-    """Symbol of what varies → the symbols that come in on any way."""
+    """Symbol of varying content → the symbols that come in on any way."""
     _count: int = 0
     _rounds: int = 0
     _ways: dict[Hashable, int] = field(default_factory=dict)
-    """The numbers that come in on each way → symbol, of those that vary."""
+    """Numbers that come in on each way → symbol, for varying numbers."""
     _held: dict[tuple[int, int], list[Shadow]] = field(default_factory=dict)
-    """``(side, value)`` → what it holds on each way, of those that are another tensor in each round."""
+    """``(side, value)`` → content on each way, for values that refer to another tensor in each iteration."""
     _unvarying: dict[tuple[int, int], list[tuple[int, Run]]] = field(default_factory=dict)
-    """``(side, value)`` → ``(first byte, run)`` of what those hold that does not vary."""
+    """``(side, value)`` → ``(first byte, run)`` of the content of those values that does not vary."""
     _head: Log = field(default_factory=lambda: Log(None))
 
     def enter(self, machine: Machine, outside: State) -> State:
-        """The state at the head, from the one outside, which may be used again."""
+        """Return the state at the head, from the one outside, which may be used again."""
         state = outside.copy()
         head = Log(outside.log)
         for slot, varying in self.bytes.items():
@@ -129,7 +132,7 @@ class Loop:
         return state
 
     def settle(self, machine: Machine, agreement: Agreement, outside: State, rounds: Sequence[State]) -> bool:
-        """Learn from what a round leaves; says whether what it found at the head was as it was taken to be."""
+        """Learn from the states that iterations leave; return whether the assumptions at the head were right."""
         states = [outside, *rounds]
         found = list(dict.fromkeys(entry for state in rounds for entry in changes_since(state, self._head)))
         settled = self._settle_trees(states, [item for item in found if item[0] in (REFERENCE, PLACE)])
@@ -144,7 +147,10 @@ class Loop:
         return machine.symbols.number((LOOP, self.merge, self._count), machine.merges.bit(self.merge))
 
     def _split(self, machine: Machine, keys: Sequence[Key]) -> tuple[dict[Key, int], bool]:
-        """A symbol for each key, which is the one of its class if all of the class have one key."""
+        """Return a symbol for each key, and whether all classes stay whole.
+
+        A class whose members have one key keeps its symbol.
+        """
         of_class: dict[int, set[Key]] = defaultdict(set)
         for key in keys:
             of_class[key[0]].add(key)
@@ -205,12 +211,12 @@ class Loop:
             name: (held[0][0], self._shadow_dims(*name), joined(run for _, run in sorted(runs[name])))
             for name, held in self._held.items()
         }
-        settled &= shadows == self.shadows  # What is not stored as a class was as it is now.
+        settled &= shadows == self.shadows  # Content outside of classes must be unchanged, too.
         self.shadows = shadows
         return settled
 
     def _find_held(self, machine: Machine, states: Sequence[State]) -> None:
-        """What values hold on each way that may be one of several tensors."""
+        """Find the content on each way of values that may refer to one of several tensors."""
         self._held = {}
         outside = states[0]
         for side, facts in enumerate(machine.facts):
@@ -249,7 +255,7 @@ class Loop:
         return found
 
     def _shadow_dims(self, side: int, value: int) -> Dims:
-        """The sizes of what a value holds, whichever way was taken."""
+        """Return the sizes of the content of a value, whichever way was taken."""
         first = self._held[side, value][0][1]
         return tuple(
             numbers.unknown(self.values[SHADOW, side, value, dim])
@@ -284,7 +290,7 @@ class Loop:
         return settled
 
     def _valid(self, machine: Machine, ways: Sequence[Valid]) -> Valid:
-        """How much of some bytes was written last, whichever way was taken."""
+        """Return the extent of some bytes, whichever way was taken."""
         some = [way for way in ways if way is not None]
         if not some:
             return None
@@ -308,8 +314,7 @@ class Loop:
         return start, tuple(dims), itemsize
 
     def _extent(self, machine: Machine, symbol: int, start: int) -> Valid:
-        """How much of a class was written last, where that is one thing on one way and another on another: so much as
-        it is in all the class."""
+        """Return a symbolic extent for bytes whose extents differ between ways. All of a class share it."""
         if self._rounds > _MOST_ROUNDS:
             return NOTHING
         extent = machine.symbols.number((OTHER, "extent", symbol), machine.merges.bit(self.merge))
@@ -334,11 +339,11 @@ class Loop:
 
 
 def _held(machine: Machine, states: Sequence[State], side: int, value: int) -> list[Shadow] | None:
-    """What a value holds in each state, if that is of one form in all of them."""
+    """Return the content of a value in each state, if kind and size are the same in all of them."""
     found = held_in(machine, states, side, value)
     if found is None:
         return None
-    if len({len(item[1]) for item in found}) > 1:  # Tensors of different ranks: their sizes are one thing.
+    if len({len(item[1]) for item in found}) > 1:  # Different ranks: treat all sizes as one.
         found = [(kind, cast(Dims, (dims,)), content) for kind, dims, content in found]
     return found if len({(item[0], size(item[2])) for item in found}) == 1 else None
 
@@ -348,11 +353,14 @@ def _varying(memory: Memory) -> list[tuple[int, int, Cell]]:
 
 
 def _piece(first: int, cells: Sequence[Cell]) -> tuple[int, Key] | None:
-    """Offset and key of some bytes, if they vary. The last cell is their class, the first is from outside."""
+    """Return offset and key of some bytes, if they vary.
+
+    The last cell is their class; the first is from outside.
+    """
     *ways, known = cells
     base = first - ways[0][1]
     offsets = tuple((cell[0], first - cell[1] - base) for cell in ways)
-    # On ways on which all is written it is no harm that somebody knows of less.
+    # A way on which all is written may also be described by the smaller extent from outside.
     if known[0] == _NONE and len(set(offsets)) == 1 and {cell[2] for cell in ways} <= {None, ways[0][2]}:
         return None
     return base, (known[0], ("bytes", offsets))
@@ -364,4 +372,4 @@ def _number(machine: Machine, state: State, name: Variable) -> Hashable:
         found: Number_ = number_in(machine, state, side, value)
         return found if found[0] == "i" else symbol_of(machine, found)
     sizes: Dims = dims_in(machine, state, side, value)
-    return sizes[dim] if dim < len(sizes) else _NONE  # A move may have made it a tensor of fewer dimensions.
+    return sizes[dim] if dim < len(sizes) else _NONE  # A move may have set a tensor of fewer dimensions.

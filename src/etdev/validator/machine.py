@@ -1,4 +1,4 @@
-"""Reading and writing tensors of one of the two programs, at the point where both are."""
+"""Reads and writes of tensors of one program, in the current state of both."""
 
 from __future__ import annotations
 
@@ -31,31 +31,31 @@ from etdev.validator.state import (
 from etdev.validator.symbols import INITIAL, OTHER, Symbols
 
 Part: TypeAlias = tuple[object, ...]
-"""An operand: ``(kind, sizes, content)`` of a tensor, or a name of what else there is and its content."""
+"""Operand: ``(kind, sizes, content)`` of a tensor, or the name of another kind and its content."""
 Kind: TypeAlias = tuple[object, ...]
-"""Element type and order of dimensions."""
+"""Element type and order of dimensions in memory."""
 
 _LISTS = (m.IntList, m.TensorList, m.OptionalTensorList)
 
 
 _MOST_STEPS = 10_000_000
-"""Instructions that are executed and pieces of memory that are merged, in all rounds of loops together."""
+"""Limit on executed instructions and merged pieces of memory, over all iterations of loops."""
 
 
 class NotFollowedError(Exception):
-    """The method does what is not followed; says what."""
+    """Error for a method that the validator does not follow; the message is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What never changes."""
+    """Operand that never changes."""
 
     part: Part
 
 
 @dataclass(frozen=True, slots=True)
 class _Fixed:
-    """A static tensor that always lies in the same place."""
+    """Static tensor that is always located at the same place."""
 
     kind: Kind
     sizes: tuple[int, ...]
@@ -73,31 +73,31 @@ class _Tensor:
 
 @dataclass(frozen=True, slots=True)
 class _Sizes:
-    """A tensor of which nobody looks at the content."""
+    """Tensor of which only the sizes are read."""
 
     value: int
 
 
 @dataclass(frozen=True, slots=True)
 class _Variable:
-    """A number that instructions set."""
+    """Number that instructions set."""
 
     value: int
 
 
 @dataclass(frozen=True, slots=True)
 class _Items:
-    """A list."""
+    """List of operands."""
 
     items: tuple[_Reader, ...]
 
 
 _Reader: TypeAlias = _Known | _Fixed | _Tensor | _Sizes | _Variable | _Items
-"""How to read an operand."""
+"""Plan for reading an operand."""
 
 
 class Machine:
-    """Two methods, with the state at the point where they are."""
+    """Two methods, with the state at the current point."""
 
     def __init__(
         self,
@@ -107,25 +107,28 @@ class Machine:
         ways: Mapping[int, int],
         canonical: Callable[[Content], Content],
     ) -> None:
-        """``ways``: merge → how many ways lead to it. ``canonical``: from what the program after the link holds to the
-        same in terms of the one before it, as far as is known."""
+        """Start with an empty state.
+
+        ``ways``: merge → number of ways that lead to it. ``canonical``: from content of the linked program to the same
+        content in terms of the program before the link, as far as known.
+        """
         self.symbols = symbols
         self.facts = facts
         self.merges = merges
         self.state = State()
         self._canonical = canonical
         self.pairs: dict[int, int] = {}
-        """Value after the link → value before it that it is taken for, as to what the calls before left."""
+        """Value after the link → its counterpart before it; earlier calls are assumed to leave the same in both."""
         self.left_numbers: set[tuple[int, int]] = set()
-        """``(side, value)`` of the numbers that a call finds as the one before left them."""
+        """``(side, value)`` of the numbers that are used as an earlier call left them."""
         self.left_dims: set[tuple[int, int]] = set()
-        """``(side, value)`` of the tensors whose sizes a call finds as the one before left them."""
+        """``(side, value)`` of the tensors whose sizes are used as an earlier call left them."""
         self._ways = ways
         self._spent = 0
         self._plans: tuple[dict[int, list[_Reader]], ...] = ({}, {})
 
     def spend(self, steps: int) -> None:
-        """Count work. Raises :class:`NotFollowedError` for a method that is made to waste time."""
+        """Count work. Raise :class:`NotFollowedError` beyond the limit."""
         self._spent += steps
         if self._spent > _MOST_STEPS:
             raise NotFollowedError(f"its control flow is too large: more than {_MOST_STEPS:,} steps")
@@ -133,7 +136,7 @@ class Machine:
     # Operands
 
     def operands(self, side: int, position: int) -> list[Part]:
-        """What an instruction reads."""
+        """Return the operands of an instruction."""
         plan = self._plans[side].get(position)
         if plan is None:
             code = self.facts[side].code[position]
@@ -143,11 +146,11 @@ class Machine:
         return [self._read(side, item) for item in plan]
 
     def value(self, side: int, value: int) -> Part:
-        """What a value is."""
+        """Return a value as an operand."""
         return self._read(side, self._planned(side, value))
 
     def _planned(self, side: int, index: int) -> _Reader:
-        """How to read a value, found out once."""
+        """Return the plan for reading a value."""
         facts = self.facts[side]
         if index < 0:
             return _Known(("none",))
@@ -157,8 +160,8 @@ class Machine:
             return _Variable(index)
         found = facts.plan.values[index]
         if isinstance(found, _LISTS):
-            # A list in a list, also in itself, and a tensor among numbers are in no valid program, but in files from
-            # anywhere they may be. No instruction can read them.
+            # No valid program has a list in a list, which may even be itself, or a tensor among numbers. A file from
+            # elsewhere may. No instruction can read them.
             strange = (*_LISTS, m.Tensor) if isinstance(found, m.IntList) else _LISTS
             odd = [item >= 0 and isinstance(facts.plan.values[item], strange) for item in found.items]
             items = tuple(
@@ -206,7 +209,7 @@ class Machine:
         return self.stored(side, (item.space, item.start), length, length)
 
     def number(self, side: int, value: int) -> Number_:
-        """What a number is that instructions set."""
+        """Return a number that instructions set."""
         found = self.state.numbers[side].get(value)
         if found is not None:
             return found
@@ -217,7 +220,7 @@ class Machine:
         return ("i", numbers.unknown(symbol)) if isinstance(literal, m.Int) else ("s", symbol)
 
     def tensor(self, side: int, value: int) -> Part:
-        """What a tensor is, wherever it lies."""
+        """Return a tensor, wherever it is located."""
         return self._part(side, value)
 
     def _part(self, side: int, value: int, *, sizes_only: bool = False) -> tuple[Kind, Dims, Content]:
@@ -225,7 +228,7 @@ class Machine:
         return found or self._gather(side, self.located(side, value), (), sizes_only=sizes_only)
 
     def held(self, side: int, value: int) -> Part:
-        """What lies where a tensor is, of its largest size, whoever wrote it."""
+        """Return the bytes at the place of a tensor, at its largest size, whichever instruction wrote them."""
         tensor = self.facts[side].tensors[value]
         at = self.located(side, value)
         if not isinstance(at, At) or at.place is None:
@@ -233,11 +236,11 @@ class Machine:
         return tensor.kind, tensor.sizes, self.stored(side, at.place, tensor.nbytes, None)
 
     def held_anywhere(self, side: int, value: int) -> Content:
-        """What lies in all places where a tensor may be."""
+        """Return the content of all places where a tensor may be located."""
         return tuple(run for _, content in self.contents(side, value) for run in content)
 
     def contents(self, side: int, value: int) -> list[tuple[At, Content]]:
-        """What a value holds, for each of the tensors that it may be."""
+        """Return the content of a value, for each of the tensors that it may refer to."""
         found: list[tuple[At, Content]] = []
         waiting: list[tuple[Tree, Guards]] = [(self.located(side, value), ())]
         while waiting:
@@ -251,7 +254,7 @@ class Machine:
         return found
 
     def tensor_dims(self, side: int, value: int) -> Dims:
-        """The sizes of a tensor, wherever it lies."""
+        """Return the sizes of a tensor, wherever it is located."""
         return self._gather(side, self.located(side, value), (), sizes_only=True)[1]
 
     def _gather(self, side: int, tree: Tree, guards: Guards, *, sizes_only: bool = False) -> tuple[Kind, Dims, Content]:
@@ -284,11 +287,14 @@ class Machine:
         return self._known(side, self.stored(side, place, most, length, guards))
 
     def _known(self, side: int, content: Content) -> Content:
-        """A content in terms of the program before the link, as far as it is known to be the same there."""
+        """Return a content in terms of the program before the link, as far as known."""
         return self._canonical(content) if side else content
 
     def stored(self, side: int, place: Place, most: int, length: Number | None, guards: Guards = ()) -> Content:
-        """The bytes at a place, up to ``most`` of them, for a reader who reads ``length``; None takes what there is."""
+        """Return up to ``most`` bytes at a place, for a reader of ``length`` bytes.
+
+        With length None, return the bytes as they are, whatever their extent.
+        """
         space, start = place
         found: list[Run] = []
         on_ways = None if length is None else self.merges.number_on(length, guards)
@@ -304,7 +310,7 @@ class Machine:
         return joined(found)
 
     def covers(self, valid: Valid, start: int, length: Number, guards: Guards = ()) -> bool:
-        """Is all that a reader reads among what was written, if merges were last reached on these ways?"""
+        """Return whether a read is inside an extent, if merges were last reached on these ways."""
         if valid is None:
             return True
         begin, dims, itemsize = valid
@@ -319,19 +325,19 @@ class Machine:
         return self.state.counts.same(self.merges, elements, count, guards)
 
     def memory(self, side: int, space: int) -> Memory:
-        """The memory of a space."""
+        """Return the memory of a space."""
         spaces = self.state.memory[side]
         found = spaces.get(space)
         if found is None:
-            # Memory of the caller's is one in both programs.
+            # Memory of the caller is the same in both programs.
             origin = ("caller", space) if space < 0 and space % 3 else (side, space)
             found = spaces[space] = Memory.filled(self.symbols.number((INITIAL, *origin)))
         return found
 
-    # Where tensors lie, and how large they are
+    # Locations and sizes of tensors
 
     def located(self, side: int, value: int) -> Tree:
-        """Which tensor a value is and where that lies: a tree of :class:`At`."""
+        """Return which tensor a value refers to and where that is located: a tree of :class:`At`."""
         facts = self.facts[side]
         if value not in facts.roving:
             return At(value, facts.tensors[value].place)
@@ -358,7 +364,7 @@ class Machine:
         return each_leaf(place, lambda at: at if isinstance(at, Unknown) else At(tensor, cast("Place | None", at)))
 
     def dims(self, side: int, value: int) -> Dims:
-        """The sizes of a tensor."""
+        """Return the sizes of a tensor."""
         facts = self.facts[side]
         tensor = facts.tensors[value]
         if not tensor.dynamic:
@@ -376,17 +382,17 @@ class Machine:
     # Writing
 
     def set_number(self, side: int, value: int, content: Number_) -> None:
-        """Give a number another content."""
+        """Set a number."""
         self.state.numbers[side][value] = content
         self.state.log.entries.append((NUMBER, side, value))
 
     def set_dims(self, side: int, value: int, dims: Dims) -> None:
-        """Give a dynamic tensor its sizes."""
+        """Set the sizes of a dynamic tensor."""
         self.state.dims[side][value] = dims
         self.state.log.entries.append((DIMS, side, value))
 
     def write(self, side: int, value: int, dims: Dims, content: Content | None) -> None:
-        """Give a tensor sizes and content, wherever it lies; ``None`` leaves the bytes as they are."""
+        """Set sizes and content of a tensor, wherever it is located; ``None`` leaves the bytes as they are."""
         facts = self.facts[side]
         if value not in facts.roving:
             self._write_at(side, At(value, facts.tensors[value].place), dims, content, ())
@@ -419,7 +425,7 @@ class Machine:
             self.put(side, place, content, valid)
 
     def _put_on(self, side: int, place: Place, content: Content, valid: Valid, guards: Guards) -> None:
-        """Put some bytes to a place if merges were last reached on these ways."""
+        """Put bytes at a place, for the case that merges were last reached on these ways."""
         space, start = place
         memory = self.memory(side, space)
         found: list[tuple[int, int, Cell]] = []
@@ -437,7 +443,7 @@ class Machine:
         self._wrote(side, place, content, guards, mixed)
 
     def _cell_after(self, at: int, new: Cell, old: Cell, guards: Guards) -> Cell:
-        """What lies at an address after a write that happens if merges were last reached on these ways."""
+        """Return the cell at an address after a write that happens only on these ways of merges."""
         if not guards:
             return new
         (merge, taken), *rest = guards
@@ -448,13 +454,16 @@ class Machine:
         return self.merges.cell(merge, at, known, reached=True)
 
     def put(self, side: int, place: Place, content: Content, valid: Valid = None) -> None:
-        """Put some bytes to a place."""
+        """Put bytes at a place."""
         space, start = place
         self.memory(side, space).write_content(start, content, valid)
         self._wrote(side, place, content)
 
     def _wrote(self, side: int, place: Place, new: Content, on: Guards = (), mixed: Content = ()) -> None:
-        """Note what was put to a place if merges were last reached on these ways; ``mixed`` is there in any case."""
+        """Log a write, and update the shadows that it concerns.
+
+        The place holds ``new`` if merges were last reached on the ways ``on``; in any case, it holds ``mixed``.
+        """
         space, start = place
         self.state.log.entries.append((MEMORY, side, space, start, start + size(new)))
         for value, (kind, dims, held) in list(self.state.shadows[side].items()):
@@ -468,7 +477,7 @@ class Machine:
     def _shadow_after(
         self, tree: Tree, guards: Guards, to: Place, written: tuple[Content, Guards, Content], held: Content
     ) -> Content:
-        """What a value holds after a write to some memory, if it is one of the tensors of a tree."""
+        """Return the content of a value after a write to memory, if it refers to one of the tensors of a tree."""
         if isinstance(tree, Choice):
             ways = [
                 self._shadow_after(way, (*guards, (tree.merge, number)), to, written, held)
@@ -489,8 +498,10 @@ class Machine:
     def forget_shadows(
         self, side: int, tensors: Collection[int], dims: Dims | None = None, guards: Guards = ()
     ) -> None:
-        """What values hold that may be one of these is looked up in memory from here on: they lie elsewhere now, or get
-        these sizes. Values that have the sizes already stay as they are."""
+        """Drop the shadows of values that may refer to these tensors, which change their place or sizes.
+
+        The contents are then read from memory. Values that already have the sizes ``dims`` keep their shadows.
+        """
         for value, (_, known, _) in list(self.state.shadows[side].items()):
             if any(isinstance(leaf, At) and leaf.tensor in tensors for leaf in leaves(self.located(side, value))) and (
                 dims is None or self.merges.dims_on(known, guards) != self.merges.dims_on(dims, guards)
@@ -506,7 +517,7 @@ class Machine:
 
 
 def _found(tree: Tree) -> At:
-    """A tensor that is one for sure. Raises :class:`NotFollowedError` for one that is not followed."""
+    """Return the tensor of a tree that is known to be one. Raise :class:`NotFollowedError` for an unknown one."""
     if isinstance(tree, Unknown):
         raise NotFollowedError(tree.reason)
     assert isinstance(tree, At)
@@ -536,5 +547,5 @@ def _cut(content: Content, most: int) -> Content:
 
 
 def whole(symbol: int, nbytes: int) -> Content:
-    """All bytes of a tensor, from one symbol."""
+    """Return all bytes of a tensor, from one symbol."""
     return ((symbol, 0, nbytes),) if nbytes else ()

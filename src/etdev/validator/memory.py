@@ -1,4 +1,4 @@
-"""What each byte of one stretch of memory holds."""
+"""Symbolic contents of one block of memory."""
 
 from __future__ import annotations
 
@@ -9,22 +9,24 @@ from typing import TypeAlias
 from etdev.validator.numbers import Number
 
 Valid: TypeAlias = tuple[int, tuple[Number, ...], int] | None
-"""``(address, sizes, bytes of an element)`` of the dynamic tensor that was written: what lies behind its end may be
-older. None: all is new."""
+"""Extent of a dynamic tensor that was written: ``(address, sizes, bytes of an element)``.
+
+Bytes past its end may be older. None: all bytes are new.
+"""
 NOTHING: Valid = (0, (0,), 1)
-"""Nobody may read it."""
+"""Extent that covers no read."""
 Cell: TypeAlias = tuple[int, int, Valid]
-"""``(symbol, shift, valid)``: the byte at address ``a`` is byte ``a - shift`` of what the symbol stands for."""
+"""``(symbol, shift, valid)``: the byte at address ``a`` is byte ``a - shift`` of the symbol."""
 Run: TypeAlias = tuple[int, int, int]
-"""``(symbol, offset, length)``: some bytes of what a symbol stands for."""
+"""``(symbol, offset, length)``: some bytes of a symbol."""
 Content: TypeAlias = tuple[Run, ...]
-"""Bytes one after the other; neighbours that continue each other are one run."""
+"""Consecutive bytes; adjacent runs that continue each other are one run."""
 
 
 class Memory:
-    """Runs of bytes with the cell of each. There is always one for every byte; the last goes on without end.
+    """Runs of bytes with a cell for each. Every byte has a cell; the last run has no end.
 
-    A copy takes no time proportional to the runs: both go on from one memory that does not change any more.
+    The time for a copy does not depend on the number of runs. Both copies share layers that do not change any more.
     """
 
     __slots__ = ("_below", "cells", "starts")
@@ -32,26 +34,26 @@ class Memory:
     def __init__(self, starts: list[int], cells: list[Cell | None], below: Memory | None = None) -> None:
         self.starts = starts
         self.cells = cells
-        """None: as it is below."""
+        """None: as in the layer below."""
         self._below = below
 
     @classmethod
     def filled(cls, symbol: int) -> Memory:
-        """Memory that holds byte ``a`` of a symbol at each address ``a``."""
+        """Return memory that holds byte ``a`` of a symbol at each address ``a``."""
         return cls([0], [(symbol, 0, None)])
 
     def copy(self) -> Memory:
-        """Another one with the same content."""
+        """Return a copy."""
         if len(self.starts) > 1 or self._below is None:
             self._below = Memory(self.starts, self.cells, self._below)
-            # Each memory has at least twice the runs of the one above it: there are few, one on top of the other.
+            # Each layer has at least twice the runs of the one above it, so there are few layers.
             while self._below._below and 2 * len(self._below.starts) > len(self._below._below.starts):
                 self._below = self._below._flattened()
             self.starts, self.cells = [0], [None]
         return Memory([0], [None], self._below)
 
     def _flattened(self) -> Memory:
-        """The same with one memory less below."""
+        """Return the same memory with one layer less."""
         assert self._below is not None
         starts: list[int] = []
         cells: list[Cell | None] = []
@@ -68,7 +70,7 @@ class Memory:
         return Memory(starts, cells, below._below)
 
     def write(self, start: int, end: int, cell: Cell) -> None:
-        """Put a cell into some bytes."""
+        """Put a cell into the bytes from ``start`` to ``end`` (exclusive)."""
         starts, cells = self.starts, self.cells
         first = bisect_left(starts, start)
         last = bisect_left(starts, end, first)
@@ -87,7 +89,7 @@ class Memory:
             start += length
 
     def pieces(self, start: int, end: int) -> Iterator[tuple[int, int, Cell]]:
-        """``(start, end, cell)`` of each run among some bytes."""
+        """Yield ``(start, end, cell)`` of each run between two addresses."""
         starts, cells = self.starts, self.cells
         index = bisect_right(starts, start) - 1
         while start < end:
@@ -103,12 +105,12 @@ class Memory:
 
 
 def shifted(valid: Valid, by: int) -> Valid:
-    """The same, of what lies so many bytes further on."""
+    """Return an extent moved by some bytes."""
     return valid if valid is None or valid == NOTHING else (valid[0] + by, *valid[1:])
 
 
 def joined(runs: Iterable[Run]) -> Content:
-    """Runs one after the other, where neighbours that continue each other become one."""
+    """Join consecutive runs; adjacent ones that continue each other become one."""
     found: list[Run] = []
     for symbol, offset, length in runs:
         if found:
@@ -121,7 +123,7 @@ def joined(runs: Iterable[Run]) -> Content:
 
 
 def part(content: Content, start: int, length: int) -> Content:
-    """Some bytes of a content."""
+    """Return some bytes of a content."""
     found: list[Run] = []
     at = 0
     for symbol, offset, count in content:
@@ -133,7 +135,7 @@ def part(content: Content, start: int, length: int) -> Content:
 
 
 def overlaid(content: Content, at: int, new: Content) -> Content:
-    """A content some of whose bytes are replaced, from ``at`` on, as far as there are any."""
+    """Replace the bytes of a content from ``at`` on, as far as it reaches."""
     count = size(new)
     first, last = max(at, 0), min(at + count, size(content))
     if first >= last:
@@ -143,12 +145,12 @@ def overlaid(content: Content, at: int, new: Content) -> Content:
 
 
 def size(content: Content) -> int:
-    """Bytes of a content."""
+    """Return the number of bytes of a content."""
     return sum(length for _, _, length in content)
 
 
 def aligned(contents: Iterable[Content]) -> Iterator[tuple[int, tuple[tuple[int, int], ...]]]:
-    """Walk through contents of the same size: ``(length, ((symbol, offset) of each))`` of each piece they share."""
+    """Yield the pieces that contents of the same size share: ``(length, ((symbol, offset) of each))``."""
     iterators = [list(content) for content in contents]
     at = [0] * len(iterators)
     used = [0] * len(iterators)

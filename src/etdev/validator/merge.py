@@ -1,4 +1,7 @@
-"""Symbols for what lies somewhere after paths have merged, and what they stand for on one of the paths."""
+"""Symbols for contents after a merge of paths, and their meaning on one of the paths.
+
+A *way* is the index of a path into a merge.
+"""
 
 from __future__ import annotations
 
@@ -12,50 +15,53 @@ from etdev.validator.numbers import Dims, Number
 from etdev.validator.symbols import MERGE, OTHER, Symbols
 
 _DEEPEST = 40
-"""Merges in merges that are looked into for what comes in on one path; further down, less is known."""
+"""Maximum nesting of merges that are resolved for one way; less is known about deeper ones."""
 _DEEPEST_PARTLY = 10
-"""The same, of merges of which not all was written last: each may be looked into on every way of the others."""
+"""The same limit for merges with extents: each may be examined on every way of the others."""
 AGAIN = -1
-"""Stands among merges for the instructions in a loop that give something else each time."""
+"""Stands in for a merge, for instructions in a loop whose results differ each time."""
 Piece = tuple[int, int]
-"""``(symbol, offset)``: what a symbol stands for, from a byte on."""
+"""``(symbol, offset)``: content of a symbol from a byte on."""
 Guards: TypeAlias = tuple[tuple[int, int], ...]
-"""``(merge, way)``: the merges were last reached on these ways."""
+"""``(merge, way)``: the condition that these merges were last reached on these ways."""
 _Merged: TypeAlias = tuple[int, tuple[int, ...], tuple[int, ...], tuple[Valid, ...], bool]
-"""The merge, the symbols that come in, their offsets, how much of each was written last, and whether the merge had been
-reached before."""
+"""The merge, the symbols that come in, their offsets, their extents, and whether it had been reached before."""
 Covers: TypeAlias = Callable[[Valid, int, Number, Guards], bool]
-"""From how much was written, and from where on and how much somebody reads, to whether that is among it."""
+"""Function from an extent, the start and length of a read, and ways to whether the extent covers the read."""
 
 
 class Merges:
-    """The merges of one method. ``bits``: block → bit, of the merges in loops."""
+    """Merges of one method."""
 
     def __init__(self, symbols: Symbols, bits: Mapping[int, int], heads: Collection[int]) -> None:
-        """``heads``: the merges at the heads of loops. What is chosen between there is chosen when it is looked at, not
-        when the merge is reached: nothing of it is of a round before."""
+        """Start without symbols. ``bits``: merge in a loop → its bit. ``heads``: merges at the heads of loops.
+
+        A choice at a head is made when it is read, not when the merge is reached. None of it is of an earlier
+        iteration.
+        """
         self._symbols = symbols
         self._bits = bits
         self._heads = heads
         self._known: dict[tuple[int, int, int], Piece] = {}
         self.partly: set[int] = set()
-        """Symbols of what is not, on every way, all of it written last."""
+        """Symbols of merged content that, on some way, is not all inside the last write."""
 
     def bit(self, merge: int) -> int:
-        """The bit of a merge in a loop, 0 for others."""
+        """Return the bit of a merge in a loop, 0 for others."""
         return self._bits.get(merge, 0)
 
     def _older(self, merge: int) -> int:
-        """The bit of what is of a round before where a merge is reached."""
+        """Return the bit that marks content of an earlier iteration where a merge is reached."""
         return 0 if merge in self._heads else self.bit(merge)
 
     def bytes(
         self, merge: int, pieces: Sequence[Piece], valids: Sequence[Valid] = (), *, reached: bool = False
     ) -> Piece:
-        """What lies where these come in. In a loop, what mentions the merge itself is of the round before, or of this
-        one if the merge has been ``reached`` before what comes in was computed.
+        """Return the content at a merge where these pieces come in.
 
-        ``valids``: how much of each was written last, where that differs; addresses count from where the symbol begins.
+        In a loop, content that mentions the merge itself is of the iteration before. It is of this iteration if the
+        merge was ``reached`` before the content was computed. ``valids``: extents of the pieces, where they differ;
+        addresses count from the start of the symbol.
         """
         if merge in self._heads:
             pieces = [self._on(*piece, merge, way, 0) for way, piece in enumerate(pieces)]
@@ -75,7 +81,7 @@ class Merges:
         return symbol, first[1]
 
     def cell(self, merge: int, at: int, ways: Sequence[Cell], *, reached: bool = False) -> Cell:
-        """What lies at an address where these come in, as :meth:`bytes`."""
+        """Return the cell at an address where these cells come in, like :meth:`bytes`."""
         valid, valids = ways[0][2], []
         if any(way[2] != valid for way in ways):
             begin = ways[0][1]
@@ -85,13 +91,15 @@ class Merges:
         return symbol, at - offset, valid
 
     def cell_on(self, at: int, cell: Cell, merge: int, way: int) -> Cell:
-        """What lies at an address if a merge was last reached on a way."""
+        """Return the cell at an address if a merge was last reached on a way."""
         symbol, offset = self.piece_on((cell[0], at - cell[1]), merge, way)
         return symbol, at - offset, cell[2]
 
     def fresh(self, side: int, piece: Piece, start: int, length: Number, covers: Covers) -> Piece:
-        """Some bytes as one sees them who reads ``length`` bytes from ``start`` on: what was not written last on a way
-        may be anything there. Places count from where the symbol begins."""
+        """Return a piece as a reader of ``length`` bytes from ``start`` sees it.
+
+        Bytes outside of the extent on a way may be anything there. Addresses count from the start of the symbol.
+        """
         return self._fresh(side, piece, start, length, covers, 0)
 
     def _fresh(self, side: int, piece: Piece, start: int, length: Number, covers: Covers, depth: int) -> Piece:
@@ -112,10 +120,10 @@ class Merges:
         return self.bytes(merge, found, reached=reached)
 
     def behind(self, side: int, symbol: int, shift: int, valid: Valid, length: Number) -> int:
-        """What may be older than what a symbol stands for, for somebody who reads ``length`` bytes.
+        """Return a symbol for bytes that may be older than ``symbol``, for a reader of ``length`` bytes.
 
-        It is the same in both programs if as much is known of both: what the program before the link reads, it has
-        written. That does not go for static tensors, whose bytes behind a dynamic one may be state.
+        Both programs have the same one if the same extent is known: the program before the link reads only what it has
+        written. That does not hold for static tensors, whose bytes past the end of a dynamic one may be state.
         """
         own = side if isinstance(length, int) or valid is None or valid == NOTHING else -1
         known = shifted(valid, -shift) if own == -1 else None
@@ -128,13 +136,13 @@ class Merges:
         return self._symbols.mentioned(item for size in sizes for item in numbers.unknowns(size))
 
     def content(self, merge: int, contents: Sequence[Content], *, reached: bool = False) -> Content:
-        """Contents of the same size, each what comes in on one way."""
+        """Return the content at a merge where contents of the same size come in, one per way."""
         if all(content == contents[0] for content in contents) and (reached or not self._older(merge)):
             return contents[0]
         return joined((*self.bytes(merge, pieces, reached=reached), length) for length, pieces in aligned(contents))
 
     def number(self, merge: int, found: Sequence[Number]) -> Number:
-        """The number where these come in."""
+        """Return the number at a merge where these numbers come in."""
         mentioned = self._symbols.mentioned(symbol for item in found for symbol in numbers.unknowns(item))
         bit = self.bit(merge)
         if all(item == found[0] for item in found) and not mentioned & self._older(merge):
@@ -145,7 +153,7 @@ class Merges:
         return numbers.multiply(numbers.unknown(symbol), common)
 
     def dims(self, merge: int, found: Sequence[Dims]) -> Dims:
-        """The sizes where these come in."""
+        """Return the sizes at a merge where these sizes come in."""
         if any(len(sizes) != len(found[0]) for sizes in found):
             known = (symbol for sizes in found for size in sizes for symbol in numbers.unknowns(size))
             mentioned = self._symbols.mentioned(known) | self.bit(merge)
@@ -153,30 +161,32 @@ class Merges:
         return tuple(self.number(merge, sizes) for sizes in zip(*found, strict=True))
 
     def ways_of_number(self, symbol: int) -> list[tuple[int, int]]:
-        """The merge that a number is from, if it is from one, and how many numbers came in there."""
+        """Return the merge of a merged number and how many numbers came in; empty for other numbers."""
         key = self._symbols.keys[symbol]
         return [(cast(int, key[2]), len(cast("tuple[Number, ...]", key[3])))] if key[:2] == (OTHER, "number") else []
 
     def mentions(self, dims: Dims, merges: Iterable[int]) -> bool:
-        """Do sizes have another meaning each time one of some merges is reached?"""
+        """Return whether sizes change their meaning each time one of some merges is reached."""
         known = self._symbols.mentioned(symbol for size in dims for symbol in numbers.unknowns(size))
         return any(known & self.bit(merge) for merge in merges)
 
     # On one way
 
     def content_on(self, content: Content, guards: Guards) -> Content:
-        """What a content is if merges were last reached on these ways."""
+        """Return what a content is if merges were last reached on these ways."""
         for merge, way in guards:
             content = joined((*self._on(symbol, offset, merge, way, 0), length) for symbol, offset, length in content)
         return content
 
     def piece_on(self, piece: Piece, merge: int, way: int) -> Piece:
-        """What some bytes are if a merge was last reached on a way. What was not all written last there stays as it is:
-        :meth:`fresh` knows what that means for a reader."""
+        """Return what a piece is if a merge was last reached on a way.
+
+        A piece with an extent on that way stays as it is; :meth:`fresh` resolves it for a reader.
+        """
         return self._on(*piece, merge, way, 0)
 
     def dims_on(self, dims: Dims, guards: Guards) -> Dims:
-        """What sizes are if merges were last reached on these ways."""
+        """Return what sizes are if merges were last reached on these ways."""
         return tuple(self.number_on(size, guards) for size in dims) if guards else dims
 
     def _on(self, symbol: int, offset: int, merge: int, way: int, depth: int) -> Piece:
@@ -201,7 +211,7 @@ class Merges:
         return self.bytes(own, pieces, [shifted(valid, base) for valid in valids], reached=reached)
 
     def number_on(self, number: Number, guards: Guards) -> Number:
-        """What a number is if merges were last reached on these ways."""
+        """Return what a number is if merges were last reached on these ways."""
         for merge, way in guards:
             number = self._number_on(number, merge, way, 0)
         return number

@@ -1,4 +1,4 @@
-"""The validation of one method."""
+"""Validation of one method."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from etdev.validator.walk import Divergence, walk
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a method."""
+    """Result of the validation of a method."""
 
     violations: Sequence[Violation] = ()
     not_followed: str | None = None
-    """Why nothing is proved, if the method does what is not followed."""
+    """Reason why nothing is proved, if the validator does not follow the method."""
     reads: int = 0
-    """Operands, outputs and pieces of state that were compared."""
+    """Number of operands, outputs and pieces of state that were compared."""
     assumed: Sequence[Assumed] = ()
-    """Bytes that were taken to be the same before each call, and are again after it."""
+    """Bytes that were assumed to be the same before each call, and are the same after it."""
 
 
 class MethodValidation:
-    """Two methods of which the second is to do what the first does."""
+    """Validation that the second of two methods does what the first does."""
 
     def __init__(
         self,
@@ -47,7 +47,10 @@ class MethodValidation:
         moved: Mapping[int, int],
         in_place: InPlace,
     ) -> None:
-        """``moved``: position before the link → position after it, of the instructions that are left."""
+        """Keep both methods.
+
+        ``moved``: position before the link → position after it, of the instructions that remain.
+        """
         self._in_place = in_place
         self._symbols = symbols
         self._constants = constants
@@ -84,7 +87,11 @@ class MethodValidation:
         return self.outcome
 
     def _execute(self, layout: Layout) -> Outcome:
-        """Numbers that the programs leave otherwise for the next call are taken to be others, if nobody minds."""
+        """Execute both methods until no more pairs of values turn out to differ.
+
+        A number or size that the programs leave differently for the next call loses its pair. The next attempt treats
+        the two as unrelated, which is fine if no instruction depends on them.
+        """
         apart: set[int] = set()
         while True:
             run = self._last = self._new_run(layout, apart)
@@ -106,14 +113,14 @@ class MethodValidation:
         return Run(self._symbols, self._facts, machine, agreement, self._explain, self._in_place)
 
     def _pairs(self) -> dict[int, int]:
-        """Value after the link → value before it, as the corresponding instructions have them."""
+        """Return value after the link → value before it, from the corresponding instructions."""
         found: dict[int, int] = {}
         before, after = self.plans
         waiting = list(zip(before.inputs, after.inputs, strict=True))
         for here, there in sorted(self._moved.items()):
             waiting += zip(self._facts[0].code[here].args, self._facts[1].code[there].args, strict=False)
         waiting += zip(before.outputs, after.outputs, strict=True)
-        # State that only moves and aliases refer to has its name alone.
+        # State that only moves and aliases refer to can be paired only by name.
         named = _state_by_name(after)
         waiting += [(one, named[name]) for name, one in _state_by_name(before).items() if name in named]
         lists = m.IntList | m.TensorList | m.OptionalTensorList
@@ -128,10 +135,10 @@ class MethodValidation:
                 waiting += zip(mine.items, theirs.items, strict=False)
         return found
 
-    # After it has been executed: what it does to the state of others
+    # State of other methods, after execution
 
     def leaves_alone(self, side: int, space: int, start: int, length: int) -> bool:
-        """Do some bytes hold at the end, and when the program has been loaded, what they held before?"""
+        """Return whether neither loading the program nor the method changes some bytes."""
         assert self._last is not None
         found = self._last.machine.stored(side, (space, start), length, length)
         loaded = self._loaded[side].get(space)
@@ -139,7 +146,7 @@ class MethodValidation:
         return untouched and found == ((self._symbols.number((INITIAL, side, space)), start, length),)
 
     def leaves_same(self, shared: Assumed) -> bool:
-        """If some bytes are the same in both programs before a call, are they after it?"""
+        """Return whether bytes that are the same in both programs before a call are the same after it."""
         assert self._last is not None
         machine, agreement = self._last.machine, self._last.agreement
         if not agreement.assume(shared):
@@ -150,7 +157,7 @@ class MethodValidation:
 
 
 def _loaded(constants: Constants, facts: Facts) -> dict[int, Memory]:
-    """What lies in memory when the program has been loaded, by space; -1 stands for what the file does not say."""
+    """Return the memory after loading, by space; symbol -1 marks bytes that the file does not initialize."""
     found: dict[int, Memory] = {}
     for value, tensor in facts.plan.tensors():
         place = facts.tensors[value].place
@@ -163,7 +170,7 @@ def _loaded(constants: Constants, facts: Facts) -> dict[int, Memory]:
 
 
 def _state_by_name(plan: m.ExecutionPlan) -> dict[str, int]:
-    """Name → value of the state of a method whose name nothing else there has."""
+    """Return name → value of the state whose name is unique in the method."""
     found: dict[str, list[int]] = {}
     for value, tensor in plan.tensors():
         info = tensor.extra_tensor_info

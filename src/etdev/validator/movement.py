@@ -1,8 +1,8 @@
-"""Operators that only move bytes: what their outputs hold is what their operands held, piece by piece.
+"""Operators that only move bytes: their outputs hold pieces of their operands.
 
-They are followed where an output is made of a few runs of bytes; where it is not (a real transposition), the operator
-is a function like any other. Source: ``kernels/portable/cpu/op_*_copy.cpp`` of executorch.
-Where the bytes lie, on the host or on a device, makes no difference to what they are.
+The validator follows the bytes where an output consists of a few runs of them. Otherwise (a real transposition) the
+operator is a function like any other. Source: ``kernels/portable/cpu/op_*_copy.cpp`` of executorch. The content of
+bytes does not depend on whether they are on the host or on a device.
 """
 
 from __future__ import annotations
@@ -18,42 +18,45 @@ from etdev.validator.memory import Content, joined, part, size
 from etdev.validator.numbers import Dims
 
 Rule: TypeAlias = Callable[[Sequence[Part], Sequence[TensorFacts]], list[Content] | None]
-"""From the operands and the outputs to what each output holds; None if that is not a few runs of bytes."""
+"""Function from operands and outputs to the content of each output; None if that is not a few runs of bytes."""
 
 
 def moved(name: str, parts: Sequence[Part], outs: Sequence[TensorFacts]) -> list[Content] | None:
-    """What the outputs of an operator hold, if it only moves bytes."""
+    """Return the contents of the outputs of an operator, if it only moves bytes."""
     rule = RULES.get(name)
     if rule is None or not outs or any(out.kind[0] is not outs[0].kind[0] for out in outs):
         return None
     try:
         return rule(parts, outs)
-    except (IndexError, TypeError, ValueError, ZeroDivisionError):  # Arguments that no schema has.
+    except (IndexError, TypeError, ValueError, ZeroDivisionError):  # Arguments that no schema allows.
         return None
 
 
 def is_tensor(found: Part) -> bool:
-    """Is an operand a tensor?"""
+    """Return whether an operand is a tensor."""
     return isinstance(found[0], tuple)
 
 
 def kind(found: Part) -> tuple[object, ...]:
-    """Element type and order of dimensions of an operand that is a tensor."""
+    """Return element type and order of dimensions of a tensor operand."""
     return cast("tuple[object, ...]", found[0])
 
 
 def dims(found: Part) -> Dims:
-    """Sizes of an operand that is a tensor."""
+    """Return the sizes of a tensor operand."""
     return cast(Dims, found[1])
 
 
 def content(found: Part) -> Content:
-    """Bytes of an operand that is a tensor."""
+    """Return the bytes of a tensor operand."""
     return cast(Content, found[2])
 
 
 def integer(found: Part, absent: int | None = None) -> int:
-    """An operand that is a known number. Raises :class:`ValueError` for another one."""
+    """Return an operand that is a known integer; ``absent`` for an operand without value.
+
+    Raise :class:`ValueError` for any other operand.
+    """
     if found == ("none",) and absent is not None:
         return absent
     if found[0] != "i" or not isinstance(found[1], int):
@@ -62,7 +65,10 @@ def integer(found: Part, absent: int | None = None) -> int:
 
 
 def truth(found: Part) -> bool:
-    """An operand that is a known truth value; an absent one is false."""
+    """Return an operand that is a known truth value; False for an operand without value.
+
+    Raise :class:`ValueError` for any other operand.
+    """
     if found == ("none",):
         return False
     if found[0] != "b" or not isinstance(found[1], bool):
@@ -71,7 +77,7 @@ def truth(found: Part) -> bool:
 
 
 def _static(found: Part) -> tuple[int, ...]:
-    """The sizes of a tensor, if all are known."""
+    """Return the sizes of a tensor. Raise :class:`ValueError` unless all are known."""
     if not is_tensor(found) or not all(isinstance(item, int) for item in dims(found)):
         raise ValueError("sizes that are not known")
     return cast("tuple[int, ...]", dims(found))
@@ -86,7 +92,7 @@ def _same_type(found: Part, out: TensorFacts) -> bool:
 
 
 def _view(parts: Sequence[Part], outs: Sequence[TensorFacts]) -> list[Content] | None:
-    """All bytes in the order in which they lie: another shape of the same number of elements."""
+    """Return all bytes in their order in memory, for another shape of the same number of elements."""
     source, (out,) = parts[0], outs
     same = is_tensor(source) and (dims(source), kind(source)) == (out.sizes, out.kind)
     if not _same_type(source, out) or not (same or (_is_plain(source) and out.plain)):
@@ -97,7 +103,7 @@ def _view(parts: Sequence[Part], outs: Sequence[TensorFacts]) -> list[Content] |
 
 
 def _clone(parts: Sequence[Part], outs: Sequence[TensorFacts]) -> list[Content] | None:
-    """The same shape; the same bytes if element type and order are the same too."""
+    """Return all bytes, if shape, element type and order of dimensions are the same."""
     source, (out,) = parts[0], outs
     if not is_tensor(source) or kind(source) != out.kind or not _fits(source, out):
         return None
@@ -118,19 +124,19 @@ def _fits(source: Part, out: TensorFacts) -> bool:
 
 
 def _copy(parts: Sequence[Part], outs: Sequence[TensorFacts]) -> list[Content] | None:
-    """``copy.out(self, src)``: all of the second one, if it is not broadcast."""
+    """Return all bytes of the second operand of ``copy.out(self, src)``, if it is not broadcast."""
     if not is_tensor(parts[0]) or not is_tensor(parts[1]) or dims(parts[0]) != dims(parts[1]):
         return None
     return _clone(parts[1:], outs)
 
 
 def _copy_into(parts: Sequence[Part], outs: Sequence[TensorFacts]) -> list[Content] | None:
-    """``copy_(self, src)``: all of the second one, if it is not broadcast."""
+    """Return all bytes of the second operand of ``copy_(self, src)``, if it is not broadcast."""
     return None if outs[0].dynamic else _clone(parts, outs)
 
 
 def _expand(parts: Sequence[Part], outs: Sequence[TensorFacts]) -> list[Content] | None:
-    """All bytes, if nothing is repeated: then there are as many elements."""
+    """Return all bytes, if nothing is repeated: then the numbers of elements are equal."""
     _static(parts[0])
     return None if outs[0].dynamic else _view(parts, outs)
 
@@ -152,7 +158,7 @@ def _t(parts: Sequence[Part], outs: Sequence[TensorFacts]) -> list[Content] | No
 
 
 def _reordered(source: Part, order: Sequence[int], outs: Sequence[TensorFacts]) -> list[Content] | None:
-    """Nothing moves if the dimensions that are larger than one keep their order."""
+    """Return all bytes, if the dimensions that are larger than one keep their order."""
     sizes, (out,) = _static(source), outs
     order = [item % len(sizes) for item in order] if sizes else []
     if sorted(order) != list(range(len(sizes))) or not _same_type(source, out) or out.dynamic:
@@ -214,7 +220,10 @@ def _unbind(parts: Sequence[Part], outs: Sequence[TensorFacts]) -> list[Content]
 def _cut(
     source: Part, dim: int, pieces: Sequence[tuple[int, int]], outs: Sequence[TensorFacts]
 ) -> list[Content] | None:
-    """Some indices of a dimension for each output: one run of bytes, if there is only one index in those before it."""
+    """Return some indices of a dimension for each output.
+
+    They are one run of bytes if all dimensions before it have one index.
+    """
     sizes = _static(source)
     if len(pieces) != len(outs) or not _is_plain(source) or prod(sizes[:dim]) != 1:
         return None
@@ -237,7 +246,7 @@ def _cat(parts: Sequence[Part], outs: Sequence[TensorFacts]) -> list[Content] | 
     tensors = [item for item in tensors if dims(item) != (0,) or rank == 1]
     if not tensors or any(len(dims(item)) != rank for item in tensors):
         return None
-    # The kernel refuses tensors that differ in another dimension: one that is known says what the others are.
+    # The kernel refuses tensors that differ in another dimension, so one known size determines the others.
     if any(
         {size for size in sizes if isinstance(size, int)} != {1}
         for sizes in zip(*(dims(item)[:dim] for item in tensors), strict=True)
@@ -256,7 +265,7 @@ def _stack(parts: Sequence[Part], outs: Sequence[TensorFacts]) -> list[Content] 
 
 
 def _laid(tensors: Sequence[Part], out: TensorFacts) -> list[Content] | None:
-    """Tensors one after the other. Only the last may be dynamic: what follows one has no fixed place."""
+    """Concatenate tensors. Only the last may be dynamic: bytes after a dynamic one have no fixed place."""
     if not out.plain or not all(_same_type(item, out) and _is_plain(item) for item in tensors):
         return None
     for item in tensors[:-1]:
@@ -298,13 +307,13 @@ RULES: Mapping[str, Rule] = {
     "et_copy::_d2h_copy.out": _clone,
     "et_copy::_h2d_copy.out": _clone,
 }
-"""By operator."""
+"""Rules by operator."""
 KEEPS_COUNT = frozenset(name for name, rule in RULES.items() if rule in (_clone, _view))
 """Operators whose output has as many elements as their operand."""
 
 
 def joined_dims(parts: Sequence[Part], sizes: Dims) -> list[tuple[Dims, Dims]]:
-    """The sizes of each tensor that ``cat`` joins, and what follows for them from those of the output."""
+    """Return, for each tensor that ``cat`` joins, its sizes and the sizes that follow from the output."""
     try:
         dim = integer(parts[1], 0) % len(sizes)
     except (IndexError, ValueError, ZeroDivisionError):

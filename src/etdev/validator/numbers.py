@@ -1,4 +1,4 @@
-"""Numbers that are known at run time only: polynomials over unknowns, with integers as the simplest ones.
+"""Numbers that are known only at run time: polynomials over unknowns, or plain integers.
 
 Sizes of dynamic tensors and loop counters are such numbers. Equal polynomials are equal numbers, also modulo 2**64,
 which is how the runtime counts.
@@ -10,28 +10,28 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 Monomial: TypeAlias = tuple[int, ...]
-"""Symbols of the unknowns that are multiplied, sorted; the empty one is 1."""
+"""Symbols of the unknowns that are multiplied, sorted; the empty tuple is 1."""
 Polynomial: TypeAlias = tuple[tuple[Monomial, int], ...]
-"""Monomials with their factors, sorted, none of them zero."""
+"""Monomials with their factors, sorted; no factor is zero."""
 Number: TypeAlias = int | Polynomial
 Dims: TypeAlias = tuple[Number, ...]
-"""Sizes of a tensor."""
+"""Sizes of a tensor, in elements."""
 
 
 _MOST_TERMS = 2000
 
 
 class TooManyTermsError(Exception):
-    """A number that is the sum of too many products."""
+    """Error for a number that is the sum of too many products."""
 
 
 def unknown(symbol: int) -> Number:
-    """The number that a symbol stands for."""
+    """Return the number that a symbol stands for."""
     return (((symbol,), 1),)
 
 
 def add(one: Number, other: Number) -> Number:
-    """Their sum."""
+    """Return the sum of two numbers."""
     if isinstance(one, int) and isinstance(other, int):
         return one + other
     terms = dict(_terms(one))
@@ -41,12 +41,12 @@ def add(one: Number, other: Number) -> Number:
 
 
 def subtract(one: Number, other: Number) -> Number:
-    """The first less the second."""
+    """Return the first number less the second."""
     return add(one, multiply(other, -1))
 
 
 def multiply(one: Number, other: Number) -> Number:
-    """Their product. Raises :class:`TooManyTermsError`."""
+    """Return the product of two numbers. Raise :class:`TooManyTermsError` if it is too long."""
     if isinstance(one, int) and isinstance(other, int):
         return one * other
     if len(_terms(one)) * len(_terms(other)) > _MOST_TERMS:
@@ -60,7 +60,7 @@ def multiply(one: Number, other: Number) -> Number:
 
 
 def product(numbers: Iterable[Number]) -> Number:
-    """Of all of them; 1 if there are none."""
+    """Return the product of all numbers; 1 if there are none."""
     result: Number = 1
     for number in numbers:
         result = multiply(result, number)
@@ -68,7 +68,7 @@ def product(numbers: Iterable[Number]) -> Number:
 
 
 def divide(one: Number, other: Number) -> Number | None:
-    """The quotient by an integer or by one monomial, if it is a polynomial again; else None."""
+    """Return the quotient by an integer or a single monomial if it is a polynomial, else None."""
     if len(_terms(other)) > 1:
         return None
     divisor, by = _terms(other)[0] if other else ((), 0)
@@ -82,12 +82,12 @@ def divide(one: Number, other: Number) -> Number | None:
 
 
 def unknowns(number: Number) -> Iterable[int]:
-    """The symbols in it."""
+    """Return the symbols in a number."""
     return () if isinstance(number, int) else [symbol for monomial, _ in number for symbol in monomial]
 
 
 def factors(number: Number) -> Iterable[int]:
-    """The factors of its monomials."""
+    """Return the factors of the monomials of a number."""
     return (number,) if isinstance(number, int) else [factor for _, factor in number]
 
 

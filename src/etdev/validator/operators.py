@@ -1,7 +1,8 @@
-"""What operators do to their arguments: the validator's own table.
+"""Table of the validator: what operators do to their arguments.
 
-``out`` variants of the known namespaces are functions: they read their arguments and write all of what they repeat at
-their end. Sources: the schemas of PyTorch's operators; ``kernels/`` and ``kernels/prim_ops`` of executorch.
+``out`` variants in the known namespaces are functions. They read their arguments and write all of the outputs that the
+call repeats at its end. Sources: the schemas of PyTorch's operators; ``kernels/`` and ``kernels/prim_ops`` of
+executorch.
 """
 
 from __future__ import annotations
@@ -10,22 +11,22 @@ from enum import Enum, auto
 
 
 class Act(Enum):
-    """What kind of thing an instruction does."""
+    """Kind of effect of an instruction."""
 
     COMPUTE = auto()
-    """A function of its operands, which writes all of its outputs."""
+    """Writes all of its outputs, as a function of its operands."""
     UPDATE = auto()
-    """Changes some of its arguments, as a function of them all."""
+    """Changes some of its arguments, as a function of all of them."""
     VIEW = auto()
-    """Points a tensor to another one's bytes."""
+    """Points a tensor to the bytes of another one."""
     ADD_ROW = auto()
-    """Writes one row of a tensor that so many rows long becomes."""
+    """Writes row ``i`` of a tensor, which becomes ``i + 1`` rows long."""
     NUMBER = auto()
-    """Gives a number."""
+    """Sets a number."""
     SIZE = auto()
-    """Gives a size of a tensor, without a look at its bytes."""
+    """Sets a number to a size of a tensor, without reading its bytes."""
     RESIZE = auto()
-    """Gives a tensor its sizes, and no bytes."""
+    """Sets the sizes of a tensor, and no bytes."""
     UNKNOWN = auto()
     """May do anything to its arguments."""
     DELEGATE = auto()
@@ -35,7 +36,7 @@ class Act(Enum):
 
 
 NAMESPACES = frozenset({"aten", "dim_order_ops", "quantized_decomposed", "et_copy"})
-"""Namespaces whose operators are known by their form."""
+"""Namespaces in which the form of an operator tells what it does."""
 PRIM = "executorch_prim"
 
 ET_VIEW = "executorch_prim::et_view.default"
@@ -67,18 +68,18 @@ _RANDOM = frozenset(
         "aten::uniform",
     }
 )
-"""Operators that give something else each time."""
+"""Operators whose results differ each time."""
 ALSO_CHANGED = {"aten::_native_batch_norm_legit.out": (3, 4), "aten::native_batch_norm.out": (3, 4)}
-"""Positions of arguments that an ``out`` variant changes besides its outputs: running statistics."""
+"""Positions of arguments that an ``out`` variant changes in addition to its outputs: running statistics."""
 
 
 def is_random(name: str) -> bool:
-    """Does an operator give something else each time?"""
+    """Return whether the results of an operator differ each time."""
     return name.partition(".")[0] in _RANDOM
 
 
 def same_function(name: str) -> str:
-    """The name under which variants of an operator that compute the same are one."""
+    """Return one name for all variants of an operator that compute the same."""
     return {"aten::index_put_": "aten::index_put.out"}.get(name, name)
 
 
@@ -121,15 +122,15 @@ IN_PLACE: dict[str, frozenset[int]] = {
     "aten::where.self_out": frozenset({0, 1, 2}),
     "quantized_decomposed::add.out": frozenset({0, 5}),
 }
-"""Operator → positions of operands over which it may write its first output: what it reads at an index it has read, or
-set aside, before it writes there, and does not read again.
+"""Operator → positions of operands over which it may write its first output.
 
-Point-wise kernels read and write each element at the same place, and scatter kernels copy the operand first; softmax
-and the norms read a row before they write it. Contractions, pools, gathers, flips and what is broadcast do not.
+The kernel reads such an operand at an index, or sets it aside, before it writes there, and does not read it again.
+Point-wise kernels read and write each element at the same place. Scatter kernels copy the operand first. Softmax and
+the norms read a row before they write it. Contractions, pools, gathers, flips and broadcast operands do not qualify.
 """
 
 READS_FIRST = frozenset({"EtdevReferenceBackend"})
-"""Backends whose delegates read all that they get before they write anything."""
+"""Backends whose delegates read all of their inputs before they write anything."""
 
 POINTWISE = frozenset(
     {
@@ -142,4 +143,4 @@ POINTWISE = frozenset(
         "aten::where.self_out",
     }
 )
-"""Operators each element of whose output comes from the elements at the same index of the operands. They broadcast."""
+"""Operators whose output elements come from the elements at the same index of the operands. They broadcast."""

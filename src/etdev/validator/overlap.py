@@ -1,4 +1,4 @@
-"""Operands that lie over outputs."""
+"""Overlaps of operands and outputs."""
 
 from __future__ import annotations
 
@@ -14,18 +14,23 @@ from etdev.validator.run import Run
 from etdev.validator.state import At, Choice, Gap, Tree, Unknown, choice, each_leaf, leaves, on_way
 
 Key: TypeAlias = tuple[int, int, int]
-"""``(argument, which tensor of it, output)``: 0 is the argument itself, others count the tensors of a list. Arguments
-below 0 are other outputs."""
+"""``(argument, which tensor of it, output)``.
+
+The second is 0 for the argument itself; other numbers count the tensors of a list. Arguments below 0 are other outputs.
+"""
 
 
 class Overlaps:
-    """Looks at the operands of instructions."""
+    """Finder of overlaps between the operands and outputs of instructions."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
 
     def find(self, side: int, code: Code, dims: Sequence[Dims] = ()) -> dict[Key, Tree]:
-        """How operands lie over outputs with which they share bytes. ``dims``: the sizes that the outputs will have."""
+        """Return how operands are located relative to the outputs that they overlap.
+
+        ``dims``: the sizes that the outputs will have.
+        """
         found: dict[Key, Tree] = {}
         for clash in code.clashes:
             operand, out = (self._run.machine.located(side, value) for value in (clash.operand, clash.out))
@@ -35,12 +40,15 @@ class Overlaps:
         return found
 
     def forbidden(self, code: Code, found: Mapping[Key, Tree]) -> dict[Key, Tree]:
-        """Those of the overlaps of an instruction that its operator does not allow."""
+        """Return the overlaps of an instruction that its operator does not allow."""
         tried = self._run.in_place.get(code.name, ())
         return {key: tree for key, tree in found.items() if not _is_allowed(code, key, tree, tried)}
 
     def check(self, one: Code | None, other: Code, known: Mapping[Key, Tree], dims: Sequence[Dims]) -> None:
-        """Report overlaps after the link that neither the operator allows nor the program before it has, ``known``."""
+        """Report overlaps after the link that the operator does not allow.
+
+        An overlap that the program before the link has, ``known``, is allowed, too.
+        """
         for key, tree in self.forbidden(other, self.find(1, other, dims)).items():
             if key in known and _gaps(known[key]) == _gaps(tree):
                 continue
@@ -71,7 +79,10 @@ class Overlaps:
 
 
 def _is_allowed(code: Code, key: Key, tree: Tree, tried: Collection[tuple[int, int]]) -> bool:
-    """May the operator write over the operand, however paths went? ``tried``: ``(argument, output)`` that may, too."""
+    """Return whether the operator may write over the operand, whichever paths were taken.
+
+    ``tried``: further ``(argument, output)`` over which it may write.
+    """
     argument, item, output = key
     if isinstance(code.call, m.DelegateCall) and code.name in ops.READS_FIRST and argument >= 0:
         return not any(isinstance(leaf, Unknown) for leaf in leaves(tree))
@@ -82,7 +93,7 @@ def _is_allowed(code: Code, key: Key, tree: Tree, tried: Collection[tuple[int, i
 
 
 def _gaps(tree: Tree) -> Tree:
-    """How far apart an operand and an output lie, without whether they have one shape."""
+    """Return the distances between an operand and an output, without whether they have one shape."""
     return each_leaf(tree, lambda leaf: leaf.bytes if isinstance(leaf, Gap) else leaf)
 
 

@@ -1,4 +1,4 @@
-"""All paths of a method: each block after those that lead to it, loops until nothing new is found."""
+"""Execution of all paths of a method: each block after its predecessors, loops until nothing new is found."""
 
 from __future__ import annotations
 
@@ -17,21 +17,24 @@ from etdev.validator.steps import Steps
 from etdev.validator.walk import Side, Step, Walk
 
 _MOST_ROUNDS = 500
-"""Rounds of a loop until nothing new is found, before it is given up."""
+"""Iterations of a loop before it is given up."""
 _Edge: TypeAlias = tuple[int, int]
-"""From a block to another; the entry comes from -1."""
+"""``(from, to)`` blocks; the entry comes from -1."""
 
 
 class Layout:
-    """What the merges of a walk are, before anything is executed."""
+    """Merges of a walk, before execution."""
 
     def __init__(self, walk: Walk) -> None:
         self.walk = walk
         self.ways: dict[int, int] = {}
-        """Merge → how many ways lead to it. Behind the numbers of the blocks come the merges outside of the loops that
-        the blocks are the heads of."""
+        """Merge → number of ways that lead to it.
+
+        A head of a loop has two merges: the block's own number, and the number of blocks plus that for the entry from
+        outside.
+        """
         self.bits: dict[int, int] = {}
-        """Merge in a loop → a bit."""
+        """Merge in a loop → its bit."""
         self.bodies: dict[int, frozenset[int]] = {}
         """Head of a loop → its blocks."""
         for group in walk.groups:
@@ -53,19 +56,19 @@ class Layout:
                 self.bits[merge] = 1 << len(self.bits)
 
     def loop(self, head: int) -> Loop:
-        """The loop of a head, of which nothing is known yet."""
+        """Return the loop of a head, with nothing known about it yet."""
         count = len(self.walk.blocks)
         inside = {merge for block in self.bodies[head] for merge in (block, count + block)}
         return Loop(head, frozenset({*inside, AGAIN} - {count + head}))
 
     def innermost(self, block: int) -> int | None:
-        """The head of the smallest loop that a block is in."""
+        """Return the head of the smallest loop that contains a block."""
         around = [(len(body), head) for head, body in self.bodies.items() if block in body]
         return min(around)[1] if around else None
 
 
 class Paths:
-    """Executes blocks."""
+    """Executor of blocks."""
 
     def __init__(self, run: Run, layout: Layout, steps: Steps, ends: Ends) -> None:
         self._run = run
@@ -74,16 +77,16 @@ class Paths:
         self._steps = steps
         self._ends = ends
         self.loops = {head: layout.loop(head) for head in layout.bodies}
-        """By head, what varies in each loop."""
+        """Varying state of each loop, by head."""
         self._inside = frozenset(block for body in layout.bodies.values() for block in body)
         self._rows = self._find_rows()
         self._states: dict[_Edge, State] = {}
-        """What leads to blocks that are still to be executed."""
+        """States on edges to blocks that are still to be executed."""
         self._outside: dict[int, State] = {}
-        """Head of a loop → what it was entered with."""
+        """Head of a loop → the state that entered it."""
 
     def run(self) -> None:
-        """Execute all, from the beginning to the end."""
+        """Execute all blocks, from the start to the end."""
         self._ends.check_outside()
         self._ends.enter()
         self._states[-1, 0] = self._run.machine.state
@@ -100,14 +103,14 @@ class Paths:
             self._hand_on(number, self._states)
 
     def _arrive(self, number: int, *found: Mapping[_Edge, State]) -> State:
-        """The state at the start of a block, without what comes from rounds of a loop that it is the head of.
+        """Return the state at the start of a block, without states from iterations of its own loop.
 
-        In a loop, ``found`` has what leads there.
+        In a loop, ``found`` has the states on the edges to the block.
         """
         origins = [item for item in self._walk.blocks[number].predecessors if not self._walk.is_back(item, number)]
         edges = [(-1, 0)] if number == 0 else []
         edges += [(origin, number) for origin in origins]
-        if self._run.in_loop:  # They are needed again.
+        if self._run.in_loop:  # The next iteration needs them again.
             states = [next(some[edge] for some in found if edge in some).copy() for edge in edges]
         else:
             states = [self._states.pop(edge) for edge in edges]
@@ -132,9 +135,9 @@ class Paths:
     # Loops
 
     def _run_loop(self, group: Sequence[int]) -> None:
-        """Execute blocks that lead to each other, round after round until nothing new is found.
+        """Execute blocks that lead to each other, until an iteration finds nothing new.
 
-        What the last round found is true of every round, and so is what is wrong in it.
+        Facts of the last iteration hold for every iteration, and so do its violations.
         """
         run = self._run
         run.in_loop = True
@@ -169,7 +172,7 @@ class Paths:
         return inside
 
     def _settle(self, group: Sequence[int], inside: Mapping[_Edge, State]) -> bool:
-        """Learn from a round; says whether there was nothing to learn."""
+        """Learn from an iteration; return whether it had nothing new."""
         settled = True
         for number in group:
             if number in self.loops:
@@ -179,10 +182,10 @@ class Paths:
                 settled &= self.loops[number].settle(self._run.machine, self._run.agreement, outside, rounds)
         return settled
 
-    # Rows that are put together in a loop
+    # Rows that a loop appends
 
     def _find_rows(self) -> dict[int, list[Step]]:
-        """By head of a loop, the instructions that put rows together in it, but not in a loop inside it."""
+        """Return, by head of a loop, the instructions that append rows in it, but not in a loop inside it."""
         found: dict[int, list[Step]] = {}
         for number, block in enumerate(self._walk.blocks):
             for step in block.steps:
@@ -193,7 +196,7 @@ class Paths:
         return found
 
     def _start_rows(self, head: int) -> None:
-        """What lies where rows are put together is of no interest before the first row is there."""
+        """Mark places of appended rows as empty; their content before the first row is don't-care."""
         for step in self._rows.get(head, ()):
             symbol = self._run.no_rows(step.before)
             for side, position in enumerate((step.before, step.after)):

@@ -1,4 +1,4 @@
-"""What a validation answers."""
+"""Results of a validation."""
 
 from __future__ import annotations
 
@@ -9,20 +9,31 @@ Kind: TypeAlias = Literal[
     "content", "size", "kind", "number", "overlap", "extent", "state", "instruction", "control flow", "caller's memory",
     "clobbered", "never written", "unwritten",
 ]  # fmt: skip
-"""What is wrong: an operand, output or state holds something else; it has another size, or type; a number is another
-one; an operand lies over an output; a tensor reaches out of its buffer; state is not kept; an instruction is missing,
-new or another one; the programs go different ways; an output is not where the caller looks for it. Of a single file:
-a value is read after another was written over it; bytes are read that nothing writes; a value is read that only others
-have left there."""
+"""Kind of violation.
+
+* ``content``, ``size``, ``kind``, ``number``: an operand, output or state has another content, size, type or number.
+* ``overlap``: an operand overlaps an output.
+* ``extent``: a tensor reaches out of its buffer.
+* ``state``: state is not kept.
+* ``instruction``: an instruction is missing, new or different.
+* ``control flow``: the programs take different paths.
+* ``caller's memory``: an output is not in the memory that the caller brings for it.
+
+Of a single file only:
+
+* ``clobbered``: a value is read after another one was written over it.
+* ``never written``: bytes are read that nothing writes.
+* ``unwritten``: a value is read that no instruction writes, from bytes of other values.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One thing that a program does otherwise than the one it came from, or that no program may do."""
+    """One difference between a program and its original, or one thing that no program may do."""
 
     kind: Kind
     method: str
-    """Empty if it is about the program as a whole."""
+    """Name of the method; empty if the violation concerns the whole program."""
     message: str
     """A sentence."""
     before: int | None = None
@@ -33,20 +44,20 @@ class Violation:
     value: int | None = None
     """Index of the value that is wrong, in the program after the link."""
     buffer: int | None = None
-    """Where it lies: ``memory_id``."""
+    """Buffer of the value: ``memory_id``."""
     start: int | None = None
     """First byte that is wrong, in that buffer."""
     end: int | None = None
-    """Behind the last one."""
+    """End of the bytes that are wrong, exclusive."""
     expected: str | None = None
-    """Who should have written it."""
+    """Description of the content that should be read."""
     found: str | None = None
-    """Who has."""
+    """Description of the content that is read, or of the instruction that wrote it."""
 
 
 @dataclass(frozen=True, slots=True)
 class NotValidated:
-    """A method of which nothing is proved."""
+    """Method of which nothing is proved."""
 
     method: str
     reason: str
@@ -54,25 +65,29 @@ class NotValidated:
 
 @dataclass(frozen=True, slots=True)
 class ValidationReport:
-    """What was compared, and what came out."""
+    """Violations and figures of a validation."""
 
     violations: tuple[Violation, ...]
     not_validated: tuple[NotValidated, ...]
     instructions: int
-    """Of the program after the link, in the methods that were validated."""
+    """Number of instructions after the link, in the methods that were validated."""
     reads: int
-    """Operands, outputs and pieces of state that were compared."""
+    """Number of operands, outputs and pieces of state that were compared."""
     never_written: tuple[Violation, ...] = ()
-    """Of a single file: reads of bytes that nothing writes and that have no initial value. ExecuTorch 1.4.1 makes some
-    of the views of a ``cond``'s result."""
+    """Reads in a single file of bytes that nothing writes and that have no initial value.
+
+    ExecuTorch 1.4.1 makes some of the views of a ``cond``'s result.
+    """
     overlapping: tuple[Violation, ...] = ()
-    """Of a single file: operators that write over an operand that they still read, as far as is known. What they
-    compute depends on their kernels."""
+    """Operators in a single file that write over an operand that they still read, as far as known.
+
+    Their results depend on their kernels.
+    """
 
     unwritten: tuple[Violation, ...] = ()
-    """Of a single file: values that are probably read without having been written. A valid file may look like this."""
+    """Values in a single file that are probably read without being written. A valid file may look like this."""
 
     @property
     def proved(self) -> bool:
-        """Does every method do what it did?"""
+        """Whether every method computes what it computed before the link."""
         return not self.violations and not self.not_validated

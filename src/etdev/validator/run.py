@@ -1,4 +1,4 @@
-"""What the parts of one execution of a method share."""
+"""State shared by the parts of one execution of a method."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from etdev.validator.report import Violation
 from etdev.validator.symbols import OTHER, Symbols
 
 _MOST_VIOLATIONS = 20
-"""Of one method; what is wrong once is often wrong again."""
+"""Limit on violations of one method; one mistake often causes many."""
 
 
 InPlace: TypeAlias = Mapping[str, Collection[tuple[int, int]]]
-"""Operator → ``(argument, output)``: operands over which it may write, as was tried, besides those that are known."""
+"""Operator → ``(argument, output)`` over which it may write according to trials, in addition to the known ones."""
 
 
 @dataclass(slots=True)
@@ -33,27 +33,29 @@ class Run:
     in_place: InPlace = field(default_factory=dict)
     violations: list[Violation] = field(default_factory=list)
     reads: int = 0
-    """Operands, outputs and pieces of state that were compared."""
+    """Number of operands, outputs and pieces of state that were compared."""
     in_loop: bool = False
-    """Whether what is executed may run more than once."""
+    """Whether the current code may run more than once."""
     in_body: bool = False
-    """Whether what is executed lies between the head of a loop and the jump back to it."""
+    """Whether the current code is between the head of a loop and the jump back to it."""
     unlike: set[int] = field(default_factory=set)
-    """Numbers and tensors, after the link, of which the next call finds other values, or sizes, than before it."""
+    """Values after the link whose number or sizes the next call finds different from those before the link."""
 
     def report(self, violation: Violation) -> None:
-        """Enter something that is wrong."""
+        """Add a violation, up to the limit."""
         if len(self.violations) < _MOST_VIOLATIONS:
             self.violations.append(violation)
 
     def no_rows(self, position: int) -> int:
-        """What lies where an instruction puts rows together, before the first row is there. ``position``: before the
-        link."""
+        """Return the symbol for the place where an instruction appends rows, before the first row.
+
+        ``position``: that of the instruction before the link.
+        """
         return self.symbols.number((OTHER, "no rows yet", position))
 
 
 def form(facts: Facts, value: int) -> object:
-    """What a value is, whatever it holds."""
+    """Return the type and sizes of a value, independent of its content."""
     tensor = facts.tensors.get(value)
     if tensor is None:
         return type(facts.plan.values[value])

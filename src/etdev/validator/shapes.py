@@ -1,6 +1,6 @@
-"""The sizes that operators give dynamic outputs, where they follow from those of the operands.
+"""Sizes of dynamic outputs that follow from the sizes of the operands.
 
-What is not known here is a size that only the operator knows: the same for the same operands.
+Any other size is known only to the operator; it is the same for the same operands.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from etdev.validator.numbers import Dims, Number
 from etdev.validator.operators import POINTWISE
 
 Partly: TypeAlias = Sequence[Number | None]
-"""Sizes some of which only the operator knows."""
+"""Sizes; None for those that only the operator knows."""
 Rule: TypeAlias = Callable[[Sequence[Part], int], Partly | None]
-"""From the operands and the rank of the output to its sizes."""
+"""Function from the operands and the rank of the output to its sizes."""
 
 
 def output_dims(name: str, parts: Sequence[Part], rank: int) -> Partly | None:
-    """The sizes of an operator's first output; None for those that only the operator knows, or for all."""
+    """Return the sizes of an operator's first output; None for those, or all, that only the operator knows."""
     rule = _broadcast if name in POINTWISE else RULES.get(name)
     if rule is None:
         return None
     try:
         found = rule(parts, rank)
-    except (IndexError, TypeError, ValueError, ZeroDivisionError):  # Arguments that no schema has.
+    except (IndexError, TypeError, ValueError, ZeroDivisionError):  # Arguments that no schema allows.
         return None
     return found if found is not None and len(found) == rank else None
 
 
 def viewed_dims(source: Dims, wanted: Part) -> Dims | None:
-    """The sizes of a view, of which one may be -1: what the others leave."""
+    """Return the sizes of a view; a size of -1 follows from the others."""
     sizes: list[Number] = []
     for item in wanted[1:]:
         if not isinstance(item, tuple) or item[0] != "i":
@@ -58,7 +58,7 @@ def _view(parts: Sequence[Part], rank: int) -> Partly | None:
 
 
 def _sizes(parts: Sequence[Part], rank: int) -> Partly | None:
-    """A list of sizes comes first."""
+    """Return the sizes in the first operand, a list."""
     found = parts[0][1:]
     if not all(isinstance(item, tuple) and item[0] == "i" and item[1] != -1 for item in found):
         return None
@@ -72,7 +72,7 @@ def _broadcast(parts: Sequence[Part], rank: int) -> Partly | None:
         sizes = {size[place] for size in tensors if len(size) >= -place} - {1}
         known = [size for size in sizes if isinstance(size, int)]
         if known:
-            # Whatever differs from a number that is not 1 is broadcast to it.
+            # Any size other than a known one that is not 1 is broadcast to it.
             found.append(known[0])
         elif len(sizes) > 1:
             return None
@@ -115,7 +115,7 @@ def _cat(parts: Sequence[Part], rank: int) -> Partly | None:
     found = list(tensors[0])
     for sizes in tensors[1:]:
         found[dim] = numbers.add(found[dim], sizes[dim])
-        # The others are equal, or the kernel fails: a number says most.
+        # The other sizes are equal, or the kernel fails; a known number says most.
         for place, size in enumerate(sizes):
             if place != dim and isinstance(size, int):
                 found[place] = size
@@ -127,7 +127,7 @@ def _integers(found: Part) -> list[int]:
 
 
 def _reduced(parts: Sequence[Part], rank: int) -> Partly | None:
-    """``(self, dim, keepdim)``."""
+    """Return the sizes for ``(self, dim, keepdim)``."""
     sizes = list(dims(parts[0]))
     chosen = _integers(parts[1]) if parts[1][0] == "list" else []
     gone = {dim % len(sizes) for dim in chosen} or set(range(len(sizes)))
@@ -137,12 +137,12 @@ def _reduced(parts: Sequence[Part], rank: int) -> Partly | None:
 
 
 def _reduced_at(parts: Sequence[Part], rank: int) -> Partly | None:
-    """``(self, dim, keepdim)`` with one dimension."""
+    """Return the sizes for ``(self, dim, keepdim)`` with one dimension."""
     return _reduced((parts[0], ("list", ("i", integer(parts[1]))), *parts[2:]), rank)
 
 
 def _variance(parts: Sequence[Part], rank: int) -> Partly | None:
-    """``(self, dim, correction, keepdim)``."""
+    """Return the sizes for ``(self, dim, correction, keepdim)``."""
     return _reduced((parts[0], parts[1], parts[3]), rank)
 
 
@@ -160,7 +160,7 @@ def _padded(parts: Sequence[Part], rank: int) -> Partly | None:
 
 
 def _convolved(parts: Sequence[Part], rank: int) -> Partly | None:
-    """``(input, weight, bias, stride, padding, dilation, transposed, …)``."""
+    """Return the sizes for ``(input, weight, bias, stride, padding, dilation, transposed, …)``."""
     sizes, weight = dims(parts[0]), dims(parts[1])
     found: list[Number | None] = [sizes[0], None if truth(parts[6]) else weight[0]]
     steps = [_integers(parts[at]) for at in (3, 4, 5)]
@@ -175,7 +175,7 @@ def _convolved(parts: Sequence[Part], rank: int) -> Partly | None:
 
 
 def _pooled(parts: Sequence[Part], rank: int) -> Partly | None:
-    """Batch and channels stay."""
+    """Return the sizes of a pool, which keeps batch and channels."""
     return (*dims(parts[0])[:-2], None, None)
 
 
@@ -186,7 +186,7 @@ def _sliced(parts: Sequence[Part], rank: int) -> Partly | None:
 
 
 def _indexed(parts: Sequence[Part], rank: int) -> Partly | None:
-    """``(self, indices)`` with one list of indices, for the first dimension."""
+    """Return the sizes for ``(self, indices)`` with one list of indices, for the first dimension."""
     (index,) = cast("tuple[Part, ...]", parts[1][1:])
     return (*dims(index), *dims(parts[0])[1:])
 
@@ -280,4 +280,4 @@ RULES: Mapping[str, Rule] = {
     "aten::view_copy.out": _view,
     "aten::zeros.out": _sizes,
 }
-"""By operator; the point-wise ones broadcast."""
+"""Rules by operator; the point-wise ones broadcast."""

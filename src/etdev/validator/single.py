@@ -1,8 +1,8 @@
-"""One file by itself: does anybody read a value after another was written over it?
+"""Validation of a single file: finds values that are read after another one was written over them.
 
-Nothing says what the values of a file are meant to be. A value that an instruction writes, all of it, is meant to hold
-that; whoever reads it when another value has been written to the same bytes reads something else. One that nobody
-writes is a view of others, or state.
+A file does not say what its values are meant to be. The validator assumes that a value holds what the instruction that
+writes all of it has written. A reader that finds another value in the same bytes reads something else. A value that no
+instruction writes is a view of others, or state.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _WRITTEN, _CHANGED = "written", "changed"
 
 
 def validate_file(program: m.Program, delegate_inputs: Mapping[str, Mapping[int, int]]) -> ValidationReport:
-    """Look for values that are read after another was written over them, and for bytes that are read and never written.
+    """Find values that are read after another was written over them, and bytes that are read but never written.
 
     ``delegate_inputs``: per method, position of each delegate call → how many of its arguments are inputs.
     """
@@ -78,7 +78,10 @@ def validate_file(program: m.Program, delegate_inputs: Mapping[str, Mapping[int,
 
 
 def _stale_reads(methods: Sequence[_File]) -> list[tuple[Violation, bool]]:
-    """Reads of values whose write is missing, and whether that is certain. Methods keep state for each other."""
+    """Return reads of values whose write is missing, and whether that is certain.
+
+    Methods keep state for each other.
+    """
     for method in methods:
         for other in methods if len(methods) > 1 else ():
             method.unwritten.state.update(place for place in other.unwritten.state if place[0] > 1)
@@ -95,11 +98,11 @@ def _facts(program: m.Program, plan: m.ExecutionPlan, inputs: Mapping[int, int],
 
 
 def _written_places(program: m.Program, plan: m.ExecutionPlan, inputs: Mapping[int, int]) -> list[tuple[int, int, int]]:
-    """``(buffer, first byte, byte behind the last)`` of all that a method writes, or begins with."""
+    """Return ``(buffer, first byte, end byte)`` of all that a method writes or starts with; the end is exclusive."""
     facts = Facts(0, program, plan, inputs, {})
     values = {*plan.inputs, *(value for code in facts.code for value in (*code.writes, *code.updates))}
     values.update(index for index, tensor in plan.tensors() if tensor.has_initial_value)
-    if facts.roving:  # A move or a view may have made it any other.
+    if facts.roving:  # A move or a view may have set any other one.
         values.update(value for value in facts.tensors if values & facts.roving)
     found = []
     for value in values:
@@ -110,7 +113,7 @@ def _written_places(program: m.Program, plan: m.ExecutionPlan, inputs: Mapping[i
 
 
 class _File:
-    """A method of the file."""
+    """Method of the file."""
 
     def __init__(
         self, symbols: Symbols, constants: Constants, facts: Facts, written: Sequence[tuple[int, int, int]]
@@ -126,7 +129,7 @@ class _File:
         self.reads = 0
 
     def run(self) -> str | None:
-        """Execute it; says why not, if it could not be."""
+        """Execute the method. Return the reason if that is not possible."""
         facts = self.facts
         for code in facts.code:
             if isinstance(code.call, m.DelegateCall) and code.position not in facts.delegate_inputs:
@@ -156,17 +159,17 @@ class _File:
         return None
 
     def stale_reads(self) -> Iterator[tuple[Violation, bool]]:
-        """Reads of values whose write is missing, and whether that is certain."""
+        """Yield reads of values whose write is missing, and whether that is certain."""
         for item in self.unwritten.find():
             yield self._explain.unwritten(item), item.certain
 
 
 _NO_BYTES = (Act.VIEW, Act.SIZE)
-"""What looks at no content."""
+"""Instructions that read no content."""
 
 
 class _FileSteps(Steps):
-    """Every write is something of its own: who has written what is read?"""
+    """Executor that gives every write its own symbol, to find the writer of each byte that is read."""
 
     def __init__(self, run: Run, written: Sequence[tuple[int, int, int]]) -> None:
         super().__init__(run)
@@ -181,7 +184,7 @@ class _FileSteps(Steps):
             for value in code.writes
             if code.act not in (Act.ADD_ROW, Act.RESIZE, Act.VIEW)
         }.union(self._facts.plan.inputs)
-        """Values all of which somebody writes."""
+        """Values that an instruction or the caller writes entirely."""
         self._by_delegates = {value for code in self._facts.code if code.act is Act.DELEGATE for value in code.writes}
 
     def run(self, step: Step) -> None:
@@ -220,7 +223,7 @@ class _FileSteps(Steps):
     # Reading
 
     def read(self, code: Code | None, value: int) -> None:
-        """Look at who has written what an instruction, or the caller, reads."""
+        """Check which writes an instruction, or the caller, reads."""
         self._run.reads += 1
         machine = self._run.machine
         shadow = machine.state.shadows[0].get(value)
@@ -228,10 +231,10 @@ class _FileSteps(Steps):
             for at, content in machine.contents(0, value):
                 self._read_at(code, value, at, self._owners(at), content)
             return
-        # Another tensor in each round of a loop, any of those that it may be.
+        # The value refers to another tensor in each iteration of a loop.
         tensors = [leaf for leaf in leaves(machine.located(0, value)) if isinstance(leaf, At)]
         owners = [self._owners(at) for at in tensors]
-        if tensors and all(found & self._owned for found in owners):  # None of them is a view of what others write.
+        if tensors and all(found & self._owned for found in owners):  # No tensor is a view of other values.
             self._read_at(code, value, tensors[0], set().union(*owners), shadow[2])
 
     def _read_at(self, code: Code | None, value: int, at: At, owners: set[int], content: Content) -> None:
@@ -243,7 +246,7 @@ class _FileSteps(Steps):
             start += length
 
     def _owners(self, at: At) -> set[int]:
-        """The values whose place it is: the tensor itself, or those that a view was made of."""
+        """Return the values whose place it is: the tensor itself, or those that it is a view of."""
         view = self._facts.tensors[at.tensor]
         if view.place == at.place:
             return {at.tensor}
@@ -272,23 +275,23 @@ class _FileSteps(Steps):
                 return
 
     def _extents(self, values: Iterable[int]) -> set[tuple[int, int, int]]:
-        """``(buffer, first byte, byte behind the last)`` of some tensors."""
+        """Return ``(buffer, first byte, end byte)`` of some tensors; the end is exclusive."""
         tensors = (self._facts.tensors[value] for value in values)
         return {(*tensor.place, tensor.end) for tensor in tensors if tensor.place is not None}
 
     def _is_part_on_device(self, buffer: int, owners: set[int], writers: Iterable[Write]) -> bool:
-        """Does a tensor on a device that no instruction writes overlap others, without being a view of all of one?
+        """Return whether a tensor on a device overlaps others without being a view of all of one.
 
-        Kernels run on the host, so that no device has parts of tensors: a copy to it is missing.
+        Kernels run on the host, so no device has parts of tensors: a copy to the device is missing.
         """
         found = self._extents(other for _, other in writers)
         return buffer in self._on_devices and bool(found) and self._extents(owners).isdisjoint(found)
 
     def _is_written(self, place: tuple[int, int, int], owners: set[int]) -> bool:
-        """Does an instruction write there, so that the bytes may be state that a call before has left?
+        """Return whether an instruction writes to a place, so that its bytes may be state of an earlier call.
 
-        State that stays on a device is written whole, by delegates. Another value may be written in its place, if that
-        is not copied from or to the host: others that are copied are there at other times.
+        Delegates write state that stays on a device, and they write all of it. Another value may be written at its
+        place, if it is not copied from or to the host. Values that are copied are there at other times.
         """
         buffer, start, end = place
         if buffer in self._on_devices:
@@ -304,7 +307,7 @@ class _FileSteps(Steps):
         return tensor.has_initial_value or (info is not None and info.fully_qualified_name is not None)
 
     def _leaves(self, symbol: int) -> list[tuple[object, ...]]:
-        """What some bytes may come from: keys of symbols that are not made of others."""
+        """Return the keys of the symbols that some bytes may come from and that do not consist of others."""
         found = []
         seen = {symbol}
         waiting = [symbol]
@@ -319,7 +322,7 @@ class _FileSteps(Steps):
         return found
 
     def _writers(self, leaves: Iterable[tuple[object, ...]]) -> Iterator[Write]:
-        """The writes of all of a value that some bytes may come from."""
+        """Yield the complete writes of values that some bytes may come from."""
         for key in leaves:
             if key[0] == INPUT:
                 assert isinstance(key[1], int)
@@ -328,29 +331,29 @@ class _FileSteps(Steps):
                 yield cast("Write", key[2:4])
 
     def _parts(self, symbol: int, key: tuple[object, ...]) -> Collection[int]:
-        """The symbols of what some bytes may be."""
+        """Return the symbols that a symbol may consist of."""
         if key[0] == MERGE:
             return cast("tuple[int, ...]", key[2])
         if key[0] == LOOP:
             return self.loops[cast(int, key[1])].members.get(symbol, ())
         if key[:2] == (OTHER, _CHANGED):
-            # What one of several tensors was changed to is not made of what the others were.
+            # One of several tensors that was changed does not consist of the contents of the others.
             return () if key[3] in self._facts.roving else [run[0] for run in cast(Content, key[4])]
         return [cast(int, key[3])] if key[:2] == (OTHER, "behind the end") else ()
 
 
 class _FileEnds(Ends):
-    """The caller, who fills the inputs and reads the outputs."""
+    """Caller, which fills the inputs and reads the outputs."""
 
     def __init__(self, run: Run, steps: _FileSteps) -> None:
         super().__init__(run)
         self._file_steps = steps
 
     def check_outside(self) -> None:
-        """A file that was read is consistent."""
+        """Check nothing: a file that was read is consistent."""
 
     def enter(self) -> None:
-        """The caller fills the inputs."""
+        """Fill the inputs as the caller does."""
         machine, facts = self._run.machine, self._run.facts[0]
         for number, value in enumerate(facts.plan.inputs):
             if value in facts.tensors:
@@ -358,7 +361,7 @@ class _FileEnds(Ends):
                 machine.write(0, value, self.input_dims(0, number, value), whole(symbol, facts.tensors[value].nbytes))
 
     def leave(self) -> None:
-        """The caller reads the outputs."""
+        """Read the outputs as the caller does."""
         facts = self._run.facts[0]
         for value in dict.fromkeys(facts.plan.outputs):
             if value in facts.tensors:

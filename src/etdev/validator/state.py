@@ -1,4 +1,4 @@
-"""What holds at one point of the two programs: memory, sizes, numbers, and which tensor is which."""
+"""State at one point of the two programs: memory, sizes, numbers, and which tensor each value refers to."""
 
 from __future__ import annotations
 
@@ -14,59 +14,59 @@ from etdev.validator.numbers import Dims
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One of several things, depending on the path on which a merge was reached last."""
+    """One of several things, depending on the path on which a merge was last reached."""
 
     merge: int
     """Number of the block that the paths lead to."""
     ways: tuple[Tree, ...]
-    """For each of its predecessors."""
+    """One tree per predecessor of that block."""
     size: int = field(default=1, compare=False)
-    """How many leaves there are."""
+    """Number of leaves."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """Something that is not followed."""
+    """Something that the validator does not follow."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class At:
-    """A tensor and where it lies."""
+    """Tensor and its location."""
 
     tensor: int
-    """Value index of the tensor that it is."""
+    """Value index of the tensor."""
     place: Place | None
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """How an operand lies over an output with which it shares bytes."""
+    """Location of an operand relative to an output that it overlaps."""
 
     bytes: int
-    """From the first byte of the output to that of the operand."""
+    """Bytes from the first byte of the output to that of the operand."""
     same: bool
-    """Are they one tensor, with the same shape, as far as is known?"""
+    """Whether they are one tensor with the same shape, as far as known."""
 
 
 Tree: TypeAlias = Choice | Unknown | At | Gap | int | Place | None
-"""Which value's tensor a value is, where a tensor lies, both, or how two lie to each other."""
+"""Which tensor a value refers to, where a tensor is located, both, or how two are located to each other."""
 Number_: TypeAlias = tuple[object, ...]
-"""What a number is, as a part of a key: ``("i", Number)`` or ``("s", symbol)``."""
+"""Content of a number, as a part of a key: ``("i", Number)`` or ``("s", symbol)``."""
 Shadow: TypeAlias = tuple[tuple[object, ...], Dims, Content]
 """Kind, sizes and content of a tensor."""
 
 _MOST_LEAVES = 256
-"""Tensors that a value may be, or places that one may have; with more, it is given up."""
+"""Limit on the tensors that a value may refer to, or on the places of one; beyond it, the tree is unknown."""
 MEMORY, NUMBER, DIMS, REFERENCE, PLACE = range(5)
-"""What an entry of a log is about."""
+"""Kinds of entries of a log."""
 Entry: TypeAlias = tuple[int, ...]
-"""``(kind, side, value)``, or of memory ``(MEMORY, side, space, start, end)``."""
+"""``(kind, side, value)``, or for memory ``(MEMORY, side, space, start, end)``."""
 
 
 class Log:
-    """What has changed since another log."""
+    """Changes since another log."""
 
     __slots__ = ("depth", "entries", "parent")
 
@@ -80,7 +80,7 @@ _Item = TypeVar("_Item")
 
 
 class Table(Generic[_Item]):
-    """Facts about values. A copy takes no time proportional to them: both share a base that does not change."""
+    """Facts about values. The time for a copy does not depend on their number: copies share a constant base."""
 
     __slots__ = ("_below", "_own")
 
@@ -89,7 +89,7 @@ class Table(Generic[_Item]):
         self._below = below
 
     def get(self, value: int, default: _Item | None = None) -> _Item | None:
-        """What is known of a value."""
+        """Return the fact about a value."""
         table: Table[_Item] | None = self
         while table is not None:
             if value in table._own:
@@ -101,14 +101,14 @@ class Table(Generic[_Item]):
         self._own[value] = item
 
     def items(self) -> ItemsView[int, _Item]:
-        """All values with what is known of them, as of now."""
+        """Return all values with their facts, as of now."""
         return {**dict(self._below.items() if self._below else ()), **self._own}.items()
 
     def copy(self) -> Table[_Item]:
-        """Another one that knows as much."""
+        """Return a copy."""
         if self._own:
             below = Table(self._own, self._below)
-            # Each table has at least twice the values of the one above it: there are few, one on top of the other.
+            # Each table has at least twice the values of the one above it, so there are few tables.
             while below._below and 2 * len(below._own) > len(below._below._own):
                 below = Table({**below._below._own, **below._own}, below._below._below)
             self._own, self._below = {}, below
@@ -116,27 +116,27 @@ class Table(Generic[_Item]):
 
 
 class State:
-    """Both programs at one point; of each pair the first is the program before the link."""
+    """State of both programs at one point; the first of each pair is the program before the link."""
 
     __slots__ = ("counts", "dims", "log", "memory", "numbers", "places", "references", "shadows")
 
     def __init__(self) -> None:
         self.memory: tuple[dict[int, Memory], dict[int, Memory]] = ({}, {})
         self.numbers: tuple[Table[Number_], Table[Number_]] = (Table(), Table())
-        """Of those that were set."""
+        """Numbers that were set."""
         self.dims: tuple[Table[Dims], Table[Dims]] = (Table(), Table())
-        """Of the dynamic tensors that were given sizes."""
+        """Sizes of the dynamic tensors that were given some."""
         self.references: tuple[Table[Tree], Table[Tree]] = (Table(), Table())
-        """Which value's tensor each value is that a move has set."""
+        """Value that a move has set → the value whose tensor it refers to."""
         self.places: tuple[Table[Tree], Table[Tree]] = (Table(), Table())
-        """Where each tensor lies that a view has pointed elsewhere."""
+        """Tensor that a view has pointed elsewhere → its location."""
         self.shadows: tuple[dict[int, Shadow], dict[int, Shadow]] = ({}, {})
-        """What values hold that are another tensor in each round of a loop."""
+        """Contents of values that refer to another tensor in each iteration of a loop."""
         self.counts = Counts()
         self.log = Log(None)
 
     def copy(self) -> State:
-        """Another one, whose log goes on from here; so does that of this one, apart from it."""
+        """Return a copy. From here on, both have logs of their own."""
         found = State()
         found.memory = tuple({space: item.copy() for space, item in side.items()} for side in self.memory)  # type: ignore[assignment]
         for name in ("numbers", "dims", "references", "places", "shadows"):
@@ -147,12 +147,12 @@ class State:
         return found
 
     def table(self, kind: int, side: int) -> Table[object]:
-        """What a kind of entries is about, on one side."""
+        """Return the table for a kind of entries, on one side."""
         return (self.numbers, self.dims, self.references, self.places)[kind - 1][side]  # type: ignore[return-value]
 
 
 def changes(states: Iterable[State]) -> tuple[Log | None, list[Entry]]:
-    """The log that several states have in common, and what has changed since in any of them."""
+    """Return the log that several states have in common, and all changes since then."""
     logs: list[Log | None] = [state.log for state in states]
     entries: dict[Entry, None] = {}
     while any(log is not logs[0] for log in logs):
@@ -165,7 +165,7 @@ def changes(states: Iterable[State]) -> tuple[Log | None, list[Entry]]:
 
 
 def changes_since(state: State, log: Log) -> list[Entry]:
-    """What has changed in a state since a log that it comes from."""
+    """Return the changes of a state since a log that it comes from."""
     entries: dict[Entry, None] = {}
     at: Log | None = state.log
     while at is not None and at is not log:
@@ -175,14 +175,14 @@ def changes_since(state: State, log: Log) -> list[Entry]:
 
 
 def each_leaf(tree: Tree, change: Callable[[Tree], Tree]) -> Tree:
-    """A tree with its leaves replaced."""
+    """Return a tree with its leaves replaced."""
     if not isinstance(tree, Choice):
         return change(tree)
     return choice(tree.merge, tuple(each_leaf(way, change) for way in tree.ways))
 
 
 def choice(merge: int, ways: tuple[Tree, ...]) -> Tree:
-    """One of some things; that thing, if all are the same."""
+    """Return a choice between trees, or the tree itself if all are the same."""
     if all(way == ways[0] for way in ways):
         return ways[0]
     size = sum(way.size if isinstance(way, Choice) else 1 for way in ways)
@@ -192,21 +192,21 @@ def choice(merge: int, ways: tuple[Tree, ...]) -> Tree:
 
 
 def leaves(tree: Tree) -> list[Tree]:
-    """All that it may be."""
+    """Return all leaves of a tree."""
     if not isinstance(tree, Choice):
         return [tree]
     return [leaf for way in tree.ways for leaf in leaves(way)]
 
 
 def mentions(tree: Tree, merges: set[int]) -> bool:
-    """Does a tree depend on how one of some merges was reached last?"""
+    """Return whether a tree depends on how one of some merges was last reached."""
     if not isinstance(tree, Choice):
         return False
     return tree.merge in merges or any(mentions(way, merges) for way in tree.ways)
 
 
 def on_way(tree: Tree, merge: int, way: int) -> Tree:
-    """What it is if a merge was last reached on one of its ways."""
+    """Return what a tree is if a merge was last reached on one of its ways."""
     if not isinstance(tree, Choice):
         return tree
     if tree.merge == merge:

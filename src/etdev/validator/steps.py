@@ -1,4 +1,4 @@
-"""One instruction, in one program or in both."""
+"""Execution of one instruction, in one program or in both."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from etdev.validator.walk import Side, Step
 
 
 class Steps:
-    """Executes instructions."""
+    """Executor of instructions."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
         self._overlaps = Overlaps(run)
 
     def run(self, step: Step) -> None:
-        """Execute what runs in a step."""
+        """Execute a step."""
         if step.who is Side.BEFORE:
             self._run_alone(0, step.before)
         elif step.who is Side.AFTER:
@@ -50,7 +50,7 @@ class Steps:
             self._run_same(one, other)
 
     def _are_alike(self, one: Code, other: Code) -> bool:
-        """Do both compute the same function, with outputs of the same form?"""
+        """Return whether both compute the same function, with outputs of the same form."""
         if ops.same_function(one.name) != ops.same_function(other.name) or len(one.reads) != len(other.reads):
             return False
         forms = [
@@ -61,7 +61,10 @@ class Steps:
         return alike and forms[0] == forms[1] and len(one.sets) == len(other.sets)
 
     def _run_same(self, one: Code, other: Code) -> None:
-        """The same instruction in both programs: what it computes is the same if its operands are."""
+        """Execute the same instruction in both programs.
+
+        Its results are the same if its operands are.
+        """
         machine = self._run.machine
         before, after = machine.operands(0, one.position), machine.operands(1, other.position)
         if isinstance(one.call, m.DelegateCall):
@@ -81,15 +84,18 @@ class Steps:
             machine.set_number(1, theirs, number)
 
     def _tag(self, code: Code, overlaps: dict[Key, Tree], *, paired: bool) -> object:
-        """What tells an instruction of the program before the link from others that get the same operands."""
+        """Return what distinguishes an instruction before the link from others with the same operands."""
         forbidden = self._overlaps.forbidden(code, overlaps)
-        if forbidden:  # The result depends on how its operands lie.
+        if forbidden:  # The result depends on the addresses of its operands.
             return code.position, tuple(sorted((key, str(tree)) for key, tree in forbidden.items()))
         same_each_time = code.pure and not (paired and code.act is Act.RESIZE)
         return None if same_each_time else code.position
 
     def _add_rows(self, one: Code, other: Code) -> None:
-        """A row is put behind those that the instruction itself has written; nobody has to need them."""
+        """Execute an instruction that appends a row to those that it has written itself.
+
+        Earlier rows are not compared here; a difference shows where an instruction reads them.
+        """
         machine = self._run.machine
         before, after = machine.operands(0, one.position), machine.operands(1, other.position)
         self._compare(one, other, before, after)
@@ -119,7 +125,10 @@ class Steps:
     # One program alone
 
     def _run_alone(self, side: int, position: int, *, paired: bool = False) -> None:
-        """An instruction that only one program has, or that is another one in the other program, ``paired``."""
+        """Execute an instruction that only one program has.
+
+        ``paired``: the other program has a different instruction in its place.
+        """
         code = self._run.facts[side].code[position]
         if code.act is Act.VIEW:
             if not run_view(self._run.machine, side, code):
@@ -150,7 +159,7 @@ class Steps:
             machine.set_number(side, value, number)
 
     def _canonical(self, part: Part) -> Part:
-        """An operand of the program after the link, in terms of the one before it."""
+        """Return an operand of the linked program in terms of the program before the link."""
         if isinstance(part[0], tuple):
             return (part[0], part[1], self._run.agreement.canonical(cast(Content, part[2])))
         if part[0] == "list":
@@ -159,7 +168,7 @@ class Steps:
 
 
 def _delegate(facts: Facts, call: m.Instruction | None) -> object:
-    """All that makes a delegate what it is."""
+    """Return everything that identifies a delegate."""
     assert isinstance(call, m.DelegateCall)
     delegate = facts.plan.delegates[call.delegate_index]
     where = delegate.processed

@@ -1,8 +1,8 @@
-"""Names for what is computed: equal keys are equal contents.
+"""Symbols for contents: equal keys are equal contents.
 
-A symbol stands for a stretch of bytes without end, of which programs use a part, or for one number. What is computed
-has the key of its operator, its attributes and the contents of its operands; what lies somewhere after a merge of paths
-has the key of the contents that come in on each of them.
+A symbol stands for an endless stretch of bytes, of which programs use a part, or for one number. The key of a computed
+content has its operator, the attributes and the contents of the operands. The key of a content after a merge of paths
+has the contents that come in on each path.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 
 INITIAL, CONSTANT, INPUT, OPERATION, MERGE, LOOP, OTHER = range(7)
-"""The first element of a key: what kind of thing the symbol stands for."""
+"""Kind of a symbol, the first element of its key."""
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Who computed what a symbol stands for."""
+    """Instruction that computed a content."""
 
     position: int
-    """Of the instruction, in the program before the link if it is there, else in the one after."""
+    """Position in the program before the link if the instruction is there, else in the one after."""
     operator: str
     value: int | None
-    """Index of the output."""
+    """Value index of the output."""
     side: int
 
 
@@ -33,11 +33,11 @@ class Symbols:
         self._numbers: dict[Hashable, int] = {}
         self.keys: list[tuple[object, ...]] = []
         self.mentions: list[int] = []
-        """By symbol: bits of the loops' merges that it depends on. It has a new meaning after each of them."""
+        """By symbol: bits of the merges in loops that it depends on. Its meaning changes after each of them."""
         self._origins: dict[int, Origin] = {}
 
     def number(self, key: tuple[object, ...], mentions: int = 0) -> int:
-        """The symbol of a key."""
+        """Return the symbol of a key."""
         found = self._numbers.get(key)
         if found is None:
             found = self._numbers[key] = len(self.keys)
@@ -46,15 +46,15 @@ class Symbols:
         return found
 
     def name(self, symbol: int, origin: Origin) -> None:
-        """Say who computed it, if nobody has."""
+        """Record the origin of a symbol, if it has none yet."""
         self._origins.setdefault(symbol, origin)
 
     def origin(self, symbol: int) -> Origin | None:
-        """Who computed it, if an instruction did."""
+        """Return the origin of a symbol, if an instruction computed it."""
         return self._origins.get(symbol)
 
     def mentioned(self, symbols: Iterable[int]) -> int:
-        """Bits of all of them together."""
+        """Return the bits of the merges that any of some symbols depends on."""
         found = 0
         for symbol in symbols:
             found |= self.mentions[symbol]

@@ -1,8 +1,8 @@
 """Values of a single file that no instruction writes, although others write the bytes that are read.
 
-Most are views, slices and the like, which share bytes on purpose. Some miss their write: an instruction is missing, and
-the bytes hold a value that was there before. Two traces of that are looked for. The bytes hold another element type. Or
-another value, which the missing instruction would have read, was computed for nothing.
+Most are views, slices and the like, which share bytes on purpose. For some, an instruction is missing, and the bytes
+hold a value that was written earlier. The module looks for two traces of that. The bytes hold another element type. Or
+another value, which the missing instruction would have read, is never read.
 """
 
 from __future__ import annotations
@@ -17,41 +17,41 @@ from etdev.validator.facts import CONSTANT, Code, Facts
 from etdev.validator.operators import Act
 
 Write: TypeAlias = tuple[int, int]
-"""Position of an instruction and the value that it writes; position -1 is the caller, who fills the inputs."""
+"""Position of an instruction and the value that it writes; position -1 is the caller, which fills the inputs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """A value whose write is missing."""
+    """Value whose write is missing."""
 
     reader: Code | None
-    """The first instruction that reads it; None is the caller."""
+    """First instruction that reads the value; None is the caller."""
     value: int
     write: Write
-    """The trace: a write that its bytes come from, or one that no instruction reads."""
+    """Trace: a write that the bytes come from, or a write that no instruction reads."""
     another_type: bool
-    """Do the bytes come from that write?"""
+    """Whether the bytes come from that write, which has another element type."""
     certain: bool
     """False if a valid file may look like this."""
 
 
 @dataclass(slots=True)
 class Unwritten:
-    """The reads of a method, from which values without a write are found."""
+    """Reads of a method, to find the values without a write."""
 
     facts: Facts
     devices: Collection[int]
     """Buffers on devices."""
     _reads: dict[Write, set[Write]] = field(default_factory=dict)
-    """Write → positions and values of the reads of it."""
+    """Write → positions and values of its reads."""
     _suspects: dict[int, set[Write]] = field(default_factory=dict)
     """Value that no instruction writes → the writes that its bytes come from."""
     state: set[tuple[int, int, int]] = field(default_factory=set)
-    """Places that are read before they are written: buffer, first byte, byte behind the last."""
+    """Places that are read before they are written: buffer, first byte, end byte (exclusive)."""
     _named: Counter[int] = field(init=False)
-    """Value → how many instructions name it."""
+    """Value → number of instructions that name it."""
     _touched: frozenset[int] = field(init=False)
-    """Values that instructions write, change or point elsewhere, and those that the caller fills."""
+    """Values that instructions write, change or point elsewhere, and the inputs."""
 
     def __post_init__(self) -> None:
         code = self.facts.code
@@ -68,7 +68,7 @@ class Unwritten:
         self.state.add(place)
 
     def note_read(self, code: Code | None, value: int, owners: Collection[int], writes: Collection[Write]) -> None:
-        """Note a read, the values that may be written to make it what it is, and the writes that it comes from."""
+        """Note a read, the values whose writes would make it valid, and the writes that it comes from."""
         position = len(self.facts.code) if code is None else code.position
         for write in writes:
             self._reads.setdefault(write, set()).add((position, value))
@@ -76,7 +76,7 @@ class Unwritten:
             self._suspects.setdefault(value, set()).update(writes)
 
     def find(self) -> Iterator[Missing]:
-        """Find the values whose write is missing, as far as their traces tell."""
+        """Find the values whose write is missing, as far as traces show."""
         unread = list(self._unread())
         for value, writes in sorted(self._suspects.items()):
             first = min(at for write in writes for at, read in self._reads[write] if read == value)
@@ -92,15 +92,15 @@ class Unwritten:
             for write, alone in before:
                 sides = {self._is_on_device(value), self._is_on_device(write[1])}
                 if (alone or over) if len(sides) > 1 else (alone and over):
-                    # Kernels of the host may compute what no instruction reads; copies and delegates do not.
+                    # Host kernels may compute values that no instruction reads; copies and delegates do not.
                     yield Missing(reader, value, write, another_type=False, certain=True in sides)
                     break
         yield from self._without_copy(unread)
 
     def _without_copy(self, unread: list[tuple[Write, bool]]) -> Iterator[Missing]:
-        """Values on devices that only a delegate names, each like a value of the host that no instruction reads.
+        """Find values on devices that only a delegate names, each like a value of the host that no instruction reads.
 
-        The file does not say which arguments of a delegate are outputs: such a value is an input without its copy.
+        The file does not say which arguments of a delegate are outputs. Such a value is an input without its copy.
         """
         for (position, value), _ in unread:
             code = self.facts.code[position] if position >= 0 else None
@@ -125,14 +125,14 @@ class Unwritten:
         return place is not None and place[0] in self.devices
 
     def _is_over(self, value: int, writes: Collection[Write], first: int) -> bool:
-        """Are the bytes those of values that are all read before the first read of this one, and not afterwards?"""
+        """Return whether each write has other reads, all of them before the first read of this value."""
         others = [[at for at, read in self._reads[write] if read != value] for write in writes]
         return all(found and max(found) < first for found in others)
 
     def _unread(self) -> Iterator[tuple[Write, bool]]:
-        """Writes that no instruction reads, and whether all writes of the same instruction are such.
+        """Yield writes that no instruction reads, and whether the instruction's other writes are unread, too.
 
-        A method may have inputs that it does not read: of these, nothing more is said.
+        A method may have inputs that it does not read, so an unread input never counts as certain.
         """
         for value in self.facts.plan.inputs:
             if value in self.facts.tensors and not self._named[value] and self._is_unread(-1, value):

@@ -17,11 +17,10 @@ from etdev.validator.symbols import Symbols
 
 @dataclass(frozen=True, slots=True)
 class Correspondence:
-    """Which instruction of a linked method is which of the one before. A wrong one only leads to violations."""
+    """Instructions of a linked method that correspond to those before the link. A wrong one only causes violations."""
 
     moved: Mapping[int, int]
-    """Position before the link → position after it, of the instructions that are left. Positions count over all
-    chains."""
+    """Position before the link → position after it, of the instructions that remain, counted over all chains."""
     delegate_inputs: Mapping[int, int] = field(default_factory=dict)
     """Position before the link of each delegate call → how many of its arguments are inputs."""
 
@@ -35,12 +34,12 @@ def validate_link(
     foreign: bool = False,
     in_place: InPlace | None = None,
 ) -> ValidationReport:
-    """Prove that each method of ``after`` computes what the one of that name in ``before`` does.
+    """Prove that each method of ``after`` computes what the method of that name in ``before`` computes.
 
-    What ``before`` computes is what its own plan makes of it. ``shared_state`` names the state that methods of
-    ``after`` are to have in common; those of a ``foreign`` program share what lies at equal addresses behind buffer 1.
-    ``in_place`` has operands over which kernels may write besides those that the validator knows: ``(argument,
-    output)`` by operator. A method without a correspondence is not validated.
+    The reference is what ``before`` computes with its own memory plan. ``shared_state`` names the state that methods of
+    ``after`` must have in common. Methods of a ``foreign`` program share equal addresses in buffers above 1.
+    ``in_place``: ``(argument, output)`` by operator, for operands over which kernels may write, in addition to those
+    that the validator knows. A method without a correspondence is not validated.
     """
     symbols = Symbols()
     constants = Constants(symbols, before, after)
@@ -74,7 +73,7 @@ def validate_link(
 
 
 def _named_data(before: m.Program, after: m.Program) -> Iterator[Violation]:
-    """Data that delegates look up by name: all of it has to be there, unchanged."""
+    """Yield a violation for each named data of a delegate that is missing or changed."""
     found = {item.key: after.segments[item.segment_index].data for item in after.named_data}
     for item in before.named_data:
         data = before.segments[item.segment_index].data

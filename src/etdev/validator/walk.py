@@ -1,7 +1,7 @@
-"""The paths of two programs beside each other: which instructions run together, and where paths part and merge.
+"""Paths of two programs side by side: instructions that run together, and where paths part and merge.
 
-A point is a pair of positions. From each, an instruction that only one program has runs alone; one that both have runs
-in both at once. Both take the same way at a jump, so that every run of the one program has its run of the other.
+A point is a pair of positions. An instruction that only one program has runs alone; one that both have runs in both at
+once. Both programs take the same way at a jump, so every execution of one corresponds to one of the other.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from etdev.validator.operators import Act
 
 
 class Side(Enum):
-    """Whose instruction runs in a step."""
+    """Programs whose instruction runs in a step."""
 
     BOTH = "both"
     BEFORE = "before"
@@ -26,7 +26,7 @@ class Side(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """An instruction of one program or of both."""
+    """Instruction of one program or of both."""
 
     who: Side
     before: int
@@ -46,7 +46,7 @@ class Block:
 
 
 class Divergence(Exception):  # noqa: N818 - turned into a violation by whoever called
-    """The two programs do not go the same ways."""
+    """Error for two programs that take different paths."""
 
     def __init__(self, message: str, before: int, after: int) -> None:
         super().__init__(message)
@@ -55,26 +55,28 @@ class Divergence(Exception):  # noqa: N818 - turned into a violation by whoever 
 
 @dataclass(slots=True)
 class Walk:
-    """All blocks. The first is the entry; the last has no steps and is the end of the method."""
+    """All blocks. The first is the entry; the last is the end of the method and has no steps."""
 
     blocks: list[Block]
     groups: list[list[int]]
-    """Blocks that can be reached from each other, or single ones, each after those that it can be reached from; inside
-    a group, in an order in which most come after their predecessors."""
+    """Blocks that can be reached from each other, or single blocks.
+
+    Each group is after those that it can be reached from. Inside a group, most blocks are after their predecessors.
+    """
     rank: dict[int, int]
-    """Block → its place in that order."""
+    """Block → its position in that order."""
 
     @property
     def end(self) -> int:
-        """The block that is the end of the method."""
+        """Block that is the end of the method."""
         return len(self.blocks) - 1
 
     def is_loop(self, group: Sequence[int]) -> bool:
-        """Can the blocks of a group run more than once?"""
+        """Return whether the blocks of a group can run more than once."""
         return len(group) > 1 or group[0] in self.blocks[group[0]].successors
 
     def body(self, head: int) -> frozenset[int]:
-        """The blocks of a loop: those from which its head is reached again without passing it."""
+        """Return the blocks of a loop: those that lead back to its head without passing it."""
         body = {head}
         waiting = [item for item in self.blocks[head].predecessors if self.is_back(item, head)]
         while waiting:
@@ -85,14 +87,14 @@ class Walk:
         return frozenset(body)
 
     def is_back(self, origin: int, to: int) -> bool:
-        """Does an edge lead back, in a loop?"""
+        """Return whether an edge leads back, in a loop."""
         return self.rank[origin] >= self.rank[to]
 
 
 def walk(before: Facts, after: Facts, moved: Mapping[int, int]) -> Walk:
-    """Lay two methods beside each other. ``moved``: position before → position after, of the instructions that stay.
+    """Match two methods. ``moved``: position before → position after, of the instructions that remain.
 
-    Raises :class:`Divergence` if they do not go together.
+    Raise :class:`Divergence` if they do not match.
     """
     points = _Points(before, after, moved).all()
     blocks = _blocks(points)
@@ -120,7 +122,7 @@ class _Points:
         self._meet = self._targets()
 
     def _targets(self) -> dict[int, int]:
-        """Where corresponding jumps lead to: before → after."""
+        """Return where corresponding jumps lead to: before → after."""
         found = {}
         for here, there in self._moved.items():
             if self._facts[0].code[here].act is self._facts[1].code[there].act is Act.JUMP:
@@ -142,7 +144,7 @@ class _Points:
 
     def _next(self, point: _Point) -> _Next:
         here, there = point
-        # Where paths meet, both are to be there at once.
+        # Where paths meet, both programs have to arrive at once.
         waits = there < self._meet.get(here, 0) and there not in self._back
         if not waits and here < self._lengths[0] and here not in self._moved:
             return Step(Side.BEFORE, here, there), ((self._alone(0, here), there),)
@@ -155,7 +157,7 @@ class _Points:
         return Step(Side.BOTH, here, there), self._together(here, there)
 
     def _alone(self, side: int, position: int) -> int:
-        """Where one program goes on by itself: it may not wait for anything, nor go back."""
+        """Return where one program continues alone: it may not pass a choice, nor go back."""
         code = self._facts[side].code[position]
         if code.act is not Act.JUMP:
             return position + 1
@@ -176,7 +178,7 @@ class _Points:
         return self._fixed[side].get(position)
 
     def _ways(self, side: int, position: int) -> tuple[int, ...]:
-        """Where an instruction goes on: behind it, and where it jumps to."""
+        """Return where an instruction continues: the next position, and the destination of a jump."""
         facts = self._facts[side]
         call = facts.code[position].call
         if not isinstance(call, m.JumpFalseCall):
@@ -188,7 +190,7 @@ class _Points:
 
 
 def fixed_jumps(facts: Facts) -> dict[int, bool]:
-    """Jumps on a truth value that nothing sets → the value."""
+    """Return position → value of jumps on a truth value that nothing sets."""
     outside = {*facts.plan.inputs, *facts.variable}
     found = {}
     for code in facts.code:
@@ -200,7 +202,7 @@ def fixed_jumps(facts: Facts) -> dict[int, bool]:
 
 
 def _blocks(points: Mapping[_Point, _Next]) -> list[Block]:
-    entered: dict[_Point, int] = {(0, 0): 2}  # The entry is a block, whatever leads back to it.
+    entered: dict[_Point, int] = {(0, 0): 2}  # The entry is a block, whichever edges lead back to it.
     for _, following in points.values():
         for point in following:
             entered[point] = entered.get(point, 0) + (1 if len(following) == 1 else 2)
@@ -228,7 +230,7 @@ def _blocks(points: Mapping[_Point, _Next]) -> list[Block]:
 
 
 def _order(blocks: list[Block]) -> list[int]:
-    """Depth first, each block after its predecessors as far as there are no loops."""
+    """Order blocks depth first, each after its predecessors as far as no loop prevents it."""
     seen = {0}
     order: list[int] = []
     stack = [(0, iter(reversed(blocks[0].successors)))]
@@ -245,7 +247,7 @@ def _order(blocks: list[Block]) -> list[int]:
 
 
 def _groups(blocks: list[Block], order: list[int]) -> list[list[int]]:
-    """Blocks that can reach each other. Source: Kosaraju's algorithm."""
+    """Group blocks that can reach each other. Source: Kosaraju's algorithm."""
     of: dict[int, int] = {}
     groups: list[list[int]] = []
     for first in order:
