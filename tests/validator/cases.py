@@ -1,7 +1,7 @@
-"""What a link may do, and the mistakes that look like it: each case in three variants.
+"""Changes that a link may make, and the mistakes that look like them: each case in three variants.
 
-A case builds its method for ``"before"``, ``"good"`` and ``"bad"``: the program before the link, a right link of it and
-a wrong one. Sizes are in elements of four bytes, addresses in bytes.
+A case builds its method for ``"before"``, ``"good"`` and ``"bad"``: the program before the link, a correct link of it
+and a wrong one. Sizes are in elements of four bytes, addresses in bytes.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ Variant: TypeAlias = Literal["before", "good", "bad"]
 
 @dataclass(frozen=True)
 class Case:
-    """A rule."""
+    """Rule of the validator, with the methods that show it."""
 
     build: Callable[[Variant], Half]
     kind: str
-    """What the violation of the bad variant is."""
+    """Kind of the violation in the bad variant."""
     gone: Collection[int] = ()
     """Positions that the good and the bad variant lack."""
     new: Collection[int] = ()
-    """Positions that they have and the one before lacks."""
+    """Positions that only they have."""
 
 
 CASES: dict[str, Case] = {}
@@ -35,7 +35,7 @@ CASES: dict[str, Case] = {}
 def case(
     kind: str, *, gone: Collection[int] = (), new: Collection[int] = ()
 ) -> Callable[[Callable[[Variant], Half]], Callable[[Variant], Half]]:
-    """Enter a case under its name."""
+    """Register a case under its name."""
 
     def enter(build: Callable[[Variant], Half]) -> Callable[[Variant], Half]:
         CASES[build.__name__.replace("_", " ")] = Case(build, kind, gone, new)
@@ -53,7 +53,7 @@ def _at(variant: Variant, before: int, good: int, bad: int) -> int:
 
 @case("content")
 def dead_memory_is_used_again(variant: Variant) -> Half:
-    """x is dead after the first instruction, y is not."""
+    """Reuse the memory of x, which is dead after the first instruction; y is not."""
     half = Half()
     one = half.integer(1)
     x = half.input(4, at=0)
@@ -129,7 +129,7 @@ def only_some_kernels_work_in_place(variant: Variant) -> Half:
 
 @case("overlap")
 def a_donor_is_not_broadcast(variant: Variant) -> Half:
-    """The second operand is as large as the output, in bytes and by address, in the good variant only."""
+    """Write over a second operand that has size and address of the output in the good variant only."""
     half = Half()
     x, y = half.input(1, 4, at=0), half.input(4, 4, at=64)
     half.outputs = [half.op("mul.out", x, y, half.tensor(4, 4, at=_at(variant, 256, 64, 0)))]
@@ -146,7 +146,7 @@ def a_donor_lies_exactly_there(variant: Variant) -> Half:
 
 @case("overlap")
 def each_operand_may_be_the_donor(variant: Variant) -> Half:
-    """A tensor twice is fine; another one in the same bytes is not."""
+    """Write over a tensor that is an operand twice; another tensor in the same bytes is not allowed."""
     half = Half()
     x = half.input(4, at=0)
     y = half.tensor(4, at=_at(variant, 64, 64, 8))
@@ -190,7 +190,7 @@ def operands_in_lists_are_no_donors(variant: Variant) -> Half:
 
 @case("overlap")
 def a_dynamic_donor_has_the_same_sizes(variant: Variant) -> Half:
-    """A sum with something of other sizes may be broadcast; a function of one tensor is not."""
+    """Write over an operand of a sum, which may be broadcast; the operand of a unary function is not."""
     half = Half()
     x, y = half.input(4, 8, at=0, dynamic=True), half.input(4, 8, at=128, dynamic=True)
     first = half.op("relu.out", x, half.tensor(4, 8, at=_at(variant, 256, 0, 256), dynamic=True))
@@ -198,12 +198,12 @@ def a_dynamic_donor_has_the_same_sizes(variant: Variant) -> Half:
     return half
 
 
-# Copies that go
+# Copies that are removed
 
 
 @case("content", gone=(1,))
 def a_view_is_an_alias(variant: Variant) -> Half:
-    """The bad one looks at the other tensor."""
+    """Replace a view by an alias; the bad variant is an alias of the other tensor."""
     half = Half()
     x = half.input(4, 4, at=0)
     y = half.op("exp.out", x, half.tensor(4, 4, at=64))
@@ -272,7 +272,7 @@ def parts_are_made_where_the_whole_is(variant: Variant) -> Half:
 
 @case("content", gone=(2,))
 def a_whole_is_not_written_over_its_parts(variant: Variant) -> Half:
-    """A part is read once more after the whole has been changed in place."""
+    """Read a part once more after the whole was changed in place."""
     half = Half()
     x = half.input(2, 4, at=0)
     parts = [
@@ -289,7 +289,7 @@ def a_whole_is_not_written_over_its_parts(variant: Variant) -> Half:
 
 @case("size", new=())
 def the_last_part_may_be_dynamic(variant: Variant) -> Half:
-    """``empty`` takes the place of the ``cat`` and gives the whole its sizes; the bad one gives it those of a part."""
+    """Replace ``cat`` by ``empty``, which sets the sizes of the whole; the bad variant sets those of a part."""
     half = Half()
     x = half.input(1, 4, at=0)
     y = half.input(1, 4, at=64, dynamic=True)
@@ -327,7 +327,7 @@ def a_write_back_is_done_in_place(variant: Variant) -> Half:
 
 @case("content", gone=(0,))
 def a_constant_is_moved_about_ahead_of_time(variant: Variant) -> Half:
-    """Constants 1 and 5: the second is what the first becomes, in the good data only."""
+    """Fold constant 1 into constant 5; only the good data has the right bytes."""
     half = Half()
     x = half.input(4, 4, at=64)
     weight = half.tensor(4, 4, at=0) if variant == "before" else half.tensor(4, 4, data=5)
@@ -366,7 +366,7 @@ def a_copy_to_another_type_is_none(variant: Variant) -> Half:
 
 @case("size", gone=())
 def a_view_of_a_dynamic_tensor_sets_the_sizes(variant: Variant) -> Half:
-    """A plain alias, sized by hand, keeps the sizes of the call before."""
+    """Alias a dynamic tensor. A plain alias, without ``et_view``, keeps the sizes of the previous call."""
     half = Half()
     x = half.input(4, 8, at=0, dynamic=True)
     y = half.op("exp.out", x, half.tensor(4, 8, at=128, dynamic=True))
@@ -383,7 +383,7 @@ def a_view_of_a_dynamic_tensor_sets_the_sizes(variant: Variant) -> Half:
 
 @case("content")
 def what_follows_a_dynamic_tensor_may_be_old(variant: Variant) -> Half:
-    """A static tensor where a dynamic one was written holds old bytes behind its end."""
+    """Write a dynamic tensor over a static one, which then holds old bytes past its end."""
     half = Half()
     x, y = half.input(8, at=0), half.input(8, at=64, dynamic=True)
     state = half.tensor(8, at=_at(variant, 128, 128, 192))
@@ -409,7 +409,7 @@ def temporaries_do_not_lie_over_state(variant: Variant) -> Half:
 
 @case("content")
 def state_is_where_it_was_left(variant: Variant) -> Half:
-    """The bad one writes the new state elsewhere, and reads the old place in the next call."""
+    """Update state; the bad variant writes it elsewhere and reads the old place in the next call."""
     half = Half()
     state = half.tensor(4, at=0)
     x = half.input(4, at=64)
@@ -436,7 +436,7 @@ def initial_values_stay(variant: Variant) -> Half:
 
 
 def _condition(variant: Variant, *, first: int, second: int, swapped: bool = False) -> Half:
-    """Two branches whose results become one value."""
+    """Build two branches whose results become one value."""
     half = Half()
     p, x = half.input(at=512, dtype=m.ScalarType.BOOL), half.input(4, at=0)
     merged = half.tensor(4)
@@ -454,7 +454,7 @@ def _condition(variant: Variant, *, first: int, second: int, swapped: bool = Fal
 
 @case("content")
 def branches_may_use_the_same_memory(variant: Variant) -> Half:
-    """x is read after the branches."""
+    """Reuse memory between branches; x is read after them."""
     return _condition(variant, first=64, second=_at(variant, 128, 64, 0))
 
 
@@ -465,7 +465,7 @@ def a_merge_takes_each_branch_by_its_own(variant: Variant) -> Half:
 
 @case("content")
 def a_later_branch_leaves_the_result_of_an_earlier_one(variant: Variant) -> Half:
-    """What ExecuTorch 1.4.1 does to two conditions side by side."""
+    """Run two conditions in a row, of which ExecuTorch 1.4.1 lets the later one overwrite the earlier result."""
     half = Half()
     p, x = half.input(at=512, dtype=m.ScalarType.BOOL), half.input(4, at=0)
     results = []
@@ -484,7 +484,7 @@ def a_later_branch_leaves_the_result_of_an_earlier_one(variant: Variant) -> Half
 
 @case("content")
 def a_view_at_a_merge_follows_the_branch(variant: Variant) -> Half:
-    """``et_view`` looks at whichever tensor it is; a fixed address looks at that of one branch."""
+    """View a result of branches. ``et_view`` follows the branch; a fixed address is in one branch only."""
     half = Half()
     p, x = half.input(at=512, dtype=m.ScalarType.BOOL), half.input(4, at=0)
     merged = half.tensor(4)
@@ -506,7 +506,7 @@ def a_view_at_a_merge_follows_the_branch(variant: Variant) -> Half:
 
 
 def _loop(variant: Variant, *, temporary: int) -> Half:
-    """A tensor that is multiplied in each round, and one from outside that is read in each round."""
+    """Build a loop that multiplies one tensor and reads another one from outside, in each iteration."""
     half = Half()
     x, outside = half.input(4, at=0), half.input(4, at=64)
     carry = half.tensor(4, at=128)
@@ -525,12 +525,12 @@ def _loop(variant: Variant, *, temporary: int) -> Half:
 
 @case("content")
 def what_a_loop_reads_from_outside_stays(variant: Variant) -> Half:
-    """x is dead in the loop; the other input is read in the next round."""
+    """Write in a loop over x, which is dead there; the next iteration reads the other input."""
     return _loop(variant, temporary=_at(variant, 192, 0, 64))
 
 
 def _rows(variant: Variant, *, rows: int, temporary: int) -> Half:
-    """What ``map`` is emitted as: rows that are put together, and a temporary."""
+    """Build a loop that appends rows, as ``map`` is emitted, with a temporary."""
     half = Half()
     x = half.input(4, at=0)
     together = half.tensor(3, 4, at=rows, dynamic=True)

@@ -1,7 +1,6 @@
-"""Linked programs for devices, broken on purpose in the ways in which a link for devices can be wrong.
+"""Linked programs for devices, broken on purpose in the ways in which such a link can be wrong.
 
-What a mutant is worth is found out by :mod:`validator.reads`: most let some instruction read what it should not, and
-each of those has to be found.
+:mod:`validator.reads` judges each mutant. In most, some instruction reads other content; each of those has to be found.
 """
 
 from __future__ import annotations
@@ -20,19 +19,19 @@ DEVICES = (parse_device("cuda:0"), parse_device("cuda:1"))
 
 @dataclass(frozen=True)
 class DeviceMutant:
-    """A broken program."""
+    """Broken program."""
 
     kind: str
     what: str
-    """What was changed."""
+    """Description of the change."""
     program: m.Program
     names: Mapping[str, tuple[int, ...]]
-    """Per method, the position that each instruction had before."""
+    """Per method, the position that each instruction had before the change."""
 
 
 _Kind: TypeAlias = Callable[[Draft], str]
 KINDS: dict[str, _Kind] = {}
-"""By name: changes a method, and says what was changed."""
+"""Name → function that changes a method and describes the change."""
 
 
 def _kind(function: _Kind) -> _Kind:
@@ -41,7 +40,7 @@ def _kind(function: _Kind) -> _Kind:
 
 
 def device_mutants(name: str, program: m.Program, each: int, seed: int) -> Iterator[DeviceMutant]:
-    """Up to ``each`` different mutants of each kind, the same ones each time."""
+    """Yield up to ``each`` different mutants of each kind; equal seeds yield equal mutants."""
     for kind, change in KINDS.items():
         chance = random.Random(f"{seed} {name} {kind}")
         known = {program.execution_plan}
@@ -82,7 +81,7 @@ def _another_device(draft: Draft, device: Device) -> Device:
 
 @_kind
 def _copy_removed(draft: Draft) -> str:
-    """A copy that is missing."""
+    """Remove a copy."""
     position, _ = draft.pick(draft.copies())
     draft.remove(position)
     return f"instruction {position}"
@@ -90,7 +89,7 @@ def _copy_removed(draft: Draft) -> str:
 
 @_kind
 def _copy_earlier(draft: Draft) -> str:
-    """A copy before what makes its source, or before an earlier reader of what its target holds."""
+    """Move a copy before the writer of its source, or before an earlier reader of its target."""
     position, call = draft.pick(draft.copies())
     before = [at for at in draft.mentions(call.args[0]) if at < position]
     to = draft.pick(before)
@@ -100,7 +99,7 @@ def _copy_earlier(draft: Draft) -> str:
 
 @_kind
 def _copy_later(draft: Draft) -> str:
-    """A copy behind who reads its target."""
+    """Move a copy after a reader of its target."""
     position, call = draft.pick(draft.copies())
     behind = [at for at in draft.mentions(call.args[1]) if at > position]
     to = draft.pick(behind)
@@ -110,7 +109,7 @@ def _copy_later(draft: Draft) -> str:
 
 @_kind
 def _copy_from_another(draft: Draft) -> str:
-    """A copy of another tensor of the same form on the same device."""
+    """Copy from another tensor of the same form on the same device."""
     position, call = draft.pick(draft.copies())
     other = draft.pick(draft.like(call.args[0], device=_same))
     draft.set_argument(position, 0, other)
@@ -119,7 +118,7 @@ def _copy_from_another(draft: Draft) -> str:
 
 @_kind
 def _copy_to_another(draft: Draft) -> str:
-    """A copy to another tensor of the same form on the same device."""
+    """Copy to another tensor of the same form on the same device."""
     position, call = draft.pick(draft.copies())
     other = draft.pick(draft.like(call.args[1], device=_same))
     draft.set_call(position, replace(call, args=(call.args[0], other, other)))
@@ -128,7 +127,7 @@ def _copy_to_another(draft: Draft) -> str:
 
 @_kind
 def _copy_of_the_other_direction(draft: Draft) -> str:
-    """A copy back instead of a copy there: the operator, its arguments, or both."""
+    """Copy in the other direction: exchange the operator, its arguments, or both."""
     position, call = draft.pick(draft.copies())
     source, target = call.args[:2]
     operator = call.op_index
@@ -146,7 +145,7 @@ def _copy_of_the_other_direction(draft: Draft) -> str:
 
 @_kind
 def _buffer_on_another_device(draft: Draft) -> str:
-    """The table alone."""
+    """Change the device of a buffer in the table only."""
     buffer = draft.random.randrange(1, len(draft.plan.non_const_buffer_sizes))
     device = _another_device(draft, draft.plan.buffer_device(buffer))
     draft.set_buffer_device(buffer, device)
@@ -155,7 +154,7 @@ def _buffer_on_another_device(draft: Draft) -> str:
 
 @_kind
 def _buffer_and_tensors_on_another_device(draft: Draft) -> str:
-    """The table and all tensors in the buffer."""
+    """Change the device of a buffer in the table and of all tensors in it."""
     buffer = draft.random.randrange(1, len(draft.plan.non_const_buffer_sizes))
     device = _another_device(draft, draft.plan.buffer_device(buffer))
     draft.set_buffer_device(buffer, device)
@@ -167,7 +166,7 @@ def _buffer_and_tensors_on_another_device(draft: Draft) -> str:
 
 @_kind
 def _tag_of_another_device(draft: Draft) -> str:
-    """A tensor says that it is elsewhere."""
+    """Change the device of a tensor."""
     index = draft.pick(draft.planned())
     device = _another_device(draft, draft.at(index).device)
     draft.set_device(index, device)
@@ -176,7 +175,7 @@ def _tag_of_another_device(draft: Draft) -> str:
 
 @_kind
 def _tensor_in_a_buffer_of_another_device(draft: Draft) -> str:
-    """A tensor lies, with all in its place, in the memory of another device, and says so."""
+    """Move a tensor, with all at its place, to the memory of another device, and change their device."""
     index = draft.pick(draft.planned())
     mine, own = draft.place(index), draft.at(index).device
     buffers = range(1, len(draft.plan.non_const_buffer_sizes))
@@ -189,7 +188,7 @@ def _tensor_in_a_buffer_of_another_device(draft: Draft) -> str:
 
 @_kind
 def _delegate_on_another_device(draft: Draft) -> str:
-    """A delegate runs elsewhere than it was lowered for."""
+    """Run a delegate on another device than it was lowered for."""
     number = draft.random.randrange(max(len(draft.plan.delegates), 1))
     delegate = draft.pick(draft.plan.delegates[number : number + 1])
     (spec,) = (spec for spec in delegate.compile_specs if spec.key == "target_device")
@@ -206,13 +205,13 @@ def _delegate_on_another_device(draft: Draft) -> str:
 
 @_kind
 def _argument_from_another_device(draft: Draft) -> str:
-    """A delegate or a kernel gets a tensor of the same form that lies elsewhere."""
+    """Pass a tensor of the same form on another device to a delegate or a kernel."""
     return _other_argument(draft, _other)
 
 
 @_kind
 def _argument_of_the_same_device(draft: Draft) -> str:
-    """A delegate gets another tensor of the same form."""
+    """Pass another tensor of the same form to a delegate."""
     return _other_argument(draft, _same, (m.DelegateCall,))
 
 
@@ -239,7 +238,7 @@ def _other_argument(
 
 @_kind
 def _lifetime_shortened(draft: Draft) -> str:
-    """A tensor, with all in its place, where another one begins that is in use at the same time."""
+    """Move a tensor, with all at its place, to the start of one that is in use at the same time."""
     index = draft.pick(draft.planned())
     old, new = draft.place(index), draft.place(draft.pick(draft.neighbours(index)))
     for other in draft.aliases(index):
@@ -250,7 +249,7 @@ def _lifetime_shortened(draft: Draft) -> str:
 
 @_kind
 def _shifted_into_a_neighbour(draft: Draft) -> str:
-    """A tensor a little further on, or back, so that it reaches into one that is in use at the same time."""
+    """Move a tensor by a few bytes into one that is in use at the same time."""
     index = draft.pick(draft.planned())
     mine, size = draft.place(index), draft.at(index).nbytes
     other = draft.pick(draft.neighbours(index))
@@ -264,7 +263,7 @@ def _shifted_into_a_neighbour(draft: Draft) -> str:
 
 @_kind
 def _shifted(draft: Draft) -> str:
-    """A tensor a little further on, or back."""
+    """Move a tensor by a few bytes."""
     index = draft.pick(draft.planned())
     place = draft.place(index)
     step = draft.random.choice((4, 16, 64, -4, -16, -64))

@@ -1,4 +1,4 @@
-"""Links of small models on two devices, to be broken; and which check finds it."""
+"""Links of small models on two devices, to be broken, and the checks that find each mutant."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from validator.reads import Call, Reads, read_by_instructions
 
 CHECKS = ("plan", "placement", "replay")
 _ROUNDS = 4
-"""Calls of each method, on one state."""
+"""Calls of each method on one state."""
 _HEADER = """\
 import torch
 from torch import nn
@@ -52,18 +52,18 @@ options = {{ own_state = false, own_weights = {}, modules = ["{}"] }}
 
 @dataclass(frozen=True)
 class Case:
-    """A model, and which of its modules are on which device."""
+    """Model, with the device of each of its modules."""
 
     text: str
-    """The body of the class ``Net``."""
+    """Body of the class ``Net``."""
     parts: Sequence[tuple[str, str]]
-    """Pattern of modules, device."""
+    """Pattern of modules and their device."""
     methods: Mapping[str, Sequence[Sequence[int | str]]] = field(default_factory=lambda: {"forward": [(4, 16)]})
-    """Shapes of the inputs; a text is a dimension of any size up to four."""
+    """Shapes of the inputs; a string is a dimension of any size up to four."""
     own_weights: bool = True
 
     def config(self) -> str:
-        """The whole config."""
+        """Return the whole config."""
         lines = [_CONFIG]
         for name, shapes in self.methods.items():
             inputs = [
@@ -195,7 +195,7 @@ CASES = {
 
 @dataclass(frozen=True)
 class DeviceSubject:
-    """A link to be broken."""
+    """Link to be broken."""
 
     name: str
     before: Program
@@ -205,7 +205,7 @@ class DeviceSubject:
     calls: Sequence[tuple[str, tuple[torch.Tensor, ...]]]
 
     def proved(self, mutant: DeviceMutant) -> bool:
-        """What *plan* says to a mutant."""
+        """Return whether the check *plan* accepts a mutant."""
         links = {}
         for report in self.linked.methods:
             there = {name: position for position, name in enumerate(mutant.names[report.name])}
@@ -214,7 +214,7 @@ class DeviceSubject:
         return validate_link(self.before, mutant.program, links, shared_state=self.linked.shared_state).proved
 
     def reads(self, program: Program, names: Mapping[str, Sequence[int]]) -> Reads:
-        """What the instructions of it, or of a mutant, read."""
+        """Return the content that the instructions of the program, or of a mutant, read."""
         inputs = {
             plan.name: [
                 len(nested_program(self.linked.program, plan, index).execution_plan[0].inputs)
@@ -238,7 +238,7 @@ def make_subject(name: str, folder: Path) -> DeviceSubject:
 
 
 def _calls(case: Case) -> Iterator[tuple[str, tuple[torch.Tensor, ...]]]:
-    """Conditions that ask for the sign of a sum go both ways; what may vary has its largest size."""
+    """Yield calls in which conditions on the sign of a sum go both ways; dimensions have their largest size."""
     generator = torch.Generator().manual_seed(0)
     for number in range(_ROUNDS):
         for method, shapes in case.methods.items():
@@ -248,23 +248,23 @@ def _calls(case: Case) -> Iterator[tuple[str, tuple[torch.Tensor, ...]]]:
 
 @dataclass
 class Tally:
-    """What became of mutants."""
+    """Counts of mutants by outcome."""
 
     made: int = 0
-    """Those that the strict reader takes for programs."""
+    """Mutants that the strict reader accepts as programs."""
     changed: int = 0
-    """Those in which some instruction reads something else."""
+    """Mutants in which some instruction reads other content."""
     found: Counter[str] = field(default_factory=Counter)
-    """By check: how many of the changed it refuses."""
+    """Check → number of changed mutants that it refuses."""
     alone: Counter[str] = field(default_factory=Counter)
-    """By check: how many of the changed no other check refuses."""
+    """Check → number of changed mutants that only it refuses."""
     any: int = 0
-    """How many of the changed some check refuses."""
+    """Number of changed mutants that some check refuses."""
     harmless: int = 0
-    """Those that are refused though nothing reads anything else."""
+    """Mutants that are refused although no instruction reads other content."""
 
     def add(self, other: Tally) -> None:
-        """Count another one's too."""
+        """Add the counts of another tally."""
         self.made, self.changed = self.made + other.made, self.changed + other.changed
         self.found, self.alone = self.found + other.found, self.alone + other.alone
         self.any, self.harmless = self.any + other.any, self.harmless + other.harmless
@@ -272,13 +272,13 @@ class Tally:
 
 @dataclass
 class Trial:
-    """What became of mutants, and which slipped through."""
+    """Outcomes of mutants, and the mutants that no check refused."""
 
     kinds: dict[str, Tally] = field(default_factory=dict)
     missed: list[str] = field(default_factory=list)
 
     def total(self) -> Tally:
-        """Of all kinds."""
+        """Return the tally of all kinds."""
         whole = Tally()
         for tally in self.kinds.values():
             whole.add(tally)
@@ -286,7 +286,7 @@ class Trial:
 
 
 def try_device_mutants(subjects: Iterable[DeviceSubject], each: int, seed: int = 0) -> Trial:
-    """Ask every check about up to ``each`` mutants of every kind of each link."""
+    """Run every check on up to ``each`` mutants of every kind of each link."""
     trial = Trial()
     with ReplayRuntime(parse_device_map("cuda:0=sim,cuda:1=sim")) as runtime:
         for subject in subjects:
@@ -334,7 +334,7 @@ def _try(
 def _refusals(
     subject: DeviceSubject, mutant: DeviceMutant, wanted: list[torch.Tensor], runtime: ReplayRuntime
 ) -> list[str]:
-    """The checks that refuse a program."""
+    """Return the checks that refuse a program."""
     found = _replayed(subject, mutant.program, runtime)
     refused = {
         "plan": not subject.proved(mutant),
@@ -345,7 +345,7 @@ def _refusals(
 
 
 def _replayed(subject: DeviceSubject, program: Program, runtime: ReplayRuntime) -> list[torch.Tensor] | None:
-    """All outputs of all calls; None if one fails."""
+    """Return all outputs of all calls; None if one fails."""
     try:
         runtime.load(program)
         return [value for method, inputs in subject.calls for value in runtime.call(method, inputs)]
@@ -354,7 +354,7 @@ def _replayed(subject: DeviceSubject, program: Program, runtime: ReplayRuntime) 
 
 
 def _is_off(found: list[Any], wanted: list[torch.Tensor]) -> bool:
-    """As the check compares with eager."""
+    """Return whether outputs differ, by the criterion of the check against eager."""
     for value, right in zip(found, wanted, strict=True):
         difference = Difference("float32")
         difference.add(value, right, "call")

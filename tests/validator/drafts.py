@@ -1,4 +1,4 @@
-"""A method of a linked program while somebody breaks it."""
+"""Method of a linked program, with the changes that break it."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ H2D, D2H = "et_copy::_h2d_copy", "et_copy::_d2h_copy"
 
 
 class NoneThereError(LookupError):
-    """The method has nothing of the kind that is to be broken."""
+    """Error for a method that has nothing of the kind to be broken."""
 
 
 @dataclass
 class Draft:
-    """A method that is being changed."""
+    """Method that is being changed."""
 
     plan: m.ExecutionPlan
     random: random.Random
@@ -34,7 +34,7 @@ class Draft:
     def calls(self) -> list[m.Instruction]:
         return list(self.plan.chains[0].instructions)
 
-    # What is there
+    # Queries
 
     def at(self, index: int) -> m.Tensor:
         tensor = self.plan.values[index]
@@ -65,7 +65,7 @@ class Draft:
         ]
 
     def mentions(self, index: int) -> list[int]:
-        """Positions of the instructions that get a tensor, or a list with it."""
+        """Return the positions of the instructions that get a tensor, or a list with it."""
         lists = {
             number
             for number, value in enumerate(self.plan.values)
@@ -74,7 +74,7 @@ class Draft:
         return [at for at, call in enumerate(self.calls) if {index, *lists} & {*arguments_of(call)}]
 
     def like(self, index: int, *, device: Callable[[Device, Device], bool]) -> list[int]:
-        """Other tensors of the same type and sizes, on a device that fits the first one's."""
+        """Return other tensors of the same type and sizes, on a device that matches the first one's."""
         mine = self.at(index)
         form = mine.scalar_type, mine.sizes, mine.dim_order
         return [
@@ -87,7 +87,7 @@ class Draft:
         ]
 
     def neighbours(self, index: int) -> list[int]:
-        """Tensors in the same buffer, elsewhere, that are in use at the same time."""
+        """Return tensors elsewhere in the same buffer that are in use at the same time."""
         place, mine = self.place(index), self.mentions(index)
         found = []
         for other in self.planned():
@@ -98,7 +98,7 @@ class Draft:
         return found
 
     def aliases(self, index: int) -> list[int]:
-        """All tensors in the place of a tensor."""
+        """Return all tensors at the place of a tensor."""
         mine = self.place(index)
         end = mine.memory_offset + self.at(index).nbytes
         there = {other: self.place(other) for other in self.planned()}
@@ -108,7 +108,7 @@ class Draft:
             if place.memory_id == mine.memory_id and mine.memory_offset <= place.memory_offset < end
         ]
 
-    # Changing it
+    # Changes
 
     def set_value(self, index: int, value: m.Value) -> None:
         values = list(self.plan.values)
@@ -146,7 +146,7 @@ class Draft:
         self.set_call(position, replace(call, args=(*call.args[:number], value, *call.args[number + 1 :])))
 
     def remove(self, position: int) -> m.Instruction:
-        """An instruction goes; jumps behind it still lead where they did."""
+        """Remove an instruction; jumps past it keep their destinations."""
         calls = self.calls
         gone = calls.pop(position)
         del self.names[position]
@@ -154,19 +154,19 @@ class Draft:
         return gone
 
     def insert(self, position: int, call: m.Instruction, name: int) -> None:
-        """An instruction comes; who jumped to the one behind it does so still."""
+        """Insert an instruction; jumps to the one after it keep their destination."""
         calls = [_led_on(each, position - 1, 1) for each in self.calls]
         calls.insert(position, call)
         self.names.insert(position, name)
         self._set_calls(calls)
 
     def move(self, position: int, to: int) -> None:
-        """An instruction goes elsewhere; ``to`` counts without it."""
+        """Move an instruction; ``to`` counts without it."""
         name = self.names[position]
         self.insert(to, self.remove(position), name)
 
     def operator(self, name: str) -> int:
-        """The index of an operator, which the program gets if it lacks it."""
+        """Return the index of an operator; add it if the program lacks it."""
         wanted = m.Operator(name, "out")
         if wanted not in self.plan.operators:
             self.plan = replace(self.plan, operators=(*self.plan.operators, wanted))
@@ -178,7 +178,7 @@ class Draft:
 
 
 def arguments_of(call: m.Instruction) -> tuple[int, ...]:
-    """The values that an instruction names."""
+    """Return the values that an instruction names."""
     match call:
         case m.KernelCall() | m.DelegateCall():
             return call.args
@@ -191,7 +191,7 @@ def arguments_of(call: m.Instruction) -> tuple[int, ...]:
 
 
 def _led_on(call: m.Instruction, behind: int, by: int) -> m.Instruction:
-    """A jump to what is behind a position leads elsewhere."""
+    """Adjust the destination of a jump past a position."""
     if not isinstance(call, m.JumpFalseCall) or call.destination_instruction <= behind:
         return call
     return replace(call, destination_instruction=call.destination_instruction + by)

@@ -1,4 +1,4 @@
-"""Arguments for the operators that the validator has rules for."""
+"""Arguments for the operators that have rules in the validator."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from etdev.program import model as m
 
 @dataclass(frozen=True)
 class T:
-    """A tensor argument."""
+    """Tensor argument."""
 
     shape: tuple[int, ...]
     dtype: m.ScalarType = m.ScalarType.FLOAT
@@ -18,7 +18,7 @@ class T:
 
 
 def t(*shape: int, dtype: m.ScalarType = m.ScalarType.FLOAT, order: tuple[int, ...] | None = None) -> T:
-    """A tensor argument."""
+    """Return a tensor argument."""
     return T(shape, dtype, order)
 
 
@@ -106,7 +106,7 @@ MOVES: dict[str, list[tuple[list[Any], list[T], bool]]] = {
         ([t(2, 3), False, [0, 1]], [t(2, 3, dtype=m.ScalarType.INT)], False),
     ],
 }
-"""Operator → arguments, outputs, and whether these are a few runs of the bytes of the arguments."""
+"""Operator → arguments, outputs, and whether the outputs are a few runs of the bytes of the arguments."""
 
 SHAPES: dict[str, list[list[Any]]] = {
     "aten::_log_softmax.out": [[t(2, 3), 1, False]],
@@ -153,4 +153,4 @@ SHAPES: dict[str, list[list[Any]]] = {
     "aten::var.out": [[t(2, 3, 4), [1], True, False]],
     "aten::zeros.out": [[[2, 3]]],
 }
-"""Operator → arguments, of those with a rule for the sizes of their output that are not in :data:`MOVES`."""
+"""Operator → arguments, for operators with a rule for output sizes that are not in :data:`MOVES`."""

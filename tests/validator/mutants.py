@@ -1,7 +1,7 @@
 """Linked programs, broken on purpose in many ways.
 
-A mutant is a program that still looks like one. Some compute what they did, most do not; what they compute is found out
-by running them in the stock runtime, and every one that computes something else has to be refused.
+A mutant still looks like a program. Some mutants compute the same as before, most do not. The stock runtime runs them
+to find out. The validator has to refuse every mutant that computes something else.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Call = TypeVar("Call", bound=m.Instruction)
 
 @dataclass(frozen=True)
 class Subject:
-    """A link to be broken."""
+    """Link to be broken."""
 
     name: str
     before: m.Program
@@ -30,38 +30,38 @@ class Subject:
     delegate_inputs: Mapping[str, Mapping[int, int]]
     """Per method, position before the link of each delegate call → how many of its arguments are inputs."""
     calls: Sequence[tuple[str, tuple[Any, ...]]]
-    """``(method, inputs)``, one after the other on one state."""
+    """``(method, inputs)`` in order, on one state."""
 
     def links(self) -> dict[str, Correspondence]:
-        """Which instruction is which."""
+        """Return the corresponding instructions of each method."""
         return {
             report.name: Correspondence(dict(report.renumbered), self.delegate_inputs.get(report.name, {}))
             for report in self.linked.methods
         }
 
     def validate(self, mutant: Mutant) -> ValidationReport:
-        """What the validator says to a mutant."""
+        """Run the validator on a mutant."""
         return validate_link(self.before, mutant.program, mutant.links, shared_state=self.linked.shared_state)
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """A broken link."""
+    """Broken link."""
 
     kind: str
     what: str
-    """What was changed."""
+    """Description of the change."""
     program: m.Program
     links: Mapping[str, Correspondence]
 
 
 class _NoneThereError(LookupError):
-    """The method has nothing of the kind that is to be broken."""
+    """Error for a method that has nothing of the kind to be broken."""
 
 
 @dataclass
 class _Method:
-    """A method that is being changed."""
+    """Method that is being changed."""
 
     plan: m.ExecutionPlan
     moved: dict[int, int]
@@ -92,14 +92,14 @@ class _Method:
         return replace(self.plan, values=tuple(values))
 
     def with_place(self, index: int, buffer: int, offset: int) -> m.ExecutionPlan:
-        """A tensor elsewhere, if that is inside the buffer."""
+        """Move a tensor, if its new place is inside the buffer."""
         tensor = self.at(index)
         if not 0 <= offset <= self.plan.non_const_buffer_sizes[buffer] - tensor.nbytes:
             raise _NoneThereError
         return self.with_value(index, replace(tensor, allocation_info=m.AllocationDetails(buffer, offset)))
 
     def without(self, position: int) -> m.ExecutionPlan:
-        """An instruction goes, with the jumps and the correspondence adjusted."""
+        """Remove an instruction; adjust jumps and correspondence."""
         calls = [
             replace(
                 call, destination_instruction=call.destination_instruction - (call.destination_instruction > position)
@@ -134,7 +134,7 @@ class _Method:
         return [index for index, tensor in self.plan.tensors() if tensor.allocation_info and tensor.nbytes]
 
     def like(self, index: int) -> list[int]:
-        """Other tensors of the same type and sizes."""
+        """Return other tensors of the same type and sizes."""
         mine = self.at(index)
         form = (mine.scalar_type, mine.sizes, mine.dim_order, mine.shape_dynamism)
         return [
@@ -155,14 +155,14 @@ class _Method:
         return self.random.choice(items)
 
     def pick_call(self, kind: type[Call], fits: Callable[[Call], bool] = lambda _: True) -> tuple[int, Call]:
-        """An instruction of a kind, with its position."""
+        """Choose an instruction of a kind; return its position too."""
         return self.pick([(at, call) for at, call in enumerate(self.calls) if isinstance(call, kind) and fits(call)])
 
 
 _Changed: TypeAlias = tuple[str, m.ExecutionPlan]
-"""What was changed, and the broken method."""
+"""Description of the change, and the broken method."""
 _Change: TypeAlias = Callable[[_Method], _Changed]
-"""Breaks a method; raises :class:`_NoneThereError`."""
+"""Function that breaks a method; raises :class:`_NoneThereError`."""
 KINDS: dict[str, _Change] = {}
 
 
@@ -172,7 +172,7 @@ def _kind(change: _Change) -> _Change:
 
 
 def mutants(subject: Subject, each: int, seed: int = 0) -> Iterator[Mutant]:
-    """Up to ``each`` mutants of every kind. Equal seeds give equal mutants."""
+    """Yield up to ``each`` mutants of every kind. Equal seeds yield equal mutants."""
     for kind, change in KINDS.items():
         seen = set()
         for number in range(each):
@@ -200,7 +200,7 @@ def mutants(subject: Subject, each: int, seed: int = 0) -> Iterator[Mutant]:
 
 
 def _other_data(subject: Subject, each: int, seed: int) -> Iterator[Mutant]:
-    """One byte of a constant or of an initial value."""
+    """Change one byte of a constant or of an initial value."""
     chance = random.Random(f"{seed} {subject.name} data")
     program = subject.linked.program
     fitting = [number for number, segment in enumerate(program.segments) if len(segment.data)]
@@ -220,7 +220,7 @@ def _other_data(subject: Subject, each: int, seed: int) -> Iterator[Mutant]:
 
 @_kind
 def _shifted(method: _Method) -> _Changed:
-    """A tensor a little further on, or back."""
+    """Move a tensor by a few bytes."""
     index = method.pick(method.planned())
     place = method.place(index)
     step = method.random.choice((4, 16, 64, -4, -16, -64))
@@ -229,7 +229,7 @@ def _shifted(method: _Method) -> _Changed:
 
 @_kind
 def _places_swapped(method: _Method) -> _Changed:
-    """Two tensors of one size in each other's places."""
+    """Swap the places of two tensors of one size."""
     one = method.pick(method.planned())
     mine = method.at(one)
     other = method.pick(
@@ -255,7 +255,7 @@ def _two_places(method: _Method) -> tuple[int, int]:
 
 @_kind
 def _laid_over(method: _Method) -> _Changed:
-    """A tensor where another one begins: a lifetime that was taken for shorter, a state for a temporary."""
+    """Move a tensor to the start of another one, as with a lifetime that is too short."""
     index, other = _two_places(method)
     place = method.place(other)
     return f"value {index} over {other}", method.with_place(index, place.memory_id, place.memory_offset)
@@ -263,7 +263,7 @@ def _laid_over(method: _Method) -> _Changed:
 
 @_kind
 def _laid_over_with_its_aliases(method: _Method) -> _Changed:
-    """All that lies in the place of a tensor in the place of another one."""
+    """Move all tensors at one place to the place of another tensor."""
     index, other = _two_places(method)
     old, new = method.place(index), method.place(other)
     end = old.memory_offset + method.at(index).nbytes
@@ -277,7 +277,7 @@ def _laid_over_with_its_aliases(method: _Method) -> _Changed:
 
 @_kind
 def _in_place_of_an_operand(method: _Method) -> _Changed:
-    """The output of a kernel over one of its operands, whether that may be or not."""
+    """Move the output of a kernel over one of its operands, whether that is allowed or not."""
     position, call = method.pick_call(m.KernelCall)
     out = call.args[-1]
     donor = method.pick([arg for arg in call.args[:-2] if method.is_planned(arg) and arg != out])
@@ -292,7 +292,7 @@ def _in_place_of_an_operand(method: _Method) -> _Changed:
 
 @_kind
 def _other_operand(method: _Method) -> _Changed:
-    """An operand replaced by another tensor like it: one from before, one of another branch, a constant."""
+    """Replace an operand by a tensor like it: an earlier one, one of another branch, or a constant."""
     position, call = method.pick(
         [(at, call) for at, call in enumerate(method.calls) if isinstance(call, m.KernelCall | m.DelegateCall)]
     )
@@ -308,7 +308,7 @@ def _other_operand(method: _Method) -> _Changed:
 
 @_kind
 def _operands_exchanged(method: _Method) -> _Changed:
-    """Two operands of one form in each other's places."""
+    """Exchange two operands of one form."""
     position, call = method.pick_call(m.KernelCall)
     tensors = [n for n, arg in enumerate(call.args[:-2]) if method.is_tensor(arg)]
     one, other = method.pick(
@@ -326,7 +326,7 @@ def _operands_exchanged(method: _Method) -> _Changed:
 
 @_kind
 def _other_number(method: _Method) -> _Changed:
-    """A number that an operator gets, one more."""
+    """Increase a number that an operator gets by one."""
     position, call = method.pick_call(m.KernelCall)
     values = method.plan.values
     number, arg = method.pick(
@@ -343,7 +343,7 @@ def _other_number(method: _Method) -> _Changed:
 
 @_kind
 def _other_item_of_a_list(method: _Method) -> _Changed:
-    """A tensor of a list replaced, or two exchanged."""
+    """Replace a tensor of a list, or exchange two."""
     lists = [(index, value) for index, value in enumerate(method.plan.values) if isinstance(value, m.TensorList)]
     index, value = method.pick([(index, value) for index, value in lists if len(value.items) > 1])
     items = list(value.items)
@@ -354,7 +354,7 @@ def _other_item_of_a_list(method: _Method) -> _Changed:
 
 @_kind
 def _other_constant(method: _Method) -> _Changed:
-    """The data of another constant of the same size."""
+    """Use the data of another constant of the same size."""
     constants = [index for index, tensor in method.plan.tensors() if tensor.is_constant and not tensor.is_external]
     one = method.pick(constants)
     mine = method.at(one)
@@ -371,7 +371,7 @@ def _other_constant(method: _Method) -> _Changed:
 
 @_kind
 def _other_output(method: _Method) -> _Changed:
-    """An output of the method replaced by another tensor like it."""
+    """Replace an output of the method by another tensor like it."""
     number, other = method.pick(
         [
             (number, other)
@@ -390,14 +390,14 @@ def _other_output(method: _Method) -> _Changed:
 
 @_kind
 def _instruction_dropped(method: _Method) -> _Changed:
-    """An instruction that is missing."""
+    """Remove an instruction."""
     position = method.pick([at for at, call in enumerate(method.calls) if not isinstance(call, m.JumpFalseCall)])
     return f"instruction {position}", method.without(position)
 
 
 @_kind
 def _write_back_dropped(method: _Method) -> _Changed:
-    """What changes a tensor in place, state most often."""
+    """Remove an instruction that changes a tensor in place, most often state."""
 
     def fits(call: m.KernelCall) -> bool:
         return method.operator(call).partition(".")[0].endswith("_")
@@ -407,7 +407,7 @@ def _write_back_dropped(method: _Method) -> _Changed:
 
 
 def _aliased(method: _Method, fits: Callable[[m.KernelCall], bool]) -> _Changed:
-    """An instruction goes and its output is laid over its first input."""
+    """Remove an instruction and place its output over its first input."""
     position, call = method.pick_call(m.KernelCall, fits)
     out = call.args[-1]
     place = method.at(call.args[0]).allocation_info
@@ -417,7 +417,7 @@ def _aliased(method: _Method, fits: Callable[[m.KernelCall], bool]) -> _Changed:
 
 @_kind
 def _copy_for_an_alias(method: _Method) -> _Changed:
-    """A copy goes and its output is laid over its input, whether that is written again or not."""
+    """Remove a copy and place its output over its input, whether that is written again or not."""
 
     def fits(call: m.KernelCall) -> bool:
         given, out, name = call.args[0], call.args[-1], method.operator(call)
@@ -434,7 +434,7 @@ def _copy_for_an_alias(method: _Method) -> _Changed:
 
 @_kind
 def _view_for_an_alias(method: _Method) -> _Changed:
-    """A view that sets sizes at run time goes, and its output is a fixed alias."""
+    """Replace a view that sets sizes at run time by a fixed alias."""
 
     def fits(call: m.KernelCall) -> bool:
         return method.operator(call) == "executorch_prim::et_view.default" and method.is_planned(call.args[0])
@@ -444,7 +444,7 @@ def _view_for_an_alias(method: _Method) -> _Changed:
 
 @_kind
 def _instructions_reordered(method: _Method) -> _Changed:
-    """Two neighbours in the other order, and the correspondence as if nothing had happened, or with it."""
+    """Swap two adjacent instructions, with or without the correspondence."""
     calls = method.calls
     position = method.pick(
         [
@@ -462,7 +462,7 @@ def _instructions_reordered(method: _Method) -> _Changed:
 
 @_kind
 def _other_operator(method: _Method) -> _Changed:
-    """Another operator that takes as many arguments."""
+    """Use another operator that takes as many arguments."""
     position, call = method.pick_call(m.KernelCall)
     others = {
         other.op_index
@@ -478,7 +478,7 @@ def _other_operator(method: _Method) -> _Changed:
 
 @_kind
 def _other_side_of_a_merge(method: _Method) -> _Changed:
-    """A move from another tensor."""
+    """Move from another tensor."""
     position, call = method.pick_call(m.MoveCall)
     if not method.is_tensor(call.move_from):
         raise _NoneThereError
@@ -488,7 +488,7 @@ def _other_side_of_a_merge(method: _Method) -> _Changed:
 
 @_kind
 def _other_jump(method: _Method) -> _Changed:
-    """A jump to the next instruction, or to the one before."""
+    """Jump to the next instruction, or to the one before."""
     position, call = method.pick_call(m.JumpFalseCall)
     target = call.destination_instruction + method.random.choice((-1, 1))
     if not position < target <= len(method.calls):
@@ -499,6 +499,6 @@ def _other_jump(method: _Method) -> _Changed:
 
 @_kind
 def _initial_value_dropped(method: _Method) -> _Changed:
-    """State that begins with zeros."""
+    """Drop an initial value; the state then starts with zeros."""
     index = method.pick([index for index, tensor in method.plan.tensors() if tensor.has_initial_value])
     return f"value {index}", method.with_value(index, replace(method.at(index), data_buffer_idx=0))

@@ -1,4 +1,4 @@
-"""Two small programs beside each other, by hand: every tensor at the address that a test gives it."""
+"""Pairs of small programs, written by hand: every tensor at the address that a test states."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SIZE = 4096
 
 @dataclass
 class Half:
-    """A method that grows instruction by instruction."""
+    """Builder of a method, instruction by instruction."""
 
     name: str = "forward"
     values: list[m.Value] = field(default_factory=list)
@@ -31,7 +31,7 @@ class Half:
     # Values
 
     def value(self, value: m.Value) -> int:
-        """Any value."""
+        """Add a value."""
         self.values.append(value)
         return len(self.values) - 1
 
@@ -46,7 +46,7 @@ class Half:
         data: int = 0,
         name: str | None = None,
     ) -> int:
-        """A tensor, at an offset if it has one."""
+        """Add a tensor, at an offset if it has one."""
         dynamism = m.TensorShapeDynamism.DYNAMIC_BOUND if dynamic else m.TensorShapeDynamism.STATIC
         return self.value(
             m.Tensor(
@@ -61,30 +61,30 @@ class Half:
         )
 
     def input(self, *sizes: int, at: int | None = None, dtype: m.ScalarType = FLOAT, dynamic: bool = False) -> int:
-        """An input; without an offset the caller brings its memory."""
+        """Add an input; without an offset, the caller brings its memory."""
         self.inputs.append(self.tensor(*sizes, at=at, dtype=dtype, dynamic=dynamic))
         return self.inputs[-1]
 
     def integer(self, number: int) -> int:
-        """A number."""
+        """Add a number."""
         return self.value(m.Int(number))
 
     def integers(self, *numbers: int) -> int:
-        """A list of numbers."""
+        """Add a list of numbers."""
         return self.value(m.IntList(tuple(self.value(m.Int(number)) for number in numbers)))
 
     def list(self, *tensors: int) -> int:
-        """A list of tensors."""
+        """Add a list of tensors."""
         return self.value(m.TensorList(tensors))
 
     def truth(self, value: bool) -> int:
-        """A truth value."""
+        """Add a truth value."""
         return self.value(m.Bool(value))
 
     # Instructions
 
     def kernel(self, operator: str, *args: int) -> int:
-        """A call with just these arguments; gives the last one."""
+        """Add a call with just these arguments; return the last one."""
         name, _, overload = operator.partition(".")
         found = m.Operator(name, overload)
         if found not in self.operators:
@@ -93,53 +93,53 @@ class Half:
         return args[-1]
 
     def op(self, operator: str, *args: int) -> int:
-        """An ``out`` variant of ATen, whose output comes last."""
+        """Add a call of an ``out`` variant of ATen, whose output comes last."""
         return self.kernel(f"aten::{operator}", *args, args[-1])
 
     def copy(self, to: int, of: int) -> int:
-        """``copy_``."""
+        """Add ``copy_``."""
         return self.kernel("aten::copy_", to, of, self.truth(False), to)
 
     def view(self, of: int, out: int) -> int:
-        """``et_view``, with the sizes of the output."""
+        """Add ``et_view``, with the sizes of the output."""
         tensor = self.values[out]
         assert isinstance(tensor, m.Tensor)
         return self.kernel("executorch_prim::et_view.default", of, self.integers(*tensor.sizes), out)
 
     def view_copy(self, of: int, out: int) -> int:
-        """``view_copy``, with the sizes of the output."""
+        """Add ``view_copy``, with the sizes of the output."""
         tensor = self.values[out]
         assert isinstance(tensor, m.Tensor)
         return self.op("view_copy.out", of, self.integers(*tensor.sizes), out)
 
     def move(self, origin: int, to: int) -> None:
-        """``MoveCall``."""
+        """Add ``MoveCall``."""
         self.calls.append(m.MoveCall(origin, to))
 
     def jump_if_false(self, condition: int, to: int = 0) -> int:
-        """``JumpFalseCall``; gives its position, for :meth:`land`."""
+        """Add ``JumpFalseCall``; return its position, for :meth:`land`."""
         self.calls.append(m.JumpFalseCall(condition, to))
         return len(self.calls) - 1
 
     def jump(self) -> int:
-        """An unconditional jump; gives its position."""
+        """Add an unconditional jump; return its position."""
         return self.jump_if_false(self.truth(False))
 
     def land(self, jump: int) -> None:
-        """Let a jump lead here."""
+        """Set the destination of a jump to the next instruction."""
         found = self.calls[jump]
         assert isinstance(found, m.JumpFalseCall)
         self.calls[jump] = m.JumpFalseCall(found.cond_value_index, len(self.calls))
 
     def delegate(self, inputs: Collection[int], outputs: Collection[int], *, data: int = 0) -> None:
-        """A delegate call."""
+        """Add a delegate call."""
         place = m.BackendDelegateDataReference(m.DataLocation.INLINE, data)
         self.delegates.append(m.BackendDelegate("MyBackend", place))
         self.delegate_inputs[len(self.calls)] = len(inputs)
         self.calls.append(m.DelegateCall(len(self.delegates) - 1, (*inputs, *outputs)))
 
     def plan(self) -> m.ExecutionPlan:
-        """The method."""
+        """Return the method."""
         return m.ExecutionPlan(
             name=self.name,
             values=tuple(self.values),
@@ -154,11 +154,11 @@ class Half:
 
 DATA = bytes(range(256)) * 8
 OFFSETS = (0, 0, 64, 128, 256, 1024)
-"""Where in the data each constant and each initial value begins."""
+"""Offsets in the data at which each constant and each initial value begins."""
 
 
 def program(*halves: Half, data: bytes = DATA) -> m.Program:
-    """A program of these methods."""
+    """Return a program of these methods."""
     return m.Program(
         tuple(half.plan() for half in halves),
         backend_delegate_data=(Blob(b"one"), Blob(b"other")),
@@ -179,8 +179,11 @@ def validate(
     shared: Collection[str] = (),
     foreign: bool = False,
 ) -> ValidationReport:
-    """Compare two methods, or all of two programs, of which the first has instructions that are ``gone`` and the second
-    ``new`` ones. The others correspond in their order, if ``moved`` does not say otherwise."""
+    """Validate a link of two methods, or of two programs.
+
+    The first has instructions that are ``gone``, the second has ``new`` ones. The others correspond in their order,
+    unless ``moved`` says otherwise.
+    """
     befores, afters = (item if isinstance(item, tuple) else (item,) for item in (before, after))
     links = {}
     for one, other in zip(befores, afters, strict=True):
@@ -192,6 +195,6 @@ def validate(
 
 
 def only(report: ValidationReport) -> Violation:
-    """The one thing that is wrong, first of all."""
+    """Return the only violation."""
     assert report.violations, report
     return report.violations[0]

@@ -1,10 +1,10 @@
-"""What each instruction of a program reads, byte by byte: by this it is judged whether a mutant on devices differs.
+"""Content that each instruction of a program reads, byte by byte, to judge whether a mutant on devices differs.
 
-A machine without arithmetic, without refusals, and without any code of linker, validator or interpreter. Memory is as
-the file plans it: each buffer on the device that the table says, all zeros at first. A byte holds a number that stands
-for what was computed; a kernel is a function that nobody knows. Code reads and writes memory of its own device: of
-another one it reads bytes that stand for nothing else, and what it writes there is lost. A copy looks where the tags of
-its two tensors say. Dynamic tensors have their largest sizes.
+The machine does no arithmetic, refuses nothing, and shares no code with linker, validator or interpreter. Memory is as
+the file plans it: each buffer is on the device that the table says, and starts with zeros. A byte holds a number that
+stands for a computed content; a kernel is an unknown function. Code reads and writes memory of its own device. From
+another device it reads unique bytes, and its writes to there are lost. A copy uses the devices that its two tensors
+state. Dynamic tensors have their largest sizes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from etdev.program import model as m
 
 Content: TypeAlias = NDArray[np.int64]
 Reads: TypeAlias = "Mapping[tuple[int, str, int], tuple[int, ...]]"
-"""Call, method and instruction → a number for all that it read, each time that it ran. Outputs are instruction -1."""
+"""Call, method and instruction → a number for each content that it read. Outputs are instruction -1."""
 
 _ZERO = 0
 _TO_DEVICE, _TO_HOST = "et_copy::_h2d_copy", "et_copy::_d2h_copy"
@@ -29,7 +29,7 @@ _TO_DEVICE, _TO_HOST = "et_copy::_h2d_copy", "et_copy::_d2h_copy"
 
 @dataclass(frozen=True)
 class Call:
-    """One call of a method: what its inputs are made from, and which way its conditions go, one after the other."""
+    """One call of a method: the seed of its inputs, and the ways of its conditions in order."""
 
     method: str
     seed: int
@@ -38,13 +38,13 @@ class Call:
 
 @dataclass
 class _Tensor:
-    """A tensor while the program runs."""
+    """Tensor while the program runs."""
 
     memory: Content | None
     device: Device
-    """Of the memory."""
+    """Device of the memory."""
     tag: Device
-    """What the tensor says."""
+    """Device that the tensor states."""
     start: int
     nbytes: int
 
@@ -53,7 +53,7 @@ class _Tensor:
         return self.memory is not None and self.start >= 0 and self.start + self.nbytes <= len(self.memory)
 
     def write(self, at: Device, content: Content) -> None:
-        """By code that runs on a device."""
+        """Write as code that runs on a device."""
         if at == self.device and self.inside:
             assert self.memory is not None
             self.memory[self.start : self.start + self.nbytes] = np.resize(content, self.nbytes)
@@ -65,10 +65,10 @@ def read_by_instructions(
     delegate_inputs: Mapping[str, Sequence[int]],
     names: Mapping[str, Sequence[int]],
 ) -> Reads:
-    """What every instruction reads in some calls, one after the other on one state.
+    """Return the content that every instruction reads in some calls, made in order on one state.
 
-    ``delegate_inputs`` has per method and delegate how many arguments are inputs, ``names`` per method and
-    position what to call the instruction there.
+    ``delegate_inputs``: per method and delegate, how many arguments are inputs. ``names``: per method and position, the
+    name of the instruction there.
     """
     methods = {plan.name: _Method(program, plan, delegate_inputs[plan.name]) for plan in program.execution_plan}
     found: dict[tuple[int, str, int], list[int]] = {}
@@ -80,7 +80,7 @@ def read_by_instructions(
 
 
 class _Method:
-    """A loaded method, with memory of its own."""
+    """Loaded method, with memory of its own."""
 
     def __init__(self, program: m.Program, plan: m.ExecutionPlan, delegate_inputs: Sequence[int]) -> None:
         self._plan, self._delegate_inputs = plan, delegate_inputs
@@ -120,7 +120,7 @@ class _Method:
         return _Tensor(None, tag, tag, 0, size)
 
     def run(self, call: Call) -> list[tuple[int, int]]:
-        """Position and what was read, of each instruction that ran; outputs at the end."""
+        """Return position and content read of each instruction that ran; outputs at the end."""
         self._found = []
         self._set_inputs(call.seed)
         instructions = [each for chain in self._plan.chains for each in chain.instructions]
@@ -143,7 +143,7 @@ class _Method:
         return self._found
 
     def _set_inputs(self, seed: int) -> None:
-        """The caller brings memory where a tensor says that it is, and fills planned memory on the host."""
+        """Set the inputs as the caller does: in its memory where a tensor says so, else in planned memory on the host."""
         for index in {*self._plan.inputs, *self._plan.outputs}:
             tensor, declared = self._values[index], self._plan.values[index]
             if isinstance(declared, m.Tensor) and declared.allocation_info is None and not declared.is_constant:
@@ -190,7 +190,7 @@ class _Method:
             self._compute(HOST, (name, operator.overload), args[: -1 - repeated], args[-1:])
 
     def _copy(self, args: tuple[int, ...], *, to_device: bool) -> None:
-        """One side is the host, the other the device that its tensor names; neither can be the other's."""
+        """Copy between the host and the device that the device's tensor states."""
         source, out = self._values[args[0]], self._values[args[1]]
         host, other = (source, out) if to_device else (out, source)
         content = self._read(source, HOST if to_device else source.tag)
@@ -218,7 +218,7 @@ class _Method:
                 return value
 
     def _read(self, tensor: _Tensor, at: Device) -> Content:
-        """By code that runs on a device; what it has no access to is like nothing else."""
+        """Read as code that runs on a device; inaccessible content is unlike any other."""
         if at != tensor.device or not tensor.inside:
             return _made(tensor.nbytes, "garbage", self._at, len(self._found))
         assert tensor.memory is not None
@@ -236,13 +236,13 @@ class _Method:
 
 
 def _device(delegate: m.BackendDelegate) -> Device:
-    """Where it runs."""
+    """Return the device of a delegate."""
     specs = [spec.value for spec in delegate.compile_specs if spec.key == "target_device"]
     return parse_device(specs[0].decode()) if specs else HOST
 
 
 def _made(size: int, *what: object) -> Content:
-    """Bytes that stand for something: never those of something else, never zero."""
+    """Return bytes that stand for a content: unlike those of other contents, and never zero."""
     return (_number(*what) >> 1) + np.arange(1, size + 1, dtype=np.int64)
 
 

@@ -1,4 +1,4 @@
-"""Links of small models, to be broken; and what comes of it."""
+"""Links of small models, to be broken, and the outcomes."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ MODELS: dict[str, Case] = {
         dims="dims.n = { min = 2, max = 7 }",
     ),
 }
-"""Models that have something of all that a link does: views, slices, parts of a whole, in place, state, branches."""
+"""Models with all that a link handles: views, slices, parts of a whole, in place, state, branches."""
 OTHERS: dict[str, Case] = {
     **test_emit.CASES,
     "private state": test_state.PRIVATE,
@@ -72,21 +72,21 @@ OTHERS: dict[str, Case] = {
 
 
 def subject_of(name: str, made: Emitted) -> Subject:
-    """The link of a small model, called a few times in a row."""
+    """Return the link of a small model, with a few calls in a row."""
     methods = [(method, list(itertools.islice(made.calls(method), 4))) for method in made.exported.methods]
     calls = [(method, inputs) for _ in range(2) for method, choices in methods for inputs in choices]
     return linked(name, made.object, [(method, _in_range(inputs)) for method, inputs in calls])
 
 
 def _in_range(inputs: Sequence[Any]) -> tuple[Any, ...]:
-    """Integers are indices into caches of at least four rows."""
+    """Limit integers, which are indices into caches of at least four rows."""
     return tuple(
         item if item.dtype.is_floating_point or str(item.dtype) == "torch.bool" else item.abs() % 4 for item in inputs
     )
 
 
 def linked(name: str, made: ObjectProgram, calls: Sequence[tuple[str, tuple[Any, ...]]]) -> Subject:
-    """The link of an object program."""
+    """Link an object program."""
     inputs = {method: notes.delegate_inputs for method, notes in made.sidecar.methods.items()}
     return Subject(name, made.program, link(made.program, LinkOptions(), made.sidecar), inputs, calls)
 
@@ -98,25 +98,25 @@ def make(name: str, case: Case, folder: Path) -> Subject:
 
 @dataclass
 class Tally:
-    """What became of the mutants of one kind."""
+    """Counts of the mutants of one kind, by outcome."""
 
     made: int = 0
-    """Those that are programs at all."""
+    """Mutants that are programs at all."""
     changed: int = 0
-    """Those that compute something else, or fail."""
+    """Mutants that compute something else, or fail."""
     rejected: int = 0
     changed_and_rejected: int = 0
 
 
 @dataclass
 class Trial:
-    """What became of mutants, and which slipped through."""
+    """Outcomes of mutants, and the mutants that were not refused."""
 
     kinds: dict[str, Tally] = field(default_factory=dict)
     missed: list[str] = field(default_factory=list)
 
     def total(self) -> Tally:
-        """Of all kinds."""
+        """Return the tally of all kinds."""
         sums: Counter[str] = Counter()
         for tally in self.kinds.values():
             sums.update(vars(tally))
@@ -124,7 +124,7 @@ class Trial:
 
 
 def try_mutants(subjects: Iterable[Subject], each: int, runtime: StockRuntime, folder: Path, seed: int = 0) -> Trial:
-    """Run up to ``each`` mutants of every kind of each link beside what they were made from."""
+    """Run up to ``each`` mutants of every kind of each link, and compare them with the link."""
     trial = Trial()
     for subject in subjects:
         wanted = _outputs(subject, subject.linked.program, runtime, folder)
@@ -153,7 +153,7 @@ def _try(
 
 
 def _outputs(subject: Subject, program: Program, runtime: StockRuntime, folder: Path) -> list[bytes] | str:
-    """All bits of all outputs of all calls; or what went wrong."""
+    """Return all bits of all outputs of all calls, or the error."""
     file = folder / "mutant.pte"
     write(program, file)
     try:

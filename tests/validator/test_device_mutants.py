@@ -1,5 +1,7 @@
-"""Device programs that were broken on purpose: whatever makes an instruction read something else is refused by *plan*,
-*placement* or *replay* (B5, E2)."""
+"""Device programs that were broken on purpose (B5, E2).
+
+*plan*, *placement* or *replay* refuses every mutant in which an instruction reads other content.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ def _check(trial: Trial, *, made: int, changed: int) -> None:
 
 
 def test_device_mutants(tmp_path: Path) -> None:
-    """A few of each kind, of a link with state and one with a branch."""
+    """A few mutants of each kind, of a link with state and one with a branch."""
     subjects = [make_subject(name, tmp_path / name) for name in ("state on one device", "a branch")]
     _check(try_device_mutants(subjects, 2), made=50, changed=40)
 

@@ -1,4 +1,4 @@
-"""Right links that the validator once refused: each was drawn at random and made small."""
+"""Correct links that the validator once refused: each was drawn at random and reduced."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CASES: list[Callable[[], Method]] = []
 
 
 def case(build: Callable[[], Method]) -> Callable[[], Method]:
-    """Enter a case."""
+    """Register a case."""
     CASES.append(build)
     return build
 
@@ -28,12 +28,12 @@ def test_is_proved(build: Callable[[], Method], planner: str) -> None:
 
 
 def _update(method: Method, *args: int) -> None:
-    """An operator that nobody knows, which may change what it gets."""
+    """Call an unknown operator, which may change its arguments."""
     method.kernel("my::update", *args, method.value(m.Bool(False)))
 
 
 def _carry(method: Method, of: int) -> int:
-    """A tensor that a loop changes from round to round."""
+    """Add a tensor that a loop changes in each iteration."""
     carry = method.tensor(16)
     method.copy(carry, method.op(of, nbytes=16))
     return carry
@@ -41,7 +41,7 @@ def _carry(method: Method, of: int) -> int:
 
 @case
 def state_that_only_moves_name() -> Method:
-    """A loop changes it through a value that is, depending on the path, the state or a copy of it."""
+    """Change state in a loop through a value that is, depending on the path, the state or a copy of it."""
     method = Method()
     state, x, y = method.buffer(32, "state"), method.input(16), method.input(16)
     with method.loop(1) as counter:
@@ -55,7 +55,7 @@ def state_that_only_moves_name() -> Method:
 
 @case
 def a_change_through_a_merged_value_in_a_loop() -> Method:
-    """What lies there later was computed after the merge, in the same round."""
+    """Change a merged value in a loop; later content at its place is computed after the merge, in the same iteration."""
     method = Method()
     x, y = method.input(16), method.input(16)
     carry = _carry(method, x)
@@ -103,7 +103,7 @@ def a_change_of_some_bytes_of_a_dynamic_tensor_on_one_path() -> Method:
 
 @case
 def rows_that_an_elided_copy_puts_out() -> Method:
-    """The output is the rows themselves then, whose size is what calls before have left."""
+    """Return rows; without the copy, the output is the rows, whose sizes are those that earlier calls left."""
     method = Method()
     x = method.input(16)
     rows = method.tensor(64, dynamic=True)
@@ -115,7 +115,7 @@ def rows_that_an_elided_copy_puts_out() -> Method:
 
 @case
 def sizes_in_conditions_in_conditions() -> Method:
-    """What a dynamic tensor of the inner one holds lies where another one's does on the other path."""
+    """Nest conditions; a dynamic tensor of the inner one shares its place with one of the other path."""
     method = Method()
     x = method.input(16, dynamic=True)
 
@@ -135,7 +135,7 @@ def sizes_in_conditions_in_conditions() -> Method:
 
 @case
 def a_view_of_a_result_of_branches_that_a_loop_reads() -> Method:
-    """The loop does not change it; after the link it is one of two tensors."""
+    """Read a view in a loop that does not change it; after the link it is one of two tensors."""
     method = Method()
     x = method.input(16)
     (merged,) = method.cond(x, lambda: [x], lambda: [method.op(x, nbytes=16)])
@@ -150,7 +150,7 @@ def a_view_of_a_result_of_branches_that_a_loop_reads() -> Method:
 
 @case
 def sizes_that_are_known_on_every_path() -> Method:
-    """On one by a view there, on the other by a view after the merge."""
+    """Fix sizes on one path by a view there, on the other by a view after the merge."""
     method = Method()
     x, y = method.input(16, dynamic=True), method.input(16)
 
@@ -186,7 +186,7 @@ def sizes_that_a_view_makes_sure_of_on_one_path_in_a_loop() -> Method:
 
 @case
 def a_change_of_one_of_two_dynamic_tensors_in_a_loop() -> Method:
-    """What the value holds after it is what was written, on each path."""
+    """Change a value in a loop; afterwards it holds the written content, on each path."""
     method = Method()
     x = method.input(16, dynamic=True)
     (merged,) = method.cond(x, lambda: [method.view(x)], lambda: [method.op(x, nbytes=16, dynamic=True)])
@@ -198,7 +198,7 @@ def a_change_of_one_of_two_dynamic_tensors_in_a_loop() -> Method:
 
 @case
 def a_change_of_a_dynamic_tensor_on_one_path_in_a_loop() -> Method:
-    """How much of it was written last is something else on each path, and the same in both programs."""
+    """Change a dynamic tensor whose written extent differs between paths, equally in both programs."""
     method = Method()
     x = method.input(16, dynamic=True)
 
@@ -256,7 +256,7 @@ def copies_of_a_copy_of_the_rows_of_a_loop() -> Method:
 
 @pytest.mark.parametrize("dynamic", [True, False])
 def test_sizes_are_asked_of_what_was_written_over(dynamic: bool) -> None:
-    """They are not in its bytes."""
+    """The sizes of a tensor are not in its bytes."""
     method = Method()
     data = method.input(64, dynamic=dynamic)
     found = method.op(method.op(data, nbytes=64), nbytes=64)

@@ -1,4 +1,4 @@
-"""The validator's own tables are right: what the kernels of the stock runtime and of PyTorch do (E2, C4)."""
+"""The validator's tables match the kernels of the stock runtime and of PyTorch (E2, C4)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ DTYPES = {
 
 
 class Call:
-    """A call of a kernel: its program, and the operands as the validator has them."""
+    """Call of a kernel: its program, and the operands as the validator has them."""
 
     def __init__(self, operator: str, args: list[Any], outs: list[T]) -> None:
         self.half = Half()
@@ -99,7 +99,10 @@ def _random(found: T, seed: int) -> torch.Tensor:
 
 
 def _bytes(value: torch.Tensor, order: tuple[int, ...] | None = None) -> bytes:
-    """As they lie in the memory of a program. The runtime takes inputs as they come, and gives outputs in order."""
+    """Return the bytes as they are in the memory of a program.
+
+    The runtime takes inputs as they come, and returns outputs in default order.
+    """
     dense = value if order is None else value.permute(order)
     return dense.contiguous().numpy().tobytes()
 
@@ -113,7 +116,7 @@ MOVE_CASES = [
 
 @pytest.mark.parametrize(("operator", "args", "outs", "follows"), MOVE_CASES)
 def test_what_moves_bytes(operator: str, args: list[Any], outs: list[T], follows: bool, tmp_path: Path) -> None:
-    """Where the validator says which bytes an output is made of, the kernel puts just these there."""
+    """The kernel writes exactly the bytes that the validator says an output consists of."""
     call = Call(operator, args, outs)
     found = moved(operator, call.parts, [_facts(out) for out in outs])
     assert (found is not None) is follows
@@ -133,10 +136,10 @@ def test_what_moves_bytes(operator: str, args: list[Any], outs: list[T], follows
 
 def test_every_rule_is_tried() -> None:
     tried = {operator for operator, cases in MOVES.items() if any(follows for *_, follows in cases)}
-    # No kernel here copies between devices; what a copy holds, the drawn programs on devices show.
+    # No kernel here copies between devices; the random programs on devices test those copies.
     copies = {"et_copy::_d2h_copy.out", "et_copy::_h2d_copy.out"}
     assert tried == RULES.keys() - {"aten::copy_"} - copies
-    # Those of quantization and of dimension orders have no counterpart in PyTorch alone.
+    # Operators of quantization and of dimension orders have no counterpart in PyTorch alone.
     others = {name for name in SHAPE_RULES if not name.startswith("aten::")}
     assert {*SHAPES, *MOVES} >= SHAPE_RULES.keys() - others
 
@@ -153,7 +156,7 @@ SHAPE_CASES = [
 
 
 def _torch_shape(operator: str, args: list[Any]) -> tuple[int, ...]:
-    """What PyTorch's ``out`` variant gives its first output."""
+    """Return the sizes that PyTorch's ``out`` variant gives its first output."""
     schema = operator_schema(operator)
     assert schema is not None
     name, _, overload = operator.removeprefix("aten::").partition(".")
@@ -211,7 +214,7 @@ def test_sizes_are_broadcast(shapes: list[tuple[int, ...]], wanted: tuple[int, .
 
 
 def test_unknown_sizes_are_broadcast_as_far_as_is_known() -> None:
-    """One that may be 1 is no other one's; a number that is not 1 is the result."""
+    """A size that may be 1 does not follow from others; a known size other than 1 is the result."""
     unknown, other = (((7,), 1),), (((8,), 1),)
     kind = m.ScalarType.FLOAT, None
     assert output_dims("aten::mul.out", [(kind, (unknown,), ()), (kind, (1,), ())], 1) == (unknown,)
@@ -233,11 +236,11 @@ COPIES = {
     "aten::unsqueeze_copy.out",
     "aten::view_copy.out",
 }
-"""In the validator's table only: copies onto themselves, which are removed altogether."""
+"""Copies in the validator's table only: copies onto themselves, which the link removes."""
 
 
 def test_both_tables_allow_the_same() -> None:
-    """They were made apart from each other, by two methods."""
+    """The tables were made separately, by two methods."""
     linkers = {(name, donor.argument, donor.output) for name, donors in DEFAULT.items() for donor in donors}
     own = {(name, argument, 0) for name, arguments in IN_PLACE.items() for argument in arguments}
 
@@ -246,7 +249,7 @@ def test_both_tables_allow_the_same() -> None:
 
 
 def _tried(runtime: StockRuntime, operator: str) -> dict[int, str]:
-    """What the kernels of the runtime do with the first output over each argument."""
+    """Return the result of each kernel of the runtime with the first output over each argument."""
     schema = operator_schema(operator)
     assert schema is not None
     return {item.donor.argument: item.verdict for item in try_operator(runtime, schema) if item.donor.output == 0}
@@ -272,5 +275,5 @@ def test_all_kernels_that_work_in_place() -> None:
 
 
 def test_point_wise_operators_keep_shapes() -> None:
-    """What is broadcast has the shape of what it is broadcast to."""
+    """A broadcast operand gets the shape to which it is broadcast."""
     assert POINTWISE.isdisjoint(SHAPE_RULES)

@@ -1,4 +1,4 @@
-"""What is not followed is said, and never a pass; hints that are wrong prove nothing; the messages (E2)."""
+"""Limits of the validator: an unsupported method never passes, wrong hints prove nothing, and messages (E2)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from validator.pairs import BOOL, Half, only, program, validate
 
 
 def _swapping(count: int) -> Half:
-    """Conditions that exchange two values or not: what they are depends on every one of them."""
+    """Build conditions that exchange two values or not, so that the result depends on all of them."""
     half = Half()
     p = half.input(at=512, dtype=BOOL)
     one, other = half.input(4, at=0), half.input(4, at=64)
@@ -51,7 +51,7 @@ def test_too_many_conditions(count: int, reason: str | None) -> None:
 
 
 def _handing_on(variant: str) -> Half:
-    """A loop whose two values change places in each round."""
+    """Build a loop whose two values swap in each iteration."""
     half = Half()
     p = half.input(at=512, dtype=BOOL)
     x, y = half.input(4, at=0), half.input(4, at=64)
@@ -79,7 +79,7 @@ def test_references_that_go_round_in_a_loop() -> None:
 
 
 def test_a_reference_that_a_call_finds_from_the_one_before() -> None:
-    """It is another tensor in the first call and in later ones."""
+    """The value refers to one tensor in the first call and to another one in later calls."""
     half = Half()
     x = half.input(4, at=0)
     value = half.tensor(4, at=64)
@@ -91,7 +91,7 @@ def test_a_reference_that_a_call_finds_from_the_one_before() -> None:
 
 
 def test_sizes_that_grow_without_end() -> None:
-    """Products of sums: a file may ask for more terms than anybody has time for."""
+    """Products of sums: a file may ask for more terms than there is time for."""
     half = Half()
     x = half.input(4, 4, at=0, dynamic=True)
     numbers = [half.integer(0) for _ in range(40)]
@@ -123,7 +123,7 @@ def test_a_wrong_correspondence_proves_nothing(moved: dict[int, int]) -> None:
 @settings(max_examples=40)
 @given(found=objects(delegates=False), data=st.data())
 def test_any_correspondence_ends_in_an_answer(found: Object, data: st.DataObject) -> None:
-    """Values of all kinds meet each other."""
+    """The validator answers even if values of different kinds are paired."""
     linked = link(found.program, LinkOptions(), found.sidecar).program
     (before,), (after,) = found.program.execution_plan, linked.execution_plan
     sizes = [len(plan.chains[0].instructions) for plan in (before, after)]
@@ -186,7 +186,7 @@ def test_messages(name: str, message: str) -> None:
 
 
 def test_operands_that_were_tried() -> None:
-    """A config may add operators to those that work in place; the validator is told which."""
+    """A config may add operators to those that work in place; the validator gets them as a parameter."""
     case = CASES["only some kernels work in place"]
     before, bad = case.build("before"), case.build("bad")
     links = {"forward": Correspondence({0: 0, 1: 1})}
@@ -214,7 +214,7 @@ def test_a_method_that_never_ends() -> None:
 
 
 def test_imports_nothing_that_links_or_plans() -> None:
-    """Neither directly nor through others; nor torch, numpy or executorch."""
+    """Neither directly nor indirectly; nor torch, numpy or executorch."""
     code = "import sys, etdev.validator; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
     own = {name for name in loaded if name.startswith("etdev.") and not name.startswith("etdev.validator")}

@@ -1,4 +1,4 @@
-"""State across methods and across calls; programs as a whole (E2)."""
+"""State across methods and across calls, and programs as a whole (E2)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from validator.pairs import DATA, Half, only, program, validate
 
 
 def _counter(name: str, at: int, *, temporary: int = 64, buffer: int = 1, state: str = "count") -> Half:
-    """A method that adds its input to its state."""
+    """Build a method that adds its input to its state."""
     half = Half(name)
     count = half.tensor(4, at=at, buffer=buffer, name=state)
     x = half.input(4, at=128)
@@ -24,7 +24,7 @@ def _counter(name: str, at: int, *, temporary: int = 64, buffer: int = 1, state:
 
 
 def _writer(name: str, at: int, *, buffer: int = 1, state: str = "count") -> Half:
-    """A method that writes its input to its state, and reads nothing of it."""
+    """Build a method that writes its input to its state without reading the state."""
     half = Half(name)
     half.copy(half.tensor(4, at=at, buffer=buffer, name=state), half.input(4, at=128))
     return half
@@ -67,7 +67,7 @@ def test_private_state(after: tuple[Half, ...], message: str | None) -> None:
     ids=["together", "apart"],
 )
 def test_shared_state(after: tuple[Half, ...], good: bool) -> None:
-    """The second method only writes what the first one keeps."""
+    """The second method only writes the state that the first one keeps."""
     report = validate((_counter("one", 0), _writer("two", 0)), after, shared=["count"])
 
     assert report.proved is good
@@ -84,7 +84,7 @@ def test_state_of_other_files_is_shared_by_address(second_at: int, good: bool) -
 
 
 def test_what_was_disturbed_before_may_be_so_afterwards() -> None:
-    """A file whose private state only some loaders keep apart is linked method by method."""
+    """A file whose private state is separate only with some loaders is linked method by method."""
     assert validate(BEFORE, BEFORE, foreign=True).proved
 
 
@@ -125,7 +125,7 @@ def test_data_that_delegates_look_up(after: list[tuple[str, bytes]], what: str |
 
 
 def test_constants_are_compared_by_their_bytes() -> None:
-    """Wherever they lie in the file."""
+    """Their location in the file does not matter."""
     half = Half()
     x = half.input(4, at=0)
     half.outputs = [half.op("mul.out", x, half.tensor(4, data=1), half.tensor(4, at=64))]
@@ -139,7 +139,7 @@ def test_constants_are_compared_by_their_bytes() -> None:
 
 
 def test_what_is_left_for_the_next_call_is_left_the_same() -> None:
-    """A counter that a loop leaves at its end, and the next call finds."""
+    """A loop leaves a counter at its end, and the next call finds it."""
 
     def counting(step: int) -> Half:
         half = Half()

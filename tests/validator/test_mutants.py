@@ -22,7 +22,7 @@ def _check(trial: Trial, *, made: int, changed: int) -> None:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_mutants(name: str, tmp_path: Path) -> None:
-    """A tenth of them, in the runtime that other tests use: kernels that take it down are for the slow test."""
+    """A tenth of the mutants, in the shared runtime; the slow test covers kernels that crash it."""
     subject = make(name, MODELS[name], tmp_path / "model")
     _check(try_mutants([subject], 2, shared_runtime(), tmp_path), made=20, changed=12)
 

@@ -1,4 +1,4 @@
-"""Programs that no compiler makes: the validator answers, and does not fail."""
+"""Programs that no compiler makes: the validator answers and does not crash."""
 
 from __future__ import annotations
 

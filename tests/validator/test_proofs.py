@@ -1,4 +1,4 @@
-"""No right link is refused: programs at random, linked and linked again, for every kind of planner (E2)."""
+"""The validator accepts all correct links: random programs, linked and linked again, with every planner (E2)."""
 
 from __future__ import annotations
 
@@ -18,28 +18,30 @@ from linker.programs import Object
 from linker.programs_drawn import objects
 
 MANY = 2000
-"""Programs under ``--slow``."""
+"""Number of programs under ``--slow``."""
 OLDER = "which tensor a value is depends on"
-"""Why a method is not validated in which loops hand on tensors, not bytes, from round to round. Nobody emits such ones;
-that they are not proved is said, and no proof."""
+"""Reason why methods are not validated whose loops pass on tensors, not bytes, between iterations.
+
+No compiler emits such loops. The validator reports that it does not prove them.
+"""
 
 
 def proof(
     before: Program, linked: Linked, inputs: Mapping[str, Mapping[int, int]], *, foreign: bool = False
 ) -> ValidationReport:
-    """What the validator says to a link."""
+    """Validate a link."""
     links = {report.name: Correspondence(report.renumbered, inputs.get(report.name, {})) for report in linked.methods}
     return validate_link(before, linked.program, links, shared_state=linked.shared_state, foreign=foreign)
 
 
 def check(report: ValidationReport) -> None:
-    """It is proved, or said why it is not."""
+    """Check that the link is proved, or that the report says why it is not."""
     assert report.violations == ()
     assert all(item.reason.startswith(OLDER) for item in report.not_validated)
 
 
 def check_link(found: Object, options: LinkOptions) -> None:
-    """A program's link, and a link of that without the notes, are proved."""
+    """Check that a link of a program, and a link of that without the notes, are proved."""
     inputs = {name: notes.delegate_inputs for name, notes in found.sidecar.methods.items()}
     once = link(found.program, options, found.sidecar)
     check(proof(found.program, once, inputs))
@@ -47,7 +49,7 @@ def check_link(found: Object, options: LinkOptions) -> None:
         moved = next(report.renumbered for report in once.methods if report.name == plan.name)
         told = {moved[position]: count for position, count in inputs[plan.name].items()}
         if delegate_inputs(plan) != told or unsplit_call(plan, told):
-            return  # It does not tell its delegates' inputs, or not rightly, for it was not emitted.
+            return  # Not emitted: it says nothing, or something wrong, about the inputs of delegates.
     again = link(once.program)
     check(
         proof(
@@ -60,7 +62,7 @@ def check_link(found: Object, options: LinkOptions) -> None:
 
 
 def carries(found: Object) -> bool:
-    """Does it hand on tensors, not bytes, from round to round of a loop?"""
+    """Return whether a loop passes on tensors, not bytes, between iterations."""
     for plan in found.program.execution_plan:
         flow = flow_graph(plan)
         calls = flow.instructions
@@ -114,7 +116,7 @@ def test_many_links_with_state_are_proved(found: Object) -> None:
 @settings(max_examples=50)
 @given(found=objects(delegates=False))
 def test_what_is_linked_clobbers_nothing(found: Object) -> None:
-    """The validator of single files says so too, of the program before the link and of the one after it."""
+    """The validator of single files agrees, for the program before the link and the one after it."""
     linked = link(found.program, LinkOptions(), found.sidecar).program
     for program in () if carries(found) else (found.program, linked):
         report = validate_file(program, {plan.name: delegate_inputs(plan) for plan in program.execution_plan})

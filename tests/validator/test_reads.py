@@ -1,4 +1,4 @@
-"""What instructions of device programs read: the judge of device mutants sees what differs, and nothing else (B5)."""
+"""Reads of instructions in device programs: the judge of device mutants sees exactly the differences (B5)."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_without_a_copy_something_else_is_read(position: int) -> None:
     ],
 )
 def test_something_else_is_read(change: Callable[[Draft], object]) -> None:
-    """Each puts one thing elsewhere than it is looked for."""
+    """Each change moves one thing away from where it is read."""
     assert _differs(change)
 
 

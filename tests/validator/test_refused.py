@@ -10,7 +10,7 @@ from validator.pairs import BOOL, Half, only, validate
 
 
 def test_loops_in_loops() -> None:
-    """What the inner one leaves alone changes from round to round of the outer one, to ``sin`` of what it was."""
+    """The outer loop changes in each iteration, to its ``sin``, a tensor that the inner loop leaves as it is."""
 
     def method(*, wrong: bool) -> Half:
         half = Half()
@@ -34,8 +34,10 @@ def test_loops_in_loops() -> None:
 
 
 class _Over:
-    """A static tensor that a dynamic one lies over on some path, which then may hold something older at its end: a
-    temporary, if that is at 0 too."""
+    """Static tensor that a dynamic one overlaps on some path.
+
+    It may then hold something older at its end: a temporary, if that is at 0, too.
+    """
 
     def __init__(self, temporary: int) -> None:
         self.half = half = Half()
@@ -55,7 +57,7 @@ class _Over:
         self.half.op("cos.out", self.y, self.dynamic)
 
     def choose(self, condition: int, then: Callable[[], int], other: Callable[[], int]) -> int:
-        """One of two tensors."""
+        """Return a value that is one of two tensors."""
         merged = self.half.tensor(8)
         jump = self.half.jump_if_false(condition)
         self.half.move(then(), merged)
@@ -66,12 +68,12 @@ class _Over:
         return merged
 
     def read(self, value: int) -> Half:
-        """Put something of it out."""
+        """Return the method with an output that depends on the value."""
         self.half.outputs.append(self.half.op("tan.out", value, self.half.tensor(8, at=400)))
         return self.half
 
     def covered(self) -> int:
-        """The static tensor, with the dynamic one over it."""
+        """Return the static tensor, with the dynamic one written over it."""
         self.cover()
         return self.static
 
@@ -118,7 +120,7 @@ def test_what_is_behind_the_end_of_a_dynamic_tensor(method: Callable[[int], Half
 
 @pytest.mark.parametrize("at", [128, 132])
 def test_an_unknown_operator_may_change_each_of_its_operands(at: int) -> None:
-    """Both hold the same, but not in the same bytes."""
+    """Both operands hold the same, but in different bytes."""
 
     def method(place: int) -> Half:
         half = Half()
@@ -134,7 +136,7 @@ def test_an_unknown_operator_may_change_each_of_its_operands(at: int) -> None:
 
 
 def test_a_view_of_another_tensor_may_fail() -> None:
-    """Nobody reads what it views, but the program ends where the sizes do not fit."""
+    """No instruction reads the view, but the program fails if the sizes do not fit."""
 
     def method(*, other: bool) -> Half:
         half = Half()
@@ -149,7 +151,7 @@ def test_a_view_of_another_tensor_may_fail() -> None:
 
 
 def _sizes_of_what_a_view_writes(*, wrong: bool) -> Half:
-    """A loop gives one of two tensors other sizes, written through the value that may be either."""
+    """Build a loop that changes the sizes of one of two tensors through a value that may be either."""
     half = Half()
     x, again = half.input(4, 4, at=1024, dynamic=True), half.input(at=512, dtype=BOOL)
     one, two = half.tensor(4, 4, at=0, dynamic=True), half.tensor(4, 4, at=64, dynamic=True)
@@ -168,7 +170,7 @@ def _sizes_of_what_a_view_writes(*, wrong: bool) -> Half:
 
 
 def _a_view_that_comes_to_lie_elsewhere(*, wrong: bool) -> Half:
-    """The value is that view in the first round."""
+    """Build a loop that moves a view to other bytes; a merged value is that view in the first iteration."""
     half = Half()
     x, y, again = half.input(4, at=1024), half.input(4, at=1100), half.input(at=512, dtype=BOOL)
     view, other, merged, out = half.tensor(4, at=0), half.tensor(4, at=64), half.tensor(4), half.tensor(4, at=192)

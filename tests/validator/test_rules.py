@@ -1,4 +1,4 @@
-"""Each rule of the validator by itself: a right link that it proves, and a wrong one that it refuses (E2)."""
+"""Each rule of the validator on its own: a correct link that it proves, and a wrong one that it refuses (E2)."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from validator.pairs import DATA, OFFSETS, only, validate
 
 
 def folded() -> bytes:
-    """The usual data, with constant 1 transposed as constant 5."""
+    """Return the usual data, with constant 1 transposed as constant 5."""
     rows = [DATA[OFFSETS[1] + 4 * index : OFFSETS[1] + 4 * index + 4] for index in range(16)]
     columns = b"".join(rows[4 * column + row] for row in range(4) for column in range(4))
     return DATA[: OFFSETS[5]] + columns + DATA[OFFSETS[5] + 64 :]
 
 
 def data_of(name: str, variant: str) -> bytes:
-    """What the file after the link has."""
+    """Return the data of the file after the link."""
     return folded() if name == "a constant is moved about ahead of time" and variant == "good" else DATA
 
 

@@ -1,4 +1,4 @@
-"""One file by itself: values that are read after others were written over them (E2)."""
+"""Validation of a single file: values that are read after others were written over them (E2)."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from validator.pairs import BOOL, Half, program
 
 
 def look_at(made: m.Program) -> ValidationReport:
-    """What is found in a file."""
+    """Validate a file."""
     return validate_file(made, {plan.name: delegate_inputs(plan) for plan in made.execution_plan})
 
 
 def _branches(second: int) -> Half:
-    """Two conditions side by side, whose results are used later."""
+    """Build two conditions in a row, whose results are used later."""
     half = Half()
     p, x = half.input(at=512, dtype=BOOL), half.input(4, at=0)
     results = []
@@ -73,7 +73,7 @@ def test_a_value_is_overwritten(made: m.Program, message: str) -> None:
 
 
 def test_an_unknown_operator_changes_one_of_two_tensors() -> None:
-    """What it may have changed the one to is not made of the other, which the caller did not give."""
+    """The content of one tensor after the change does not come from the other, which the caller did not fill."""
     half = Half()
     p, x = half.input(at=512, dtype=BOOL), half.input(4, at=0)
     merged, made = half.tensor(4, at=None), half.tensor(4, at=64)
@@ -108,7 +108,7 @@ def test_a_loop_reads_one_of_two_tensors_of_which_one_is_a_view() -> None:
 
 
 def test_a_view_of_what_two_kernels_have_written_beside_each_other() -> None:
-    """A ``cat`` whose first part lies where the input does; nobody writes the whole."""
+    """The first part of a ``cat`` is at the place of the input; no instruction writes the whole."""
     half = Half()
     half.input(4, at=0)
     whole, view = half.tensor(8, at=0), half.tensor(8)
@@ -120,8 +120,10 @@ def test_a_view_of_what_two_kernels_have_written_beside_each_other() -> None:
 
 
 def view_of_condition(*, moved: bool = True) -> m.Program:
-    """A static view of a condition's result, as ExecuTorch 1.4.1 leaves it: of the place that the result has in the
-    file, where no branch ever writes; or of where a branch does."""
+    """Build a static view of a condition's result, as ExecuTorch 1.4.1 leaves it.
+
+    It views the place that the result has in the file, which no branch writes; or a place that a branch writes.
+    """
     half = Half()
     p, x = half.input(at=512, dtype=BOOL), half.input(4, at=0)
     merged = half.tensor(4, at=256)

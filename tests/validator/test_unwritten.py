@@ -1,4 +1,4 @@
-"""One file by itself: values that are read without having been written, in bytes that others wrote (E2)."""
+"""Validation of a single file: values that are read without being written, from bytes of others (E2)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def _look(half: Half) -> ValidationReport:
 
 
 def stale(*, unread: bool = True, again: bool = False, sizes: tuple[int, ...] = (4,)) -> Half:
-    """A program without the instruction that writes value 4, over the bytes of value 1, which were read before.
+    """Build a program without the instruction that writes value 4, over the bytes of value 1, which were read before.
 
     The missing instruction would have read value 2. ``unread``: no other instruction reads it. ``again``: value 1 is
     read afterwards, too, so that its bytes are not free for another value.
@@ -54,7 +54,7 @@ def test_values_that_share_bytes_are_not_pointed_out(half: Half) -> None:
 
 
 def test_a_value_that_is_in_use_with_another_shares_its_bytes_on_purpose() -> None:
-    """One that no instruction writes, read before and after the value whose bytes it has."""
+    """No instruction writes the value, which is read before and after the value that shares its bytes."""
     half = Half()
     x = half.input(4, at=0)
     first = half.op("exp.out", x, half.tensor(4, at=16))
