@@ -1,4 +1,4 @@
-"""Problems for hypothesis."""
+"""Strategies of hypothesis for planning problems."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from etdev.planner import Buffer, Problem
 
 @st.composite
 def buffers(draw: st.DrawFn, *, pins: bool = True) -> Buffer:
-    """Small sizes and few instants, so that buffers meet, touch, are empty and are never in use."""
+    """Draw small sizes and few instants, so that buffers meet, touch, are empty or are never in use."""
     alignment = draw(st.sampled_from([1, 1, 4, 16]))
     start = draw(st.integers(-2, 8))
     pin = draw(st.integers(0, 6)) * alignment if pins and draw(st.integers(0, 7)) == 0 else None
@@ -17,5 +17,5 @@ def buffers(draw: st.DrawFn, *, pins: bool = True) -> Buffer:
 
 
 def problems(*, most: int = 14, pins: bool = True) -> st.SearchStrategy[Problem]:
-    """Problems whose pinned buffers may collide."""
+    """Return a strategy for problems whose pinned buffers may collide."""
     return st.lists(buffers(pins=pins), max_size=most).map(tuple).map(Problem)

@@ -1,4 +1,4 @@
-"""Small problems, and how small each planner makes them."""
+"""Small problems, and the size that each planner reaches."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ CASES: dict[str, tuple[Problem, int, dict[str, int]]] = {
     "never in use": (problem((100, 3, 3), (8, 0, 9)), 8, {"naive": 8, "greedy": 8, "best": 8}),
     "no bytes": (problem((0, 0, 9), (8, 0, 9)), 8, {"naive": 8, "greedy": 8, "best": 8}),
     "instants below zero": (problem((8, -5, -1), (8, -1, 4)), 8, {"naive": 16, "greedy": 8, "best": 8}),
-    # The two small ones are in use at different times, so one place above the large one does for both.
+    # The two small ones are in use at different times, so one place above the large one suffices for both.
     "two on top of one": (problem((64, 0, 4), (16, 0, 2), (16, 2, 4)), 80, {"naive": 96, "greedy": 80, "best": 80}),
-    # ExecuTorch puts the second small one into the large one's object, but never two objects over each other.
+    # ExecuTorch puts the second small one into the large one's object, but never stacks two objects.
     "inside of a large one": (problem((64, 0, 1), (16, 1, 3), (16, 1, 2)), 64, {"naive": 96, "greedy": 64, "best": 64}),
     "over two objects": (problem((16, 0, 1), (16, 0, 1), (24, 1, 2)), 32, {"naive": 56, "greedy": 40, "best": 32}),
     "padding between, none on top": (problem((5, 0, 1), (9, 0, 1), alignment=16), 21, {"naive": 25, "best": 21}),
-    # The largest padding at an instant counts, not one that is over.
+    # The largest padding at one instant counts; earlier padding does not.
     "padding that is over": (problem((1, 0, 1), (16, 1, 2), (16, 1, 2), alignment=16), 32, {"greedy": 32, "best": 32}),
     "alignments": (
         problem(Buffer(4, 0, 1, 4), Buffer(64, 0, 1, 64), Buffer(4, 0, 1, 4)),

@@ -1,4 +1,4 @@
-"""The checker's messages, and answers that are no plan."""
+"""Messages of the checker, and answers that are not plans."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``python -m etdev.planner`` and the text that it reads."""
+"""``python -m etdev.planner`` and its text format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``greedy`` against the function that it is made after."""
+"""``greedy`` compared with the upstream function that it follows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from planner import truth
 
 
 def random_rows(seed: int, count: int) -> list[tuple[int, int, int]]:
-    """(size, first instant, last instant); sizes that are equal, that round to equal, and none at all."""
+    """Return (size, first instant, last instant); some sizes are equal, round to equal, or are zero."""
     draws = random.Random(seed)
     rows = []
     for _ in range(count):
@@ -23,7 +23,7 @@ def random_rows(seed: int, count: int) -> list[tuple[int, int, int]]:
 
 
 def plan_upstream(rows: list[tuple[int, int, int]], alignment: int) -> tuple[int, list[int]]:
-    """Size of the arena and offsets, by executorch."""
+    """Return size of the arena and offsets, as planned by executorch."""
     import torch
     from executorch.exir.memory_planning import greedy
     from executorch.exir.tensor import TensorSpec

@@ -1,4 +1,4 @@
-"""What holds for every problem."""
+"""Laws that hold for every problem."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ PAIR = problem((8, 0, 2), (8, 1, 3))
 
 
 def chain(count: int, *, long: int = 100) -> Problem:
-    """A program of ``count`` instructions: what each computes is used by the next, by one after some, or to the end."""
+    """Build a program of ``count`` instructions; each result is used by the next, by one after some, or to the end."""
     draws = random.Random(count)
     rows = []
     for start in range(count):
@@ -36,24 +36,24 @@ def chain(count: int, *, long: int = 100) -> Problem:
 
 
 def hill(count: int) -> Problem:
-    """Random sizes and lifetimes, for which no simple order is good."""
+    """Build random sizes and lifetimes, for which no simple order is good."""
     draws = random.Random(count)
     starts = [draws.randrange(count) for _ in range(count)]
     return problem(*((draws.randint(1, 99), start, start + draws.randint(1, count // 4)) for start in starts))
 
 
 def side_by_side(planned: Problem) -> Sequence[int]:
-    """A planner of a user."""
+    """Plan like a planner of a user."""
     return [8 * index for index in range(len(planned.buffers))]
 
 
 def on_top(planned: Problem) -> Sequence[int]:
-    """A wrong one."""
+    """Plan wrongly."""
     return [0 for _ in planned.buffers]
 
 
 class Numbers:
-    """A sequence of numbers that are no ``int``, as numpy has them."""
+    """Sequence of numbers that are not ``int``, as in numpy."""
 
     def __init__(self, *numbers: int) -> None:
         self.numbers = numbers
@@ -184,7 +184,7 @@ def test_planning_imports_the_standard_library_only() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("count", "seconds"), [(5_000, 10), (50_000, 60)])
 def test_many_buffers_take_seconds(count: int, seconds: float) -> None:
-    """The limits leave room for a busy machine; to look at all pairs of 50,000 buffers would take minutes."""
+    """The limits leave room for a busy machine; all pairs of 50,000 buffers would take minutes."""
     planned = chain(count, long=1_000)
     begin = time.perf_counter()
     make_plan(planned)
@@ -192,7 +192,7 @@ def test_many_buffers_take_seconds(count: int, seconds: float) -> None:
 
 
 def stairs(count: int) -> Problem:
-    """Buffers of which each starts after the one before it and ends after it, so that few ranges ever join."""
+    """Build buffers that each start and end after the one before, so that few ranges ever join."""
     return problem(*((16 * (1 + index % 1_000), index, index + 500) for index in range(count)), alignment=16)
 
 
@@ -209,7 +209,7 @@ def test_what_is_left_when_the_steps_run_out_is_placed_above_all_in_use(monkeypa
     monkeypatch.setattr("etdev.planner.best._PLACING_STEPS", 1_000)
     monkeypatch.setattr("etdev.planner.best._ALL_STEPS", 10_000)
     make_plan(stairs(2_000))
-    # Ranges of a node join when the steps run out: then there are at most as many as nodes of a cover and above it.
+    # Ranges of a node join when the steps run out; then they are at most as many as nodes of a cover and above it.
     assert max(looked[-500:]) <= 60 < max(looked)
 
 

@@ -1,4 +1,4 @@
-"""What ``best`` is made of."""
+"""Parts of ``best``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from planner.truth import problem
         ([(7, 9)], 8, 1, 9, 9),
         ([(20, 30), (38, 40), (48, 50)], 8, 1, 0, 30),  # Gaps of 20, 8 and 8 bytes.
         ([(0, 30), (10, 20), (40, 50)], 8, 1, 30, 30),  # A range inside of another one.
-        ([(0, 5), (20, 30)], 8, 16, 32, 32),  # From the aligned offset on, the gap is too small.
+        ([(0, 5), (20, 30)], 8, 16, 32, 32),  # From the aligned offset, the gap is too small.
     ],
 )
 def test_fits(used: list[tuple[int, int]], size: int, alignment: int, first: int, best: int) -> None:
@@ -49,7 +49,7 @@ def test_a_crowd_is_the_most_that_is_in_use_during_a_lifetime(planned: Problem) 
     ],
 )
 def test_the_other_planners_are_asked_too(planned: Problem, other: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Even if no order is as good as theirs, and no search helps."""
+    """They run even if no order is as good as theirs and no search helps."""
     bad = Strategy(lambda buffer, _: (buffer.size, -buffer.start), lambda used, _, alignment: 1024 + len(used) * 1024)
     monkeypatch.setattr("etdev.planner.best.STRATEGIES", (bad,))
     monkeypatch.setattr("etdev.planner.best.improve", lambda *_: None)
@@ -85,7 +85,7 @@ def test_what_is_always_in_use_lies_at_the_bottom() -> None:
 
 @pytest.mark.parametrize("capacity", [40, 48])
 def test_what_lies_too_high_is_planned_anew_with_its_surroundings(capacity: int) -> None:
-    """A long chain, correct but for one place, where three buffers are stacked in a bad order."""
+    """A long chain, correct except in one place, where three buffers are stacked in a bad order."""
     rows = [(8, start, start + 2) for start in range(0, 2000, 2)]
     planned = problem(*rows, (16, 1000, 1004), (16, 1002, 1006))
     order = sorted(range(len(planned.buffers)), key=lambda index: planned.buffers[index].start)

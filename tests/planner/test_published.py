@@ -1,4 +1,4 @@
-"""Published problems; they lie outside the repository."""
+"""Published problems, stored outside the repository."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from etdev.planner.kernel import compiled_runner
 from planner import truth
 
 CAPACITY = 1_048_576
-"""Bytes that each of the problems of MiniMalloc is known to fit."""
+"""Bytes that suffice for each of the problems of MiniMalloc."""
 
 
 def load(shared: Path, name: str, capacity: int | None = None) -> Problem:

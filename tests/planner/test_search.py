@@ -24,7 +24,7 @@ RULES = [Rule(1, 0), Rule(1, 0, 0, 1), Rule(1, 1), Rule(0, 1), Rule(0, 0, 1)]
 
 
 def blocks(count: int, height: int = 64) -> Problem:
-    """A rectangle of ``height`` bytes cut into so many buffers, some of them aligned: a plan without a gap exists."""
+    """Cut a rectangle of ``height`` bytes into buffers, some of them aligned; a plan without a gap exists."""
     draws = random.Random(count)
     pieces = [(0, height, 0, 4 * count)]
     while len(pieces) < count:
@@ -41,7 +41,7 @@ def blocks(count: int, height: int = 64) -> Problem:
 
 
 def run(planned: Problem, capacity: int, rule: Rule, runner: Runner, most: int = 20_000) -> tuple[int, list[int], int]:
-    """Result, lowest offsets and steps."""
+    """Return result, lowest offsets and steps."""
     buffers = [buffer for buffer in planned.buffers if buffer.occupies]
     tables = make_tables(buffers, 10_000)
     assert tables is not None
@@ -160,7 +160,7 @@ def test_few_buffers_around_a_pinned_one_are_proved(others: tuple[Buffer, ...], 
 
 @pytest.mark.parametrize("most_steps", [0, 1_000, 20_000])
 def test_restarts_end_within_their_steps(most_steps: int) -> None:
-    """One search of many buffers takes more steps than there are, and is stopped in the middle."""
+    """One search of many buffers needs more steps than allowed, and is stopped in the middle."""
     planned = blocks(300, height=100_000)
     tables = make_tables(planned.buffers, 100_000)
     assert tables is not None

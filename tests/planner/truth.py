@@ -1,4 +1,4 @@
-"""What is true of a plan, found out the slow way: by looking at every pair, every instant, every order."""
+"""Properties of a plan, found the slow way: over every pair, every instant, every order."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from etdev.planner import Buffer, Plan, Problem
 
 
 def problem(*rows: tuple[int, int, int] | Buffer, alignment: int = 1) -> Problem:
-    """The problem of some (size, start, end)."""
+    """Build the problem of some (size, start, end)."""
     return Problem(tuple(row if isinstance(row, Buffer) else Buffer(*row, alignment) for row in rows))
 
 
 def flaws(planned: Problem, offsets: Sequence[int]) -> list[str]:
-    """Everything that is wrong with the offsets."""
+    """Return all errors of the offsets."""
     found = []
     for index, (buffer, offset) in enumerate(zip(planned.buffers, offsets, strict=True)):
         if offset < 0 or offset % buffer.alignment or buffer.pin not in (None, offset):
@@ -28,23 +28,23 @@ def flaws(planned: Problem, offsets: Sequence[int]) -> list[str]:
 
 
 def live_together(first: Buffer, second: Buffer) -> bool:
-    """Whether there is an instant at which both are in use."""
+    """Return whether both are in use at some instant."""
     return max(first.start, second.start) < min(first.end, second.end)
 
 
 def share_bytes(planned: Problem, offsets: Sequence[int], first: int, second: int) -> bool:
-    """Whether there is a byte that is in the ranges of both."""
+    """Return whether their byte ranges overlap."""
     begin = max(offsets[first], offsets[second])
     return begin < min(offsets[first] + planned.buffers[first].size, offsets[second] + planned.buffers[second].size)
 
 
 def size(planned: Problem, offsets: Sequence[int]) -> int:
-    """Bytes of the arena."""
+    """Return the bytes of the arena."""
     return max((o + b.size for o, b in zip(offsets, planned.buffers, strict=True) if b.start < b.end), default=0)
 
 
 def check(planned: Problem, plan: Plan) -> None:
-    """Hold a plan against the truth."""
+    """Check a plan."""
     assert not flaws(planned, plan.offsets)
     assert plan.size == size(planned, plan.offsets)
     assert plan.lower_bound <= plan.size
@@ -52,15 +52,15 @@ def check(planned: Problem, plan: Plan) -> None:
 
 
 def optimum(planned: Problem) -> int | None:
-    """Size of the smallest plan, by trying all orders from the bottom up; None if pinned buffers collide."""
+    """Return the size of the smallest plan, by trying all orders from the bottom; None if pinned buffers collide."""
     sizes = (_stack(planned, order) for order in permutations(range(len(planned.buffers))))
     return min((found for found in sizes if found is not None), default=None)
 
 
 def _stack(planned: Problem, order: Sequence[int]) -> int | None:
-    """Size of the plan in which each buffer lies above all before it that it is in use together with.
+    """Return the size of the plan in which each buffer is above all earlier ones with which it is in use.
 
-    Every plan is such a stack, in the order of its offsets, with some air taken out.
+    Every plan is such a stack, in the order of its offsets, after gaps are removed.
     """
     offsets = [0] * len(order)
     for place, index in enumerate(order):

@@ -1,4 +1,4 @@
-"""Real files, each made once, when the first test asks for it."""
+"""Real files, each built once, when the first test asks for it."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ REAL_FILES = (
     "xnnpack_inline",
     "xnnpack_int8",
 )
-"""Names of the functions in ``real`` that make them; that module is slow to import."""
+"""Names of the functions in ``real`` that build them; that module is slow to import."""
 
 
 @pytest.fixture(scope="session")
 def make_real(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], RealFile]:
-    """The file of that name."""
+    """Return a function from a name to the file of that name."""
     pytest.importorskip("executorch", reason="executorch makes the real files")
     from program import real
 
@@ -37,5 +37,5 @@ def make_real(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], RealF
 
 @pytest.fixture(params=REAL_FILES)
 def real_file(request: pytest.FixtureRequest, make_real: Callable[[str], RealFile]) -> RealFile:
-    """Each of the files."""
+    """Return each of the files."""
     return make_real(request.param)

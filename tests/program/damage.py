@@ -1,8 +1,8 @@
 """Reads, inspects and links damaged versions of files: ``python damage.py FOLDER SEED COUNTS... FILES...``.
 
-A process of its own, so that its memory is what that takes. COUNTS are those of versions with random bytes in header
-and flatbuffer, with one field tampered with, and truncated. Measures, and prints JSON: what happened to how many, and
-all that should not have happened.
+The script runs in its own process, so that it can measure its memory. COUNTS are those of versions with random bytes in
+header and flatbuffer, with one field changed, and truncated. It prints JSON: the number of files with each outcome, and
+everything that should not have happened.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ SECONDS = 1.0
 BYTES = 500 << 20
 SMALL = (0, 1, 2, 3, 4, 7, 8, 16, -1, -2, -4, -8, -64)
 INTERESTING = (*SMALL, 127, 128, 255, 256, 0x7FFF, 0xFFFF, 1 << 16, 1 << 20, 1 << 31)
-"""Numbers at the edges of what fits, and small ones that point to a neighbour."""
+"""Numbers at the limits of types, and small ones that point to a neighbour."""
 
 
 def random_bytes(content: bytes, chance: random.Random) -> bytearray:
-    """One to eight bytes of header and flatbuffer are others."""
+    """Change one to eight bytes of header and flatbuffer."""
     damaged, end = bytearray(content), _program_size(content)
     for _ in range(chance.randint(1, 8)):
         damaged[chance.randrange(end)] = chance.choice((0, 1, 0x7F, 0x80, 0xFF, chance.randrange(256)))
@@ -41,7 +41,7 @@ def random_bytes(content: bytes, chance: random.Random) -> bytearray:
 
 
 def field_aware(content: bytes, chance: random.Random) -> bytearray:
-    """One number is another: an edge, a neighbour of what it was, or what another number of its kind is."""
+    """Change one number: to a limit, to a neighbour of its old value, or to another number of its kind."""
     found = _all_sites(content)
     kind = chance.choice(sorted({site.kind for site in found}))
     site = chance.choice([site for site in found if site.kind == kind])
@@ -52,7 +52,7 @@ def field_aware(content: bytes, chance: random.Random) -> bytearray:
 
 
 def truncated(content: bytes, chance: random.Random) -> bytearray:
-    """The file ends too early, somewhere in its flatbuffer or in its segments."""
+    """Truncate the file, somewhere in its flatbuffer or in its segments."""
     return bytearray(content[: chance.randrange(_program_size(content) if chance.random() < 0.5 else len(content))])
 
 
@@ -82,10 +82,10 @@ def _versions(
 
 
 def main(arguments: list[str]) -> None:
-    """Damage, read, write and read again what was read, inspect it and link it."""
+    """Damage, read, write and read again, inspect and link."""
     folder, seed = Path(arguments[0]), int(arguments[1])
     counts, files = [int(count) for count in arguments[2:5]], [Path(name) for name in arguments[5:]]
-    # What would take gigabytes fails, instead of taking the machine down.
+    # A program that takes gigabytes fails, and does not crash the machine.
     resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
     wrong, ends, slowest = [], Counter[str](), 0.0
     for damage, count in zip(KINDS, counts, strict=True):
@@ -103,7 +103,7 @@ def main(arguments: list[str]) -> None:
 
 
 def peak() -> int:
-    """Most bytes of memory that this process had. What ``getrusage`` says may be its parent's, from before the exec."""
+    """Return the peak memory of this process in bytes. ``getrusage`` may return its parent's, from before the exec."""
     status = Path("/proc/self/status")
     if not status.exists():
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -1,4 +1,4 @@
-"""What flatc says that a file holds, and what we say, in the same words."""
+"""Content of a file as flatc prints it, and the model's content in the same form."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from etdev.program.schema import PROGRAM, Absence, Data, Many, One, RawBytes, Sc
 
 
 def schema_folder() -> Path:
-    """Where the wheel keeps ``program.fbs``."""
+    """Return the folder of ``program.fbs`` in the wheel."""
     import executorch.exir._serialize as package
 
     return Path(next(iter(package.__path__)))
 
 
 def flatc_json(file: Path, folder: Path) -> dict[str, Any]:
-    """A file's tables, as flatc reads them: defaults filled in, enums as numbers."""
+    """Return a file's tables, as flatc reads them: with defaults, and enums as numbers."""
     import executorch.data.bin as package
 
     flatc, schema = Path(next(iter(package.__path__))) / "flatc", schema_folder() / "program.fbs"
@@ -32,7 +32,7 @@ def flatc_json(file: Path, folder: Path) -> dict[str, Any]:
 
 
 def our_json(program: Program) -> dict[str, Any]:
-    """The same from our model."""
+    """Return the same from the model."""
     fields = {field.name: getattr(program, field.name) for field in PROGRAM.fields}
     fields["segments"] = tuple((segment.offset, len(segment.data)) for segment in program.segments)
     return _table(PROGRAM, fields)
@@ -71,7 +71,7 @@ def _plain(kind: Any, item: Any) -> Any:
 
 
 def same(theirs: Any, ours: Any, path: str = "") -> list[str]:
-    """Paths at which they differ. flatc prints floats with twelve digits."""
+    """Return paths at which they differ. flatc prints floats with twelve digits."""
     if isinstance(theirs, dict) and isinstance(ours, dict):
         keys = theirs.keys() | ours.keys()
         lists = [same(theirs.get(key), ours.get(key), f"{path}.{key}") for key in sorted(keys)]

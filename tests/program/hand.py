@@ -1,4 +1,4 @@
-"""Programs written by hand, for what executorch does not emit and for what tests take apart."""
+"""Programs written by hand: content that executorch does not emit, and programs that tests change."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from etdev.program.model import (
 
 
 def tensor(*sizes: int, at: int | None = None, buffer: int = 1, data: int = 0, **more: object) -> Tensor:
-    """A float tensor in default order, at an offset of a planned buffer."""
+    """Return a float tensor in default order, at an offset of a planned buffer."""
     place = None if at is None else AllocationDetails(buffer, at)
     return Tensor(
         ScalarType.FLOAT,
@@ -59,7 +59,7 @@ def tensor(*sizes: int, at: int | None = None, buffer: int = 1, data: int = 0, *
 
 
 def loop(*, times: int = 3) -> Program:
-    """``y = 2 * x``, then ``y = 2 * y`` in a loop that jumps back. float32 [4] -> float32 [4]."""
+    """Return ``y = 2 * x``, then ``y = 2 * y`` in a loop that jumps back. float32 [4] -> float32 [4]."""
     values = (tensor(4, at=0), tensor(4, at=16), Int(1), Int(0), Int(times), Bool(False))
     x, y, one, count, limit, done = range(6)
     plan = ExecutionPlan(
@@ -90,21 +90,21 @@ def loop(*, times: int = 3) -> Program:
 
 
 def unbounded() -> Program:
-    """A tensor whose sizes have no limit: those in the file say nothing, and it has no planned place."""
+    """Return a program with an unbounded tensor: its sizes in the file mean nothing, and it has no planned place."""
     free = tensor(-1, 3, shape_dynamism=TensorShapeDynamism.DYNAMIC_UNBOUND)
     plan = ExecutionPlan("forward", (free, free), (0,), (1,), (Chain((MoveCall(0, 1),)),), (), (), (0,))
     return _without_constants(plan)
 
 
 def _without_constants(plan: ExecutionPlan) -> Program:
-    """As executorch writes it; the runtime refuses a file without ``constant_segment``."""
+    """Return a program as executorch writes it; the runtime refuses a file without ``constant_segment``."""
     return Program(
         (plan,), segments=(Segment(0, Blob()),), constant_segment=SubsegmentOffsets(0, (0,)), header_length=None
     )
 
 
 def everything() -> Program:
-    """Every table, every kind of value, call and data, each field other than its default."""
+    """Return a program with every table, every kind of value, call and data, and no field at its default."""
     extra = ExtraTensorInfo(0, "state", TensorDataLocation.SEGMENT, DeviceType.CUDA, 1)
     external = ExtraTensorInfo(fully_qualified_name="weight", location=TensorDataLocation.EXTERNAL)
     values = (
@@ -165,12 +165,12 @@ def everything() -> Program:
 
 
 def content(program: Program, folder: Path) -> bytes:
-    """The bytes of a program's file."""
+    """Return the bytes of a program's file."""
     file = folder / "program.pte"
     write(program, file)
     return file.read_bytes()
 
 
 def again(program: Program, folder: Path) -> Program:
-    """The program written and read."""
+    """Write a program and read it."""
     return parse(Blob(content(program, folder)))

@@ -1,7 +1,7 @@
 """Reads, inspects, links and verifies mutated programs: ``python mutation_trials.py FOLDER SEED COUNT FILES...``.
 
-A process of its own, with limits on memory, so that one program cannot stop the others. Prints JSON: how many programs
-ended in which way, and all that should not have happened.
+The script runs in its own process with limits on memory, so that one program cannot stop the others. It prints JSON:
+the number of programs with each outcome, and everything that should not have happened.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from program.mutations import mutated
 SECONDS = 5.0
 BYTES = 3 << 30
 _REPLAYED = 24
-"""One program in so many is replayed: that takes most of the time."""
+"""One in so many programs is replayed, since replay takes most of the time."""
 
 
 def _encoded(program: Program) -> bytes | None:
@@ -48,7 +48,7 @@ def _encoded(program: Program) -> bytes | None:
 
 
 def _steps(file: Path, number: int) -> Iterator[str]:
-    """Do all that commands do with a file, and yield how each of them ended."""
+    """Run all commands on a file, and yield the outcome of each."""
     try:
         program = read(file)
     except ProgramError as error:
@@ -74,10 +74,10 @@ _MAP: DeviceMap = parse_device_map("cuda:0=sim,cuda:1=sim")
 
 
 def main(arguments: list[str]) -> None:
-    """Mutate, and do with each program all that commands do with a file."""
+    """Mutate programs, and run all commands on each."""
     folder, seed, count = Path(arguments[0]), int(arguments[1]), int(arguments[2])
     programs = [(Path(name).name, read(name)) for name in arguments[3:]]
-    unaided._BOUNDS = Bounds(steps=1_000, memory=1 << 28)  # Loops that do not end are cut off earlier than in commands.
+    unaided._BOUNDS = Bounds(steps=1_000, memory=1 << 28)  # Endless loops end earlier than in commands.
     resource.setrlimit(resource.RLIMIT_AS, (16 << 30, 16 << 30))
     wrong, ends, slowest, file = [], Counter[str](), 0.0, folder / "mutated.pte"
     for number in range(count):

@@ -1,7 +1,7 @@
-"""Programs with mistakes: each mutation knows the structure of a program, and puts something odd into it.
+"""Programs with mistakes: each mutation knows the structure of a program, and changes it in an odd way.
 
-Unlike random bytes, most of these files can be decoded. Many pass the reader, too: their calls fit their operators, and
-make no sense.
+Unlike random bytes, most of these files can be decoded. Many pass the reader, too: their calls match the signatures,
+but make no sense.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _DEVICES = (b"cpu", b"cuda:0", b"cuda:1", b"cuda:9999", b"gpu", b"")
 
 
 def mutated(program: m.Program, chance: random.Random) -> m.Program:
-    """Return the program with one to three things changed."""
+    """Return the program with one to three changes."""
     for _ in range(chance.choice((1, 1, 1, 2, 3))):
         index = chance.randrange(len(program.execution_plan))
         plan = _Draft(program.execution_plan[index], chance)
@@ -38,7 +38,7 @@ def mutated(program: m.Program, chance: random.Random) -> m.Program:
 
 
 class _Draft:
-    """A method that is being changed."""
+    """Method that is being changed."""
 
     def __init__(self, plan: m.ExecutionPlan, chance: random.Random) -> None:
         self.plan, self.chance = plan, chance
@@ -64,7 +64,7 @@ class _Draft:
     # Choices
 
     def value(self) -> int:
-        """Return a value index; rarely one that is not there."""
+        """Return a value index; rarely one out of range."""
         if not self.chance.randrange(60):
             return self.chance.choice((len(self.values), 1 << 20))
         return self.chance.randrange(len(self.values)) if self.values else 0
@@ -75,7 +75,7 @@ class _Draft:
         return (calls, self.chance.randrange(len(calls))) if calls else None
 
     def fitting(self, accepted: frozenset[type]) -> int:
-        """Return a value of an accepted kind, an old one or a new one."""
+        """Return a value of an accepted kind, old or new."""
         old = [index for index, value in enumerate(self.values) if type(value) in accepted]
         if old and self.chance.randrange(4):
             return self.chance.choice(old)
@@ -113,7 +113,7 @@ class _Draft:
         return m.Null()
 
     def tensor(self) -> m.Value:
-        """Return a tensor like an old one, with one thing changed; or a small one at a place of its own."""
+        """Return a tensor like an old one with one change, or a small one at its own place."""
         old = [value for value in self.values if isinstance(value, m.Tensor)]
         return self.changed_tensor(self.chance.choice(old)) if old else m.Tensor(m.ScalarType.FLOAT, (), ())
 
@@ -152,7 +152,7 @@ class _Draft:
         return replace(tensor, **changes)  # type: ignore[arg-type]
 
     def call(self, name: str) -> m.KernelCall:
-        """Return a call of an operator whose arguments fit, and may make no sense."""
+        """Return a call of an operator whose arguments match its signature, but may make no sense."""
         signature = find_signature(name)
         assert signature is not None
         args = [self.fitting(parameter.accepts) for parameter in signature.parameters]
@@ -213,7 +213,7 @@ def _other_output(draft: _Draft) -> None:
 
 
 def _new_call(draft: _Draft) -> None:
-    """Put in a call of any operator, or replace an instruction by it."""
+    """Insert a call of any operator, or replace an instruction by it."""
     calls = draft.chance.choice(draft.chains)
     call = draft.call(draft.chance.choice(_OPERATORS))
     at = draft.chance.randint(0, len(calls))
@@ -242,7 +242,7 @@ def _order(draft: _Draft) -> None:
 
 
 def _flow(draft: _Draft) -> None:
-    """Put in a jump, a move or a release, or change one."""
+    """Insert a jump, a move or a release, or change one."""
     chance, calls = draft.chance, draft.chance.choice(draft.chains)
     to = chance.randint(0, len(calls))
     numbers = frozenset({m.Int, m.Bool, m.Double, m.Null})
@@ -274,7 +274,7 @@ def _other_jump(draft: _Draft) -> None:
 
 
 def _other_value(draft: _Draft) -> None:
-    """Change a value; it stays of its kind."""
+    """Change a value without changing its kind."""
     if not draft.values:
         return
     at = draft.chance.randrange(len(draft.values))
@@ -300,14 +300,14 @@ def _other_items(draft: _Draft, items: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _other_kind(draft: _Draft) -> None:
-    """Put a value of another kind in the place of one."""
+    """Replace a value by one of another kind."""
     if draft.values:
         kinds = (m.Null, m.Int, m.Bool, m.Double, m.String, m.IntList, m.TensorList, m.Tensor)
         draft.values[draft.chance.randrange(len(draft.values))] = draft.new(draft.chance.choice(kinds))
 
 
 def _ends(draft: _Draft) -> None:
-    """Change what the method takes or gives."""
+    """Change the inputs or outputs of the method."""
     name = draft.chance.choice(("inputs", "outputs"))
     items: Sequence[int] = getattr(draft.plan, name)
     match draft.chance.randrange(3):
@@ -320,7 +320,7 @@ def _ends(draft: _Draft) -> None:
 
 
 def _memory(draft: _Draft) -> None:
-    """Change the buffers, or where they are."""
+    """Change the buffers, or their devices."""
     plan, chance = draft.plan, draft.chance
     if chance.randrange(2) and plan.non_const_buffer_sizes:
         sizes = list(plan.non_const_buffer_sizes)
@@ -358,4 +358,4 @@ _KINDS: tuple[tuple[Callable[[_Draft], None], int], ...] = (
     (_memory, 2),
     (_delegates, 2),
 )
-"""Mutations, and how often each is chosen."""
+"""Mutations with their weights."""

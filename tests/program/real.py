@@ -1,4 +1,4 @@
-"""Files that executorch itself makes of tiny models, one for each thing a file can have."""
+"""Files that executorch makes of tiny models, one for each feature of a file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from torch.export import Dim, export
 
 @dataclass(frozen=True, slots=True)
 class RealFile:
-    """A file, and calls that show what it does."""
+    """File, and calls that show its behaviour."""
 
     pte: Path
     calls: tuple[tuple[str, tuple[torch.Tensor, ...]], ...]
@@ -75,7 +75,7 @@ class Counter(nn.Module):
 
 
 class KeepInitialValues(PassBase):
-    """Stock emission drops the initial values of state that is not marked so."""
+    """Pass that keeps the initial values of state; stock emission drops them unless the state is marked."""
 
     def call(self, graph_module: torch.fx.GraphModule) -> PassResult:
         for node in graph_module.graph.nodes:
@@ -172,7 +172,7 @@ def methods(folder: Path) -> RealFile:
 
 
 def shared(folder: Path) -> RealFile:
-    """State that both methods have at the same place; for a loader that gives them the same memory."""
+    """Build state at the same place in both methods, for a loader that gives them the same memory."""
     x, model = (torch.linspace(0, 1, 32).reshape(4, 8),), Cache()
     forward = export(model, x)
     decoder = copy.copy(model)
@@ -207,7 +207,7 @@ def xnnpack(folder: Path) -> RealFile:
 
 
 def xnnpack_inline(folder: Path) -> RealFile:
-    """Delegate blobs inside the flatbuffer."""
+    """Build delegate blobs inside the flatbuffer."""
     x = (torch.linspace(0, 1, 4)[None],)
     edge = to_edge_transform_and_lower(export(Two().eval(), x), partitioner=[XnnpackPartitioner()])
     file = _save(edge, folder, "xnnpack_inline", extract_delegate_segments=False, segment_alignment=4096)

@@ -1,6 +1,6 @@
-"""Where in a file each thing stands that somebody could tamper with.
+"""Locations of the numbers in a file, for tests that change them.
 
-Walks the tables by the schema, and trusts the file.
+The module walks the tables by the schema, and trusts the file.
 """
 
 from __future__ import annotations
@@ -14,37 +14,40 @@ from etdev.program.schema import PROGRAM, Data, Field, Many, One, RawBytes, Scal
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A number in a file."""
+    """Number in a file."""
 
     path: str
-    """Of the field that it belongs to."""
+    """Path of the field that it belongs to."""
     kind: str
-    """``offset``, ``length``, ``tag``, ``number``, ``vtable`` (a table's offset to it), ``entry`` (of a vtable: its
-    length, or the place of a field), ``size`` (of a table, in its vtable)."""
+    """``offset``, ``length``, ``tag``, ``number``, or one of three kinds about a vtable.
+
+    ``vtable``: a table's offset to its vtable. ``entry``: the vtable's length, or the place of a field. ``size``: the
+    size of a table, in its vtable.
+    """
     position: int
     code: str
-    """Of the ``struct`` module."""
+    """Format of the ``struct`` module."""
 
     def write(self, content: bytearray, value: int) -> None:
-        """Put a number there, cut to what fits."""
+        """Write a number, truncated to its width."""
         width = struct.calcsize(self.code)
         content[self.position : self.position + width] = (value % (1 << (8 * width))).to_bytes(width, "little")
 
     def read(self, content: bytes | bytearray) -> int:
-        """The number there, as if unsigned."""
+        """Return the number, as if unsigned."""
         width = struct.calcsize(self.code)
         return int.from_bytes(content[self.position : self.position + width], "little")
 
 
 def sites(content: bytes) -> list[Site]:
-    """All sites of a file's flatbuffer."""
+    """Return all sites of a file's flatbuffer."""
     found = [Site("root", "offset", 0, "I")]
     found += _table(content, PROGRAM, _u32(content, 0), "")
     return found
 
 
 def header_sites(content: bytes) -> list[Site]:
-    """The sites of the extended header, if there is one."""
+    """Return the sites of the extended header, if the file has one."""
     if content[8:12] != b"eh00":
         return []
     return [

@@ -30,7 +30,7 @@ def _indices(count: int, *, most: int = 5) -> st.SearchStrategy[tuple[int, ...]]
 
 @st.composite
 def programs(draw: st.DrawFn) -> m.Program:
-    """Programs that keep every rule of ``check``."""
+    """Draw programs that keep every rule of ``check``."""
     segments = draw(_segments())
     some_bytes = any(segment.offset or segment.data for segment in segments)
     inline = not segments or draw(st.booleans())
@@ -180,7 +180,7 @@ def _extras(draw: st.DrawFn) -> m.ExtraTensorInfo:
 
 
 def _data_indices(program: m.Program, size: int, extra: m.ExtraTensorInfo | None, *, planned: bool) -> list[int]:
-    """Where that many bytes are for a constant, or for an initial value."""
+    """Return indices of data of that many bytes, for a constant or for an initial value."""
     subsegments = program.constant_segment
     if planned:
         index = extra.mutable_data_segments_idx if extra else 0

@@ -1,4 +1,4 @@
-"""Blobs of one piece and of several are the same to whoever looks at their bytes."""
+"""Blobs of one piece and of several pieces look the same to a reader of their bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every index and extent that refers to nothing is refused, by reader and writer, with its path."""
+"""Reader and writer refuse every index and extent that is out of range, with its path."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ Change = Callable[[Program], Program]
 
 
 def program(**changes: Any) -> Change:
-    """Fields of the program are others."""
+    """Replace fields of the program."""
     return lambda whole: replace(whole, **changes)
 
 
 def plan(**changes: Any) -> Change:
-    """Fields of the one method are others."""
+    """Replace fields of the only method."""
     return lambda whole: replace(whole, execution_plan=(replace(whole.execution_plan[0], **changes),))
 
 
 def value(index: int, other: m.Value) -> Change:
-    """One value is another."""
+    """Replace a value."""
 
     def change(whole: Program) -> Program:
         values = list(whole.execution_plan[0].values)
@@ -39,12 +39,12 @@ def value(index: int, other: m.Value) -> Change:
 
 
 def field(index: int, **changes: Any) -> Change:
-    """Fields of one value are others."""
+    """Replace fields of a value."""
     return lambda whole: value(index, replace(whole.execution_plan[0].values[index], **changes))(whole)
 
 
 def call(other: m.Instruction) -> Change:
-    """The first instruction is another."""
+    """Replace the first instruction."""
     return lambda whole: plan(
         chains=(replace(whole.execution_plan[0].chains[0], instructions=(other,), stacktrace=()),)
     )(whole)
@@ -278,7 +278,7 @@ def test_flaws(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert str(refused.value).startswith(f"{path}: ")
     assert not list(tmp_path.iterdir())
     if name in {"segments without header", "segments overlap"}:
-        return  # No file can say so.
+        return  # No file can express it.
     monkeypatch.setattr(writer, "check_program", lambda _: None)
     with pytest.raises(ProgramError) as found:
         parse(Blob(hand.content(flawed, tmp_path)), where="some.pte")

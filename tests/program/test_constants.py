@@ -1,4 +1,4 @@
-"""The data of constants, and putting more of it into a program."""
+"""Data of constants, and adding data to a program."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DATA = bytes(range(256))
 
 
 def program(*data: tuple[int, int], offsets: tuple[int, ...] = (0, 0, 64, 128)) -> Program:
-    """Float constants, each with its ``data_buffer_idx`` and its number of elements."""
+    """Build float constants, each with its ``data_buffer_idx`` and its number of elements."""
     values = tuple(tensor(size, data=index) for index, size in data)
     plan = ExecutionPlan("forward", values, (), tuple(range(len(values))), (Chain(()),), (), (), (0,))
     return Program(

@@ -1,4 +1,4 @@
-"""A damaged file is refused, or read, inspected and linked: nothing else happens, in little time and memory."""
+"""A damaged file is refused, or it is read, inspected and linked, in little time and memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several data files of one program: each has the data that belongs there, and reading them back loses nothing."""
+"""Several data files of one program: each has its own data, and a round trip loses nothing."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def keys(files: dict[str, FlatTensor]) -> dict[str, list[str]]:
 
 
 def looking_up(*names: str) -> Program:
-    """Constants ``a`` and one without a name, and named data that share one segment."""
+    """Build constants ``a`` and one without a name, and named data that share one segment."""
     return program(constant(1, "a"), constant(2), named=tuple(m.NamedData(name, 2) for name in names))
 
 
@@ -89,7 +89,7 @@ def test_a_constant_never_takes_the_name_of_a_backends_data() -> None:
 
 
 def test_methods_that_ask_for_the_same_files() -> None:
-    """ExecuTorch puts data of one name where the first method wants it."""
+    """ExecuTorch puts data of one name into the file that the first method asks for."""
     parts = [{"a.ptd": {"x": LAYOUT, "y": None}}, {"a.ptd": {"y": None, "z": None}, "b.ptd": {"x": None}}]
     assert merge_data_files(parts) == {"a.ptd": {"x": LAYOUT, "y": None, "z": None}}
 

@@ -1,4 +1,4 @@
-"""How many arguments of a delegate call are inputs, as far as a file without a sidecar makes sure of it."""
+"""Number of inputs of a delegate call, as far as a file without a sidecar determines it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from linker.programs import Method
 
 
 class Foreign(Method):
-    """A method with calls of a delegate whose arguments are given one by one."""
+    """Method with calls of a delegate whose arguments are given one by one."""
 
     def call(self, *args: int) -> int:
-        """The position of the call."""
+        """Add the call and return its position."""
         self.calls.append(m.DelegateCall(0, args))
         return len(self.calls) - 1
 
@@ -62,7 +62,7 @@ def test_state_that_is_new_at_the_call_has_a_number_below_the_inputs() -> None:
 
 
 def test_state_at_the_end_of_the_arguments_is_no_output() -> None:
-    """Every call has an output, so one whose last argument cannot be one says nothing."""
+    """Every call has an output, so a call whose last argument cannot be one tells nothing."""
     method = Foreign()
     state, one = method.tensor(32), method.input(32)
     method.call(one, state)
@@ -83,7 +83,7 @@ def test_a_call_all_of_whose_arguments_are_new_has_no_inputs() -> None:
 
 
 def test_something_new_among_the_inputs_could_be_an_output() -> None:
-    """``strange`` has a number above the input's, and is followed by what is none of the call's outputs."""
+    """``strange`` has a number above the input's, and the next argument is not an output of the call."""
     method = Foreign()
     one = method.input(32)
     strange = method.tensor(32)
@@ -106,7 +106,7 @@ def test_an_earlier_instruction_gives_numbers_too() -> None:
 
 
 def test_a_call_that_has_only_what_was_there_before_says_nothing() -> None:
-    """The last argument came out of an earlier call, and may be state that both change."""
+    """The last argument is an output of an earlier call, and may be state that both change."""
     method = Foreign()
     (one,) = method.delegate(method.input(32))
     method.call(method.inputs[0], one)

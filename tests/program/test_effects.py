@@ -1,4 +1,4 @@
-"""What each kind of instruction reads, writes, changes, fills, points elsewhere."""
+"""Effects of each kind of instruction: reads, writes, changes, fills, pointing elsewhere."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ VALUES: tuple[m.Value, ...] = (
 
 
 def plan(*operators: str) -> m.ExecutionPlan:
-    """A method with these operators and the values above."""
+    """Build a method with these operators and the values above."""
     named = tuple(m.Operator(*operator.partition(".")[::2]) for operator in operators)
     return m.ExecutionPlan("forward", VALUES, (), (), (m.Chain(()),), named, (), (0, 1024))
 
@@ -139,7 +139,7 @@ def test_outputs_are_what_a_call_repeats_at_its_end(name: str) -> None:
     assert outputs(whole, args) == expected
     before = arguments(whole, args)
     assert before == args[: len(before)]
-    # Either nothing is an output, or all before the outputs and their repetition is an argument.
+    # Either nothing is an output, or everything before the outputs and their repetition is an argument.
     assert (before == args) == (not expected)
 
 

@@ -1,4 +1,4 @@
-"""Constants and named data in a file of their own: nothing is lost on the way there and back. E2."""
+"""Constants and named data in their own file: a round trip loses nothing (E2)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def program(*tensors: m.Tensor, named: tuple[m.NamedData, ...] = ()) -> Program:
-    """Constants of 16 bytes at 0, 16 and 32, with a delegate and what it looks up."""
+    """Build constants of 16 bytes at 0, 16 and 32, with a delegate and the data that it looks up."""
     delegate = m.BackendDelegate("Backend", m.BackendDelegateDataReference(m.DataLocation.SEGMENT, 1))
     values = tuple(range(len(tensors)))
     plan = m.ExecutionPlan("forward", tensors, (), values, (m.Chain(()),), (), (delegate,), (0,))
@@ -49,7 +49,7 @@ def external(name: str) -> m.ExtraTensorInfo:
 
 
 def content(found: Program) -> list[object]:
-    """All that a program is, with the bytes of constants and named data in the place of what refers to them."""
+    """Return everything in a program, with bytes of constants and named data instead of references."""
     check_program(found)
     plans = []
     for plan in without_constant_names(found).execution_plan:

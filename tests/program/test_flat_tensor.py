@@ -1,4 +1,4 @@
-"""The ``.ptd`` file: what is written is what is read, here and by ExecuTorch; what is wrong is refused. E2."""
+"""The ``.ptd`` file: a round trip, here and by ExecuTorch, and errors (E2)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _KEYS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]
 
 @st.composite
 def layouts(draw: st.DrawFn, room: int) -> TensorLayout:
-    """Of a tensor that fits into so many bytes."""
+    """Draw the layout of a tensor that fits into so many bytes."""
     kind = draw(st.sampled_from([kind for kind in ScalarType if kind.itemsize <= max(room, 1)]))
     shape = draw(st.lists(st.integers(0, 3), max_size=draw(st.sampled_from([3, MAX_RANK]))))
     if prod(shape) * kind.itemsize > room:
@@ -35,7 +35,7 @@ def layouts(draw: st.DrawFn, room: int) -> TensorLayout:
 
 @st.composite
 def flat_tensors(draw: st.DrawFn) -> FlatTensor:
-    """Data that keep every rule of ``check``."""
+    """Draw data that keep every rule of ``check``."""
     end, segments = 0, []
     for gap, content in draw(st.lists(st.tuples(st.integers(0, 40), st.binary(max_size=40)), max_size=4)):
         segments.append(Segment(end + gap, Blob(content)))
@@ -48,7 +48,7 @@ def flat_tensors(draw: st.DrawFn) -> FlatTensor:
 
 
 def small() -> FlatTensor:
-    """A tensor under two names, and what a delegate looks up."""
+    """Build a tensor under two names, and data that a delegate looks up."""
     layout = TensorLayout(ScalarType.FLOAT, (2, 3), (1, 0))
     segments = (Segment(0, Blob(bytes(range(24)))), Segment(128, Blob(b"for a delegate")))
     return FlatTensor(segments, (NamedData("a", 0, layout), NamedData("b", 0, layout), NamedData("c", 1)))
@@ -120,7 +120,7 @@ def _inner() -> list[object]:
     return [NAMED_DATA, TENSOR_LAYOUT, EXTENT]
 
 
-# What is refused
+# Errors
 
 
 def _with_header(**changes: int) -> bytes:

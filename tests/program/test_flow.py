@@ -1,4 +1,4 @@
-"""Where a method can go on from each instruction, and what runs again and again."""
+"""Control flow: successors of each instruction, and instructions that run repeatedly."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from etdev.program.flow import FlowGraph, flow_graph
 from linker.programs import Method
 
 FREE = m.FreeCall(0)
-"""An instruction that only takes a position."""
+"""Instruction that only takes a position."""
 ASKED, FALSE, TRUE = 1, 2, 3
-"""Values: a flag that the caller gives, and two that nobody writes."""
+"""Values: a flag that the caller sets, and two that no instruction writes."""
 
 
 def graph(*chains: tuple[m.Instruction, ...]) -> FlowGraph:
-    """The control flow of these instructions."""
+    """Return the control flow of these instructions."""
     values = (m.Int(0), m.Bool(True), m.Bool(False), m.Bool(True))
     return flow_graph(
         m.ExecutionPlan("forward", values, (ASKED,), (), tuple(map(m.Chain, chains)), (m.Operator("my::op"),), (), (0,))
@@ -25,7 +25,7 @@ def graph(*chains: tuple[m.Instruction, ...]) -> FlowGraph:
 
 
 def blocks(*chains: tuple[m.Instruction, ...]) -> list[tuple[int, int, tuple[int, ...]]]:
-    """(start, end, successors) of each block."""
+    """Return (start, end, successors) of each block."""
     return [(block.start, block.end, block.successors) for block in graph(*chains).blocks]
 
 

@@ -1,4 +1,4 @@
-"""Which kernels may write over which of their inputs: etdev's table against what was measured (C2, C3)."""
+"""Kernels that may write over an input: etdev's table against measurements (C2, C3)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from etdev.program.inplace import DEFAULT, nearest_operators, parse_operator
 
 MEASURED = Path(__file__).parent / "data/inplace_table.csv"
-"""What ``benchmarks/inplace_table.py`` printed."""
+"""Output of ``benchmarks/inplace_table.py``."""
 
 LEFT_OUT = {
     "a copy of the input, if the linker's other conditions hold; it goes altogether": {
@@ -54,21 +54,21 @@ LEFT_OUT = {
         "quantized_decomposed::quantize_per_token.out: input->out",
     },
 }
-"""What is safe by the measurement and not in the table, by reason."""
+"""Reason → entries that are safe by the measurement, but not in the table."""
 
 
 def verdicts(lines: Iterable[str]) -> dict[str, str]:
-    """``aten::add.out: self->out`` → verdict."""
+    """Return ``aten::add.out: self->out`` → verdict."""
     return {f"{row['op']}: {row['position']}": row["verdict"] for row in csv.DictReader(lines)}
 
 
 def measured() -> dict[str, str]:
-    """The verdicts of the measurement that is kept here."""
+    """Return the verdicts of the measurement in the repository."""
     return verdicts(MEASURED.read_text().splitlines())
 
 
 def named(table: Iterable[str] = DEFAULT) -> Iterator[str]:
-    """The entries of etdev's table as the measurement names them."""
+    """Yield the entries of etdev's table under the names of the measurement."""
     pytest.importorskip("executorch.kernels.quantized", reason="needs the extra `build`")
     from etdev.pipeline.inplace_schema import operator_schema
 
@@ -81,7 +81,7 @@ def named(table: Iterable[str] = DEFAULT) -> Iterator[str]:
 
 
 def test_the_table_is_what_was_measured() -> None:
-    """C2: every operator and position that is safe, but for those that are left out for a reason; and no other."""
+    """C2: every safe operator and position except those that are left out for a reason, and no other."""
     safe = {place for place, verdict in measured().items() if verdict == "safe"}
     left_out = set().union(*LEFT_OUT.values())
     assert left_out <= safe
@@ -89,7 +89,7 @@ def test_the_table_is_what_was_measured() -> None:
 
 
 def test_nothing_that_moves_or_sums_up_is_in_the_table() -> None:
-    """What looks right on small or square shapes."""
+    """They look right on small or square shapes only."""
     found = measured()
     for operator in (
         "mm",
@@ -114,7 +114,7 @@ AGREE = {
     "refused": {"refused"},
     "conditional": {"few", "identity", "unsafe"},
 }
-"""Verdicts of a measurement that was made before this one → those of this one that say the same."""
+"""Verdicts of the earlier measurement → those of this one that agree."""
 
 DIFFERENT = {
     "an operator without an output of its own, which nothing can be laid over": {
@@ -158,11 +158,11 @@ DIFFERENT = {
         "dim_order_ops::_to_dim_order_copy.out: self->out",
     },
 }
-"""Where the two measurements do not agree, by reason."""
+"""Reason → entries in which the two measurements differ."""
 
 
 def test_an_earlier_measurement_agrees(shared: Path) -> None:
-    """C2: on every operator and position that it ran, but for those that differ for a reason."""
+    """C2: on every operator and position that it ran, except those that differ for a reason."""
     path = shared / "data/inplace/table.csv"
     if not path.is_file():
         pytest.skip(f"there is no file {path}")
@@ -206,7 +206,7 @@ SPELLINGS = {
 
 @pytest.mark.parametrize("text", SPELLINGS)
 def test_spellings(text: str) -> None:
-    """C2: what a config may write."""
+    """C2: spellings that a config may use."""
     assert parse_operator(text) == SPELLINGS[text]
 
 
@@ -218,7 +218,7 @@ def test_texts_that_name_nothing(text: str) -> None:
 
 @given(st.sampled_from(sorted(DEFAULT)), st.sampled_from(["{}", "torch.ops.{}"]))
 def test_every_operator_has_its_name(operator: str, form: str) -> None:
-    """However it is written, dotted or with colons."""
+    """In either spelling, with dots or with colons."""
     assert parse_operator(operator) == (operator,)
     assert parse_operator(form.format(operator.replace("::", "."))) == (operator,)
     assert operator in parse_operator(operator.partition(".")[0])

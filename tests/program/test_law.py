@@ -1,4 +1,4 @@
-"""What is written is what is read."""
+"""A program that is written and read is the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Data that a program needs: of its tensors, and of delegates whose blobs tell what they look up. 14."""
+"""Data that a program needs: of its tensors, and of delegates whose blobs name them (14)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ AOTI = ("aa_so_blob", "bb_weights_blob")
 
 
 def delegated(backend: str, blob: bytes, *names: str) -> Program:
-    """A program with one delegate, and what it looks up under these names."""
+    """Build a program with one delegate, and the data that it looks up under these names."""
     before = program(named=tuple(m.NamedData(name, 2) for name in names))
     segments = (before.segments[0], replace(before.segments[1], data=Blob(blob)), m.Segment(1 << 20, Blob(b"data")))
     (plan,) = before.execution_plan
@@ -27,7 +27,7 @@ def delegated(backend: str, blob: bytes, *names: str) -> Program:
 
 
 def xnnpack(*names: str) -> bytes:
-    """A graph of XNNPACK with constants of these names; an empty one is inside the blob."""
+    """Build a graph of XNNPACK with constants of these names; an empty name means data inside the blob."""
     graph, _ = encode(_GRAPH, list(names), identifier=b"XN01", inline_alignment=1)
     start = -(-_XNNPACK_HEADER.size // 16) * 16
     head = _XNNPACK_HEADER.pack(b"XH00", _XNNPACK_HEADER.size, start, len(graph), start + len(graph), 0)

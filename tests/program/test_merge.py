@@ -1,4 +1,4 @@
-"""Programs of one method each become the program of all (E2)."""
+"""Programs of one method each are merged into one program (E2)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def part(
     blobs: tuple[Blob, ...] = (),
     named: tuple[tuple[str, Blob], ...] = (),
 ) -> Program:
-    """One method that names each of these data once, all of 16 bytes, and a constant method."""
+    """Build one method that names each of these data once, all of 16 bytes, and a constant method."""
     values = [
         tensor(4),
         *(replace(tensor(4), data_buffer_idx=index) for index in range(1, len(constants) + 1)),
@@ -52,7 +52,7 @@ def part(
 
 
 def data_of(program: Program, name: str) -> list[Blob]:
-    """What the tensors and the delegates of a method hold, in order."""
+    """Return the data of the tensors and the delegates of a method, in order."""
     found = []
     for _, one in program.method(name).tensors():
         if one.data_buffer_idx:

@@ -1,4 +1,4 @@
-"""A program with mistakes is refused, or read, inspected, linked and verified: nothing else happens."""
+"""A program with mistakes is refused, or it is read, inspected, linked and verified."""
 
 from __future__ import annotations
 

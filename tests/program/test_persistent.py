@@ -1,4 +1,4 @@
-"""Persistent maps do what lists do, and keep old versions as they were."""
+"""Persistent maps behave as lists do, and keep old versions unchanged."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from etdev.program.persistent import (
 )
 
 SIZE = 300
-"""More than one level of nodes."""
+"""Size that needs more than one level of nodes."""
 
 
 @st.composite
@@ -79,7 +79,7 @@ def test_sets(one: tuple[Node, list[bool]], other: tuple[Node, list[bool]], memb
 
 @given(one=WRITES, other=WRITES)
 def test_equal_maps_are_equal_nodes(one: tuple[Node, list[object]], other: tuple[Node, list[object]]) -> None:
-    """Beyond the integers that anybody asks for, both are as they were made."""
+    """Past the integers in use, both have the values with which they were made."""
     again = one[0]
     for index, value in enumerate(other[1]):
         again = assigned(again, room(SIZE), index, index + 1, value)

@@ -1,4 +1,4 @@
-"""Which place a tensor is read from, and which writes its bytes may come from there."""
+"""Places that a tensor is read from, and writes that its bytes may come from."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from etdev.program.reaching import Kind, Place, Reaching, reaching
 from linker.programs import Method
 
 CALLER = -1
-"""The position of what the caller writes."""
+"""Position of writes by the caller."""
 Sources = dict[int, set[int | Literal["before"]]]
 """Value whose place it is → positions of the writes that its bytes may come from."""
 
@@ -25,7 +25,7 @@ def follow(method: Method) -> Reaching:
 
 
 def sources(method: Method, value: int, position: int | None = None) -> Sources:
-    """Where an instruction finds the bytes of a value; without a position, where the caller does at the end."""
+    """Return the sources of a value at an instruction; without a position, at the end for the caller."""
     found = follow(method)
     at = len(found.flow.instructions) if position is None else position
     result: Sources = defaultdict(set)
@@ -38,7 +38,7 @@ def sources(method: Method, value: int, position: int | None = None) -> Sources:
 
 
 def copied(method: Method, to: int, of: int) -> list[int]:
-    """A side of a branch that writes a tensor and gives nothing."""
+    """Build a side of a branch that writes a tensor and returns nothing."""
     method.copy(to, of)
     return []
 
@@ -150,7 +150,7 @@ def test_a_merged_value_lies_where_each_side_left_it() -> None:
 
 
 def test_a_merged_value_holds_what_it_did_on_the_path_on_which_it_is_that() -> None:
-    """The side that does not take ``kept`` writes over it: the merged value is not that then."""
+    """The side that does not take ``kept`` writes over it; on that path, the merged value is another tensor."""
     method = Method()
     data = method.input(32)
     kept = method.op(data)
@@ -217,7 +217,7 @@ def test_a_value_is_what_the_last_move_made_it() -> None:
 
 
 def test_a_move_takes_the_tensor_and_not_the_value() -> None:
-    """Afterwards the origin becomes another tensor, and the name stays what it is."""
+    """Afterwards the origin becomes another tensor; the name keeps its tensor."""
     method = Method()
     one, two, origin, name = method.input(32), method.input(32), method.tensor(32), method.tensor(32)
     method.move(one, origin)
@@ -255,7 +255,7 @@ def test_what_a_loop_moves_is_another_tensor_from_its_second_round_on() -> None:
 
 
 def test_what_a_call_leaves_set_the_next_one_finds() -> None:
-    """A value that is moved at the end and read at the beginning is, in the second call, what the first one left."""
+    """A value that is moved at the end and read at the start refers, in the second call, to what the first one left."""
     method = Method()
     data, name = method.input(32), method.tensor(32)
     one = method.op(data)
@@ -313,7 +313,7 @@ def test_a_view_of_a_view_lies_where_the_first_one_points() -> None:
 
 
 def test_a_view_that_is_set_through_another_value_moves_both() -> None:
-    """``name`` is the tensor of ``view``, whose data is set afterwards."""
+    """``name`` refers to the tensor of ``view``, whose data is set afterwards."""
     method = Method()
     one, two = method.input(32), method.input(32)
     view, name = method.like(one, planned=False), method.tensor(32)
@@ -326,7 +326,7 @@ def test_a_view_that_is_set_through_another_value_moves_both() -> None:
 
 
 def test_a_move_is_known_in_a_later_block_that_sets_a_view_through_it() -> None:
-    """Nobody reads ``name``, but whose data is set depends on it."""
+    """No instruction reads ``name``, but it determines whose data is set."""
     method = Method()
     one = method.input(32)
     view, name = method.like(one, planned=False), method.tensor(32)
@@ -354,7 +354,7 @@ def test_a_view_set_through_one_of_two_tensors_may_have_moved_either() -> None:
 
 
 def rows(method: Method) -> tuple[int, int]:
-    """A loop that fills a tensor row by row: the tensor, and the position of what fills it."""
+    """Build a loop that fills a tensor row by row; return the tensor, and the position of the filling instruction."""
     filled = method.tensor(64, dynamic=True)
     data = method.input(16)
     with method.loop(4) as counter:
@@ -364,7 +364,7 @@ def rows(method: Method) -> tuple[int, int]:
 
 
 def test_rows_that_are_filled_in_are_all_that_a_tensor_holds() -> None:
-    """What lay there before the loop is of no interest."""
+    """The content before the loop is don't-care."""
     method = Method()
     filled, at = rows(method)
     method.outputs = [filled]
@@ -389,7 +389,7 @@ def test_what_others_left_where_rows_are_filled_in_is_forgotten() -> None:
 
 @pytest.mark.parametrize("before", [True, False])
 def test_an_unknown_operator_that_changes_what_is_filled_is_kept(before: bool) -> None:
-    """Before the loop it forgets nothing of what it found, inside it is one of those that fill."""
+    """Before the loop it discards nothing that it found; inside, it is one of the filling instructions."""
     method = Method()
     filled = method.tensor(64, dynamic=True)
     data = method.input(16)

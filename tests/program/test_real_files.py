@@ -1,4 +1,4 @@
-"""Files that executorch makes: read as flatc reads them, and the same to the runtime after they were written again."""
+"""Files of executorch: read as flatc reads them, and the same to the runtime after a round trip."""
 
 from __future__ import annotations
 
@@ -59,11 +59,11 @@ def test_shared_state_is_shared_when_linked_again(make_real: Callable[[str], Rea
         shared_runtime().load(pte, shared=True)
         answers.append([shared_runtime().call(method, inputs)[0] for method, inputs in made.calls])
     assert all(_identical(a, b) for a, b in zip(*answers, strict=True))
-    assert not _identical(answers[0][1], answers[0][2])  # The cache is more than what one call leaves in it.
+    assert not _identical(answers[0][1], answers[0][2])  # One call does not determine the cache.
 
 
 def _run(real_file: RealFile, pte: Path) -> list[Any]:
-    """All outputs of all calls, on one fresh state."""
+    """Return all outputs of all calls, on one fresh state."""
     from executorch.extension.pybindings import portable_lib
 
     if real_file.ptd is not None:

@@ -1,4 +1,4 @@
-"""The tables here are those of the schema in the installed wheel, field by field."""
+"""The tables match the schema in the installed wheel, field by field."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _DEFINITION = re.compile(r"\b(table|union|enum)\s+(\w+)[^{]*\{([^}]*)\}")
 
 @pytest.fixture(scope="module")
 def upstream() -> dict[str, list[str]]:
-    """Lines of each definition by name."""
+    """Return the lines of each definition by name."""
     pytest.importorskip("executorch", reason="the schema is in executorch's wheel")
     texts = [(schema_folder() / name).read_text() for name in ("scalar_type.fbs", "program.fbs")]
     text = re.sub(r"//.*", "", "\n".join(texts))

@@ -1,4 +1,4 @@
-"""The notes beside an object program: their file, strictly read, and how they follow changed instructions."""
+"""The sidecar of an object program: its file, strict reading, and updates for changed instructions."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_what_is_written_is_read_again(tmp_path_factory: pytest.TempPathFactory,
 
 @given(METHODS)
 def test_equal_notes_give_equal_bytes(tmp_path_factory: pytest.TempPathFactory, notes: MethodNotes) -> None:
-    """In whatever order somebody found them."""
+    """The order in which notes are added does not matter."""
     backwards = MethodNotes(
         delegate_inputs=dict(reversed(notes.delegate_inputs.items())),
         state=notes.state,
@@ -160,7 +160,7 @@ def test_equal_notes_give_equal_bytes(tmp_path_factory: pytest.TempPathFactory, 
 
 
 def _with(*path: str | int, value: Any) -> str:
-    """The file with another value at a place; ``...`` takes the key away."""
+    """Return the file with another value at a path; ``...`` removes the key."""
     content = json.loads(FILE)
     inner = content
     for part in path[:-1]:
@@ -300,7 +300,7 @@ def _renumbered(notes: MethodNotes, old_to_new: Mapping[int, int | None]) -> Met
 MAPS = st.lists(st.booleans(), min_size=61, max_size=61).map(
     lambda kept: {old: sum(kept[:old]) if stays else None for old, stays in enumerate(kept)}
 )
-"""What a pass that removes instructions returns."""
+"""Results of a pass that removes instructions."""
 
 
 def test_notes_move_with_their_instructions() -> None:

@@ -1,4 +1,4 @@
-"""A kernel call that does not fit its operator's signature is refused, by reader and writer, with its path."""
+"""Reader and writer refuse a kernel call that does not match its signature, with its path."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ VALUES: tuple[m.Value, ...] = (
 
 
 def program(name: str, *args: int, values: tuple[m.Value, ...] = VALUES, inputs: tuple[int, ...] = ()) -> Program:
-    """A program with one call."""
+    """Build a program with one call."""
     base, _, overload = name.partition(".")
     loop = hand.loop()
     plan = replace(
@@ -46,7 +46,7 @@ def program(name: str, *args: int, values: tuple[m.Value, ...] = VALUES, inputs:
 
 
 def fitting(name: str) -> tuple[tuple[m.Value, ...], tuple[int, ...]]:
-    """Values and arguments of a call that fits: each argument is a value of its own."""
+    """Return values and arguments of a call that matches; each argument is its own value."""
     signature = find_signature(name)
     assert signature is not None
     values: list[m.Value] = [hand.tensor(2, at=0), m.Int(1)]
@@ -79,7 +79,7 @@ def fitting(name: str) -> tuple[tuple[m.Value, ...], tuple[int, ...]]:
 
 
 def test_the_table_is_that_of_the_installed_runtime() -> None:
-    """The command runs in a process of its own: which schemas there are depends on what was imported before."""
+    """The command runs in its own process, because the available schemas depend on earlier imports."""
     pytest.importorskip("executorch", reason="executorch has the operators")
     done = subprocess.run([sys.executable, GENERATOR], capture_output=True, text=True, timeout=120, check=True)
     assert done.stdout == Path(signature_table.__file__).read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Which tensors have to stay together, from when to when, what is state, and which plans are wrong."""
+"""Storages: tensors that must stay together, their lifetimes, state, and wrong plans."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from etdev.program.storage import MethodMemory, method_memory
 from linker.programs import Method
 
 Spans = dict[tuple[int, ...], tuple[int, int] | Literal["state"]]
-"""Values of a storage → the first instant at which it is in use and the first one at which it is not any more."""
+"""Values of a storage → lifetime as a half-open range of instants, or state."""
 DYNAMIC, UNBOUND = m.TensorShapeDynamism.DYNAMIC_BOUND, m.TensorShapeDynamism.DYNAMIC_UNBOUND
 
 
@@ -30,7 +30,7 @@ def spans(method: Method, *persistent: int) -> Spans:
 
 
 def put(method: Method, value: int, over: int, at: int = 0) -> None:
-    """Lay a tensor over another one, as a plan that reuses memory does."""
+    """Place a tensor over another one, as a plan that reuses memory does."""
     place = method.at(over).allocation_info
     method.values[value] = replace(
         method.at(value), allocation_info=m.AllocationDetails(place.memory_id, place.memory_offset + at)
@@ -68,7 +68,7 @@ def test_what_only_a_free_or_a_size_looks_at_is_never_in_use() -> None:
 
 
 def test_a_value_that_is_written_anew_is_in_use_in_between_too() -> None:
-    """Its bytes are free there, but a storage has one lifetime."""
+    """Its bytes are free in between, but a storage has one lifetime."""
     method = Method()
     data = method.input(32)
     one = method.op(data)
@@ -153,7 +153,7 @@ def test_a_value_of_a_loop_inside_a_loop_that_the_outer_one_needs_is_in_use_in_b
 
 
 def test_what_a_loop_may_write_to_something_else_is_needed_in_its_next_round() -> None:
-    """Only one of the two is written, and the other one keeps what it had."""
+    """Only one of the two is written, and the other one keeps its content."""
     method = Method()
     data = method.input(32)
     one, two = method.op(data), method.op(data)
@@ -242,7 +242,7 @@ def test_a_view_without_an_instruction_is_with_what_it_shows() -> None:
 
 
 def test_a_view_that_reaches_further_makes_its_storage_larger() -> None:
-    """The bytes behind the end hold nothing, but the tensor needs them."""
+    """The bytes past the end hold nothing, but the tensor needs them."""
     method = Method()
     one = method.op(method.input(32))
     view = method.alias(one, 64)
@@ -319,7 +319,7 @@ def test_empty_tensors_at_one_address_share_nothing() -> None:
 
 
 def filled_over(method: Method) -> tuple[int, int, int]:
-    """Rows that are put together where another tensor lay. Also gives the position of what fills them."""
+    """Append rows at the place of another tensor. Also return the position of the appending instruction."""
     data = method.input(16)
     other = method.op(data, nbytes=64)
     method.op(other)
@@ -337,7 +337,7 @@ def test_what_is_filled_in_does_not_belong_to_what_lay_there_before() -> None:
     method = Method()
     other, filled, at = filled_over(method)
     assert spans(method)[other,] == (1, 3)
-    # In use all through the loop, which begins one instruction before.
+    # In use throughout the loop, which begins one instruction earlier.
     assert spans(method)[filled,] == (at, len(method.calls) + 2)
 
 
@@ -393,7 +393,7 @@ def test_an_alias_that_is_changed_in_each_round_belongs_to_what_is_filled_in() -
 
 
 def test_what_is_not_filled_in_yet_may_hold_what_others_wrote() -> None:
-    """The row lies where the last one goes. Whoever gets all rows in the middle does not look there."""
+    """Another tensor is at the place of the last row. A reader of all rows in the middle does not read it."""
     method = Method()
     data = method.input(16)
     filled = method.op(data, nbytes=64, name="aten::full.out")
@@ -468,7 +468,7 @@ DECLARED: dict[str, dict[str, object]] = {
 
 @pytest.mark.parametrize("what", DECLARED)
 def test_what_the_file_declares_is_state(what: str) -> None:
-    """Even though all of it is written before it is read."""
+    """Even if all of it is written before it is read."""
     method = Method()
     value = method.op(method.input(32))
     method.outputs = [value]
@@ -494,7 +494,7 @@ def test_a_constant_with_a_name_is_no_state() -> None:
 
 
 def test_a_buffer_that_is_changed_is_one_with_what_it_becomes() -> None:
-    """Upstream lays the result of a mutation over the buffer; the next call finds it there."""
+    """Upstream places the result of a mutation over the buffer; the next call finds it there."""
     method = Method()
     state = method.tensor(32)
     changed = method.op(state)
@@ -512,7 +512,7 @@ def test_a_result_over_a_part_of_a_buffer_is_one_with_it_too() -> None:
 
 
 def test_what_lay_over_a_result_that_stays_is_state_with_it() -> None:
-    """At the end the bytes come from ``part`` and from ``changed``; both are where the next call reads."""
+    """At the end the bytes come from ``part`` and from ``changed``; both are at the place that the next call reads."""
     method = Method()
     state = method.tensor(64)
     changed = method.op(state, nbytes=64)
@@ -557,7 +557,7 @@ def test_buffers_at_one_offset_of_two_buffers_are_apart() -> None:
 
 
 def clobbered(method: Method) -> LinkError:
-    """What is said of a plan that is wrong."""
+    """Return the error for a wrong plan."""
     with pytest.raises(LinkError) as refused:
         memory(method)
     assert refused.value.exit_code is ExitCode.BUILD_FAILED
@@ -567,7 +567,7 @@ def clobbered(method: Method) -> LinkError:
 
 
 def reuse(method: Method, reader: Callable[[int], object]) -> int:
-    """Two values in the same bytes, of which the first is read after the second was written: bytes 128 to 160."""
+    """Place two values in the same bytes, 128 to 160; the first is read after the second was written."""
     data = method.input(32)
     one = method.op(data)
     two = method.op(data)
@@ -625,7 +625,7 @@ def test_it_is_refused_if_it_happens_on_one_way_only() -> None:
 
 
 def test_it_is_refused_through_a_merged_value_and_says_which_tensor_that_is() -> None:
-    """Two branches, the second of which is laid over what the first one gave: ExecuTorch 1.4.1 plans so."""
+    """The second of two branches writes over the result of the first: ExecuTorch 1.4.1 plans so."""
     method = Method()
     data = method.input(32)
     first, left, _ = method.branches(data)
@@ -658,7 +658,7 @@ ALIASES: dict[str, Callable[[Method, int, int], None]] = {
 
 @pytest.mark.parametrize("name", ALIASES)
 def test_what_changes_an_alias_changes_the_whole(name: str) -> None:
-    """It may write no more than some of what is there: nobody has written over the whole."""
+    """It may write only some of the bytes; no instruction has overwritten the whole."""
     method = Method()
     data = method.input(32)
     whole = method.op(data)
@@ -670,7 +670,7 @@ def test_what_changes_an_alias_changes_the_whole(name: str) -> None:
 
 
 def test_an_alias_that_is_replaced_by_a_kernel_is_refused() -> None:
-    """All of it is written anew: somebody took the bytes for free."""
+    """All of it is overwritten: the planner took the bytes for free."""
     method = Method()
     data = method.input(32)
     whole = method.op(data)
@@ -680,7 +680,7 @@ def test_an_alias_that_is_replaced_by_a_kernel_is_refused() -> None:
 
 
 def test_a_dynamic_tensor_over_state_writes_the_rows_that_it_has() -> None:
-    """All of the state is read; what the dynamic tensor did not write is from the call before."""
+    """All of the state is read; the rows that the dynamic tensor did not write are from the previous call."""
     method = Method()
     rows, given = method.input(32, dynamic=True), method.input(32)
     state = method.tensor(32)
@@ -695,7 +695,7 @@ def test_a_dynamic_tensor_over_state_writes_the_rows_that_it_has() -> None:
 
 @pytest.mark.parametrize("external", [False, True], ids=["in the file", "in another file"])
 def test_an_initial_value_matters_whether_anybody_reads_it_or_not(external: bool) -> None:
-    """The runtime writes it, and another method may have the bytes."""
+    """The runtime writes it, and another method may use the bytes."""
     method = Method()
     location = m.TensorDataLocation.EXTERNAL if external else m.TensorDataLocation.SEGMENT
     info = m.ExtraTensorInfo(fully_qualified_name="cache", location=location)

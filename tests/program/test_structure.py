@@ -1,4 +1,4 @@
-"""Files whose bytes are wrong: each kind of number tampered with, and files made to exhaust the reader."""
+"""Files with wrong bytes: each kind of number changed, and files that try to exhaust the reader."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from program.sites import Site, header_sites, sites
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """A file with everything in it."""
+    """Return a file with everything in it."""
     return hand.content(hand.everything(), tmp_path_factory.mktemp("whole"))
 
 
@@ -33,7 +33,7 @@ def _refused(content: bytes | bytearray) -> ProgramError:
 
 
 V = "execution_plan[0].values"
-# Site, kind, what is written there: a number, or the difference to what was there; path and message of the error.
+# Site, kind, new value (a number, or a difference to the old one); path and message of the error.
 TAMPERED: list[tuple[str, str, int | str, str, str]] = [
     ("root", "offset", 1 << 31, "", "points to byte 2147483648"),
     ("root", "offset", 0, "", "where nothing can start"),
@@ -133,7 +133,7 @@ def test_a_segment_that_begins_before_the_one_before_it_ends(whole: bytes) -> No
 
 
 def test_the_size_of_a_table_in_its_vtable_says_nothing(whole: bytes) -> None:
-    """Python's flatbuffers before 25.12, with which executorch wrote files, get it wrong; the runtime ignores it."""
+    """Python's flatbuffers before 25.12, with which executorch wrote files, writes wrong ones; the runtime ignores it."""
     for size in (0, 4, 5, 0xFFFF):
         content = bytearray(whole)
         for site in sites(whole):
@@ -184,11 +184,11 @@ def test_truncations(whole: bytes) -> None:
         _refused(whole[:size])
 
 
-# Files that are made to exhaust whoever reads them
+# Files that try to exhaust their reader
 
 
 def _within_limits(action: Callable[[], object]) -> None:
-    """A refusal, in a second of this process and, looked at by itself for it makes that slower, 100 MB."""
+    """Check for a refusal within a second and 100 MB. Memory is measured separately, since that slows the process."""
     start = time.process_time()
     with pytest.raises(ProgramError):
         action()
@@ -218,22 +218,22 @@ def test_a_vector_of_gigabytes(whole: bytes, tmp_path: Path, field: str) -> None
 
 
 def _sharing(tables: int, offsets: int) -> bytes:
-    """A file whose ``mutable_data_segments`` are many times the same table, with a long vector in it."""
+    """Build a file whose ``mutable_data_segments`` repeat one table with a long vector."""
     root_vtable = struct.pack("<10H", 20, 12, 0, 4, 0, 0, 0, 0, 8, 0)
     vtable = struct.pack("<4H", 8, 8, 0, 4)
     head = struct.pack("<I4s", 36, b"ET12") + root_vtable + vtable + struct.pack("<iIII", 36 - 8, 8, 8, 0)
     pointers = len(head)
     table = pointers + 4 + 4 * tables
-    table += -(table + 12) % 8  # So that the elements of the vector in it are aligned.
+    table += -(table + 12) % 8  # Aligns the elements of the vector in it.
     vector = struct.pack(f"<I{tables}I", tables, *(table - pointers - 4 - 4 * index for index in range(tables)))
     content = (head + vector).ljust(table, b"\0") + struct.pack("<iI", table - 28, 4)
     return content + struct.pack(f"<I{offsets}Q", offsets, *[0] * offsets)
 
 
 def test_tables_that_are_all_laid_out_differently() -> None:
-    """What is known about a layout takes memory; a file could have one for every few of its bytes."""
+    """Facts about a layout take memory; a file could have one layout for every few of its bytes."""
     count = 20_000
-    # They differ in the place of a field that nobody knows.
+    # They differ in the place of an unknown field.
     vtables = b"".join(struct.pack("<6H", 12, 4, 0, 0, number, 0) for number in range(count))
     root_vtable = struct.pack("<10H", 20, 12, 0, 4, 0, 0, 0, 0, 8, 0)
     root = 28 + len(vtables)

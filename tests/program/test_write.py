@@ -1,4 +1,4 @@
-"""What the written file looks like, and what writing it takes."""
+"""The written file, and the resources for writing it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from program.flatc_json import schema_folder
 from program.sites import header_sites, sites
 
 GOLDEN = Path(__file__).parent / "data"
-"""Files that ``write`` made; written anew only if what they hold changes."""
+"""Files that ``write`` made; written again only if their content changes."""
 
 
 @pytest.mark.parametrize("make", [hand.loop, hand.unbounded, hand.everything], ids=lambda make: make.__name__)
@@ -38,7 +38,7 @@ def test_golden_files(make: Callable[[], Program], tmp_path: Path) -> None:
 
 
 def test_a_file_that_another_library_wrote(tmp_path: Path) -> None:
-    """flatc is written in C++, and lays tables out in another way."""
+    """The library is flatc, which is written in C++ and arranges tables in another way."""
     flatc = pytest.importorskip("executorch.data.bin").__path__[0] + "/flatc"
     (tmp_path / "loop.json").write_text(_LOOP_JSON)
     schema = schema_folder() / "program.fbs"
@@ -112,7 +112,7 @@ def test_numbers_are_aligned(tmp_path: Path) -> None:
 
 
 def test_defaults_and_empty_vectors(tmp_path: Path) -> None:
-    """What the runtime reads without a test for null is always there; what says that a feature is used is not."""
+    """Vectors that the runtime reads without a test for null are always present; those that declare a feature are not."""
     paths = {site.path for site in sites(hand.content(hand.loop(), tmp_path))}
     plan, chain = "execution_plan[0]", "execution_plan[0].chains[0]"
     assert {f"{plan}.delegates", f"{chain}.inputs", "backend_delegate_data", "segments"} <= paths
@@ -138,7 +138,7 @@ def test_what_is_behind_the_last_segment_is_unknown(tmp_path: Path) -> None:
 
 
 def test_a_longer_header_is_unknown(tmp_path: Path) -> None:
-    """Its fields stand in what is padding in a file that we write."""
+    """Its fields are located in the padding of our files."""
     content = bytearray(hand.content(replace(hand.everything(), inline_alignment=64), tmp_path))
     header_sites(content)[0].write(content, 40)
     assert parse(Blob(bytes(content))).unknown_fields == ("header: 8 more bytes",)
@@ -191,7 +191,7 @@ def test_blobs() -> None:
 
 
 def _large(size: int, folder: Path) -> Path:
-    """A file with a segment of that size, no two mebibytes of which are the same."""
+    """Build a file with a segment of that size, in which all mebibytes differ."""
     raw = folder / "raw"
     with raw.open("wb") as file:
         for number in range(size >> 20):
@@ -236,7 +236,7 @@ def test_a_gibibyte_in_a_process_that_may_have_an_eighth(tmp_path: Path) -> None
 
 @pytest.mark.slow
 def test_a_gibibyte_as_fast_as_a_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Seconds of this process: what the disk does meanwhile is not ours. Without fsync, like the copy."""
+    """Processor seconds exclude the disk. Both run without fsync."""
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
     file, pairs = _large(1 << 30, tmp_path), []
     for _ in range(5):
@@ -256,7 +256,7 @@ def test_a_gibibyte_as_fast_as_a_copy(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def _long(count: int) -> Program:
-    """A method of that many instructions, each with an output of its own, as executorch emits them."""
+    """Build a method of that many instructions, each with its own output, as executorch emits them."""
     places = (m.AllocationDetails(1, 16 * (index % 2)) for index in range(count + 1))
     tensors = tuple(replace(hand.tensor(2, 2), allocation_info=place) for place in places)
     calls = tuple(m.KernelCall(0, (index, index, count + 1, index + 1, index + 1)) for index in range(count))
@@ -270,7 +270,7 @@ def _long(count: int) -> Program:
 
 
 def test_four_thousand_instructions(tmp_path: Path) -> None:
-    """Measured on one idle core: 0.05 s to read, 0.20 s to write. Here five times that, for slow and busy machines."""
+    """On one idle core: 0.05 s to read, 0.20 s to write. The limits are five times that, for busy machines."""
     program, file = _long(4000), tmp_path / "long.pte"
     reading, writing = [], []
     for _ in range(3):

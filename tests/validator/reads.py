@@ -143,7 +143,7 @@ class _Method:
         return self._found
 
     def _set_inputs(self, seed: int) -> None:
-        """Set the inputs as the caller does: in its memory where a tensor says so, else in planned memory on the host."""
+        """Set the inputs: in the caller's memory where a tensor says so, else in planned memory on the host."""
         for index in {*self._plan.inputs, *self._plan.outputs}:
             tensor, declared = self._values[index], self._plan.values[index]
             if isinstance(declared, m.Tensor) and declared.allocation_info is None and not declared.is_constant:

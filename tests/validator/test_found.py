@@ -55,7 +55,7 @@ def state_that_only_moves_name() -> Method:
 
 @case
 def a_change_through_a_merged_value_in_a_loop() -> Method:
-    """Change a merged value in a loop; later content at its place is computed after the merge, in the same iteration."""
+    """Change a merged value in a loop; content after that is computed after the merge, in the same iteration."""
     method = Method()
     x, y = method.input(16), method.input(16)
     carry = _carry(method, x)
