@@ -1,4 +1,4 @@
-"""Linking a method and looking at what came out, for tests that are written by hand."""
+"""Link of a method with all checks on the result, for tests that are written by hand."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from linker.programs import Method, Object, program
 
 
 def linked(method: Method, **options: object) -> Linked:
-    """The program that comes out is whole, computes what it did, and does so when it is linked again without notes."""
+    """Link a method. Check that the result is complete and computes the same, also after a link without notes."""
     found = program(method)
     done = link(found.program, LinkOptions(**options), found.sidecar)  # type: ignore[arg-type]
     wanted = meaning(found.program, found, placed=False)
@@ -25,18 +25,18 @@ def linked(method: Method, **options: object) -> Linked:
 
 
 def meaning(whole: m.Program, found: Object, *, placed: bool = True) -> list[Trace]:
-    """What some calls compute, one after the other."""
+    """Return the traces of some calls, made in order."""
     calls = [Call(seed=seed, decisions=(seed % 2 == 0,)) for seed in range(4)]
     return Machine(whole, placed=placed, inputs=found.inputs).run(*calls)
 
 
 def size(done: Linked) -> int:
-    """Bytes of planned memory."""
+    """Return the bytes of planned memory."""
     return sum(done.program.execution_plan[0].non_const_buffer_sizes)
 
 
 def operators(done: Linked) -> list[str]:
-    """What is left, in order."""
+    """Return the remaining operators in order."""
     plan = done.program.execution_plan[0]
     return [
         operator_name(plan.operators[call.op_index]).partition("::")[2]
@@ -47,5 +47,5 @@ def operators(done: Linked) -> list[str]:
 
 
 def decided(done: Linked, kind: ElisionKind) -> Mapping[int, tuple[str, str]]:
-    """Position → what became of a copy of that kind, and why."""
+    """Return position → decision about a copy of that kind, and the reason."""
     return {found.instruction: (found.action, found.reason) for found in done.methods[0].elisions if found.kind == kind}

@@ -1,4 +1,4 @@
-"""Inputs and outputs at random that the caller owns, on the host or on a device, and links that leave them to it."""
+"""Random inputs and outputs that the caller owns, on the host or on a device, and links that keep them so."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NOBODYS = CallerOwned()
 
 @st.composite
 def asked(draw: st.DrawFn, found: Object) -> dict[str, CallerOwned]:
-    """By method, what the caller asks to own; on a device only what a delegate there reads or writes."""
+    """Draw, by method, what the caller asks to own; on a device only what a delegate there reads or writes."""
     return {
         plan.name: draw(_of_method(plan, found.sidecar.methods[plan.name].delegate_inputs))
         for plan in found.program.execution_plan
@@ -49,7 +49,7 @@ def _of_method(draw: st.DrawFn, plan: m.ExecutionPlan, split: Mapping[int, int])
 def linked_with(
     found: Object, options: LinkOptions, owned: Mapping[str, CallerOwned]
 ) -> tuple[Linked, dict[str, CallerOwned]]:
-    """A link, and what is left of ``owned`` when all is dropped that the linker refuses."""
+    """Return a link, and ``owned`` without the inputs and outputs that the linker refuses."""
     owned = dict(owned)
     while True:
         try:
@@ -70,7 +70,7 @@ def _without(owned: CallerOwned, kind: str, position: int) -> CallerOwned:
 
 
 def check_ends(program: m.Program, owned: Mapping[str, CallerOwned]) -> None:
-    """What the caller owns has no planned memory, and is on a device if and only if that was asked."""
+    """Check that caller-owned tensors have no planned memory and are on the device that was asked for."""
     for plan in program.execution_plan:
         found = owned.get(plan.name, _NOBODYS)
         for indices, lent, there in (
@@ -85,5 +85,5 @@ def check_ends(program: m.Program, owned: Mapping[str, CallerOwned]) -> None:
 
 
 def lent(owned: Mapping[str, CallerOwned]) -> dict[str, Collection[int]]:
-    """By method, the outputs for which the caller brings memory."""
+    """Return, by method, the outputs for which the caller brings memory."""
     return {name: found.outputs | found.device_outputs for name, found in owned.items()}

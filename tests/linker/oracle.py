@@ -1,9 +1,9 @@
-"""What a program computes, found out without any code of the linker: byte by byte, with names instead of numbers.
+"""Reference for what a program computes, without any code of the linker: byte by byte, with names instead of numbers.
 
-Memory is as the runtime has it: one stretch of bytes per planned buffer, values that refer to tensors, tensors that
-point to bytes. A byte holds a number that stands for what was computed. A kernel is a function that nobody knows: what
-it writes depends on the operator, on its arguments and on every byte that it reads. Two programs that give equal traces
-compute the same, whatever the kernels are.
+Memory is as the runtime has it: one block of bytes per planned buffer, values that refer to tensors, tensors that point
+to bytes. A byte holds a number that stands for a computed content. A kernel is an unknown function: its results depend
+on the operator, its arguments and every byte that it reads. Two programs with equal traces compute the same, whatever
+the kernels are.
 
 Sources: ``runtime/executor/method.cpp``, ``kernels/prim_ops`` of executorch.
 """
@@ -31,18 +31,18 @@ IDENTITIES = {
 }
 """Copies: the output has the bytes of the input."""
 ROWS = 4
-"""A dynamic tensor has this many rows at most, whatever its sizes: its current ones are so many quarters of them."""
+"""Maximum number of rows of a dynamic tensor, whatever its sizes: its current rows are so many quarters of them."""
 _MOST_CONDITIONS = 30
-"""Conditions on data in one call; from then on all of them are true, which leads out of loops."""
+"""Limit on conditions on data in one call; all further ones are true, which leaves loops."""
 
 
 class OracleError(AssertionError):
-    """The program does what would crash the runtime."""
+    """Error for a program that would crash the runtime."""
 
 
 @dataclass(frozen=True)
 class Call:
-    """One call of a method: the numbers that its inputs, and the truth values that its conditions, are made from."""
+    """One call of a method: the seeds of its inputs, and the values of its conditions."""
 
     method: str = "forward"
     seed: int = 0
@@ -51,19 +51,19 @@ class Call:
 
 @dataclass
 class _Tensor:
-    """A tensor while the program runs."""
+    """Tensor while the program runs."""
 
     memory: list[int] | None
-    """Whose bytes it has; ``None`` has no address."""
+    """Memory with its bytes; ``None`` for a tensor without address."""
     start: int
     capacity: int
     dynamic: bool
     external: bool = False
-    """Does the caller bring its memory?"""
+    """Whether the caller brings its memory."""
     rows: int = ROWS
     device: Device = HOST
     sizes: tuple[int, ...] = ()
-    """The largest ones."""
+    """Largest sizes."""
 
     @property
     def nbytes(self) -> int:
@@ -95,21 +95,21 @@ class _Tensor:
 
 @dataclass
 class Trace:
-    """What happened in one call."""
+    """Events of one call."""
 
     outputs: list[tuple[int, ...]] = field(default_factory=list)
     kernels: list[int] = field(default_factory=list)
-    """Of each kernel that ran and each condition, in order, all that it got. Copies without arithmetic are left out."""
+    """All operands of each kernel that ran and of each condition, in order. Copies without arithmetic are left out."""
 
 
 @dataclass
 class Machine:
-    """A loaded program. ``shared``: all methods have the same buffers, as in ``executorch.runtime.Runtime``.
+    """Loaded program. ``shared``: all methods have the same buffers, as in ``executorch.runtime.Runtime``.
 
-    ``named`` are tensors (method, value index) that have bytes of their own under a name, for the meaning of an object
-    program whose methods share state. ``inputs`` says for each method how many arguments of the call of a
-    delegate are inputs. ``placed``: every tensor has to lie on the device where it is read and written; in an object
-    program all are on the host. ``lent`` has by method the positions of outputs for which the caller brings memory.
+    ``named``: tensors (method, value index) with bytes of their own under a name, for an object program whose methods
+    share state. ``inputs``: per method, how many arguments of each delegate's call are inputs. ``placed``: every tensor
+    must be on the device where it is read and written; in an object program all are on the host. ``lent``: per method,
+    the positions of outputs for which the caller brings memory.
     """
 
     program: m.Program
@@ -164,7 +164,7 @@ class Machine:
         return tensor
 
     def run(self, *calls: Call) -> list[Trace]:
-        """Make some calls, one after the other."""
+        """Make some calls in order."""
         return [
             _Run(
                 self.program.method(call.method),
@@ -207,7 +207,7 @@ class _Run:
             self._values[index].read() for index in self._plan.outputs if isinstance(self._values[index], _Tensor)
         ]
         self._check_ends()
-        for tensor, memory, start in reversed(self._freed):  # Who is called again has it again.
+        for tensor, memory, start in reversed(self._freed):  # In the next call, the tensor has its memory again.
             tensor.memory, tensor.start = memory, start
         return self._trace
 
@@ -221,7 +221,7 @@ class _Run:
                 tensor.write([_number(self._call.seed, position, byte) for byte in range(tensor.nbytes)])
         for index in self._plan.outputs:
             tensor, declared = self._values[index], self._plan.values[index]
-            # The file says whose memory it is, whatever tensor the value is by now.
+            # The file determines whose memory it is, whatever tensor the value refers to by now.
             unplanned = isinstance(declared, m.Tensor) and declared.allocation_info is None and not declared.is_constant
             if isinstance(tensor, _Tensor) and unplanned and index not in self._plan.inputs:
                 tensor.memory, tensor.start = [0] * tensor.capacity, 0
@@ -229,7 +229,7 @@ class _Run:
                     self._lent[index] = tensor.memory
 
     def _check_ends(self) -> None:
-        """What the caller takes is where the file says, and in the memory that it brought."""
+        """Check that outputs are where the file says, and in the memory that the caller brought."""
         for index in self._plan.outputs:
             tensor, declared = self._values[index], self._plan.values[index]
             if isinstance(declared, m.Tensor) and isinstance(tensor, _Tensor) and tensor.device != declared.device:
@@ -269,7 +269,7 @@ class _Run:
         return self._call.decisions[self._asked % len(self._call.decisions)]
 
     def _check_devices(self, name: str, args: tuple[int, ...]) -> None:
-        """A kernel of the host gets nothing else, a copy just one tensor of each side."""
+        """Check that a kernel of the host gets only host tensors, and a copy one tensor of each side."""
         places = [tensor.device.is_host for tensor in self._tensors(args[:2])]
         if name in (TO_DEVICE, TO_HOST):
             if places != [name == TO_DEVICE, name == TO_HOST]:
@@ -278,7 +278,7 @@ class _Run:
             raise OracleError("a kernel of the host gets a tensor on a device")
 
     def _check_delegate(self, delegate: m.BackendDelegate, args: tuple[int, ...], inputs: int) -> None:
-        """All that a delegate gets is on its device; outputs over inputs it may get if it says so."""
+        """Check that all arguments of a delegate are on its device; outputs may overlap inputs only if it says so."""
         device = delegate_device(delegate) if self._placed else HOST
         if any(tensor.device != device for tensor in self._tensors(args)):
             raise OracleError("a delegate gets a tensor that is not on its device")
@@ -309,7 +309,7 @@ class _Run:
                 self._compute((operator.name, operator.overload), *self._split(args))
 
     def _moves_bytes(self, operator: m.Operator, args: tuple[int, ...]) -> bool:
-        """Copies, which may go: they leave no trace but what they write."""
+        """Execute a copy. The link may remove it, so its only trace are the bytes that it writes."""
         source, out = self._values[args[0]], self._values[args[-1]]
         match operator.name:
             case "aten::copy_":
@@ -352,14 +352,14 @@ class _Run:
         self._values[out] = {"add": a + b, "sub": a - b, "eq": a == b, "ge": a >= b}[name]
 
     def _update(self, operator: m.Operator, args: tuple[int, ...]) -> None:
-        """Some of the bytes of the first argument change."""
+        """Change some of the bytes of the first argument."""
         tensor = self._values[args[0]]
         before, key = tensor.read(), self._key(operator.name, args[:-1])
         self._trace.kernels.append(key)
         tensor.write([_number(key, i) if (key >> (i // 4 % 16)) & 1 else byte for i, byte in enumerate(before)])
 
     def _split(self, args: tuple[int, ...]) -> tuple[tuple[int, ...], list[_Tensor]]:
-        """The arguments of an ``out`` variant, and its outputs."""
+        """Return the arguments of an ``out`` variant, and its outputs."""
         last = self._values[args[-1]]
         if isinstance(last, _Tensor):
             return args[:-2], [last]
@@ -367,7 +367,7 @@ class _Run:
         return args[: -1 - count], self._tensors(args[-1:])
 
     def _compute(self, operator: object, args: tuple[int, ...], outs: list[_Tensor]) -> None:
-        """Write every output, with bytes that depend on all that is read."""
+        """Write every output, with bytes that depend on everything that is read."""
         key = self._key(operator, args)
         self._trace.kernels.append(key)
         rows = [item.rows for item in self._tensors(args) if item.dynamic]
@@ -398,5 +398,5 @@ class _Run:
 
 
 def _number(*parts: object) -> int:
-    """A number that stands for something; equal things have equal ones, others have others."""
+    """Return a number that stands for a content; only equal contents have equal numbers."""
     return hash(parts)

@@ -1,4 +1,4 @@
-"""Object programs written by hand: every tensor has an address of its own, kernels are functions."""
+"""Object programs written by hand: every tensor has its own address, and kernels are functions."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from etdev.program import model as m
 from etdev.program.sidecar import MethodNotes, Sidecar, StateNote
 
 SIZES = (16, 32, 32, 64, 128)
-"""Bytes of tensors."""
+"""Sizes of tensors in bytes."""
 
 
 class Method:
-    """A method that grows instruction by instruction. Its methods give the value index of what they add."""
+    """Builder of a method, instruction by instruction. Its methods return the value index of what they add."""
 
     def __init__(self, name: str = "forward") -> None:
         self.name = name
         self.values: list[m.Value] = []
         self.calls: list[m.Instruction] = []
         self.cuts: list[int] = []
-        """Positions in order at which a chain ends. No jump leads past one."""
+        """Positions at which a chain ends, in order. No jump leads past one."""
         self.operators: list[m.Operator] = []
         self.delegates: list[m.BackendDelegate] = []
         self.delegate_inputs: dict[int, int] = {}
@@ -37,12 +37,12 @@ class Method:
     # Values
 
     def value(self, value: m.Value) -> int:
-        """Any value."""
+        """Add a value."""
         self.values.append(value)
         return len(self.values) - 1
 
     def tensor(self, nbytes: int, *, dynamic: bool = False, planned: bool = True, **more: object) -> int:
-        """Bytes with an address of their own; the outermost of two dimensions may be dynamic."""
+        """Add a tensor with its own address; the outermost of two dimensions may be dynamic."""
         place = m.AllocationDetails(1, self.end) if planned else None
         if planned:
             self.end = (self.end + nbytes + 127) // 64 * 64
@@ -53,23 +53,23 @@ class Method:
         )
 
     def input(self, nbytes: int, **more: bool) -> int:
-        """An input."""
+        """Add an input."""
         self.inputs.append(self.tensor(nbytes, **more))
         return self.inputs[-1]
 
     def constant(self, nbytes: int, number: int = 1) -> int:
-        """A constant; equal numbers are equal data."""
+        """Add a constant; equal numbers are equal data."""
         return self.tensor(nbytes, planned=False, data_buffer_idx=number)
 
     def buffer(self, nbytes: int, name: str, *, initial: int = 0) -> int:
-        """State of that name."""
+        """Add state of that name."""
         info = m.ExtraTensorInfo(fully_qualified_name=name)
         index = self.tensor(nbytes, data_buffer_idx=initial, extra_tensor_info=info)
         self.state[index] = name
         return index
 
     def like(self, value: int, *, planned: bool = True) -> int:
-        """A tensor of that shape, dynamic if that one is."""
+        """Add a tensor of the same shape, dynamic if the other one is."""
         tensor = self.at(value)
         dynamic = tensor.shape_dynamism is m.TensorShapeDynamism.DYNAMIC_BOUND
         out = self.tensor(tensor.nbytes, dynamic=dynamic, planned=planned)
@@ -77,7 +77,7 @@ class Method:
         return out
 
     def at(self, value: int) -> m.Tensor:
-        """The tensor of that index."""
+        """Return the tensor of that index."""
         tensor = self.values[value]
         assert isinstance(tensor, m.Tensor)
         return tensor
@@ -85,7 +85,7 @@ class Method:
     # Instructions
 
     def kernel(self, operator: str, *args: int) -> None:
-        """A call with just these arguments."""
+        """Add a call with just these arguments."""
         name, _, overload = operator.partition(".")
         found = m.Operator(name, overload)
         if found not in self.operators:
@@ -93,30 +93,30 @@ class Method:
         self.calls.append(m.KernelCall(self.operators.index(found), args))
 
     def op(self, *args: int, nbytes: int = 32, dynamic: bool = False, name: str = "aten::mm.out") -> int:
-        """An ``out`` variant with one new output."""
+        """Add an ``out`` variant with one new output."""
         out = self.tensor(nbytes, dynamic=dynamic)
         self.kernel(name, *args, out, out)
         return out
 
     def several(self, *args: int, nbytes: Sequence[int] = (32, 16)) -> list[int]:
-        """An operator with several outputs, which end as a list."""
+        """Add an operator with several outputs, which end as a list."""
         outs = [self.tensor(size) for size in nbytes]
         self.kernel("aten::topk.values", *args, *outs, self.value(m.TensorList(tuple(outs))))
         return outs
 
     def split(self, of: int, nbytes: Sequence[int] = (16, 16)) -> list[int]:
-        """An operator whose output is a list."""
+        """Add an operator whose output is a list."""
         outs = [self.tensor(size) for size in nbytes]
         lists = [self.value(m.TensorList(tuple(outs))) for _ in range(2)]
         self.kernel("aten::split_copy.Tensor_out", of, *lists)
         return outs
 
     def cat(self, *parts: int, nbytes: int = 64) -> int:
-        """An operator that takes a list."""
+        """Add an operator that takes a list."""
         return self.op(self.value(m.TensorList(parts)), nbytes=nbytes, name="aten::cat.out")
 
     def view(self, of: int, name: str = "aten::view_copy.out") -> int:
-        """A copy that keeps every byte."""
+        """Add a copy that keeps every byte."""
         out = self.like(of)
         if name == "aten::view_copy.out":
             sizes = self.value(m.IntList(tuple(self.value(m.Int(size)) for size in self.at(of).sizes)))
@@ -126,51 +126,51 @@ class Method:
         return out
 
     def flat(self, of: int) -> int:
-        """A view in one dimension."""
+        """Add a view in one dimension."""
         out = self.like(of)
         self.values[out] = replace(self.at(out), sizes=(self.at(of).nbytes,), dim_order=(0,))
         self.kernel("aten::view_copy.out", of, self.numbers(self.at(of).nbytes), out, out)
         return out
 
     def numbers(self, *numbers: int) -> int:
-        """A list of integers."""
+        """Add a list of integers."""
         return self.value(m.IntList(tuple(self.value(m.Int(number)) for number in numbers)))
 
     def vector(self, nbytes: int) -> int:
-        """A tensor of one dimension."""
+        """Add a tensor of one dimension."""
         out = self.tensor(nbytes)
         self.values[out] = replace(self.at(out), sizes=(nbytes,), dim_order=(0,))
         return out
 
     def put_together(self, *parts: int) -> int:
-        """``cat`` of tensors of one dimension."""
+        """Add a ``cat`` of tensors of one dimension."""
         out = self.vector(sum(self.at(part).nbytes for part in parts))
         self.kernel("aten::cat.out", self.value(m.TensorList(parts)), self.value(m.Int(0)), out, out)
         return out
 
     def cut_out(self, of: int, start: int, end: int) -> int:
-        """``slice_copy`` of a tensor of one dimension."""
+        """Add a ``slice_copy`` of a tensor of one dimension."""
         out = self.vector(end - start)
         numbers = [self.value(m.Int(number)) for number in (0, start, end, 1)]
         self.kernel("aten::slice_copy.Tensor_out", of, *numbers, out, out)
         return out
 
     def turn(self, of: int) -> int:
-        """``permute_copy`` of a tensor of two dimensions."""
+        """Add a ``permute_copy`` of a tensor of two dimensions."""
         out = self.like(of)
         self.values[out] = replace(self.at(out), sizes=self.at(of).sizes[::-1])
         self.kernel("aten::permute_copy.out", of, self.numbers(1, 0), out, out)
         return out
 
     def cut_up(self, of: int, *nbytes: int) -> list[int]:
-        """``split_with_sizes_copy`` of a tensor of one dimension."""
+        """Add a ``split_with_sizes_copy`` of a tensor of one dimension."""
         outs = [self.vector(size) for size in nbytes]
         lists = [self.value(m.TensorList(tuple(outs))) for _ in range(2)]
         self.kernel("aten::split_with_sizes_copy.out", of, self.numbers(*nbytes), self.value(m.Int(0)), *lists)
         return outs
 
     def alias(self, of: int, nbytes: int, at: int = 0) -> int:
-        """A tensor that lies in another one, without any instruction, as a planner leaves a static view."""
+        """Add a tensor inside another one, without any instruction, as a planner leaves a static view."""
         place = self.at(of).allocation_info
         assert place is not None
         index = self.tensor(nbytes, planned=False)
@@ -179,7 +179,7 @@ class Method:
         return index
 
     def et_view(self, of: int, out: int | None = None) -> int:
-        """A view that is set at run time."""
+        """Add a view that is set at run time."""
         out = self.like(of, planned=False) if out is None else out
         sizes = self.value(m.IntList(tuple(self.value(m.Int(size)) for size in self.at(of).sizes)))
         self.kernel("executorch_prim::et_view.default", of, sizes, out)
@@ -194,23 +194,23 @@ class Method:
         self.kernel("aten::index_put_", to, of, to)
 
     def size(self, of: int, dim: int = 0) -> int:
-        """A number: the size of a dimension."""
+        """Add a number: the size of a dimension."""
         number = self.value(m.Int(0))
         self.kernel("aten::sym_size.int", of, self.value(m.Int(dim)), number)
         return number
 
     def at_least(self, number: int, limit: int) -> int:
-        """A truth value: is a number as large as that?"""
+        """Add a truth value: whether a number reaches a limit."""
         found = self.value(m.Bool(False))
         self.kernel("executorch_prim::ge.Scalar", number, self.value(m.Int(limit)), found)
         return found
 
     def free(self, value: int) -> None:
-        """Give the memory of a tensor back."""
+        """Free the memory of a tensor."""
         self.calls.append(m.FreeCall(value))
 
     def move(self, origin: int, to: int) -> None:
-        """Make a value another tensor."""
+        """Make a value refer to another tensor."""
         self.calls.append(m.MoveCall(origin, to))
 
     def delegate(
@@ -221,7 +221,7 @@ class Method:
         backend: str = "MyBackend",
         dynamic: Collection[int] = (),
     ) -> list[int]:
-        """A delegate call with new outputs, on a device of its own; ``dynamic``: numbers of those whose sizes vary."""
+        """Add a delegate call with new outputs, on its own device; ``dynamic``: numbers of those whose sizes vary."""
         outs = [self.tensor(size, dynamic=number in dynamic) for number, size in enumerate(nbytes)]
         specs = () if device is None else (m.CompileSpec(TARGET_DEVICE, device.encode()),)
         data = m.BackendDelegateDataReference(m.DataLocation.INLINE, 0)
@@ -233,7 +233,7 @@ class Method:
     # Control flow
 
     def cond(self, condition: int, then: Callable[[], Sequence[int]], other: Callable[[], Sequence[int]]) -> list[int]:
-        """A branch, as it is emitted: both sides move what they compute to new values."""
+        """Add a branch as it is emitted: both sides move their results to new values."""
         start = len(self.calls)
         self.calls.append(m.JumpFalseCall(condition, 0))
         ours = then()
@@ -250,7 +250,7 @@ class Method:
         return merged
 
     def branches(self, data: int) -> tuple[int, int, int]:
-        """A branch with an operator on each side: what it gives, and what each side computes."""
+        """Add a branch with an operator on each side; return its result, and the result of each side."""
         sides: list[int] = []
 
         def side() -> list[int]:
@@ -268,7 +268,7 @@ class Method:
 
     @contextmanager
     def loop(self, times: int) -> Iterator[int]:
-        """A counted loop, as ``map`` and ``scan`` are emitted. Gives the counter."""
+        """Add a counted loop, as ``map`` and ``scan`` are emitted. Yield the counter."""
         counter, one, limit = (self.value(m.Int(number)) for number in (0, 1, times))
         done = self.value(m.Bool(False))
         start = len(self.calls)
@@ -279,13 +279,13 @@ class Method:
         self.kernel("executorch_prim::sub.Scalar", counter, limit, counter)
 
     def repeat_while_false(self, condition: int, start: int) -> None:
-        """Jump back to an instruction."""
+        """Add a jump back to an instruction."""
         self.calls.append(m.JumpFalseCall(condition, start))
 
     # The whole
 
     def plan(self) -> m.ExecutionPlan:
-        """The method."""
+        """Return the method."""
         return m.ExecutionPlan(
             name=self.name,
             values=tuple(self.values),
@@ -307,28 +307,28 @@ class Method:
         return m.Chain(tuple(calls))
 
     def notes(self) -> MethodNotes:
-        """What the sidecar says of it."""
+        """Return its notes in the sidecar."""
         state = tuple(StateNote(value, name, initialized=False) for value, name in sorted(self.state.items()))
         return MethodNotes(dict(self.delegate_inputs), state)
 
 
 @dataclass(frozen=True)
 class Object:
-    """An object program with its sidecar."""
+    """Object program with its sidecar."""
 
     program: m.Program
     sidecar: Sidecar
     named: Mapping[tuple[str, int], str]
-    """The state: (method, value index) → name."""
+    """State: (method, value index) → name."""
 
     @property
     def inputs(self) -> dict[str, Mapping[int, int]]:
-        """By method: index of each delegate, of which there is one for each call → how many arguments are inputs."""
+        """Return, by method: index of each delegate (one per call) → how many arguments are inputs."""
         return {name: dict(enumerate(notes.delegate_inputs.values())) for name, notes in self.sidecar.methods.items()}
 
 
 def program(*methods: Method) -> Object:
-    """A program of these methods, with data for every constant and initial value that they may name."""
+    """Return a program of these methods, with data for every constant and initial value that they may name."""
     data = Blob(random.Random(0).randbytes(1024))
     found = m.Program(
         tuple(method.plan() for method in methods),
@@ -344,5 +344,5 @@ def program(*methods: Method) -> Object:
 
 
 def foreign(found: m.Program, **changes: object) -> m.Program:
-    """A program of one method with fields of the method replaced."""
+    """Return a program of one method with fields of the method replaced."""
     return replace(found, execution_plan=(replace(found.execution_plan[0], **changes),))  # type: ignore[arg-type]

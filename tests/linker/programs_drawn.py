@@ -1,4 +1,4 @@
-"""Object programs at random: methods drawn statement by statement."""
+"""Random object programs: methods drawn statement by statement."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _OPERATORS = ("aten::add.out", "aten::mul.out", "aten::relu.out", "my::fused.out
 
 
 class _Drawn:
-    """A method drawn statement by statement. Only what is defined on every path is used."""
+    """Method drawn statement by statement. It uses only values that are defined on every path."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class _Drawn:
         self.method = method = Method(name)
         self.state: list[int] = []
         self.resident: dict[int, str] = {}
-        """State that delegates on one device touch, and nobody else."""
+        """State that only delegates on one device access."""
         self.known: list[int] = []
         fewest = draw(st.integers(0, 2)) if devices else 0
         for state in draw(st.lists(st.sampled_from(names), unique=True, min_size=fewest, max_size=2)):
@@ -44,9 +44,9 @@ class _Drawn:
         constants = [method.constant(self.size(), draw(st.integers(1, 4))) for _ in range(draw(st.integers(0, 1)))]
         self.known += constants
         self.shared: set[int] = set()
-        """Values in whose bytes there are others, and these."""
+        """Values whose bytes contain other values, and these values."""
         self.unwritable = set(constants)
-        """Values that may be constants, which nobody writes."""
+        """Values that may be constants, which no instruction writes."""
         self.budget = draw(st.integers(2, 16))
         if devices:
             draw(st.sampled_from((self.delegate, self.renew, self.nothing)))()
@@ -57,7 +57,7 @@ class _Drawn:
         ]
 
     def add_state(self, name: str, names: Sequence[str], *, initial: bool) -> None:
-        """The same name has the same size in every method, and is on the same device, most often."""
+        """Add state. The same name has the same size in every method, and most often the same device."""
         resident = bool(self.devices) and self.draw(st.sampled_from((True, True, False)))
         data = self.draw(st.sampled_from((0, 0, 0, 0, 1) if resident else (0, 0, 1, 2))) if initial else 0
         number = names.index(name)
@@ -68,7 +68,7 @@ class _Drawn:
             self.state.append(index)
 
     def made(self) -> list[int]:
-        """What delegates on devices have computed."""
+        """Return the results of delegates on devices."""
         found = set[int]()
         for position, count in self.method.delegate_inputs.items() if self.devices else ():
             call = self.method.calls[position]
@@ -80,7 +80,7 @@ class _Drawn:
         return self.draw(st.sampled_from((*SIZES, 0) if self.devices else SIZES))
 
     def some(self) -> int:
-        """A value, most often one of the last."""
+        """Draw a value, most often one of the last."""
         recent = self.known[-3:]
         return self.draw(st.sampled_from([*recent, *recent, *self.known, *self.state]))
 
@@ -117,7 +117,7 @@ class _Drawn:
             self.add(out)
             return
         dynamic = dynamic and self.draw(st.booleans())
-        if dynamic:  # Only the operator itself says how large what it computes is.
+        if dynamic:  # Only the operator knows the sizes of its result.
             name, args = "aten::nonzero.out", args[:1]
         self.add(self.method.op(*args, nbytes=self.size(), dynamic=dynamic, name=name))
 
@@ -134,7 +134,7 @@ class _Drawn:
         self.add(self.method.cat(*(self.some() for _ in range(self.draw(st.integers(1, 3)))), nbytes=self.size()))
 
     def some_flat(self) -> int | None:
-        """A static value, in one dimension, that can be cut into quarters."""
+        """Draw a static value in one dimension that can be cut into quarters."""
         of = self.some()
         if self.method.at(of).shape_dynamism or self.method.at(of).nbytes % 16:
             return None
@@ -178,7 +178,7 @@ class _Drawn:
     def delegated(
         self, nbytes: Sequence[int], *more: int, device: str | None = None, dynamic: Collection[int] = ()
     ) -> list[int]:
-        """What a delegate makes of some values and ``more``, on a device if there are any."""
+        """Add a delegate call on some values and ``more``, on a device if there are any."""
         if not self.devices:
             return self.method.delegate(self.some(), nbytes=nbytes)
         args = [self.some() for _ in range(self.draw(st.integers(1, 3)))]
@@ -193,10 +193,10 @@ class _Drawn:
         )
 
     def nothing(self) -> None:
-        """Begin with something else."""
+        """Do nothing, so that the method starts with something else."""
 
     def renew(self) -> None:
-        """A delegate that computes new contents of state, among other things."""
+        """Add a delegate that computes new contents of state, among other things."""
         if not self.resident and not self.state:
             return
         homes = sorted({*self.resident.values()})
@@ -220,23 +220,23 @@ class _Drawn:
                 self.add(outs[number])
 
     def some_dynamic(self) -> int:
-        """A value whose sizes vary, if there is any, most often what a delegate has computed."""
+        """Draw a value whose sizes vary, if there is one, most often a result of a delegate."""
         found = [value for value in (*self.known, *self.made(), *self.made()) if self.method.at(value).shape_dynamism]
         return self.draw(st.sampled_from(found or self.known))
 
     def ask(self) -> None:
-        """A number that is a size, and what depends on it."""
+        """Add a number that is a size, and an instruction that depends on it."""
         number = self.method.size(self.some_dynamic())
         self.add(self.method.op(self.some(), number, nbytes=self.size(), name=self.draw(st.sampled_from(_OPERATORS))))
 
     def condition(self) -> int:
-        """What a branch depends on: a tensor, or a size."""
+        """Draw the condition of a branch: a tensor, or a size."""
         if self.devices and not self.draw(st.integers(0, 2)):
             return self.method.at_least(self.method.size(self.some_dynamic()), self.draw(st.integers(1, 4)))
         return self.some()
 
     def free(self) -> None:
-        """Of a tensor that nobody uses any more, nor the bytes where it lies."""
+        """Free a tensor when neither it nor its bytes are used any more."""
         moves = [call for call in self.method.calls if isinstance(call, m.MoveCall)]
         moved = (value for move in moves for value in (move.move_from, move.move_to))
         others = {*self.method.inputs, *self.unwritable, *self.shared, *moved}
@@ -247,7 +247,7 @@ class _Drawn:
             self.method.free(value)
 
     def alias(self) -> None:
-        """Of a static tensor that a kernel has written in its own place."""
+        """Add an alias of a static tensor that a kernel has written at its own place."""
         written = {call.args[-1] for call in self.method.calls if isinstance(call, m.KernelCall)}
         fitting = [
             value
@@ -262,7 +262,7 @@ class _Drawn:
             self.shared |= {of, self.known[-1]}
 
     def unknown(self) -> None:
-        """An operator that changes what it gets, of which the linker knows nothing."""
+        """Add an operator, unknown to the linker, that changes its arguments."""
         to = self.draw(st.sampled_from([value for value in self.known if value not in self.unwritable]))
         self.method.kernel("my::update", to, self.some(), self.method.value(m.Bool(False)))
 
@@ -307,7 +307,7 @@ class _Drawn:
         self.known = [*before, *merged]
 
     def matching(self, value: int) -> int:
-        """A value of that shape: one that is there, or a new one."""
+        """Return a value of that shape, old or new."""
         wanted = self.method.at(value)
         fitting = [
             other
@@ -322,7 +322,7 @@ class _Drawn:
         return out
 
     def counted(self, depth: int) -> None:
-        """What ``scan`` becomes: a carried tensor and rows that are put together."""
+        """Add a loop as ``scan`` becomes one: a carried tensor, and rows that are appended."""
         method, times = self.method, self.draw(st.integers(1, 4))
         carry = method.tensor(self.size())
         method.copy(carry, method.op(self.some(), nbytes=method.at(carry).nbytes))
@@ -336,7 +336,7 @@ class _Drawn:
         self.known = [*before, rows]
 
     def carried(self, depth: int) -> None:
-        """A loop that nobody emits today: what it carries is moved from round to round."""
+        """Add a loop that no compiler emits today: its carried tensors move from iteration to iteration."""
         method = self.method
         first = self.some()
         carry = method.like(first)
@@ -360,7 +360,7 @@ def objects(
     delegates: bool = True,
     devices: Sequence[str] = (),
 ) -> Object:
-    """Object programs; ``initial``: state may have initial values; with ``devices`` most of what they do is there."""
+    """Draw object programs. ``initial``: state may have initial values. ``devices``: places of most of the work."""
     drawn = [
         _Drawn(draw, f"m{index}", "abc", initial=initial, delegates=delegates, devices=devices)
         for index in range(draw(st.integers(1, most_methods)))
@@ -370,7 +370,7 @@ def objects(
 
 @st.composite
 def calls(draw: st.DrawFn, methods: Sequence[str]) -> list[Call]:
-    """A few calls, one after the other."""
+    """Draw a few calls in order."""
     call = st.builds(
         Call, st.sampled_from(methods), st.integers(0, 100), st.lists(st.booleans(), max_size=6).map(tuple)
     )

@@ -16,13 +16,13 @@ from linker.programs import Method, program
 
 
 def constants(done: Linked) -> list[bytes]:
-    """The data of each constant that is used, in the order of the values."""
+    """Return the data of each constant that is used, in the order of the values."""
     plan = done.program.execution_plan[0]
     return [bytes(data) for _, tensor in plan.tensors() if (data := constant_data(done.program, tensor)) is not None]
 
 
 def given(nbytes: int, number: int = 1) -> bytes:
-    """The data of that constant of the tests' programs."""
+    """Return the data of that constant of the test programs."""
     method = Method()
     method.outputs = [method.op(method.constant(nbytes, number))]
     return constants_of(program(method).program)[0]
@@ -76,7 +76,7 @@ def test_several_turns_of_one_weight_are_one() -> None:
 
 
 def test_a_weight_that_is_used_as_it_is_too_may_be_in_the_file_twice() -> None:
-    """If that takes less than the memory for the copy."""
+    """Only if that takes less than the memory for the copy."""
     method = Method()
     weight = method.constant(64)
     method.outputs = [method.op(method.turn(weight), weight, nbytes=16)]

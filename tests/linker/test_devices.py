@@ -1,4 +1,4 @@
-"""Devices: what lies where, and what is copied (A4, A5, B1, B2, B5, B8)."""
+"""Devices: placements and copies (A4, A5, B1, B2, B5, B8)."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ CUDA0 = parse_device("cuda:0")
 
 
 def on(method: Method, device: str, *args: int, nbytes: int = 32, backend: str = "MyBackend") -> int:
-    """What a delegate on a device computes."""
+    """Add a delegate on a device and return its result."""
     (out,) = method.delegate(*args, nbytes=[nbytes], device=device, backend=backend)
     return out
 
 
 def copied(done: Linked) -> list[str]:
-    """The copies of the first method in order, by the size of what they copy: ``cuda:0 <- 32`` or ``cuda:0 -> 32``."""
+    """Return the copies of the first method in order, by size: ``cuda:0 <- 32`` or ``cuda:0 -> 32``."""
     plan = done.program.execution_plan[0]
     found = []
     for call in (call for chain in plan.chains for call in chain.instructions):
@@ -42,7 +42,7 @@ def copied(done: Linked) -> list[str]:
     return found
 
 
-# What is copied
+# Copies
 
 
 def chain_on_one_device() -> Method:
@@ -60,7 +60,7 @@ def chain_on_two_devices() -> Method:
 
 
 def shared_input() -> Method:
-    """Used by two delegates of one device, by one of another, and by the host: it crosses once to each device."""
+    """Use an input in two delegates of one device, in one of another, and on the host: one copy to each device."""
     method = Method()
     data = method.input(64)
     found = [on(method, "cuda:0", data), on(method, "cuda:0", data), on(method, "cuda:1", data), method.op(data)]
@@ -69,7 +69,7 @@ def shared_input() -> Method:
 
 
 def output_of_several_users() -> Method:
-    """On the same device, on another one, and on the host."""
+    """Use an output on the same device, on another one, and on the host."""
     method = Method()
     one = on(method, "cuda:0", method.input(16), nbytes=64)
     method.outputs = [on(method, "cuda:0", one), on(method, "cuda:1", one), method.op(one)]
@@ -85,7 +85,7 @@ def constant_argument() -> Method:
 
 
 def written_again_on_the_host() -> Method:
-    """What was copied is old after the host has written it."""
+    """Write a value on the host, after which its copy is old."""
     method = Method()
     data = method.op(method.input(16), nbytes=64)
     one = on(method, "cuda:0", data)
@@ -102,7 +102,7 @@ def nobody_reads() -> Method:
 
 
 def view_between() -> Method:
-    """A view of what a delegate computed, for another one on the same device: nothing leaves it."""
+    """View a result of a delegate for another one on the same device: no copy is needed."""
     method = Method()
     one = on(method, "cuda:0", method.input(16), nbytes=64)
     method.outputs = [on(method, "cuda:0", method.flat(one))]
@@ -116,7 +116,7 @@ def target_is_the_host() -> Method:
 
 
 def branch() -> Method:
-    """What both sides compute on a device stays there for who reads it after the branch."""
+    """Compute on a device on both sides of a branch; a delegate on the device reads the result."""
     method = Method()
     data = method.input(16)
     (merged,) = method.cond(
@@ -129,7 +129,7 @@ def branch() -> Method:
 
 
 def branch_apart() -> Method:
-    """One side computes on the device, the other on the host: only what that one makes crosses."""
+    """Compute on the device on one side and on the host on the other: only the host's result is copied."""
     method = Method()
     data = method.input(16)
     (merged,) = method.cond(data, lambda: [on(method, "cuda:0", data, nbytes=64)], lambda: [method.op(data, nbytes=64)])
@@ -138,7 +138,7 @@ def branch_apart() -> Method:
 
 
 def used_on_one_side() -> Method:
-    """Only one side of a branch needs an input on the device."""
+    """Use an input on the device on only one side of a branch."""
     method = Method()
     data, other = method.input(16), method.input(64)
     (merged,) = method.cond(data, lambda: [on(method, "cuda:0", other)], lambda: [method.op(data)])
@@ -147,7 +147,7 @@ def used_on_one_side() -> Method:
 
 
 def loop() -> Method:
-    """What does not change in a loop is copied before it."""
+    """Use a constant value in a loop; it is copied before the loop."""
     method = Method()
     data = method.input(64)
     rows = method.tensor(64)
@@ -159,7 +159,7 @@ def loop() -> Method:
 
 
 def loop_with_branch() -> Method:
-    """So is what only some rounds of a loop need."""
+    """Use a value in only some iterations of a loop; it is copied before the loop, too."""
     method = Method()
     data, condition = method.input(64), method.input(16)
     rows = method.tensor(64)
@@ -204,7 +204,7 @@ def test_each_tensor_crosses_once_after_each_write(name: str) -> None:
     make, expected = CASES[name]
     done = linked(make())
     assert sorted(copied(done)) == sorted(expected)
-    # Whatever was done for devices is taken back and derived anew.
+    # The link discards all copies and placements, and derives them again.
     assert sorted(copied(link_foreign(done.program))) == sorted(expected)
 
 
@@ -226,7 +226,7 @@ def test_a_copy_in_a_loop_stands_before_it() -> None:
 
 
 def cache(backend: str) -> Method:
-    """A cache that a delegate reads, and gives anew; then it is copied back."""
+    """Build a cache that a delegate reads and computes again; the new content is copied back."""
     method = Method()
     state = method.buffer(128, "cache")
     new = on(method, "cuda:0", method.input(16), state, nbytes=128, backend=backend)
@@ -236,7 +236,7 @@ def cache(backend: str) -> Method:
 
 
 def cache_read_elsewhere() -> Method:
-    """Two delegates of a device: one reads the old content, the other computes the new one."""
+    """Build two delegates of a device: one reads the old content, the other computes the new one."""
     method = Method()
     state = method.buffer(128, "cache")
     old = on(method, "cuda:0", state)
@@ -257,7 +257,7 @@ def test_state_that_only_one_device_touches_stays_there(method: Method) -> None:
 
 
 def test_a_delegate_that_may_write_before_it_reads_gets_no_output_over_its_input() -> None:
-    """Its new state crosses to the host, where it is kept."""
+    """The new state is copied to the host, where it is kept."""
     done = linked(cache("MyBackend"))
     assert sorted(copied(done)) == sorted(
         ["cuda:0 <- 16", "cuda:0 <- 128", "cuda:0 -> 128", "cuda:0 -> 32"],
@@ -283,7 +283,7 @@ def test_state_that_the_host_touches_or_the_file_fills_is_kept_there(initial: in
 
 @pytest.mark.parametrize("host_reads", [False, True])
 def test_state_of_several_methods_has_one_home(host_reads: bool) -> None:
-    """If one method touches it on the host, it is on the host for all."""
+    """If one method accesses it on the host, it is on the host for all."""
     writer = cache("EtdevReferenceBackend")
     reader = Method("reader")
     state = reader.buffer(128, "cache")
@@ -298,7 +298,7 @@ def test_state_of_several_methods_has_one_home(host_reads: bool) -> None:
     }
     assert home == {Device() if host_reads else CUDA0}
     assert done.shared_state == ("cache",)
-    # One number for one device in all methods, the host's buffers first.
+    # A device has the same number in all methods; the host's buffers come first.
     tables = [plan.non_const_buffer_device for plan in done.program.execution_plan]
     assert {entry for table in tables for entry in table} == (
         {m.NonConstBufferDevice(3, DeviceType.CUDA, 0)}
@@ -348,7 +348,7 @@ def test_a_delegate_on_what_is_no_device_is_an_error_that_names_the_instruction(
     assert caught.value.where == "method 'forward', instruction 1"
 
 
-# What is left on devices
+# Contents that stay on devices
 
 
 def ends(method: Method, **owned: frozenset[int]) -> Linked:
@@ -362,7 +362,7 @@ def test_inputs_and_outputs_left_on_a_device_are_not_copied_and_not_planned() ->
     one = on(method, "cuda:0", shared, second)
     method.outputs = [on(method, "cuda:0", one), method.op(shared)]
     done = ends(method, device_inputs=frozenset({0}), device_outputs=frozenset({0}))
-    # The host reads the first input too.
+    # The host reads the first input, too.
     assert sorted(copied(done)) == ["cuda:0 -> 64", "cuda:0 <- 16"]
     plan = done.program.execution_plan[0]
     for value in (plan.inputs[0], plan.outputs[0]):
@@ -391,11 +391,11 @@ def test_what_no_delegate_touches_cannot_be_left_on_a_device(owned: dict[str, fr
         ends(method, **owned)
 
 
-# Files of others
+# Foreign files
 
 
 def test_tags_and_buffers_of_a_file_without_such_delegates_go() -> None:
-    """Memory on a device that no delegate asks for comes to the host."""
+    """Memory on a device that no delegate asks for moves to the host."""
     method = Method()
     method.outputs = [method.op(method.op(method.input(16)))]
     plan = program(method).program.execution_plan[0]

@@ -1,4 +1,4 @@
-"""Programs on devices, drawn at random: they compute what the object programs do, all in its place (A5, B2, B5)."""
+"""Random programs on devices: they compute what the object programs do, each part at its place (A5, B2, B5)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DEVICES = ("cuda:0", "cuda:1")
 def meaning(
     found: Object, made: list[Call], program: m.Program, owned: Mapping[str, CallerOwned], *, shared: bool = False
 ) -> list[Trace]:
-    """What a program that was linked computes, for a caller that owns some of its inputs and outputs."""
+    """Return the traces of a linked program, for a caller that owns some of its inputs and outputs."""
     check_structure(program)
     check_ends(program, owned)
     return Machine(program, shared=shared, inputs=found.inputs, lent=lent(owned)).run(*made)
@@ -69,7 +69,7 @@ def test_shared_state(data: st.DataObject) -> None:
 
 @given(data=st.data())
 def test_linked_again(data: st.DataObject) -> None:
-    """What another link did for devices is taken back and derived anew; inputs and outputs stay where they are."""
+    """The second link discards the first one's copies and derives them again; inputs and outputs stay in place."""
     found = data.draw(objects(devices=DEVICES))
     made = data.draw(calls(["m0"]))
     once, owned = linked_with(found, LinkOptions(), data.draw(asked(found)))
@@ -88,22 +88,22 @@ def test_links_are_proved(data: st.DataObject) -> None:
 
 @given(data=st.data())
 def test_no_copy_is_made_twice_and_none_for_nobody(data: st.DataObject) -> None:
-    """Where no path branches, a tensor crosses once after each write, and only if it is read on the other side."""
-    # Passes after it may take away who reads a copy.
+    """Without branches, a tensor is copied once after each write, and only if the other side reads it."""
+    # Later passes may remove the reader of a copy.
     options = LinkOptions(elide=frozenset({"views", "constants"}))
     found = data.draw(objects(devices=DEVICES))
     plan = linked_with(found, options, data.draw(asked(found)))[0].program.execution_plan[0]
     calls = flow_graph(plan).instructions
     whole = found.program.execution_plan[0]
     storages = method_memory(whole, found.sidecar.methods["m0"].delegate_inputs).storages
-    # What is another tensor, or a part of one, on some path is on the host at all times.
+    # A value that is another tensor, or a part of one, on some path is always on the host.
     doubtful = any(operator.name == ET_VIEW for operator in (*whole.operators, *plan.operators))
     doubtful |= any(len(storage.values) > 1 for storage in storages)
     doubtful |= any(isinstance(call, m.JumpFalseCall | m.MoveCall) for call in calls)
     if doubtful or _shares_bytes(plan):
         return
     unread: dict[int, int] = {}
-    """Target of a copy that nobody has read yet → its source."""
+    """Target of a copy that no instruction has read yet → its source."""
     copied: set[tuple[int, int]] = set()
     """Copies after which neither side was written."""
     for position, call in enumerate(calls):
@@ -112,7 +112,7 @@ def test_no_copy_is_made_twice_and_none_for_nobody(data: st.DataObject) -> None:
         assert isinstance(call, m.KernelCall | m.DelegateCall)
         split = found.inputs["m0"][call.delegate_index] if isinstance(call, m.DelegateCall) else None
         done = effects(plan, call, split)
-        # Who reads nothing and writes nothing asks for sizes.
+        # An instruction that reads and writes nothing asks for sizes.
         for value in call.args if done == Effects() else (*done.reads, *done.updates):
             unread.pop(value, None)
         written = {*done.writes, *done.updates, *done.fills}
@@ -131,13 +131,13 @@ def test_no_copy_is_made_twice_and_none_for_nobody(data: st.DataObject) -> None:
 
 
 def _shares_bytes(plan: m.ExecutionPlan) -> bool:
-    """Do tensors stand for each other, so that values do not tell who reads what?"""
+    """Return whether tensors share bytes, so that values do not tell which instruction reads what."""
     storages = method_memory(plan, delegate_inputs(plan)).storages
     return any(len(storage.values) > 1 for storage in storages) or unsplit_call(plan, delegate_inputs(plan)) is not None
 
 
 def test_the_oracle_sees_a_missing_copy() -> None:
-    """A delegate that gets a tensor of the host is refused."""
+    """The oracle refuses a delegate that gets a tensor of the host."""
     method = Method()
     (out,) = method.delegate(method.input(32), device="cuda:0")
     method.outputs = [out]

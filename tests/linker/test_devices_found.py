@@ -1,4 +1,4 @@
-"""Programs on devices that were linked wrong once, or whose wrong link was taken for right (B2, B5, B8)."""
+"""Programs on devices that were once linked wrong, or whose wrong link was once accepted (B2, B5, B8)."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ ENDS = [input_for_two_devices, output_for_the_host, output_that_the_host_changes
 
 @pytest.mark.parametrize("make", ENDS)
 def test_ends_on_devices_that_are_read_elsewhere_too(make: object) -> None:
-    """They have memory there, also in a file whose ends are on devices already."""
+    """They have memory there, also in a file whose inputs and outputs are on devices already."""
     method, owned = make()  # type: ignore[operator]
     found = program(method)
     done = link(found.program, LinkOptions(caller={"forward": owned}), found.sidecar).program

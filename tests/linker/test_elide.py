@@ -1,4 +1,4 @@
-"""Which views go and how, which stay and why, and that nothing else changes."""
+"""Views: which are removed and how, which stay and why, and that nothing else changes."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from linker.oracle import Call, Machine
 from linker.programs import Method, program
 
 CALLS = (Call(seed=1, decisions=(True,)), Call(seed=2, decisions=(False,)), Call(seed=3, decisions=(True, False)))
-"""Both sides of a branch, one after the other, and what the first call leaves for the next."""
+"""Calls on both sides of a branch in order, with the state that the first call leaves for the next."""
 DYNAMIC = m.TensorShapeDynamism.DYNAMIC_BOUND
 
 
 @dataclass(frozen=True)
 class Elided:
-    """A method without its views."""
+    """Method without its views."""
 
     plan: m.ExecutionPlan
     moved: dict[int, int]
@@ -41,7 +41,7 @@ class Elided:
 
     @property
     def operators(self) -> list[str]:
-        """Name of the operator of each instruction, or what else it is."""
+        """Return the name of each instruction's operator, or of its kind."""
         return [
             self.plan.operators[call.op_index].name if isinstance(call, m.KernelCall) else type(call).__name__
             for call in self.plan.chains[0].instructions
@@ -54,7 +54,7 @@ class Elided:
 
 
 def elide(method: Method, *, merged: bool = True) -> Elided:
-    """Remove the views; it still computes the same, call after call."""
+    """Remove the views, and check that call after call computes the same."""
     found = program(method)
     plan = method.plan()
     done = Elided(*elide_views(plan, method_memory(plan, method.delegate_inputs, method.state), merged=merged))
@@ -65,7 +65,7 @@ def elide(method: Method, *, merged: bool = True) -> Elided:
 
 
 def branch(method: Method, one: int, other: int) -> int:
-    """A value that is either."""
+    """Return a value that is one of two."""
     (merged,) = method.cond(method.inputs[0], lambda: [one], lambda: [other])
     return merged
 
@@ -175,7 +175,7 @@ def test_a_squeeze_of_what_the_caller_owns_is_told_its_sizes(overload: str) -> N
     assert [done.plan.values[item] for item in sizes.items] == [m.Int(4), m.Int(8)]
 
 
-# What is viewed
+# Sources of views
 
 
 def test_a_chain_of_views_becomes_one_place() -> None:
@@ -291,7 +291,7 @@ def test_views_inside_a_loop_become_aliases() -> None:
 
 
 def test_a_view_inside_a_branch_of_what_is_written_on_the_other_side_becomes_an_alias() -> None:
-    """The sides never run in one call; but in the file the write lies behind the view."""
+    """The sides never run in one call, but in the file the write comes after the view."""
     method = Method()
     data = method.input(32)
     one = method.op(data)
@@ -316,7 +316,7 @@ def test_a_view_of_data_in_another_file_is_set_at_run_time() -> None:
     assert elide(method).actions == ["view", "same value", "view"]
 
 
-# Aliases of what is copied
+# Aliases of the source of a copy
 
 
 def test_the_aliases_of_a_copy_follow_it() -> None:
@@ -346,7 +346,7 @@ def test_they_follow_it_through_a_chain() -> None:
 
 
 def test_a_copy_in_a_foreign_plan_takes_what_lies_over_its_output_along() -> None:
-    """A planner lays a static view of the squeezed tensor over it, without any instruction."""
+    """A planner places a static view of the squeezed tensor over it, without any instruction."""
     method = Method()
     one = method.op(method.input(64), nbytes=64)
     squeezed = method.view(one, "aten::squeeze_copy.dims_out")
@@ -358,7 +358,7 @@ def test_a_copy_in_a_foreign_plan_takes_what_lies_over_its_output_along() -> Non
     assert Machine(linked.program).run(*CALLS) == Machine(found.program).run(*CALLS)
 
 
-# What stays, and why
+# Views that stay, and the reasons
 
 
 def nothing_to_copy(method: Method) -> None:
@@ -408,7 +408,7 @@ def read_before_it_is_written(method: Method) -> None:
 
 
 def pointed_elsewhere(method: Method) -> None:
-    """Through another value, so that the next call finds it there before it is set again."""
+    """Point a view elsewhere through another value; the next call finds it so before it is set again."""
     given, name = method.input(32, planned=False), method.tensor(32)
     out = method.view(method.op(method.input(32)))
     seen = method.op(out)
@@ -418,7 +418,7 @@ def pointed_elsewhere(method: Method) -> None:
 
 
 def backwards(method: Method) -> None:
-    """A view of ``out`` stands before what writes ``out``, and runs after it."""
+    """Place a view of ``out`` before the writer of ``out``, but run it later."""
     always = method.value(m.Bool(False))
     source = method.op(method.input(32))
     out = method.tensor(32)
@@ -432,7 +432,7 @@ def backwards(method: Method) -> None:
 
 
 def carried(method: Method, *, first: bool) -> None:
-    """A loop whose view is of what the round before made, and of an input at first."""
+    """View, in a loop, the result of the previous iteration; in the first one, an input."""
     data, carry = method.input(32), method.tensor(32)
     method.move(data, carry)
     start = len(method.calls)
@@ -503,7 +503,7 @@ def caller_memory_that_a_branch_gives_is_written(method: Method) -> None:
 
 
 def freed(method: Method) -> None:
-    """No other value may stand for one that is freed."""
+    """Free a value, which no other value may replace."""
     whole = method.op(method.input(32, dynamic=True), dynamic=True)
     copy = method.view(whole, "aten::alias_copy.out")
     method.calls.append(m.FreeCall(whole))
@@ -511,7 +511,7 @@ def freed(method: Method) -> None:
 
 
 def resized_after(method: Method) -> None:
-    """Who asks for the size of the copy gets the one from before."""
+    """Ask for the size of a copy after its source was resized; the copy has the old size."""
     row, none, one = method.input(16), method.value(m.Int(0)), method.value(m.Int(1))
     rows, size = method.tensor(64, dynamic=True), method.value(m.Int(0))
     method.kernel("executorch_prim::et_copy_index.tensor", rows, row, none)
@@ -531,7 +531,7 @@ def one_of_two_is_written(method: Method) -> None:
 
 
 def merged_value_is_set_again(method: Method) -> None:
-    """The bytes stay, but it is another tensor that the value names."""
+    """Set a merged value again: the bytes stay, but the value refers to another tensor."""
     data = method.input(32)
     one, other = method.op(data), method.op(data)
     merged = branch(method, one, other)
@@ -541,7 +541,7 @@ def merged_value_is_set_again(method: Method) -> None:
 
 
 def view_in_another_storage_is_rewritten(method: Method) -> None:
-    """The first view became an alias of ``one``, so that is what the result of the branch may be."""
+    """Remove a view by an alias of ``one``, so that the result of the branch may be ``one``."""
     data = method.input(32)
     one, other = method.op(data), method.op(data)
     merged = branch(method, method.view(one), other)
@@ -551,7 +551,7 @@ def view_in_another_storage_is_rewritten(method: Method) -> None:
 
 
 def chain_is_rewritten(method: Method) -> None:
-    """The second view lies in ``one`` through the first."""
+    """Chain views; the second one is in ``one`` through the first."""
     data = method.input(32)
     one = method.op(data)
     first = method.view(one)
@@ -573,7 +573,7 @@ def other_order(method: Method) -> None:
 
 
 def other_size(method: Method) -> None:
-    """A file may say anything."""
+    """Declare another size; a file may say anything."""
     out = method.view(method.op(method.input(32)))
     method.values[out] = replace(method.at(out), sizes=(4, 16))
 
@@ -589,14 +589,14 @@ def sizes_at_run_time(method: Method) -> None:
 
 
 def smaller_copy_of_fixed_sizes(method: Method) -> None:
-    """The input may have more rows, but has two of four whenever the copy succeeds."""
+    """Copy an input that may have more rows; whenever the copy succeeds, it has two of four."""
     rows, copy = rows_of_a_loop(method, 128, times=2), method.tensor(64)
     method.kernel("aten::view_copy.out", rows, method.numbers(4, 16), copy, copy)
     method.outputs = [method.op(copy, nbytes=64)]
 
 
 def dynamic_input_given_back(method: Method) -> None:
-    """It cannot be the same tensor, and nobody knows what sizes to give to another one."""
+    """Return a dynamic input. It cannot be the same tensor, and the sizes of another one are unknown."""
     method.outputs = [method.view(method.input(32, dynamic=True), "aten::alias_copy.out")]
 
 
@@ -694,7 +694,7 @@ def test_a_view_of_one_of_several_tensors_stays_if_it_is_not_wanted() -> None:
     assert done.reasons[0] == "all that its input may be would be in use for longer"
 
 
-# What is no reason
+# Conditions that do not matter
 
 
 def test_an_input_may_be_written_after_the_last_use_of_its_view() -> None:
@@ -707,7 +707,7 @@ def test_an_input_may_be_written_after_the_last_use_of_its_view() -> None:
 
 
 def test_an_input_may_be_written_by_what_reads_the_view_last() -> None:
-    """As it is read when the kernel begins. ``copy_`` of a tensor to itself moves nothing."""
+    """The kernel reads it at its start. ``copy_`` of a tensor to itself moves nothing."""
     method = Method()
     one = method.op(method.input(32))
     view = method.view(one)
@@ -727,7 +727,7 @@ def test_dimensions_in_another_order_stay_as_they_are_if_all_else_does() -> None
 
 
 def test_an_input_that_stands_behind_its_copy_is_not_put_in_its_place() -> None:
-    """A list refers to values before it only, so one that had the copy could not have the input."""
+    """A list refers to earlier values only, so a list with the copy could not have the input."""
     method = Method()
     out = method.tensor(32)
     one = method.input(32, planned=False)

@@ -1,4 +1,4 @@
-"""Outputs that take over the bytes of a dying operand: rows C1 and C3 to C7."""
+"""Outputs that reuse the bytes of a dying operand: rows C1 and C3 to C7."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ADD = "aten::add.out"
 
 
 def decisions(done: Linked) -> list[tuple[int, int | None]]:
-    """Of each call that was considered: its position, and the argument that it takes over."""
+    """Return position and reused argument of each call that was considered."""
     return [(found.instruction, found.argument) for found in done.methods[0].inplace]
 
 
@@ -33,7 +33,7 @@ def reason(done: Linked) -> str:
 
 @pytest.mark.parametrize("planner", ["best", "greedy", "naive"])
 def test_a_chain_takes_the_bytes_of_one_tensor(planner: str) -> None:
-    """C5, C6: whatever the planner."""
+    """C5, C6: with every planner."""
     method = Method()
     value = method.op(method.input(64), nbytes=32)
     for _ in range(3):
@@ -136,7 +136,7 @@ def needed_afterwards(method: Method) -> list[int]:
 
 
 def read_through_a_view(method: Method) -> list[int]:
-    """The base is done with; a view of it is not."""
+    """Use a view of the base after the last use of the base itself."""
     base = method.op(method.input(32))
     view = method.view(base)
     return [method.op(base, name=RELU), method.op(view)]
@@ -196,7 +196,7 @@ def one_of_several(method: Method) -> list[int]:
 
 
 def next_round(method: Method) -> list[int]:
-    """What the loop reads in its next round."""
+    """Read a value in the next iteration of a loop."""
     value = method.op(method.input(64))
     out = method.tensor(32)
     with method.loop(3):

@@ -1,4 +1,4 @@
-"""B8: inputs and outputs whose memory the caller brings, and those that cannot be the caller's."""
+"""B8: inputs and outputs whose memory the caller brings, and those for which it cannot."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def owned(inputs: tuple[int, ...] = (), outputs: tuple[int, ...] = ()) -> Caller
 
 
 def linked(method: Method, caller: CallerOwned) -> Linked:
-    """It computes what it did."""
+    """Link a method, and check that it computes the same."""
     found = program(method)
     done = link(found.program, LinkOptions(caller={method.name: caller}), found.sidecar)
     calls = [Call(seed=seed) for seed in range(3)]
@@ -34,7 +34,7 @@ def planned(done: Linked, values: tuple[int, ...]) -> list[bool]:
 
 
 def add() -> Method:
-    """Two inputs, two outputs."""
+    """Build two inputs and two outputs."""
     method = Method()
     one, two = method.input(32), method.input(32)
     total = method.op(one, two)
@@ -125,7 +125,7 @@ def state(method: Method) -> CallerOwned:
 
 
 def what_nobody_computes(method: Method) -> CallerOwned:
-    """It is what the call before left, that is to say state."""
+    """Add an output that no instruction computes: it is what the call before left, hence state."""
     method.outputs = [method.tensor(32)]
     return owned(outputs=(0,))
 

@@ -19,7 +19,7 @@ from linker.programs import Method, foreign, program
 
 
 def chain(name: str = "forward", length: int = 3, nbytes: int = 32) -> Method:
-    """Each value is needed for the next one only."""
+    """Build a chain in which each value is needed only for the next one."""
     method = Method(name)
     value = method.input(nbytes)
     for _ in range(length):
@@ -29,7 +29,7 @@ def chain(name: str = "forward", length: int = 3, nbytes: int = 32) -> Method:
 
 
 def linked(*methods: Method, **options: object) -> Linked:
-    """The program that comes out is whole, and computes what it did."""
+    """Link methods. Check that the result is complete and computes the same."""
     found = program(*methods)
     done = link(found.program, LinkOptions(**options), found.sidecar)
     check_structure(done.program)
@@ -45,7 +45,7 @@ def sizes(found: Program) -> list[tuple[int, ...]]:
 
 
 def offsets(plan: m.ExecutionPlan, buffer: int = 1) -> list[int]:
-    """Of each value in a buffer, in order."""
+    """Return the offset of each value in a buffer, in order."""
     places = [tensor.allocation_info for _, tensor in plan.tensors()]
     return [place.memory_offset for place in places if place and place.memory_id == buffer]
 
@@ -160,7 +160,7 @@ def test_only_methods_that_have_the_backend_get_them() -> None:
 
 
 def _in_two_buffers() -> m.Program:
-    """A foreign file may have temporaries in several."""
+    """Build a foreign file with temporaries in several buffers."""
     method = chain(length=4)
     for value in (1, 2, 4):
         place = method.at(value).allocation_info
@@ -177,7 +177,7 @@ def test_each_buffer_is_planned_by_itself() -> None:
 
 
 def test_a_planner_sees_one_buffer_at_a_time() -> None:
-    """What is in different buffers, of which each is on one device, never shares bytes, whoever plans (A5)."""
+    """Values in different buffers, each on one device, never share bytes, whatever the planner (A5)."""
     seen: list[list[str]] = []
 
     def planner(problem: Problem) -> Sequence[int]:
@@ -306,7 +306,7 @@ def test_what_a_planner_raises_passes_through() -> None:
 
 
 def test_a_tensor_that_nobody_refers_to_leaves_no_buffer() -> None:
-    """Linked again, the file would not have it any more."""
+    """After a second link, the file would not have it."""
     method = Method()
     method.tensor(32)
     (plan,) = link(program(method).program).program.execution_plan

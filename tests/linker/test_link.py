@@ -1,4 +1,4 @@
-"""The link as a whole: what is linked, what is kept as it came, and what the report says."""
+"""The link as a whole: linked methods, methods that keep their plan, and the report."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def memory(found: Program) -> int:
 
 
 def linked(found: Object, **options: object) -> Linked:
-    """An object program linked; it computes what it did."""
+    """Link an object program, and check that it computes the same."""
     done = link(found.program, LinkOptions(**options), found.sidecar)
     check_structure(done.program)
     calls = [replace(call, method=plan.name) for call in CALLS for plan in found.program.execution_plan]
@@ -39,7 +39,7 @@ def linked(found: Object, **options: object) -> Linked:
 
 
 def simple(name: str = "forward") -> Method:
-    """A kernel, a view, another kernel."""
+    """Build a kernel, a view, another kernel."""
     method = Method(name)
     one = method.op(method.input(32))
     method.outputs = [method.op(method.view(one), name="aten::relu.out")]
@@ -60,7 +60,7 @@ def test_a_report_tells_of_each_copy_and_where_the_instructions_are_now() -> Non
 
 
 def test_nothing_is_left_that_nobody_refers_to() -> None:
-    """Not the sizes of the view that went, either."""
+    """Nor are the sizes of the removed view."""
     method = simple()
     method.value(m.String("unused"))
     plan = linked(program(method)).program.execution_plan[0]
@@ -83,7 +83,7 @@ def test_what_is_no_methods_stays_as_it_is() -> None:
 
 
 def test_a_method_that_the_sidecar_does_not_have_is_linked_too() -> None:
-    """A constant method: the sidecar has nothing to say of it."""
+    """A constant method: the sidecar has nothing to state about it."""
     constant = Method("limit")
     constant.outputs = [constant.value(m.Int(7))]
     found = program(simple(), constant)
@@ -96,7 +96,7 @@ def test_a_method_that_the_sidecar_does_not_have_is_linked_too() -> None:
 
 
 def unknown_delegate(plan: m.ExecutionPlan) -> m.ExecutionPlan:
-    """Its only argument is an input: what it writes, the file does not say."""
+    """Add a delegate call whose only argument is an input; the file does not say what it writes."""
     delegate = m.BackendDelegate("MyBackend", m.BackendDelegateDataReference(m.DataLocation.INLINE, 0))
     chain = plan.chains[0]
     calls = (*chain.instructions, m.DelegateCall(0, plan.inputs))
@@ -142,7 +142,7 @@ def test_a_method_that_may_share_state_with_one_that_keeps_its_plan_keeps_its_ow
 
 
 def test_the_sidecar_knows_the_outputs_of_a_delegate() -> None:
-    """The file alone does not tell: the output has a lower number than the input."""
+    """The file alone does not determine them: the output has a lower number than the input."""
     method = Method()
     out = method.tensor(32)
     data = method.input(32)
@@ -159,9 +159,9 @@ def test_the_sidecar_knows_the_outputs_of_a_delegate() -> None:
 
 
 def with_a_hole(name: str = "forward", state: int | None = None) -> Method:
-    """A value that is written twice, and one that lies over it in between: in etdev's plan it has one lifetime.
+    """Build a value that is written twice, and one over it in between: in etdev's plan it has one lifetime.
 
-    ``state`` is the buffer of what it keeps between calls.
+    ``state``: buffer of the state that it keeps between calls.
     """
     method = Method(name)
     data = method.input(64)
@@ -183,14 +183,14 @@ def with_a_hole(name: str = "forward", state: int | None = None) -> Method:
 
 
 def planned(*methods: Method) -> Program:
-    """A foreign program of such methods; all have a second buffer."""
+    """Build a foreign program of such methods; all have a second buffer."""
     whole = program(*methods).program
     plans = (replace(plan, non_const_buffer_sizes=(*plan.non_const_buffer_sizes, 32)) for plan in whole.execution_plan)
     return replace(whole, execution_plan=tuple(plans))
 
 
 def relink(whole: Program) -> Linked:
-    """As ``etdev relink`` does it; it computes what it did, and takes no more memory."""
+    """Relink as ``etdev relink`` does. Check that it computes the same and takes no more memory."""
     done = link_foreign(whole)
     check_structure(done.program)
     calls = [replace(call, method=plan.name) for call in CALLS for plan in whole.execution_plan]
@@ -218,7 +218,7 @@ def test_it_stays_method_by_method() -> None:
 
 
 def test_methods_with_state_keep_their_plans_together() -> None:
-    """It lies at the same addresses in all of them. ``c`` has none, but its new temporaries might lie over it."""
+    """It is at the same addresses in all of them. ``c`` has none, but its new temporaries might overlap it."""
     identity = Method("c")
     identity.outputs = [identity.input(32)]
     whole = planned(with_a_hole("a", state=2), with_a_hole("b", state=2), identity)
@@ -258,7 +258,10 @@ def test_plans_that_are_kept_beside_new_ones_lay_nothing_over_state(state_with: 
 
 
 def branches_that_share(name: str) -> tuple[Method, dict[int, tuple[int, int]]]:
-    """What only one way reads lies in the bytes of what only the other way has: no plan by lifetimes does that."""
+    """Put a value that only one path reads in the bytes of a value that only the other path has.
+
+    No plan by lifetimes does that.
+    """
     method = Method(name)
     x, flag = method.input(32), method.input(16)
     view = method.view(x)
@@ -282,7 +285,7 @@ def branches_that_share(name: str) -> tuple[Method, dict[int, tuple[int, int]]]:
 
 
 def at(plan: m.ExecutionPlan, places: dict[int, tuple[int, int]]) -> m.ExecutionPlan:
-    """The method with these places, and buffers as large as they have to be."""
+    """Return the method with these places, and buffers as large as they have to be."""
     values, sizes = list(plan.values), [0, 0, 0]
     for value, (buffer, offset) in places.items():
         tensor = values[value]
@@ -294,7 +297,7 @@ def at(plan: m.ExecutionPlan, places: dict[int, tuple[int, int]]) -> m.Execution
 
 @pytest.mark.parametrize("second", [1, 2])
 def test_methods_with_state_among_their_temporaries_get_new_plans(second: int) -> None:
-    """Some loaders would let one write over the state of the other."""
+    """Some loaders would let one method overwrite the state of another."""
     done = link(whole := planned(with_a_hole("a", state=1), with_a_hole("b", state=second)))
     assert link_foreign(whole) == done
     assert memory(done.program) > memory(whole)
@@ -321,7 +324,7 @@ def test_a_foreign_plan_that_is_larger_is_planned_anew() -> None:
 
 
 def test_what_is_lifted_has_addresses_of_its_own_with_gaps_between() -> None:
-    """What lay over each other does not any more; an alias still lies where it did in what it shows."""
+    """Tensors that overlapped do not overlap any more; an alias keeps its offset in its source."""
     method = with_a_hole()
     reader = method.calls[3]
     assert isinstance(reader, m.KernelCall)
@@ -339,11 +342,11 @@ def test_what_is_lifted_has_addresses_of_its_own_with_gaps_between() -> None:
     assert sum(pieces[-1]) <= lifted.non_const_buffer_sizes[1]
 
 
-# Views of what a branch gives
+# Views of the result of a branch
 
 
 def branch_and_view(after: int) -> Method:
-    """A view of a branch's result, which is needed until something of that many bytes was computed."""
+    """View a branch's result, which is needed until so many further bytes were computed."""
     method = Method()
     data = method.input(64)
 
@@ -357,7 +360,7 @@ def branch_and_view(after: int) -> Method:
 
 
 def test_a_view_that_would_cost_memory_is_kept_a_copy() -> None:
-    """Both tensors that it may be would lie beside the large one; their copy is just one."""
+    """Both tensors that it may be would be in use with the large one; their copy is only one tensor."""
     done = linked(program(branch_and_view(after=256)))
     (found,) = done.methods[0].elisions
     assert (found.action, found.reason) == ("kept", "all that its input may be would be in use for longer")

@@ -1,4 +1,4 @@
-"""A link changes no meaning: what the object program computes, the linked one does, and what is linked again."""
+"""A link keeps the meaning of a program, and so does a second link."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ METHODS = ("m0", "m1", "m2")
 def meaning(
     found: Object, made: list[Call], program: m.Program | None = None, *, shared: bool = False, named: bool = False
 ) -> list[Trace]:
-    """What an object program computes, or another one that was made from it."""
+    """Return the traces of an object program, or of another one that was made from it."""
     if program is not None:
         check_structure(program)
     state = found.named if named else {}
@@ -33,17 +33,17 @@ def meaning(
 
 
 def memory(program: m.Program) -> list[int]:
-    """Bytes of all buffers of each method."""
+    """Return the bytes of all buffers of each method."""
     return [sum(plan.non_const_buffer_sizes) for plan in program.execution_plan]
 
 
 def total(program: m.Program) -> int:
-    """Bytes of all buffers, each as large as any method has it."""
+    """Return the bytes of all buffers, each at its largest size in any method."""
     return planned_memory(program)["cpu"]
 
 
 def link_again(program: m.Program) -> m.Program:
-    """As ``etdev relink`` does it."""
+    """Link as ``etdev relink`` does."""
     return link_foreign(program).program
 
 
@@ -61,7 +61,7 @@ def test_linked(planner: str, elide: bool, data: st.DataObject) -> None:
 
 @given(found=objects())
 def test_size(found: Object) -> None:
-    """No planner needs more than one that reuses nothing, and no link more than the object program."""
+    """No planner needs more memory than one that reuses nothing, and no link more than the object program."""
     sizes = {name: memory(link(found.program, LinkOptions(planner=name), found.sidecar).program) for name in PLANNERS}
     assert sizes["best"] <= sizes["greedy"]
     assert sizes["best"] <= sizes["naive"] <= memory(found.program)
@@ -71,7 +71,7 @@ def test_size(found: Object) -> None:
 @pytest.mark.parametrize("elide", [True, False])
 @given(data=st.data())
 def test_linked_again(planner: str, elide: bool, data: st.DataObject) -> None:
-    """Without the notes, from a plan that reuses memory, the same comes out, in no more of it, however often."""
+    """From a plan that reuses memory, without notes, further links have the same result, in no more memory."""
     found = data.draw(objects(delegates=False))
     made = data.draw(calls(METHODS[:1]))
     once = link(
@@ -85,7 +85,7 @@ def test_linked_again(planner: str, elide: bool, data: st.DataObject) -> None:
 @settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow])
 @given(found=objects())
 def test_inputs_of_delegates_are_still_told(found: Object) -> None:
-    """A file made by a link says as much about its delegates' arguments as the object program did."""
+    """A linked file tells as much about the arguments of delegates as the object program."""
     (plan,), (notes,) = found.program.execution_plan, found.sidecar.methods.values()
     if delegate_inputs(plan) != notes.delegate_inputs:
         return  # The object program does not say which arguments are inputs.
@@ -97,7 +97,7 @@ def test_inputs_of_delegates_are_still_told(found: Object) -> None:
 
 @given(data=st.data())
 def test_private_state(data: st.DataObject) -> None:
-    """State is each method's own, whether the loader gives all methods the same buffers or not."""
+    """State belongs to one method, whether the loader gives all methods the same buffers or not."""
     found = data.draw(objects(most_methods=3))
     made = data.draw(calls([plan.name for plan in found.program.execution_plan]))
     linked = link(found.program, LinkOptions(), found.sidecar)
@@ -109,7 +109,7 @@ def test_private_state(data: st.DataObject) -> None:
 
 @given(data=st.data())
 def test_shared_state(data: st.DataObject) -> None:
-    """State of the same name is one, for a loader that gives all methods the same buffers."""
+    """State of the same name is shared, with a loader that gives all methods the same buffers."""
     found = data.draw(objects(most_methods=3, initial=False))
     made = data.draw(calls([plan.name for plan in found.program.execution_plan]))
     linked = link(found.program, LinkOptions(share_state=True), found.sidecar)

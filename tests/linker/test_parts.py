@@ -1,4 +1,4 @@
-"""Parts of tensors where the whole is: ``slice_copy``, ``split_copy`` and ``cat`` go."""
+"""Parts of tensors at the place of the whole: ``slice_copy``, ``split_copy`` and ``cat`` are removed."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ CAT = "cat.out"
 
 
 def vector(method: Method, nbytes: int = 32) -> int:
-    """Something new in one dimension."""
+    """Add a new value in one dimension."""
     out = method.vector(nbytes)
     method.kernel("aten::mm.out", method.inputs[0] if method.inputs else method.input(16), out, out)
     return out
 
 
 def reduced(method: Method, *values: int) -> list[int]:
-    """Something small that needs all of them."""
+    """Add a small value that depends on all others."""
     return [method.op(*values, nbytes=16)]
 
 
@@ -57,7 +57,7 @@ def test_cats_of_cats() -> None:
 
 
 def test_an_input_that_begins_another_cat() -> None:
-    """As in densely connected layers: everything so far, and one more."""
+    """As in densely connected layers: all earlier parts, and one more."""
     method = Method()
     parts = [vector(method)]
     whole = parts[0]
@@ -130,7 +130,7 @@ def test_a_part_that_is_read_later_too() -> None:
 
 
 def test_a_part_that_is_read_after_the_output_was_written_over() -> None:
-    """The output is changed in place; the part has to keep what it was."""
+    """The output is changed in place; the part has to keep its content."""
     method = Method()
     part = vector(method)
     whole = method.put_together(part, vector(method))
@@ -142,7 +142,7 @@ def test_a_part_that_is_read_after_the_output_was_written_over() -> None:
 
 
 def test_an_early_part_does_not_keep_a_large_output_in_use() -> None:
-    """As in a network with skip connections: the first part is there long before the others."""
+    """As in a network with skip connections: the first part exists long before the others."""
     method = Method()
     early = vector(method, 32)
     large = method.op(early, nbytes=1024)
@@ -170,7 +170,7 @@ def memory_of_the_caller(method: Method) -> list[int]:
 
 
 def rows(method: Method) -> list[int]:
-    """Along a dimension before which there is another one."""
+    """Cut along a dimension that is not the first one."""
     one, other = (method.op(method.input(16), nbytes=32) for _ in range(2))
     out = method.tensor(64)
     parts = method.value(m.TensorList((one, other)))
@@ -272,7 +272,7 @@ def test_a_slice_in_both_branches() -> None:
 
 
 def test_a_part_that_is_added_is_no_output_of_a_delegate_behind_it() -> None:
-    """The link copies one input of the ``cat`` into a new tensor, which the delegate's output comes behind."""
+    """The link copies one input of the ``cat`` into a new tensor, which comes before the delegate's output."""
     method = Method()
     constant = method.flat(method.constant(32))
     method.outputs = method.delegate(method.put_together(vector(method, 64), constant, vector(method)))

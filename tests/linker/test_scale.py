@@ -1,4 +1,4 @@
-"""Memory and time are proportional to the number of instructions: four times as many take about four times as much."""
+"""Memory and time are proportional to the number of instructions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from validator.test_proofs import check, proof
 
 
 def moves(count: int) -> Method:
-    """Add a chain in which each value becomes the tensor that the one before it is."""
+    """Add a chain in which each value becomes the tensor of the previous one."""
     method = Method()
     values = [method.input(64), *(method.tensor(64) for _ in range(count))]
     for one, other in pairwise(values):
@@ -26,7 +26,7 @@ def moves(count: int) -> Method:
 
 
 def kernels(count: int) -> Method:
-    """Add a chain in which each kernel reads what the one before it wrote."""
+    """Add a chain in which each kernel reads the output of the previous one."""
     method = Method()
     value = method.input(64)
     for _ in range(count):
@@ -36,7 +36,7 @@ def kernels(count: int) -> Method:
 
 
 def jumps(count: int) -> Method:
-    """Add kernels with jumps between them that lead to the next instruction."""
+    """Add kernels, with jumps to the next instruction between them."""
     method = Method()
     value, always = method.input(64), method.value(m.Bool(True))
     for _ in range(count):
@@ -47,7 +47,7 @@ def jumps(count: int) -> Method:
 
 
 def conds(count: int) -> Method:
-    """Add branches, each of which reads what the one before it returns; one takes six instructions."""
+    """Add branches of six instructions, each of which reads the result of the previous one."""
     method = Method()
     value, condition = method.input(64), method.input(1)
 
@@ -83,7 +83,7 @@ def link_and_prove(whole: m.Program) -> None:
 
 
 def peak(kind: Callable[[int], Method], count: int) -> int:
-    """Return the most bytes allocated at once while a program of so many instructions is linked and proved."""
+    """Return the peak of allocated bytes while a program of so many instructions is linked and proved."""
     whole = program(kind(count)).program
     tracemalloc.start()
     try:

@@ -1,4 +1,4 @@
-"""Which tensors have the same sizes at run time."""
+"""Tensors with the same sizes at run time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def tensor(method: Method, *sizes: int, dynamic: bool = True) -> int:
 
 
 def given(method: Method, *sizes: int, dynamic: bool = True) -> int:
-    """An input."""
+    """Add an input."""
     method.inputs.append(tensor(method, *sizes, dynamic=dynamic))
     return method.inputs[-1]
 
@@ -37,7 +37,7 @@ def shapes(method: Method) -> Shapes:
 
 
 def size_of(method: Method, of: int, dim: int) -> int:
-    """``sym_size``."""
+    """Add ``sym_size``."""
     out = method.value(m.Int(0))
     method.kernel("aten::sym_size.int", of, method.value(m.Int(dim)), out)
     return out
@@ -93,7 +93,7 @@ def test_a_bias_does_not_change_the_shape_if_its_size_is_that_of_the_last_dimens
 
 
 def test_an_input_whose_last_size_may_be_1() -> None:
-    """The sum has 16 columns then, and the input one."""
+    """Then the sum has 16 columns, and the input one."""
     method = Method()
     x, bias = given(method, 8, 16), given(method, 16, dynamic=False)
     assert not shapes_equal(method, x, computed(method, "aten::add.out", x, bias, sizes=(8, 16)))

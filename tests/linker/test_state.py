@@ -1,4 +1,4 @@
-"""Which state is whose: by name in object programs, by address in others."""
+"""Shared state: by name in object programs, by address in others."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from linker.programs import Method, program
 
 
 class Foreign(Method):
-    """A method with a second planned buffer, at addresses that somebody else gave out."""
+    """Method with a second planned buffer, at addresses from another planner."""
 
     def placed(self, nbytes: int, offset: int, buffer: int = 2, **more: object) -> int:
-        """A tensor at an address."""
+        """Add a tensor at an address."""
         index = self.tensor(nbytes, planned=False, **more)
         self.values[index] = replace(self.at(index), allocation_info=m.AllocationDetails(buffer, offset))
         return index
@@ -35,7 +35,7 @@ def memories(*methods: Method) -> list[MethodMemory]:
 
 
 def counter(name: str, state: str = "count", nbytes: int = 32) -> Method:
-    """Gives its input with the state, and changes the state."""
+    """Build a method that returns its input with the state, and changes the state."""
     method = Method(name)
     kept = method.buffer(nbytes, state)
     seen = method.op(method.input(32), kept)
@@ -45,7 +45,7 @@ def counter(name: str, state: str = "count", nbytes: int = 32) -> Method:
 
 
 def reset(name: str, state: str = "count") -> Method:
-    """Writes all of the state and reads none of it."""
+    """Build a method that writes all of the state and reads none of it."""
     method = Method(name)
     method.copy(method.buffer(32, state), method.input(32))
     method.outputs = method.inputs[:1]
@@ -53,7 +53,7 @@ def reset(name: str, state: str = "count") -> Method:
 
 
 def linked(*methods: Method, share: bool = False) -> Linked:
-    """What comes out computes what the object program does, in the loader that it needs."""
+    """Link methods. Check that the result computes the same, in the loader that it needs."""
     found = program(*methods)
     done = link(found.program, LinkOptions(share_state=share), found.sidecar)
     calls = [Call(method.name, seed) for seed in range(3) for method in methods]
@@ -66,7 +66,7 @@ def linked(*methods: Method, share: bool = False) -> Linked:
 
 
 def state_places(found: Program) -> list[tuple[str, str, int, int]]:
-    """(method, name, buffer, offset) of each piece of state."""
+    """Return (method, name, buffer, offset) of each piece of state."""
     return [
         (plan.name, tensor.extra_tensor_info.fully_qualified_name, place.memory_id, place.memory_offset)
         for plan in found.execution_plan
@@ -120,7 +120,7 @@ def test_beside_a_method_without_memory_state_lies_among_temporaries() -> None:
 
 @pytest.mark.parametrize("share", [True, False])
 def test_state_that_only_a_view_looks_at_stays_at_its_place(share: bool) -> None:
-    """The view goes, and with it all that refers to the state itself."""
+    """The view is removed, and with it every reference to the state itself."""
     reader = Method("reader")
     first, second = reader.buffer(32, "other"), reader.buffer(32, "count")
     reader.outputs = [reader.op(reader.view(second), first)]
@@ -173,7 +173,7 @@ def test_state_without_a_name_is_each_methods_own() -> None:
 
 
 def test_two_buffers_of_one_method_with_the_same_name_are_one_if_shared() -> None:
-    """As two tensors that the module has under one name."""
+    """Like two tensors that the module has under one name."""
     method = Method()
     one, two = method.buffer(32, "count"), method.buffer(32, "count")
     method.outputs = [method.op(one, two)]
@@ -274,7 +274,7 @@ WRITERS = {"over a part": (2, 16, True), "beside it": (2, 32, False), "in the bu
 
 @pytest.mark.parametrize("name", WRITERS)
 def test_what_a_method_writes_where_another_keeps_state_is_kept(name: str) -> None:
-    """Nothing in the method tells: it never reads what it writes."""
+    """The method does not show it: it never reads what it writes."""
     buffer, offset, kept = WRITERS[name]
     keeper, writer = Foreign("a"), Foreign("b")
     state = keeper.placed(32, 0)
@@ -301,7 +301,7 @@ def test_nobody_keeps_what_no_other_method_keeps() -> None:
 
 
 def nameless(found: Program) -> Program:
-    """The program without the names of its state."""
+    """Return the program without the names of its state."""
     return replace(
         found,
         execution_plan=tuple(

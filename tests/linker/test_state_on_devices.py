@@ -1,4 +1,4 @@
-"""State that one device alone touches, in methods with branches and loops: it stays there (A5, B5)."""
+"""State that only one device accesses, in methods with branches and loops: it stays there (A5, B5)."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ SIZE = 128
 
 
 def renewed(method: Method, state: int, *args: int) -> int:
-    """What a delegate on a device makes of state, to be its new content."""
+    """Add a delegate on a device that computes the new content of state."""
     (new,) = method.delegate(*args, state, nbytes=[SIZE], device="cuda:0", backend="EtdevReferenceBackend")
     return new
 
 
 def start() -> tuple[Method, int, int]:
-    """A method, an input of it, and its state."""
+    """Return a method, an input of it, and its state."""
     method = Method()
     return method, method.input(16), method.buffer(SIZE, "cache")
 
@@ -101,7 +101,7 @@ def computed_once_but_kept_in_each_round() -> Method:
 
 
 def old_content_read_on_one_side() -> Method:
-    """By a delegate of the same device, after the new content was computed."""
+    """Read the old content in a delegate of the same device, after the new one was computed."""
     method, data, state = start()
     new = renewed(method, state, data)
 
@@ -114,7 +114,7 @@ def old_content_read_on_one_side() -> Method:
 
 
 def crossing(done: Linked) -> int:
-    """How many copies between host and devices move state."""
+    """Return the number of copies of state between host and devices."""
     plan = done.program.execution_plan[0]
     calls = [call for chain in plan.chains for call in chain.instructions if isinstance(call, m.KernelCall)]
     copies = [call.args[-1] for call in calls if plan.operators[call.op_index].name in (H2D_COPY, D2H_COPY)]
@@ -136,5 +136,5 @@ def test_it_stays_where_each_new_content_is_kept(make: Callable[[], Method]) -> 
     ],
 )
 def test_it_is_on_the_host_where_a_new_content_cannot_be_written_over_the_old_one(make: Callable[[], Method]) -> None:
-    """The link is proved: written in its place, the content would be another one."""
+    """The link is proved; written at that place, the content would differ."""
     assert crossing(linked(make())) > 0

@@ -1,4 +1,4 @@
-"""Copies meet every need and are not made where their fact holds, whatever the control flow is (B5)."""
+"""Copies meet every need and are left out where their fact holds, with any control flow (B5)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FACTS = 2
 
 @st.composite
 def flows(draw: st.DrawFn) -> tuple[FlowGraph, Needs]:
-    """Some instructions with jumps anywhere, and what they do to facts."""
+    """Draw some instructions with jumps anywhere, and their effects on facts."""
     count = draw(st.integers(1, 9))
     ways = st.one_of(st.none(), st.none(), st.integers(0, count))
     calls: list[m.Instruction] = []
@@ -43,7 +43,7 @@ def flows(draw: st.DrawFn) -> tuple[FlowGraph, Needs]:
 
 
 def paths(flow: FlowGraph, seed: int) -> list[int]:
-    """Positions of one way through, of at most so many steps."""
+    """Return positions of one path, up to a limit of steps."""
     choose = random.Random(seed)
     block, found = 0, []
     while block != flow.exit and len(found) < 60:
@@ -53,7 +53,7 @@ def paths(flow: FlowGraph, seed: int) -> list[int]:
 
 
 def copies(path: list[int], spots: dict[Spot, int]) -> list[int]:
-    """What is copied in front of each step; a jump that does not lead to the next instruction comes by nothing else."""
+    """Return the copies before each step; a jump, unless to the next instruction, skips those after its source."""
     found = [spots.get(Spot(-1, after=True), 0)]
     for before, position in pairwise(path):
         found.append(spots.get(Spot(before, after=True), 0) if position == before + 1 else 0)
@@ -61,7 +61,7 @@ def copies(path: list[int], spots: dict[Spot, int]) -> list[int]:
 
 
 def edges(flow: FlowGraph) -> list[tuple[int, int]]:
-    """Pairs of positions that may follow one another, from -1 (the entry) to the number of instructions (the exit)."""
+    """Return pairs of successive positions, from -1 (the entry) to the number of instructions (the exit)."""
     end = len(flow.instructions)
     found, reached, rest = [], set(), [flow.blocks[0]]
     found.append((-1, flow.blocks[0].start))
@@ -79,7 +79,7 @@ def edges(flow: FlowGraph) -> list[tuple[int, int]]:
 
 
 def holding_on_all_paths(flow: FlowGraph, needs: Needs, spots: dict[Spot, int]) -> dict[Spot, int]:
-    """What holds at each spot without the copies there, whatever path led to it."""
+    """Return the facts that hold at each spot on all paths, without the copies there."""
     everything = 2**FACTS - 1
     ways = edges(flow)
     front = dict.fromkeys((after for _, after in ways), everything)
@@ -122,7 +122,7 @@ def test_nothing_is_copied_where_it_holds_on_all_paths(case: tuple[FlowGraph, Ne
 
 
 def test_what_is_needed_on_one_side_of_a_branch_is_copied_there() -> None:
-    """And what both need, before it."""
+    """A need on both sides is met before the branch."""
     calls = (m.JumpFalseCall(0, 2), m.JumpFalseCall(1, 3), m.FreeCall(0))
     plan = m.ExecutionPlan(
         name="forward",

@@ -1,4 +1,4 @@
-"""New contents of state, computed where the state is."""
+"""New contents of state, computed at the place of the state."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PUT = "aten::index_put.out"
 
 
 def updated(method: Method, cache: int, value: int, name: str = PUT) -> int:
-    """What a kernel makes of the state, in a tensor of its own."""
+    """Add a kernel on the state with a separate output."""
     out = method.like(cache)
     method.kernel(name, cache, value, out, out)
     return out
@@ -154,7 +154,7 @@ def test_state_that_is_written_twice() -> None:
 
 @pytest.mark.parametrize("first", [True, False])
 def test_a_dying_operand_does_not_keep_the_sum_from_the_state(first: bool) -> None:
-    """``total += x``: the sum could lie over ``x``, and then would have to be copied."""
+    """``total += x``: the sum could reuse the bytes of ``x``, but would then have to be copied."""
     method = Method()
     total, x = method.buffer(16, "total"), method.input(16)
     out = method.like(total)

@@ -133,7 +133,7 @@ def test_a_segment_that_begins_before_the_one_before_it_ends(whole: bytes) -> No
 
 
 def test_the_size_of_a_table_in_its_vtable_says_nothing(whole: bytes) -> None:
-    """Python's flatbuffers before 25.12, with which executorch wrote files, writes wrong ones; the runtime ignores it."""
+    """Python's flatbuffers before 25.12, which executorch used, writes wrong ones; the runtime ignores it."""
     for size in (0, 4, 5, 0xFFFF):
         content = bytearray(whole)
         for site in sites(whole):

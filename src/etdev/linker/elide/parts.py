@@ -197,7 +197,7 @@ class _Work:
         return found
 
     def _together(self, position: int, items: Sequence[int], start: int) -> tuple[int, Joined | None, str]:
-        """Return the number of inputs from ``start`` on that together fill one storage in order, the storage, and a reason.
+        """Return the number of inputs from ``start`` on that fill one storage in order, the storage, and a reason.
 
         Without such a storage, return 1, None and the reason.
         """
