@@ -59,7 +59,7 @@ class _Tensor:
     capacity: int
     dynamic: bool
     external: bool = False
-    """Whether the caller brings its memory."""
+    """True if the caller brings its memory."""
     rows: int = ROWS
     device: Device = HOST
     sizes: tuple[int, ...] = ()

@@ -217,7 +217,7 @@ def test_a_method_that_jumps_to_its_end_needs_its_outputs_on_both_ways() -> None
     assert spans(method) == {(data,): (0, 3), (one,): (1, 6), (two,): (3, 5)}
 
 
-# What belongs together
+# Tensors that form one storage
 
 
 def test_tensors_that_reuse_bytes_are_apart() -> None:

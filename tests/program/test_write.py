@@ -112,8 +112,7 @@ def test_numbers_are_aligned(tmp_path: Path) -> None:
 
 
 def test_defaults_and_empty_vectors(tmp_path: Path) -> None:
-    """Vectors that the runtime reads without a test for null are always present; those for optional features are not.
-    """
+    """Vectors that the runtime reads without a test for null are always present; others are not if empty."""
     paths = {site.path for site in sites(hand.content(hand.loop(), tmp_path))}
     plan, chain = "execution_plan[0]", "execution_plan[0].chains[0]"
     assert {f"{plan}.delegates", f"{chain}.inputs", "backend_delegate_data", "segments"} <= paths

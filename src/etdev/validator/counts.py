@@ -32,7 +32,7 @@ class Counts:
         return found
 
     def equate(self, one: Dims, other: Dims) -> None:
-        """Record that two tensors have the same number of elements, or that the program fails here."""
+        """Record that two tensors have the same number of elements; otherwise, the program fails here."""
         mine, theirs = (self._find(numbers.product(dims)) for dims in (one, other))
         if mine != theirs:
             self._same[theirs] = mine

@@ -172,8 +172,8 @@ class Results:
 def run_view(machine: Machine, side: int, code: Code) -> bool:
     """Execute ``et_view``: set the sizes of the output and point it to the bytes of the input.
 
-    Return whether both have the same number of elements. The program before the link is assumed to work, so there they
-    have.
+    Return whether both have the same number of elements. The program before the link is assumed to work, so for it the
+    answer is always True.
     """
     of, wanted = code.reads
     (out,) = code.writes

@@ -37,7 +37,7 @@ class TensorFacts:
     """Bytes at the largest sizes."""
     dynamic: bool
     plain: bool
-    """Whether the dimensions are in memory in their default order."""
+    """True if the dimensions are in memory in their default order."""
     place: Place | None
     """Initial location; None if it has no address."""
     planned: bool
@@ -80,7 +80,7 @@ class Code:
     sets: tuple[int, ...] = ()
     """Numbers that it sets."""
     pure: bool = True
-    """Whether equal operands lead to equal results, without other effects."""
+    """True if equal operands lead to equal results, without other effects."""
     call: m.Instruction | None = None
     clashes: tuple[Clash, ...] = ()
 

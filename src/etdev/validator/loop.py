@@ -52,7 +52,7 @@ from etdev.validator.symbols import LOOP, OTHER
 _NONE = -1
 """Placeholder symbol for content that does not vary."""
 _SHADOWS = -(1 << 40)
-"""Base of the spaces for shadows; the shadow of a value has this number less the value."""
+"""Base of the spaces for shadows; the space of a value's shadow is this number less the value."""
 _MOST_ROUNDS = 30
 """Iterations after which extents of varying content are not refined any more."""
 Key = tuple[int, Hashable]

@@ -462,7 +462,7 @@ class Machine:
     def _wrote(self, side: int, place: Place, new: Content, on: Guards = (), mixed: Content = ()) -> None:
         """Log a write, and update the shadows that it concerns.
 
-        The place holds ``new`` if merges were last reached on the ways ``on``; in any case, it holds ``mixed``.
+        The place holds ``new`` on the ways ``on`` of merges; ``mixed`` is its content on every way.
         """
         space, start = place
         self.state.log.entries.append((MEMORY, side, space, start, start + size(new)))
@@ -517,7 +517,7 @@ class Machine:
 
 
 def _found(tree: Tree) -> At:
-    """Return the tensor of a tree that is known to be one. Raise :class:`NotFollowedError` for an unknown one."""
+    """Return a tree that is a single tensor. Raise :class:`NotFollowedError` for an unknown one."""
     if isinstance(tree, Unknown):
         raise NotFollowedError(tree.reason)
     assert isinstance(tree, At)

@@ -76,7 +76,7 @@ class ValidationReport:
     never_written: tuple[Violation, ...] = ()
     """Reads in a single file of bytes that nothing writes and that have no initial value.
 
-    ExecuTorch 1.4.1 makes some of the views of a ``cond``'s result.
+    ExecuTorch 1.4.1 emits some for views of a ``cond``'s result.
     """
     overlapping: tuple[Violation, ...] = ()
     """Operators in a single file that write over an operand that they still read, as far as known.
@@ -89,5 +89,5 @@ class ValidationReport:
 
     @property
     def proved(self) -> bool:
-        """Whether every method computes what it computed before the link."""
+        """True if every method computes what it computed before the link."""
         return not self.violations and not self.not_validated

@@ -35,9 +35,9 @@ class Run:
     reads: int = 0
     """Number of operands, outputs and pieces of state that were compared."""
     in_loop: bool = False
-    """Whether the current code may run more than once."""
+    """True if the current code may run more than once."""
     in_body: bool = False
-    """Whether the current code is between the head of a loop and the jump back to it."""
+    """True if the current code is between the head of a loop and the jump back to it."""
     unlike: set[int] = field(default_factory=set)
     """Values after the link whose number or sizes the next call finds different from those before the link."""
 

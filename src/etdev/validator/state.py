@@ -47,7 +47,7 @@ class Gap:
     bytes: int
     """Bytes from the first byte of the output to that of the operand."""
     same: bool
-    """Whether they are one tensor with the same shape, as far as known."""
+    """True if they are one tensor with the same shape, as far as known."""
 
 
 Tree: TypeAlias = Choice | Unknown | At | Gap | int | Place | None

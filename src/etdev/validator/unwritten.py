@@ -30,7 +30,7 @@ class Missing:
     write: Write
     """Trace: a write that the bytes come from, or a write that no instruction reads."""
     another_type: bool
-    """Whether the bytes come from that write, which has another element type."""
+    """True if the bytes come from that write, which has another element type."""
     certain: bool
     """False if a valid file may look like this."""
 
@@ -130,9 +130,9 @@ class Unwritten:
         return all(found and max(found) < first for found in others)
 
     def _unread(self) -> Iterator[tuple[Write, bool]]:
-        """Yield writes that no instruction reads, and whether the instruction's other writes are unread, too.
+        """Yield writes that no instruction reads, and whether all writes of the same instruction are unread.
 
-        A method may have inputs that it does not read, so an unread input never counts as certain.
+        A method may have inputs that it does not read; for these, the answer is always False.
         """
         for value in self.facts.plan.inputs:
             if value in self.facts.tensors and not self._named[value] and self._is_unread(-1, value):

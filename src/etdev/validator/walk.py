@@ -157,7 +157,7 @@ class _Points:
         return Step(Side.BOTH, here, there), self._together(here, there)
 
     def _alone(self, side: int, position: int) -> int:
-        """Return where one program continues alone: it may not pass a choice, nor go back."""
+        """Return where one program continues alone. Raise :class:`Divergence` at a choice or a jump back."""
         code = self._facts[side].code[position]
         if code.act is not Act.JUMP:
             return position + 1
