@@ -48,7 +48,7 @@ hardware: $(INSTALLED)  ## Verify memory on a CUDA device, with programs built h
 	$(BIN)/python tests/hardware/make_files.py build/hardware
 	$(BIN)/python tests/hardware/check.py build/hardware
 
-docs: $(INSTALLED)  ## Write the config reference anew from the models.
+docs: $(INSTALLED)  ## Write the config reference from the models.
 	$(BIN)/python -m etdev.config.reference
 
 clean:  ## Remove the environment and everything that was built.

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 HERE = Path(__file__).resolve().parent
-# A script beside this one has the name of the tests' folder.
+# A script next to this one has the name of the tests' folder.
 sys.path[:] = [str(HERE.parent / "tests"), *(item for item in sys.path if item != str(HERE))]
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from typing import Any
 os.environ["OMP_NUM_THREADS"] = "1"
 
 SPARE = 4_000_000
-"""Numbers that each method has room for beside its op."""
+"""Numbers that each method has room for next to its op."""
 
 FOR_MEMORY = {"tiling": ["linear"]}
 """Entries that are measured in linked files without that room, and those that both files are lowered with."""

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import zoo_parts  # noqa: F401 - lets the zoo's modules be imported
 
 HERE = Path(__file__).resolve().parent
-# A script beside this one has the name of the tests' folder.
+# A script next to this one has the name of the tests' folder.
 sys.path[:] = [str(HERE.parent / "tests"), *(item for item in sys.path if item != str(HERE))]
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 ``python benchmarks/planner.py [--largest N] [--plain] [--programs FILE.pte ...]`` plans
 
-* the published instances in the folder that ``ETDEV_SHARED`` names (``data/planner`` in it; ``../shared`` beside the
+* the published instances in the folder that ``ETDEV_SHARED`` names (``data/planner`` in it; ``../shared`` next to the
   repository by default), each of MiniMalloc's with the capacity in its name and once without. They are skipped, and it
   is said so, if there are none;
 * graphs of 100 to 1,000,000 tensors, made up like those of transformers, of convolutional networks, and without any

@@ -105,7 +105,7 @@ SUBJECTS: Mapping[str, Subject] = {
     ),
     "decoder, own": Subject("llama-decode", "a key-value cache in its delegate", (Part("cuda:0", "{}"),), crossing=0),
     "decoder, shared": Subject(
-        "llama-decode", "a key-value cache beside its delegate", (Part("cuda:0", "{ own_state = false }"),), crossing=0
+        "llama-decode", "a key-value cache next to its delegate", (Part("cuda:0", "{ own_state = false }"),), crossing=0
     ),
     "decoder, cut": Subject(
         "llama-decode",

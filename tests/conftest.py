@@ -1,6 +1,6 @@
 """What all tests share: the options of this suite, and where to find what lies outside the repository.
 
-``ETDEV_SHARED`` names a folder with data that is too large for the repository; the default is ``../shared`` beside it.
+``ETDEV_SHARED`` names a folder with data that is too large for the repository; the default is ``../shared`` next to it.
 Tests that need it skip, and say so, where it is missing.
 """
 

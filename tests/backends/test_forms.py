@@ -22,7 +22,7 @@ NAMES = [form.name for form in FORMS]
 
 
 class Net(torch.nn.Module):
-    """A function of inputs and of parameters ``p0``, ``p1`` and so on, and beside it what takes 2.4 MB of memory."""
+    """A function of inputs and of parameters ``p0``, ``p1`` and so on, and next to it what takes 2.4 MB of memory."""
 
     def __init__(self, function: Callable[..., Any], parameters: tuple[Any, ...], *, beside: bool) -> None:
         super().__init__()

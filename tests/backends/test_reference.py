@@ -168,7 +168,7 @@ CASES = {
         ({"part": (0.0, 0.5)}, {"part": (0.5, 1.0)}),
         ("aten::cos.out aten::sin.out",) * 2,
     ),
-    "the middle, which the second looks for beside the first": Case(
+    "the middle, which the second looks for next to the first": Case(
         lambda: Function(lambda x: x.sin().cos().exp().tanh()),
         ({"part": (0.0, 0.25)}, {"part": (0.5, 0.75)}),
         ("aten::sin.out", "aten::exp.out"),

@@ -45,7 +45,7 @@ def resident() -> object:
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
-    """Run a command line beside the files, without the stock runtime: exit code, stdout, stderr."""
+    """Run a command line next to the files, without the stock runtime: exit code, stdout, stderr."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(run_module, "_stock_obstacle", lambda *_: "it is not here")
     for name, made in {

@@ -90,7 +90,7 @@ def test_the_text(bench: Bench) -> None:
     assert shown[:3] == [
         "chain.pte  forward, by etdev's interpreter",
         "  why        it is not here",
-        "  inputs     made up, seed 0",
+        "  inputs     random, seed 0",
     ]
     assert shown[3].startswith("  latency    min ")
     assert "of 6 calls, after 1 call to warm up" in shown[4]

@@ -41,7 +41,7 @@ def outside(run: Run, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def command(outside: Path, capfd: pytest.CaptureFixture[str]) -> Run:
-    """Run any command line beside the files."""
+    """Run any command line next to the files."""
 
     def call(*arguments: str) -> tuple[int, str, str]:
         capfd.readouterr()

@@ -48,7 +48,7 @@ Run = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
-    """Run a command line beside the files: exit code, stdout, stderr."""
+    """Run a command line next to the files: exit code, stdout, stderr."""
     monkeypatch.chdir(tmp_path)
     for name, make in FILES.items():
         write(make(), name)
@@ -197,7 +197,7 @@ def test_charts_of_memory(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert (code, err) == (0, "")
     assert out[out.index("  chart") :] == (
-        "  chart      buffer 1 on cpu: bytes in use, and below who lies where\n"
+        "  chart      buffer 1 on cpu: bytes in use, and below the tensors by address\n"
         "       64 B |                         |\n"
         "            |                         |\n"
         "            |┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄|\n"

@@ -199,7 +199,11 @@ def test_tensors_that_the_caller_owns_on_a_device_are_brought_there_and_back(run
         (["scaled.pte", "--input", "0=deep.npy"], 2, "input 0 is float32 [4], and float32 [1, 1, 4] is given"),
         (["scaled.pte", "--input", "0=few.txt"], 2, "input 0 is float32 [4], and few.txt holds 3 numbers"),
         (["scaled.pte", "--input", "0=words.txt"], 2, "input 0: words.txt holds more than numbers\nhelp: write"),
-        (["scaled.pte", "--input", "0=model.onnx"], 2, "input 0: model.onnx is no kind of file that inputs are read"),
+        (
+            ["scaled.pte", "--input", "0=model.onnx"],
+            2,
+            "input 0: model.onnx is not a kind of file that inputs are read",
+        ),
         (
             ["scaled.pte", "--input", "0=objects.npy"],
             2,
@@ -286,7 +290,7 @@ def test_without_a_device_it_says_how_to_simulate_it(run: Run, monkeypatch: pyte
         ("cuda:0=sim,cuda:5=sim", "nothing stands for cuda:1 of the program: the device map has cuda:0 and cuda:5"),
         ("", "the device map is empty"),
         (",", "the device map is empty"),
-        ("cuda:0=sim,", "a comma of the device map 'cuda:0=sim,' has nothing beside it"),
+        ("cuda:0=sim,", "a comma of the device map 'cuda:0=sim,' has nothing next to it"),
         ("cuda:0=", "'cuda:0=' maps no device"),
     ],
 )

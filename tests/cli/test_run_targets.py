@@ -81,7 +81,7 @@ def test_what_is_given_or_made_up_goes_before_the_samples(run: Run) -> None:
 
     assert err == also == ""
     assert (largest(given), json.loads(given)["inputs"]) == (sines(10), None)
-    assert json.loads(made_up)["inputs"] == "made up, seed 3"
+    assert json.loads(made_up)["inputs"] == "random, seed 3"
 
 
 def test_samples_are_measured(run: Run, capfd: pytest.CaptureFixture[str]) -> None:

@@ -60,7 +60,7 @@ class NoRuntime:
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
-    """Run a command line beside the files: exit code, stdout, stderr."""
+    """Run a command line next to the files: exit code, stdout, stderr."""
     monkeypatch.chdir(tmp_path)
     installed(monkeypatch, Runtime())
     for name, make in FILES.items():

@@ -150,7 +150,7 @@ def test_a_secret_on_the_command_line_is_repeated_nowhere(tmp_path: Path) -> Non
     text = deployment('target = "cpu"\nuri = "file:x"\n')
     for value in (SECRETS[0], f'["{SECRETS[0]}"]'):
         answer = said(tmp_path, text, "etdev.toml", f"deploy.board.uri={value}")
-        assert "holds a password" in answer or "is a list" in answer
+        assert "contains a password" in answer or "is a list" in answer
         assert SECRET not in answer
 
 

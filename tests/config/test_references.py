@@ -1,4 +1,4 @@
-"""E1: what a config names beside it is looked for, and nothing of it is imported."""
+"""E1: what a config names next to it is looked for, and nothing of it is imported."""
 
 from __future__ import annotations
 

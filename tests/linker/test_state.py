@@ -269,7 +269,7 @@ def test_equal_addresses_in_two_buffers_are_apart() -> None:
     assert [state.shared for state in state_by_address([one.plan(), two.plan()], memories(one, two))] == [False] * 2
 
 
-WRITERS = {"over a part": (2, 16, True), "beside it": (2, 32, False), "in the buffer of temporaries": (1, 0, False)}
+WRITERS = {"over a part": (2, 16, True), "next to it": (2, 32, False), "in the buffer of temporaries": (1, 0, False)}
 
 
 @pytest.mark.parametrize("name", WRITERS)

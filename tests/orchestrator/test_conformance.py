@@ -490,7 +490,7 @@ def test_a_handle_of_another_orchestrator(make: Make) -> None:
     one, two = make(), make()
     handle = one.malloc(0, 8)
     two.malloc(0, 8)
-    with pytest.raises(HandleError, match="none of this orchestrator's"):
+    with pytest.raises(HandleError, match="not of this orchestrator"):
         two.copy_from(handle)
 
 

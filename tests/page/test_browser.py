@@ -93,7 +93,7 @@ def test_both_files_of_a_program_are_drawn(browser: Browser, screen: Screen, tmp
     data.unlink()
     browser.open(etdev.report(file), screen)
     check(browser, file.with_suffix(".html"))
-    assert "External weights are not shown: there is no w.ptd beside the file." in browser.run(
+    assert "External weights are not shown: there is no w.ptd next to the file." in browser.run(
         f"{files} return files.textContent;", "File"
     )
 
@@ -121,7 +121,7 @@ def test_the_theme_can_be_turned(browser: Browser, tmp_path: Path) -> None:
 
 
 def test_the_pointer_is_answered(browser: Browser, tmp_path: Path) -> None:
-    """What is known of a tensor stands beside it, also where its lines come from."""
+    """What is known of a tensor stands next to it, also where its lines come from."""
     browser.open(etdev.report(built_file(tmp_path, chain(2))))
     browser.move(".chart canvas", 0.45, 0.3)
     said = browser.text(".tip")

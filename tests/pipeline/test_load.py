@@ -65,7 +65,7 @@ FAILURES = {
             LoadError,
             ENTRY,
             "importing 'model' failed: ModuleNotFoundError: No module named 'torchfoo' (model.py:2, in <module>)",
-            "install the package that provides 'torchfoo', or write torchfoo.py beside the config",
+            "install the package that provides 'torchfoo', or write torchfoo.py next to the config",
         ),
     ),
     "the module imports a name that does not exist": (

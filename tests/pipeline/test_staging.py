@@ -1,4 +1,4 @@
-"""The files of a target come together: none stands beside the program of another build, wherever it is cut. E2, E5."""
+"""The files of a target come together: none stands next to the program of another build, wherever it is cut. E2, E5."""
 
 from __future__ import annotations
 

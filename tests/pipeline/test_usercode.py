@@ -73,7 +73,7 @@ def test_a_module_that_is_loaded_already_makes_room_and_comes_back(
 
 
 def test_a_folder_of_files_does_not_hide_an_installed_package(tmp_path: Path) -> None:
-    """A folder ``json/`` with no Python in it stands beside the config; ``json:loads`` is still the library's."""
+    """A folder ``json/`` with no Python in it stands next to the config; ``json:loads`` is still the library's."""
     (tmp_path / "json").mkdir()
     with UserCode() as user:
         assert user.get("json:loads", tmp_path, WHERE) is sys.modules["json"].loads

@@ -1,4 +1,4 @@
-"""Stage *write*: a file that stands beside its place until it is accepted or rejected."""
+"""Stage *write*: a file that stands next to its place until it is accepted or rejected."""
 
 from __future__ import annotations
 

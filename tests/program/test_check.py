@@ -81,7 +81,7 @@ FLAWS: dict[str, tuple[Change, str, str]] = {
     "state offset": (
         program(mutable_data_segments=(m.SubsegmentOffsets(1, (0, 99)),)),
         "mutable_data_segments[0].offsets[1]",
-        "99 is behind the end",
+        "99 is past the end",
     ),
     "state segment twice": (
         program(mutable_data_segments=(m.SubsegmentOffsets(1, (0, 8)),) * 2),
@@ -197,7 +197,7 @@ FLAWS: dict[str, tuple[Change, str, str]] = {
     "tensor list before": (
         value(9, m.TensorList((9,))),
         f"{V}[9].tensor_list.items[0]",
-        "does not stand before the list",
+        "does not come before the list",
     ),
     "optional list": (
         value(14, m.OptionalTensorList((-2,))),

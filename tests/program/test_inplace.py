@@ -36,7 +36,7 @@ LEFT_OUT = {
         "aten::native_layer_norm.out: bias->out0",
         "quantized_decomposed::dequantize_per_channel.out: scales->out",
     },
-    "a mask or index beside the result, over an input of another meaning": {
+    "a mask or index next to the result, over an input of another meaning": {
         "aten::native_dropout.out: input->out1",
         "aten::topk.values: self->indices",
     },

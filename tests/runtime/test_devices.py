@@ -143,7 +143,7 @@ def test_what_stays_on_a_device_is_the_callers() -> None:
         first.close()
         torch.testing.assert_close(second.to_host(), X.sin())
         second.close()
-        with pytest.raises(UsageError, match="lies on cuda:0, and a Tensor of the host is given"):
+        with pytest.raises(UsageError, match="is on cuda:0, and a Tensor of the host is given"):
             loaded.execute((X,))
     assert device.counters.live_allocations == 0
 
@@ -155,7 +155,7 @@ def test_replay_takes_and_gives_tensors_of_the_host() -> None:
         for _ in range(2):
             torch.testing.assert_close(runtime.call("forward", (X,), fresh=True), (X.sin(),))
         runtime.load(with_calls(two_devices(), [ADD_HERE]))
-        with pytest.raises(ProgramFailureError, match="lies on cuda:0"):
+        with pytest.raises(ProgramFailureError, match="is on cuda:0"):
             runtime.call("forward", (X,))
     assert device.counters.live_allocations == 0
 

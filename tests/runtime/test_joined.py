@@ -34,7 +34,7 @@ class Joiner:
 
 @pytest.fixture
 def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
-    """A program and its data; temporary files are in a folder beside them."""
+    """A program and its data; temporary files are in a folder next to them."""
     (tmp_path / "tmp").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
     for name in ("a.pte", "a.ptd"):

@@ -141,5 +141,5 @@ def _lines(found: Explanation) -> list[str]:
     if found.state == "found":
         return [f"{head}in the cache"]
     if found.state == "unknown":
-        return [f"{head}made anew, for the cache has none of this target"]
-    return [f"{head}made anew", *(f"  {printable(difference)}" for difference in found.differences)]
+        return [f"{head}made again, for the cache has none of this target"]
+    return [f"{head}made again", *(f"  {printable(difference)}" for difference in found.differences)]

@@ -23,7 +23,7 @@ class GrowthLimits(Table):
     """Largest growth over the baseline: a percentage of it (`"2%"`) or a size."""
 
     file: Growth | None = Field(None, description="Growth of the `.pte` file.")
-    weights: Growth | None = Field(None, description="Growth of the weights in it or beside it.")
+    weights: Growth | None = Field(None, description="Growth of the weights in it or next to it.")
     memory: Growth | None = Field(None, description="Growth of the planned memory of each device.")
     copies: Growth | None = Field(
         None, description="Growth of what one call of a method copies between devices, both ways together."
@@ -36,7 +36,7 @@ class Budget(Table):
     file: ByteSize | None = Field(None, description="Largest size of the `.pte` file, without external weights.")
     weights: ByteSize | None = Field(
         None,
-        description="Most bytes of weights, in the file or beside it: constants, and the data that delegates look up "
+        description="Most bytes of weights, in the file or next to it: constants, and the data that delegates look up "
         "by name. Weights inside a delegate's blob count for `file` alone.",
     )
     memory: dict[DeviceName, ByteSize] = Field(

@@ -112,7 +112,7 @@ class _Reader:
         shown = format_key(key)
         if "://" in name:
             return _problem(
-                key, mark, f"`{shown}` is a URL; only local files can be extended", "copy it beside this file"
+                key, mark, f"`{shown}` is a URL; only local files can be extended", "copy it next to this file"
             )
         if path in chain:
             cycle = " -> ".join(display(file, self._cwd) for file in (*chain[chain.index(path) :], path))

@@ -74,7 +74,7 @@ class Project(Table):
         None, description="Name of the built files (`build/TARGET/NAME.pte`). Default: the name of the config's folder."
     )
     imports: Many[ModuleName] = Field(
-        (), description="Python modules beside the config that register custom ops; imported before the model."
+        (), description="Python modules next to the config that register custom ops; imported before the model."
     )
     out: Text = Field("build", description="Folder that the artifacts are written to.")
 
@@ -83,7 +83,7 @@ class ModelSource(Table):
     """Source of the model: exactly one of `entry`, `hf` and `pt2`."""
 
     entry: Entry | None = Field(
-        None, description="`module:callable` beside the config file; called with `kwargs`, returns the `nn.Module`."
+        None, description="`module:callable` next to the config file; called with `kwargs`, returns the `nn.Module`."
     )
     kwargs: dict[str, Any] = Field(
         default_factory=dict,
@@ -322,10 +322,10 @@ class Target(Table):
         "constants, and what delegates look up by name. Default: they are inside the program. A backend may have files "
         "of its own as well.",
     )
-    etrecord: bool = Field(False, description="Writes `NAME.etrecord` beside the program, for ExecuTorch's Inspector.")
+    etrecord: bool = Field(False, description="Writes `NAME.etrecord` next to the program, for ExecuTorch's Inspector.")
     selected_operators: bool = Field(
         False,
-        description="Writes `NAME.operators.yaml` beside the program: the operators that it needs, for a selective "
+        description="Writes `NAME.operators.yaml` next to the program: the operators that it needs, for a selective "
         "build of ExecuTorch's runtime.",
     )
     verify: Verify = Field(default_factory=Verify, description="Tolerances, gates and required checks.")

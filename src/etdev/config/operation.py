@@ -20,7 +20,7 @@ class Deploy(Table):
         "`s3://BUCKET/PREFIX`, `adb:/PATH` or `adb://SERIAL/PATH`. It never holds a password."
     )
     keep: int = Field(
-        3, ge=1, le=1000, description="Releases kept beside the current one; older ones are removed after the switch."
+        3, ge=1, le=1000, description="Releases kept next to the current one; older ones are removed after the switch."
     )
     smoke: Many[Text] = Field(
         (),

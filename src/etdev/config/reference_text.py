@@ -9,7 +9,7 @@ TOML_EXAMPLE = """\
 version = 1
 
 [model]
-entry = "model:make"                # model.py beside this file
+entry = "model:make"                # model.py next to this file
 weights = "weights.safetensors"
 
 [methods.forward]
@@ -40,7 +40,7 @@ require = ["runtime"]
 YAML_EXAMPLE = """\
 version: 1
 model:
-  entry: model:make                 # model.py beside this file
+  entry: model:make                 # model.py next to this file
   weights: weights.safetensors
 methods:
   forward:
@@ -126,8 +126,8 @@ taken as text, so `--set model.entry=model:make` needs no quotes inside the shel
 
 ## Values
 
-**Paths and modules** are looked up beside the file that states them; those from the environment and from `--set` beside
-the main config file. `module:callable` is imported by `build`, `verify` and `build --dry-run` only.
+**Paths and modules** are looked up next to the file that states them; those from the environment and from `--set`
+next to the main config file. `module:callable` is imported by `build`, `verify` and `build --dry-run` only.
 
 **Sizes** are whole numbers of bytes or text with a unit: `"64KiB"`, `"1.5 MB"` (units: {UNITS}).
 

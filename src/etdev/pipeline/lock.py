@@ -68,7 +68,7 @@ def read_lock(text: str, where: str) -> Lock:
 
     Raises :class:`~etdev.errors.UsageError` with ``where`` and the flaw.
     """
-    hint = "restore it, or remove it: `etdev build` writes it anew"
+    hint = "restore it, or remove it: `etdev build` writes it again"
     try:
         return Lock.model_validate(tomllib.loads(text))
     except tomllib.TOMLDecodeError as error:
@@ -129,7 +129,7 @@ def check_inputs(project: Project, lock: Lock | None, facts: Mapping[str, Facts]
         raise LockStaleError("there is no lock", where=str(project.lock), hint="`etdev build` writes it")
     stale = [f"{name}: {text}" for name, now in facts.items() for text in _moved(project, lock, name, now, digests)]
     if stale:
-        raise _stale(project, stale, "if that is wanted, `etdev build` without --locked writes the lock anew")
+        raise _stale(project, stale, "if that is wanted, `etdev build` without --locked writes the lock again")
 
 
 def check_outputs(project: Project, lock: Lock, built: Mapping[str, LockedTarget]) -> None:

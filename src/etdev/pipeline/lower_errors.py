@@ -221,7 +221,7 @@ def line_of(project: Project, programs: Iterable[ExportedProgram], op: str) -> s
 
 
 def line_of_node(project: Project, node: Node) -> str:
-    """`` (model.py:12, in forward)`` if a line beside the config made this node, else nothing."""
+    """`` (model.py:12, in forward)`` if a line next to the config made this node, else nothing."""
     root = project.loaded.root
     for frame in reversed(list(_FRAME.finditer(node.meta.get("stack_trace") or ""))):
         if (path := Path(frame["file"])).is_relative_to(root):

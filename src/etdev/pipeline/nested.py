@@ -147,8 +147,8 @@ def describe_nested(reports: Sequence[NestedReport]) -> Iterator[str]:
         sizes = ", ".join(f"{format_size(size)} on {device}" for device, size in memory_by_device(reports).items())
         calls = f"{len(reports)} delegates" if len(reports) > 1 else "a delegate"
         yield (
-            f"programs in {calls} of the backend 'reference' take {sizes} beside the plan; no ExecuTorch runtime runs "
-            "them, `etdev run` and the check `replay` do"
+            f"programs in {calls} of the backend 'reference' take {sizes} on top of the plan; no ExecuTorch runtime "
+            "runs them, `etdev run` and the check `replay` do"
         )
 
 

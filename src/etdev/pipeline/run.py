@@ -155,7 +155,7 @@ def read_program(file: Path, asked: CallSpec) -> tuple[Program, m.ExecutionPlan,
 def _calls(file: Path, plan: m.ExecutionPlan, asked: CallSpec) -> Calls:
     """Return the inputs of each call: those given, random ones, or the config's samples."""
     if asked.random:
-        return Calls([random_inputs(plan, asked.seed)], source=f"made up, seed {asked.seed}")
+        return Calls([random_inputs(plan, asked.seed)], source=f"random, seed {asked.seed}")
     names = input_names(file, plan)
     if asked.project is not None and not asked.inputs:
         from etdev.pipeline.run_samples import config_calls

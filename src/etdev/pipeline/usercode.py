@@ -198,7 +198,7 @@ class UserCode:
             raise LoadError(
                 f"importing {name!r} failed: {self.describe(error)}",
                 where=where,
-                hint=f"install the package that provides {error.name!r}, or write {error.name}.py beside the config",
+                hint=f"install the package that provides {error.name!r}, or write {error.name}.py next to the config",
             ) from error
         except EtdevError as error:
             error.where = error.where or where

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from torch.fx import Node
 
     Clone = Callable[[Node], Node]
-    """Makes the node of a clone where the graph inserts."""
+    """Factory of clone nodes, at the graph's insertion point."""
 
 
 def aten_clone(value: Node) -> Node:
-    """A clone in the ops of an exported graph."""
+    """Return a clone node in the ops of an exported graph."""
     import torch
 
     return value.graph.call_function(torch.ops.aten.clone.default, (value,))
@@ -77,7 +77,7 @@ def find_clash(program: ExportedProgram) -> tuple[str, Node] | None:
 
 
 def _write_nodes(program: ExportedProgram) -> dict[Node, Node]:
-    """Placeholder → the first node that writes to its memory; where the graph is functional, its new content."""
+    """Return by placeholder the first node that writes to its memory; in a functional graph, its new content."""
     found: dict[Node, Node] = {}
     for node in program.graph.nodes:
         schema = getattr(node.target, "_schema", None)
@@ -91,7 +91,7 @@ def _write_nodes(program: ExportedProgram) -> dict[Node, Node]:
 
 
 def _content(program: ExportedProgram, buffer: str) -> dict[str, Any]:
-    """The tensors among which that of a buffer is; those that are not saved with a model are constants."""
+    """Return the tensors among which a buffer's is: the saved ones, or the constants."""
     contents: dict[str, Any] = program.state_dict
     return contents if buffer in contents else program.constants
 
@@ -151,7 +151,7 @@ def rename_inputs(program: ExportedProgram) -> None:
 
 
 def write_targets(program: ExportedProgram) -> list[Node | None]:
-    """For each output of a functional graph the placeholder that it is written to; None for what is returned."""
+    """Return per output of a functional graph the placeholder that it is written to; None for a returned value."""
     signature = program.graph_signature
     nodes = {node.name: node for node in program.graph.find_nodes(op="placeholder")}
     names = {spec.target: spec.arg.name for spec in signature.input_specs if spec.target is not None}
@@ -170,7 +170,10 @@ def _is_buffer(spec: Any) -> bool:
 
 
 def _is_assignment(copy: Node) -> bool:
-    """Does it stand for ``self.buffer = value``? ``torch.export`` appends these, with the value's own metadata."""
+    """Return whether a copy stems from ``self.buffer = value``.
+
+    ``torch.export`` appends such copies with the metadata of the value itself.
+    """
     return copy.meta is copy.args[1].meta  # type: ignore[union-attr]
 
 
@@ -188,14 +191,14 @@ def _keep_returned(program: ExportedProgram, assignments: list[Node]) -> None:
 
 
 def _base(node: Any) -> Any:
-    """The node whose memory a chain of views and in-place ops shows."""
+    """Return the node that owns the memory at the end of a chain of views and in-place ops."""
     while node.op == "call_function" and _may_alias(node) and node.all_input_nodes:
         node = node.all_input_nodes[0]
     return node
 
 
 def _may_alias(node: Node) -> bool:
-    """May its value share memory with another node's? Ops tell by their schema."""
+    """Return whether a node's value may share memory with another node's, according to the schema of its op."""
     schema = getattr(node.target, "_schema", None)
     if node.op != "call_function" or schema is None:
         return True

@@ -47,7 +47,7 @@ def parse_device_map(text: str) -> DeviceMap:
 def _emptiness(text: str) -> str:
     if not text.strip(" ,"):
         return "the device map is empty"
-    return f"a comma of the device map {text!r} has nothing beside it"
+    return f"a comma of the device map {text!r} has nothing next to it"
 
 
 def _target(device: Device, kind: str) -> str:

@@ -54,7 +54,7 @@ class Explainer:
             case "behind the end":
                 return f"bytes behind the end of {self.who(key[3])}"  # type: ignore[arg-type]
             case "no rows yet":
-                return "rows that nobody has written"
+                return "rows that were not written"
             case "no address":
                 return "nothing, for it has no address"
         return "something unknown"

@@ -1,4 +1,4 @@
-"""Files with what a build leaves beside them, without a build."""
+"""Files with what a build leaves next to them, without a build."""
 
 from __future__ import annotations
 

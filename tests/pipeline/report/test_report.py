@@ -1,4 +1,4 @@
-"""``etdev.report``: what the page is told of a file, and of what its build left beside it."""
+"""``etdev.report``: what the page is told of a file, and of what its build left next to it."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_the_peak_is_explained(tmp_path: Path) -> None:
 def test_outputs_over_operands(tmp_path: Path) -> None:
     found = program(method([tensor(4, at=0)] * 2, [sin(0, 1)]))
     document, _, buffer = only_buffer(found, tmp_path)
-    assert named(document, buffer.tensors.reason) == [None, "in place: over value 0, which nobody needs any more"]
+    assert named(document, buffer.tensors.reason) == [None, "in place: over value 0, which is not needed any more"]
     assert buffer.tensors.storage == (0, 0)
     assert (buffer.storages.offset, buffer.storages.start, buffer.storages.end) == ((0,), (0,), (3,))
 
@@ -116,7 +116,7 @@ def test_sections_are_the_file(tmp_path: Path) -> None:
 def test_a_file_of_others_says_what_is_not_known(tmp_path: Path) -> None:
     document, page = page_of(chain(2), tmp_path)
     assert page.status is None
-    assert page.sources == page.unverified == "there is no report.json of a build beside the file"
+    assert page.sources == page.unverified == "there is no report.json of a build next to the file"
     assert page.methods[0].instructions.source == (-1, -1)
     assert document.versions == {}
 
@@ -188,7 +188,7 @@ def test_weights_that_somebody_names(tmp_path: Path) -> None:
     (page,) = file_document(file).programs
     assert len(page.files) == 1
     assert page.without is not None
-    assert page.without.startswith("nothing beside the file says which has 'layer.weight'")
+    assert page.without.startswith("nothing next to the file says which has 'layer.weight'")
     named = file_document(file, (data,)).programs[0]
     assert ([one.name for one in named.files], named.without) == (["tiny.pte", "w.ptd"], None)
     assert etdev.report(file, data=data).is_file()
@@ -201,7 +201,7 @@ def test_weights_that_somebody_names(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
-        (Path.unlink, "there is no w.ptd beside the file"),
+        (Path.unlink, "there is no w.ptd next to the file"),
         (lambda data: data.write_bytes(b"x"), "w.ptd is not the one that was built with the file"),
     ],
 )
@@ -215,7 +215,7 @@ def test_weights_that_are_not_those_of_the_build(damage: object, said: str, tmp_
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
-        (lambda file: (file.parent / "report.json").write_text("{}"), "is none of this version of etdev"),
+        (lambda file: (file.parent / "report.json").write_text("{}"), "is not of this version of etdev"),
         (lambda file: write(chain(3), file), "is of another file, or the file was changed"),
     ],
 )
@@ -232,11 +232,11 @@ def test_a_report_of_another_file_is_not_believed(damage: object, said: str, tmp
     ("damage", "said"),
     [
         (Path.unlink, "there is no tiny.object.json"),
-        (lambda notes: notes.write_text(notes.read_text() + " "), "was written anew since the file was linked"),
+        (lambda notes: notes.write_text(notes.read_text() + " "), "was written again since the file was linked"),
     ],
 )
 def test_notes_of_another_object_program_are_not_believed(damage: object, said: str, tmp_path: Path) -> None:
-    """An edited model that was exported and then failed to link leaves new notes beside the old file."""
+    """An edited model that was exported and then failed to link leaves new notes next to the old file."""
     file = built_file(tmp_path, chain(2))
     damage(tmp_path / "tiny.object.json")  # type: ignore[operator]
     (page,) = file_document(file).programs

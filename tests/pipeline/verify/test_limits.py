@@ -278,7 +278,7 @@ def test_memory_grows_on_each_device(growth: Growth, folder: Path) -> None:
 
 
 def outside(folder: Path, before: Program) -> Program:
-    """The program without its weights, which are in the output folder ``old`` beside it."""
+    """The program without its weights, which are in the output folder ``old`` next to it."""
     found, data = externalize(before)
     write_report(folder, found)
     place = folder / "old" / "cpu"
@@ -396,7 +396,7 @@ def test_a_report_that_is_none_is_an_error(growth: Growth, folder: Path, content
     (folder / "old" / "cpu").mkdir(parents=True)
     (folder / "old" / "cpu" / "report.json").write_text(content, encoding="latin-1")
 
-    with pytest.raises(ConfigError, match="is no report that this version of etdev reads") as caught:
+    with pytest.raises(ConfigError, match="is not a report that this version of etdev reads") as caught:
         growth("file = 0", chain(1))
     assert caught.value.where == "etdev.toml:11:8"
 

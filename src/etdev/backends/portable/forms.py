@@ -46,7 +46,7 @@ FORMS: tuple[Form, ...] = (
         library="optimized",
         measured="128 x 128 by 512 x 128, with a bias",
         gain=90,
-        reason="addmm has a portable kernel only, and the weight is transposed anew in every call",
+        reason="addmm has a portable kernel only, and the weight is transposed again in every call",
     ),
     Form(
         "addmm",

@@ -39,7 +39,7 @@ def _check_devices(limits: Mapping[str, Any], path: KeyPath) -> Iterator[Issue]:
         except ValueError:
             continue
         if seen.setdefault(device, name) != name:
-            message = f"`{format_key((*path, name))}` is a second limit of {device}, beside {literal(seen[device])}"
+            message = f"`{format_key((*path, name))}` is a second limit of {device}, next to {literal(seen[device])}"
             yield Issue((*path, name), message, DUPLICATE, "keep one of the two")
 
 

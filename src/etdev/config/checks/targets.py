@@ -24,7 +24,7 @@ def check_targets(data: Mapping[str, Any]) -> Iterator[Issue]:
             yield Issue(path, message, CONFLICT, "give one of them a name that differs in more than case")
         first_of.setdefault(name.casefold(), name)
         if name.casefold() == RESULTS:
-            message = f"`{format_key(path)}` is the name of a file that a build writes beside the targets' folders"
+            message = f"`{format_key(path)}` is the name of a file that a build writes next to the targets' folders"
             yield Issue(path, message, CONFLICT, "give the target another name")
         steps = list_of_tables(target, "partitioners")
         for index, step in enumerate(steps[:-1]):

@@ -126,7 +126,7 @@ class SftpTransport:
             raise DeployError("a part of the path is a file, not a folder", where=self._where(""))
         mode = (await self._sftp.stat(path or "/")).permissions
         if mode is not None and not mode & 0o222:
-            raise asyncssh.SFTPPermissionDenied("nobody may write to the folder")
+            raise asyncssh.SFTPPermissionDenied("the folder is not writable")
 
     def names(self, folder: str) -> list[str]:
         import asyncssh

@@ -170,7 +170,7 @@ def _unnamed(info: ProgramInfo, known: Provenance) -> str | None:
     """Return a message on tensors whose data is in another file, if no data file is known; otherwise None."""
     if known.data or not info.external_data:
         return None
-    return f"nothing beside the file says which has {info.external_data[0]!r}; `etdev report --data FILE` does"
+    return f"nothing next to the file says which has {info.external_data[0]!r}; `etdev report --data FILE` does"
 
 
 def _facts(target: TargetResult | None, info: ProgramInfo | None) -> tuple[tuple[str, str], ...]:

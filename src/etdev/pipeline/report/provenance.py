@@ -46,12 +46,12 @@ def provenance(file: Path, sha256: str) -> Provenance:
     try:
         build = BuildResult.model_validate_json(read_file(file.with_name(REPORT)))
     except FileNotFoundError:
-        return _unknown(f"there is no {REPORT} of a build beside the file")
+        return _unknown(f"there is no {REPORT} of a build next to the file")
     except (OSError, ValidationError):
-        return _unknown(f"the {REPORT} beside the file is none of this version of etdev, or cannot be read")
+        return _unknown(f"the {REPORT} next to the file is not of this version of etdev, or cannot be read")
     target = next((target for target in build.targets if target.sha256 == sha256), None)
     if target is None:
-        return _unknown(f"the {REPORT} beside the file is of another file, or the file was changed since it was built")
+        return _unknown(f"the {REPORT} next to the file is of another file, or the file was changed since it was built")
     return built_by(build, target, file)
 
 
@@ -64,10 +64,10 @@ def _with_notes(known: Provenance, target: TargetResult, file: Path) -> Provenan
     place = sidecar_of(file)
     try:
         if file_sha256(place) != target.sidecar_sha256:
-            return replace(known, unnoted=f"{place.name} was written anew since the file was linked")
+            return replace(known, unnoted=f"{place.name} was written again since the file was linked")
         sidecar = read_sidecar(place)
     except OSError:
-        return replace(known, unnoted=f"there is no {place.name} beside the file")
+        return replace(known, unnoted=f"there is no {place.name} next to the file")
     except ProgramError as error:
         return replace(known, unnoted=f"{place.name} cannot be read: {error.message}")
     methods = {method.name: method for method in target.methods}
@@ -91,7 +91,7 @@ def _why_other(place: Path, sha256: str) -> str | None:
     try:
         same = file_sha256(place) == sha256
     except OSError:
-        return f"there is no {place.name} beside the file"
+        return f"there is no {place.name} next to the file"
     return None if same else f"{place.name} is not the one that was built with the file"
 
 

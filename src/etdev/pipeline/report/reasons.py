@@ -14,7 +14,7 @@ def reasons(plan: m.ExecutionPlan, inplace: Iterable[OutputInPlace], built: Meth
     """Return reasons by the output's value index, for outputs that the file or the build's report explains."""
     found = {} if built is None else {**_copies(plan, built), **_own_bytes(plan, built)}
     for item in inplace:
-        found[item.output] = f"in place: over value {item.operand}, which nobody needs any more"
+        found[item.output] = f"in place: over value {item.operand}, which is not needed any more"
     return found
 
 

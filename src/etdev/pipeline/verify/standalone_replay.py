@@ -19,7 +19,7 @@ from etdev.runtime.device_map import DeviceMap
 from etdev.runtime.interpreter.machine import Bounds
 from etdev.runtime.stock import ProgramFailureError
 
-_HINT = "link it anew: `etdev relink`; or run it with inputs of its own: `etdev run`"
+_HINT = "link it again: `etdev relink`; or run it with inputs of its own: `etdev run`"
 _SEEDS = (1, 2)
 """Seeds of the calls of each method; the second call finds the state of the first."""
 _BOUNDS = Bounds(steps=200_000, memory=1 << 31)
@@ -40,7 +40,7 @@ def replay_alone(program: Program, device_map: DeviceMap) -> CheckResult:
     except UsageError as error:
         return _not_run(error.message)
     except ProgramFailureError as error:
-        problem = f"the replay failed on made-up inputs: {error}"
+        problem = f"the replay failed on random inputs: {error}"
         return CheckResult(name="replay", status="failed", summary=problem, problems=(problem,), hint=_HINT)
     except EtdevError as error:
         if error.exit_code is not ExitCode.ENVIRONMENT:

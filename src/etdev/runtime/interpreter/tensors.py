@@ -199,7 +199,7 @@ class RunTensor:
     def raw(self, at: Device) -> torch.Tensor:
         """Return the bytes for code on device ``at``."""
         if self.memory is None:
-            raise RunError(f"{self.describe()} has no memory: nobody gave it any")
+            raise RunError(f"{self.describe()} has no memory")
         end = self.offset + self.nbytes
         if end > self.memory.size:
             raise RunError(f"{self.describe()} reaches beyond the end of its memory")
