@@ -80,7 +80,7 @@ _LOWS, _FLOORS, _PARTS, STEPS = range(4)
 
 
 def make_state(tables: Tables, runner: Runner) -> State:
-    """The state before anything is placed."""
+    """Return the state before any buffer is placed."""
     count, sections = len(tables.size), len(tables.spare)
     left = [0] * sections
     cut = [0] * sections
@@ -109,7 +109,7 @@ def make_state(tables: Tables, runner: Runner) -> State:
 
 @kernel
 def next_answer(tables: Tables, state: State, rank: Table, section: int, before: int) -> int:
-    """The buffer next in rank after ``before`` (-1: none) that can lie at the section's floor; -1 if there is none."""
+    """Return the buffer next in rank after ``before`` (-1: none) that fits at the section's floor, or -1."""
     chosen, chosen_rank = -1, len(rank)
     last_rank, last_kind = -1, -1
     if before >= 0:
@@ -142,7 +142,7 @@ def choose_section(
     by_crowd: int,
     by_rank: int,
 ) -> int:
-    """The section to ask about; -1 if all buffers of the part are placed."""
+    """Return the section to ask about, or -1 if all buffers of the part are placed."""
     chosen, chosen_key, chosen_slack, steps = -1, 0, 0, end - begin
     for section in range(begin, end):
         left = state.left[section]
@@ -171,7 +171,7 @@ def choose_section(
 
 @kernel
 def next_level(tables: Tables, state: State, section: int) -> int:
-    """The lowest offset above its floor that a buffer of the section may have; ``_FAR`` if there is none."""
+    """Return the lowest offset above the floor that a buffer of the section may have, or ``_FAR``."""
     floor, level = state.floor[section], _FAR
     for place in range(tables.crowd_start[section], tables.crowd_start[section + 1]):
         index = tables.crowd[place]
@@ -349,7 +349,7 @@ def has_room(tables: Tables, state: State, depth: int) -> bool:
 
 @kernel
 def open_frame(state: State, depth: int, part: int, parent: int) -> None:
-    """The next question."""
+    """Open the frame of the next question."""
     base = _FRAME * depth
     state.frames[base + _SECTION] = -1
     state.frames[base + _CHOICE] = -1
