@@ -148,7 +148,7 @@ def test_decisions_in_words() -> None:
             chain(1),
             ["-o", "b.pte", "--inplace", "all"],
             2,
-            "error: --inplace: 'all' does not say what to do in place\n",
+            "error: --inplace: 'all' does not say which operators may write in place\n",
         ),
         (chain(1), ["-o", "b.pte", "--output", "json=a.pte"], 2, "error: --output: 'a.pte' is a file that the command"),
         (chain(1), ["-o", "b.pte", "--output", "json=b.pte"], 2, "error: --output: 'b.pte' is a file that the command"),

@@ -294,7 +294,11 @@ def test_into_what_cannot_be_read_again(tmp_path: Path) -> None:
         ({"elide": ["views", "slice"]}, "unknown kind of copies 'slice'", "did you mean `slices`?"),
         ({"elide": "nothing"}, "unknown kind of copies 'nothing'", "one of: views, slices, cat, write_back, "),
         ({"elide": [7]}, "unknown kind of copies 7", "one of: views"),
-        ({"inplace": "aten::relu.out"}, "'aten::relu.out' does not say what to do in place", "one of: default, none;"),
+        (
+            {"inplace": "aten::relu.out"},
+            "'aten::relu.out' does not say which operators may write in place",
+            "one of: default, none;",
+        ),
     ],
 )
 def test_arguments_that_do_not_fit(arguments: dict[str, object], message: str, hint: str, tmp_path: Path) -> None:

@@ -276,7 +276,7 @@ def _check_arguments(planner: str, alignment: int | None, inplace: str) -> None:
         )
     if inplace not in _TABLES:
         raise UsageError(
-            f"{inplace!r} does not say what to do in place",
+            f"{inplace!r} does not say which operators may write in place",
             where="--inplace",
             hint=f"one of: {', '.join(_TABLES)}; operators of your own are for `etdev build`",
         )

@@ -189,7 +189,7 @@ def _describe(
 ) -> TargetResult:
     """Describe the built target before it is verified.
 
-    ``tried`` are the notes on operators that the config adds to those that may work in place.
+    ``tried``: notes on the operators that the config allows to work in place, in addition to etdev's own table.
     """
     project, linked = session.project, program.linked
     return TargetResult(

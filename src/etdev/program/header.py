@@ -64,7 +64,8 @@ def parse_header(content: memoryview) -> Header | None:
     size = _DATA_SIZE.unpack_from(content, HEADER_OFFSET + SHORT)[0] if length >= LONG else 0
     if size and base + size > len(content):
         raise FlawError(
-            f"{size} bytes from byte {base} on, but the file has {len(content)}", "header.segment_data_size"
+            f"{size} bytes from byte {base} on reach past the file's end, {len(content)}",
+            "header.segment_data_size",
         )
     return Header(length, program_size, base, size)
 

@@ -62,7 +62,7 @@ _Pieces = tuple[tuple[int, int], ...]
 SHADOW = 5
 """Kind of entry for a size of the content of a value that refers to another tensor in each iteration."""
 Variable = tuple[int, int, int, int]
-"""``(kind, side, value, dimension)`` of a number or of a size."""
+"""Key of a number or of the size of a dimension: ``(kind, side, value, dimension)``."""
 
 
 _Found = tuple[Slot, int, int, int, tuple[Valid, Valid], Key]

@@ -11,9 +11,10 @@ if TYPE_CHECKING:
 
 
 def own_sizes(graph_module: GraphModule, key: str) -> None:
-    """Tag sizes that only one delegate needs, if it has their tensor anyway, so that it computes them itself.
+    """Tag the sizes that only one delegate needs, so that the delegate computes them itself.
 
-    Nodes between a tensor and the delegate lead to no other delegate, so that parts stay convex.
+    The delegate must already hold the tensor that they are sizes of. No node between the tensor and the delegate may
+    lead to another delegate; the parts would not be convex.
     """
     import torch
 

@@ -110,7 +110,7 @@ def of_files(result: FilesResult, findings: Sequence[Finding]) -> str:
 
 
 def code_html(text: str) -> str:
-    """Return a name as code where Markdown is not read, such as in a summary of details."""
+    """Return a name as HTML code, for places where Markdown is not interpreted, such as ``<summary>``."""
     shown = printable(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return f"<code>{shown}</code>"
 

@@ -12,7 +12,7 @@ Insertions = defaultdict[int, list[tuple[str, int, int]]]
 
 
 def copied(plan: m.ExecutionPlan, operator: str, source: int, target: int) -> list[tuple[str, int, int]]:
-    """Return the copy between a tensor of the method ``plan`` and one that was added to it; none if it is empty."""
+    """Return the copy from ``source`` to ``target``, one of which was added to the method; none for an empty tensor."""
     tensor = plan.values[min(source, target)]  # The original tensor.
     assert isinstance(tensor, m.Tensor)
     return [(operator, source, target)] if tensor.nbytes or is_dynamic(tensor) else []

@@ -45,7 +45,7 @@ class Reads(_Part):
     files: dict[str, str] = {}
     """SHA-256 by path; :data:`ABSENT` for a file that was looked for and missing."""
     folders: dict[str, str] = {}
-    """Folders that were listed: SHA-256 of their names, by path."""
+    """By path of each folder that was listed: SHA-256 of the names in it."""
     packages: dict[str, str] = {}
     """Versions of the packages that the project's code imports, by name."""
     absent: tuple[str, ...] = ()

@@ -39,7 +39,7 @@ _AFTER_EMISSION = (
 )
 """Keys that neither emission nor earlier stages read.
 
-The forms that a runtime has kernels for are the exception; they are compared separately.
+The forms that a target's runtime has kernels for are read earlier; they are compared separately.
 """
 
 

@@ -79,7 +79,8 @@ def parse_header(content: memoryview) -> Header:
         )
     if base + size > len(content) or (size and not base):
         raise FlawError(
-            f"{size} bytes from byte {base} on, but the file has {len(content)}", "header.segment_data_size"
+            f"{size} bytes from byte {base} on reach past the file's end, {len(content)}",
+            "header.segment_data_size",
         )
     return header
 

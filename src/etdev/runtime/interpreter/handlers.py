@@ -43,7 +43,7 @@ def _et_view(machine: Machine, args: tuple[int, ...]) -> None:
         rest = prod(size for size in sizes if size != -1)
         sizes[sizes.index(-1)] = count // rest if rest else 0
     if prod(sizes) != count:
-        raise RunError(f"{source.describe()} has not as many elements as its view {sizes}")
+        raise RunError(f"{source.describe()} and its view {sizes} differ in their number of elements")
     out.resize(sizes)
     if source.memory is None:
         raise RunError(f"{source.describe()} has no memory that could be viewed")

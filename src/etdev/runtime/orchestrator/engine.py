@@ -324,7 +324,7 @@ class Engine:
         """Raise an error in a callback of a task. The awaited answers may need this very thread."""
         if getattr(self._following, "todo", None) is not None:
             raise OrchestratorError(
-                f"a callback of a task waits for {what}, and the answers that this needs may come by its own thread",
+                f"a callback of a task waits for {what}, whose answers may come by the callback's own thread",
                 hint="submit from the callback, and wait for results elsewhere",
             )
 

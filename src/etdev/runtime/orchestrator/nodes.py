@@ -13,7 +13,7 @@ class State(Enum):
     """State of a node."""
 
     WAITING = "waiting"
-    """Waits for other nodes. A node with an error waits to be passed over."""
+    """Waits for other nodes. A node that already has an error waits too, and is then skipped."""
     READY = "ready"
     """Waits for its workers to be idle."""
     RUNNING = "running"

@@ -1,4 +1,4 @@
-"""The files as an app uses them, in ExecuTorch's own LLM runner: `pytest`. What has not changed is not built again."""
+"""Run the built files in ExecuTorch's LLM runner, as an app does. Run by `pytest`, which rebuilds no unchanged target."""
 
 import pytest
 
