@@ -1,4 +1,4 @@
-"""Run the built files in ExecuTorch's LLM runner, as an app does. Run by `pytest`, which rebuilds no unchanged target."""
+"""Run the built files in ExecuTorch's LLM runner, as an app does. Run by `pytest`, which rebuilds only what changed."""
 
 import pytest
 
