@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from etdev._version import __version__ as __version__
+
 if TYPE_CHECKING:
     from etdev import errors as errors
     from etdev import program as program
@@ -24,7 +26,6 @@ if TYPE_CHECKING:
     from etdev.pipeline.report import report
     from etdev.pipeline.result import BuildResult
 
-__version__ = "0.1.0"
 __all__ = [
     "BuildResult",
     "DeployResult",

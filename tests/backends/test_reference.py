@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from etdev.backends.reference import DELEGATE_ID, ReferenceOptions
+from etdev.backends.reference import DELEGATE_ID
+from etdev.backends.reference.options import ReferenceOptions
 from etdev.errors import LinkError, LowerError
 from etdev.linker import LinkOptions
 from etdev.pipeline.nested import link_nested, nested_program, reference_delegates, with_nested_of

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar
 import typer
 from typer.main import get_command
 
-from etdev import __version__
+from etdev._version import __version__
 from etdev.cli import endings
 from etdev.cli.display import DISPLAY
 from etdev.cli.interrupts import INTERRUPTS

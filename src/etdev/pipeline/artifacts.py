@@ -20,9 +20,7 @@ if TYPE_CHECKING:
     from etdev.decisions import TilingDecision
     from etdev.pipeline.inputs import Signature
     from etdev.pipeline.known_outputs import KnownOutputs
-
-Tensors = tuple["torch.Tensor", ...]
-"""Inputs or outputs of one call, in order."""
+    from etdev.pipeline.torch_tensors import Tensors
 
 
 @dataclass(frozen=True)

@@ -14,13 +14,13 @@ from etdev.errors import LoadError, ProgramError
 from etdev.pipeline.artifacts import ExportedModel, LoweredModel
 from etdev.pipeline.cache import Cache, FileAccess, Output, Reads, Watch, object_facts
 from etdev.pipeline.etrecord import read_delegates
-from etdev.pipeline.finished import LINKED_AGAIN
 from etdev.pipeline.import_closure import imported_files
 from etdev.pipeline.inputs import Signature
 from etdev.pipeline.known_outputs import KnownOutputs
 from etdev.pipeline.lower import lower_model
 from etdev.pipeline.model_digest import digest_of_model
 from etdev.pipeline.models import Models
+from etdev.pipeline.notes import LINKED_AGAIN
 from etdev.pipeline.objects import ObjectProgram, emit_object, find_common, merge_objects
 from etdev.pipeline.options import BuildOptions
 from etdev.pipeline.places import object_files, object_place, record_place, sidecar_place

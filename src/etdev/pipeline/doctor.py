@@ -11,7 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib import metadata
 
-from etdev import __version__, backends
+from etdev import backends
+from etdev._version import __version__
 from etdev.backends.base import BUILD_EXTRA, Backend
 from etdev.backends.openvino import EXTRA as OPENVINO_EXTRA
 from etdev.backends.reference import Reference

@@ -9,12 +9,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from etdev.errors import ExportError, MismatchError
-from etdev.pipeline.artifacts import ExportedMethod, ExportedModel, LoadedModel, Tensors
+from etdev.pipeline.artifacts import ExportedMethod, ExportedModel, LoadedModel
 from etdev.pipeline.export_errors import explain_export_error
 from etdev.pipeline.inputs import Signature, make_inputs
 from etdev.pipeline.lower_errors import line_of_node
 from etdev.pipeline.project import Project
 from etdev.pipeline.quiet import held_back
+from etdev.pipeline.torch_tensors import Tensors
 from etdev.pipeline.usercode import UserCode
 from etdev.pipeline.writes import find_clash, separate_copies, untie_buffers
 

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from etdev.files import atomic_write_text
 from etdev.pipeline.cache import Cache, Entry, Output, linked_facts
 from etdev.pipeline.lock import LockedTarget
+from etdev.pipeline.notes import LINKED_AGAIN, QUANTIZED_AGAIN, UNCHANGED
 from etdev.pipeline.options import BuildOptions
 from etdev.pipeline.places import (
     REJECTED_SUFFIX,
@@ -26,12 +27,6 @@ from etdev.pipeline.result import TargetResult
 
 if TYPE_CHECKING:
     from etdev.pipeline.compile import BuildSession, Compiled
-
-UNCHANGED = "unchanged: taken from the cache"
-LINKED_AGAIN = "linked again: nothing before the link has changed since it was exported"
-"""Note on a target whose object program comes from an earlier build."""
-QUANTIZED_AGAIN = "quantized again for verification: the cache lacks the quantized model's outputs on some of its calls"
-"""Note on such a target if its quantized model is needed nevertheless."""
 
 
 class Finished(BaseModel):

@@ -10,8 +10,8 @@ from etdev.config.keys import nearest
 from etdev.config.models import Dim, Input, Method
 from etdev.config.notation import literal
 from etdev.errors import EtdevError, LoadError
-from etdev.pipeline.artifacts import Tensors
 from etdev.pipeline.project import Project
+from etdev.pipeline.torch_tensors import Tensors
 from etdev.pipeline.usercode import UserCode, translated
 
 if TYPE_CHECKING:

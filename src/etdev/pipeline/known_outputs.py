@@ -7,10 +7,10 @@ import io
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from etdev.pipeline.model_digest import bytes_of
+from etdev.pipeline.torch_tensors import bytes_of
 
 if TYPE_CHECKING:
-    from etdev.pipeline.artifacts import Tensors
+    from etdev.pipeline.torch_tensors import Tensors
 
 _MOST_BYTES = 256 << 20
 """Limit of a cache entry in bytes; outputs beyond it are computed again."""

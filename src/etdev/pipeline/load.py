@@ -142,11 +142,3 @@ def _load_saved_program(project: Project) -> LoadedModel:
     separate_copies(program)
     separate_writes(program, aten_clone)
     return LoadedModel(program.module(), program)
-
-
-def iter_tensors(value: Any) -> list[torch.Tensor]:
-    """Return all tensors in a nested result, in order (dicts and dataclasses through torch's pytree)."""
-    import torch
-    from torch.utils._pytree import tree_leaves
-
-    return [leaf for leaf in tree_leaves(value) if isinstance(leaf, torch.Tensor)]

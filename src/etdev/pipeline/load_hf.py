@@ -198,7 +198,7 @@ def _check_names(project: Project, method: str, names: list[str], original: Call
 
 def _flat(original: Callable[..., Any], names: list[str]) -> Callable[..., tuple[Any, ...]]:
     """Return a method instead of a closure over the model, so that a copy of the model calls itself."""
-    from etdev.pipeline.load import iter_tensors
+    from etdev.pipeline.torch_tensors import iter_tensors
 
     def forward(self: torch.nn.Module, *inputs: Any) -> tuple[Any, ...]:
         return tuple(iter_tensors(original(self, **dict(zip(names, inputs, strict=True)))))

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any
 
 from etdev.pipeline.artifacts import ExportedModel
-
-if TYPE_CHECKING:
-    import torch
+from etdev.pipeline.torch_tensors import bytes_of
 
 
 def digest_of_model(model: ExportedModel) -> str:
@@ -32,11 +29,3 @@ def _digest_of(value: object, known: dict[object, str]) -> str:
     if key not in known:
         known[key] = f"{value.dtype} {list(value.shape)} {hashlib.sha256(bytes_of(value)).hexdigest()}"
     return known[key]
-
-
-def bytes_of(tensor: torch.Tensor) -> memoryview:
-    """Return the values of a dense tensor, in order of its dimensions, as bytes."""
-    import torch
-
-    flat: Any = tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy()
-    return memoryview(flat)

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from etdev.config.models import Pt2eXnnpack
 from etdev.errors import QuantizeError
-from etdev.pipeline.artifacts import ExportedModel, LoadedModel, Tensors
+from etdev.pipeline.artifacts import ExportedModel, LoadedModel
 from etdev.pipeline.export import export_model, signatures, unexported_model
 from etdev.pipeline.inputs import Signature, first_sample, read_samples
 from etdev.pipeline.known_outputs import KnownOutputs, MadeOnDemand
@@ -16,6 +16,7 @@ from etdev.pipeline.load import load_model
 from etdev.pipeline.progress import StageClock
 from etdev.pipeline.project import Project
 from etdev.pipeline.quantize import quantize_exported, quantize_loaded, works_before_export
+from etdev.pipeline.torch_tensors import Tensors
 from etdev.pipeline.usercode import UserCode
 
 

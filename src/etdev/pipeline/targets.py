@@ -13,7 +13,7 @@ from etdev.pipeline.artifacts import WrittenFile, WrittenProgram
 from etdev.pipeline.cache import Cache, FileAccess, Reads, Watch, locked_facts
 from etdev.pipeline.compile import BuildSession, Compiled, Part, compile_method, compile_target, keep_reference
 from etdev.pipeline.figures import Figures
-from etdev.pipeline.finished import LINKED_AGAIN, QUANTIZED_AGAIN, Finished, keep_finished
+from etdev.pipeline.finished import Finished, keep_finished
 from etdev.pipeline.import_closure import imported_files
 from etdev.pipeline.inplace_ops import resolve_ops
 from etdev.pipeline.link import LinkedProgram, link_program
@@ -23,6 +23,7 @@ from etdev.pipeline.lower import require_backends
 from etdev.pipeline.measure import figures_of
 from etdev.pipeline.models import Models
 from etdev.pipeline.nested import describe_nested, memory_by_device
+from etdev.pipeline.notes import LINKED_AGAIN, QUANTIZED_AGAIN
 from etdev.pipeline.options import BuildOptions, required_checks
 from etdev.pipeline.places import sidecar_place
 from etdev.pipeline.progress import StageClock

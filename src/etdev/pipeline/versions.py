@@ -7,7 +7,7 @@ import platform
 from collections.abc import Iterable
 from importlib import metadata
 
-import etdev
+from etdev._version import __version__
 
 PACKAGES = ("torch", "executorch", "torchao", "transformers", "openvino", "numpy", "safetensors")
 
@@ -15,7 +15,7 @@ PACKAGES = ("torch", "executorch", "torchao", "transformers", "openvino", "numpy
 def versions(packages: Iterable[str] = PACKAGES) -> dict[str, str]:
     """Return the versions of etdev, of Python and of the given packages that are installed."""
     found = {name: version for name in packages if (version := package_version(name)) is not None}
-    return {"etdev": etdev.__version__, "python": platform.python_version(), **found}
+    return {"etdev": __version__, "python": platform.python_version(), **found}
 
 
 @functools.cache

@@ -101,3 +101,8 @@ def _written(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Itera
         declared = argument.alias_info is not None and argument.alias_info.is_write
         if declared or (training and argument.name in _RUNNING):
             yield named.get(argument.name)
+
+
+def read_only(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a tensor over the same bytes that refuses operations that write to them. Its views do, too."""
+    return ReadOnlyTensor(tensor)

@@ -16,7 +16,7 @@ pytest.importorskip("executorch", reason="needs the extra `build`")
 import etdev
 from etdev.errors import LoadError
 from etdev.pipeline.cache import open_store
-from etdev.pipeline.finished import QUANTIZED_AGAIN, UNCHANGED
+from etdev.pipeline.notes import QUANTIZED_AGAIN, UNCHANGED
 from etdev.pipeline.result import BuildResult, CheckResult, TargetResult
 from support.projects import LINEAR, LINEAR_CONFIG, write_project
 

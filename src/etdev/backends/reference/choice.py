@@ -9,8 +9,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from etdev.backends.base import OptionError
-from etdev.backends.reference import ReferenceOptions
 from etdev.backends.reference.names import kernels, unknown_name
+from etdev.backends.reference.options import ReferenceOptions
 from etdev.backends.reference.weights import computed_weights
 from etdev.program.inplace import parse_operator
 

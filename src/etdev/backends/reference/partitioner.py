@@ -15,9 +15,9 @@ from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
 
 from etdev.backends.base import CompileSpecValue, encode_compile_spec
-from etdev.backends.reference import ReferenceOptions
 from etdev.backends.reference.choice import choose_nodes, in_modules, is_taken, wanted_kernels
 from etdev.backends.reference.nested import EtdevReferenceBackend
+from etdev.backends.reference.options import ReferenceOptions
 from etdev.backends.reference.owned import own_sizes, own_state
 from etdev.backends.reference.weights import computed_weights, own_computed_weights, own_weights
 

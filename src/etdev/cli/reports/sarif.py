@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from etdev import __version__
+from etdev._version import __version__
 from etdev.cli.reports.findings import Finding
 from etdev.cli.reports.places import Places
 from etdev.cli.reports.rules import RULES

@@ -11,9 +11,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from etdev.errors import QuantizeError
-from etdev.pipeline.artifacts import ExportedModel, LoadedModel, Tensors
+from etdev.pipeline.artifacts import ExportedModel, LoadedModel
 from etdev.pipeline.project import Project
 from etdev.pipeline.requirements import import_package
+from etdev.pipeline.torch_tensors import Tensors
 from etdev.pipeline.usercode import UserCode
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import etdev
 from etdev import program as pte
+from etdev._version import __version__
 from etdev.config.limits import PRODUCTS
 from etdev.errors import ProgramError, UsageError
 from etdev.files import atomic_write_text, describe_os_error, file_sha256, real_path
@@ -93,7 +93,7 @@ def _document(programs: tuple[ProgramPage, ...], build: BuildResult | None, text
     title = programs[0].file if len(programs) == 1 else build.project if build is not None else ""
     return Document(
         title=title,
-        made_by=f"etdev {etdev.__version__}",
+        made_by=f"etdev {__version__}",
         programs=programs,
         texts=texts.all(),
         versions=build.versions if build is not None else {},

@@ -8,13 +8,14 @@ from functools import partial
 from pathlib import Path
 
 from etdev.config.models import CheckName
-from etdev.pipeline.artifacts import ExportedModel, Tensors
+from etdev.pipeline.artifacts import ExportedModel
 from etdev.pipeline.inputs import random_samples, read_samples
 from etdev.pipeline.link import LinkedProgram
 from etdev.pipeline.places import object_place
 from etdev.pipeline.progress import Count, uncounted
 from etdev.pipeline.project import Project
 from etdev.pipeline.result import CHECKS, CheckResult, MethodResult
+from etdev.pipeline.torch_tensors import Tensors
 from etdev.pipeline.usercode import UserCode
 from etdev.pipeline.verify.budget import check_budget
 from etdev.pipeline.verify.execution import run_program

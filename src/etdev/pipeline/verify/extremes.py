@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from etdev.errors import VerifyError
-from etdev.pipeline.artifacts import Tensors
 from etdev.pipeline.inputs import Signature, make_inputs
+from etdev.pipeline.torch_tensors import Tensors
 from etdev.pipeline.verify.compare import Difference, mismatch
 from etdev.pipeline.verify.reference import compute
 from etdev.pipeline.verify.subject import Findings, Problem, Runtime, Subject

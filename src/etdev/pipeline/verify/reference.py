@@ -7,10 +7,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from etdev.errors import VerifyError
-from etdev.pipeline.artifacts import ExportedModel, Tensors
+from etdev.pipeline.artifacts import ExportedModel
 from etdev.pipeline.inputs import Call
 from etdev.pipeline.known_outputs import key_of_call
 from etdev.pipeline.project import Project
+from etdev.pipeline.torch_tensors import Tensors
 from etdev.pipeline.usercode import UserCode, translated
 
 if TYPE_CHECKING:

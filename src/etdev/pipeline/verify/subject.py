@@ -9,10 +9,11 @@ from typing import Any, Protocol
 
 from etdev import backends
 from etdev.config.models import Verify
-from etdev.pipeline.artifacts import ExportedModel, Tensors
+from etdev.pipeline.artifacts import ExportedModel
 from etdev.pipeline.progress import Count, uncounted
 from etdev.pipeline.project import Project
 from etdev.pipeline.result import OutputError
+from etdev.pipeline.torch_tensors import Tensors
 from etdev.pipeline.usercode import UserCode
 from etdev.pipeline.verify.compare import RELATIVE_TOLERANCE
 

@@ -11,7 +11,7 @@ from etdev.program import model as m
 from etdev.runtime.allocator import DeviceAllocator, DistantAllocator
 from etdev.runtime.errors import RunError
 from etdev.runtime.interpreter.layout import strides, torch_dtype
-from etdev.runtime.readonly import read_only, refuse_write
+from etdev.runtime.readonly import refuse_write
 
 if TYPE_CHECKING:
     import torch
@@ -69,6 +69,8 @@ class Memory:
         if self._bytes is None:
             assert self.allocator is not None
             found = self.allocator.device_tensor(self.address, self.size, self.device.index)
+            from etdev.runtime.readonly_tensor import read_only
+
             self._bytes = found if self.writable else read_only(found)
         return self._bytes
 

@@ -9,7 +9,7 @@ from etdev.errors import UsageError
 from etdev.runtime.allocator import DeviceAllocator
 from etdev.runtime.hostmem import host_bytes
 from etdev.runtime.owners import MoveOnly
-from etdev.runtime.readonly import read_only, refuse_write
+from etdev.runtime.readonly import refuse_write
 
 if TYPE_CHECKING:
     import numpy as np
@@ -141,6 +141,8 @@ class WorkerArray(MoveOnly):
             return torch.empty(self.shape, dtype=dtype)
         flat = self._allocator.device_tensor(self.address, self.nbytes, self._index)
         found = flat.view(dtype).reshape(self.shape)
+        from etdev.runtime.readonly_tensor import read_only
+
         return found if self.writable else read_only(found)
 
     def numpy(self) -> np.ndarray[Any, Any]:

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from etdev.errors import UsageError
 from etdev.runtime.orchestrator.errors import WorkerLost
 from etdev.runtime.orchestrator.handles import Handle, ObjectHandle
 from etdev.runtime.owners import MoveOnly
 
-if TYPE_CHECKING:
-    from etdev.runtime.orchestrator.orchestrator import Orchestrator
+
+class MemoryOwner(Protocol):
+    """The part of an orchestrator that a scope needs."""
+
+    def malloc(self, worker: int, nbytes: int) -> Handle: ...
+
+    def create(self, call: Callable[..., Any], /, *args: Any, worker: int, **kwargs: Any) -> ObjectHandle: ...
+
+    def free(self, handle: Handle | ObjectHandle) -> object: ...
 
 
 class Scope(MoveOnly):
     """Memory and objects that are freed together."""
 
-    def __init__(self, orchestrator: Orchestrator) -> None:
+    def __init__(self, orchestrator: MemoryOwner) -> None:
         self._orchestrator = orchestrator
         self._handles: list[Handle | ObjectHandle] = []
 
