@@ -28,7 +28,7 @@ from etdev.pipeline.verify.placement import check_placement
 from etdev.pipeline.verify.plan import check_alone
 from etdev.program import Program, read, writer
 from etdev.runtime.device_map import DeviceMap, parse_device_map
-from etdev.runtime.interpreter.machine import Bounds
+from etdev.runtime.interpreter.settings import Bounds
 from program.damage import peak
 from program.mutations import mutated
 

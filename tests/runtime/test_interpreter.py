@@ -13,7 +13,7 @@ from etdev.errors import EtdevError, MissingRequirementError, UsageError
 from etdev.program import Blob, Program
 from etdev.program import model as m
 from etdev.runtime.errors import RunError
-from etdev.runtime.interpreter.machine import Bounds
+from etdev.runtime.interpreter.settings import Bounds
 from etdev.runtime.interpreter.tensors import Memory, RunTensor
 from etdev.runtime.method import Method, load_method, load_program
 from program.hand import loop, tensor

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 from etdev.devices import HOST, Device
@@ -14,22 +13,14 @@ from etdev.program import model as m
 from etdev.program.delegates import delegate_inputs
 from etdev.program.devices import delegate_device
 from etdev.program.flow import flow_graph
-from etdev.program.inplace import DEFAULT
 from etdev.program.storage import method_memory
 from etdev.runtime.allocator import Registry
 from etdev.runtime.constants import Constants, initial_bytes
 from etdev.runtime.errors import RunError
 from etdev.runtime.interpreter.calls import Inputs, Outputs
-from etdev.runtime.interpreter.delegates import (
-    DelegateContext,
-    DelegateExecutor,
-    ExecutorFactory,
-    executors,
-    load_executor,
-)
-from etdev.runtime.interpreter.kernels import InPlaceTable
-from etdev.runtime.interpreter.machine import Bounds, Machine
+from etdev.runtime.interpreter.machine import Machine
 from etdev.runtime.interpreter.poison import Poison, State
+from etdev.runtime.interpreter.settings import DelegateContext, DelegateExecutor, Settings, load_executor
 from etdev.runtime.interpreter.tensors import Memory, RunTensor
 from etdev.runtime.meta import MethodMeta
 from etdev.runtime.owners import MoveOnly
@@ -41,21 +32,6 @@ if TYPE_CHECKING:
     from etdev.runtime.tensors import DeviceTensor
 
     Output = torch.Tensor | DeviceTensor | int | float | bool | str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """Settings for running a program."""
-
-    poison: bool = True
-    """True if bytes that are not in use are overwritten."""
-    bounds: Bounds = field(default_factory=Bounds)
-    inplace: InPlaceTable = field(default_factory=lambda: DEFAULT)
-    """Kernel → inputs that it may overwrite with its outputs."""
-    depth: int = 0
-    """Number of delegates that enclose the program."""
-    executors: Mapping[str, ExecutorFactory] | None = None
-    """Backend → executor of its delegates; None for all registered ones."""
 
 
 class Method(MoveOnly):
@@ -244,7 +220,6 @@ class Method(MoveOnly):
             raise buffer_error(what, buffer, memory.device, memory.size, self._registry, error) from error
 
     def _load_delegates(self) -> dict[int, DelegateExecutor]:
-        factories = executors() if self._settings.executors is None else self._settings.executors
         calls = {call.delegate_index for call in _instructions(self._plan) if isinstance(call, m.DelegateCall)}
         found: dict[int, DelegateExecutor] = {}
         for index in sorted(calls):
@@ -257,7 +232,7 @@ class Method(MoveOnly):
                 registry=self._registry,
                 settings=self._settings,
             )
-            found[index] = load_executor(context, factories)
+            found[index] = load_executor(context, self._settings.executors)
             self._closing.callback(found[index].close)
         return found
 

@@ -13,10 +13,10 @@ from etdev.program.inplace import DEFAULT
 from etdev.runtime.allocator import Registry
 from etdev.runtime.device_map import NO_MAP, DeviceMap, default_registry, registry_for
 from etdev.runtime.errors import RunError
-from etdev.runtime.interpreter.delegates import ExecutorFactory
+from etdev.runtime.interpreter.delegates import executors as registered_executors
 from etdev.runtime.interpreter.kernels import InPlaceTable
-from etdev.runtime.interpreter.machine import Bounds
-from etdev.runtime.loaded import Method, Settings
+from etdev.runtime.interpreter.settings import Bounds, ExecutorFactory, Settings
+from etdev.runtime.loaded import Method
 from etdev.runtime.memory import MemoryManager
 from etdev.runtime.owners import MoveOnly
 from etdev.runtime.planned import PlannedMemory, buffer_sizes, given_memory
@@ -44,7 +44,7 @@ def load_method(
     others, after releasing everything allocated until then.
     """
     registry = registry or default_registry()
-    settings = Settings(poison=poison, bounds=bounds or Bounds(), inplace=inplace, executors=executors)
+    settings = _settings(poison, executors, inplace, bounds)
     plan = program.method(name)
     if memory is not None:
         memories = given_memory(plan, memory, registry, HOST)
@@ -138,9 +138,17 @@ def load_program(
     return LoadedProgram(
         read(program) if isinstance(program, Path) else program,
         registry=registry or (registry_for(device_map) if device_map else default_registry()),
-        settings=Settings(poison=poison, bounds=bounds or Bounds(), inplace=inplace, executors=executors),
+        settings=_settings(poison, executors, inplace, bounds),
         shared=shared,
     )
+
+
+def _settings(
+    poison: bool, executors: Mapping[str, ExecutorFactory] | None, inplace: InPlaceTable, bounds: Bounds | None
+) -> Settings:
+    """Return settings with all registered executors, unless some are given."""
+    found = registered_executors() if executors is None else executors
+    return Settings(poison=poison, bounds=bounds or Bounds(), inplace=inplace, executors=found)
 
 
 def _allocate(plans: Sequence[m.ExecutionPlan], registry: Registry, settings: Settings) -> PlannedMemory:

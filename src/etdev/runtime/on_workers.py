@@ -25,15 +25,15 @@ from etdev.runtime.allocator import (
 )
 from etdev.runtime.errors import RunError
 from etdev.runtime.host import HostAllocator
-from etdev.runtime.interpreter.delegates import (
+from etdev.runtime.interpreter.delegates import executors
+from etdev.runtime.interpreter.settings import (
     DelegateContext,
     DelegateExecutor,
     ExecutorFactory,
-    executors,
+    Settings,
     load_executor,
 )
 from etdev.runtime.interpreter.tensors import Memory, RunTensor, fill_bytes
-from etdev.runtime.loaded import Settings
 from etdev.runtime.locks import is_mine
 from etdev.runtime.orchestrator import (
     Access,
@@ -168,7 +168,7 @@ class RemoteDelegate(MoveOnly):
     def __init__(self, context: DelegateContext, orchestrator: Orchestrator, worker: int) -> None:
         self._orchestrator, self._device = orchestrator, context.device
         self._begun: list[TaskFuture] = []
-        settings = replace(context.settings, inplace=dict(context.settings.inplace), executors=None)
+        settings = replace(context.settings, inplace=dict(context.settings.inplace), executors={})
         recipe = _Recipe(context.id, bytes(context.data.view), context.compile_specs, settings)
         self._object: ObjectHandle | None = orchestrator.create(_load, recipe, worker=worker)
         try:
@@ -310,7 +310,7 @@ def _load(recipe: _Recipe) -> _Loaded:
         compile_specs=recipe.compile_specs,
         device=worker.device,
         registry=worker.registry,
-        settings=recipe.settings,
+        settings=replace(recipe.settings, executors=executors()),
     )
     return _Loaded(load_executor(context, executors()))
 

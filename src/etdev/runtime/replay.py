@@ -15,9 +15,10 @@ from etdev.program.inplace import DEFAULT
 from etdev.program.joined import read_joined
 from etdev.runtime.allocator import Registry
 from etdev.runtime.device_map import NO_MAP, DeviceMap, default_registry, registry_for
-from etdev.runtime.interpreter.delegates import ExecutorFactory, executors
+from etdev.runtime.interpreter.delegates import executors
 from etdev.runtime.interpreter.kernels import InPlaceTable
-from etdev.runtime.interpreter.machine import Bounds, is_known
+from etdev.runtime.interpreter.machine import is_known
+from etdev.runtime.interpreter.settings import Bounds, ExecutorFactory
 from etdev.runtime.loaded import Method
 from etdev.runtime.method import LoadedProgram, load_program
 from etdev.runtime.owners import MoveOnly

@@ -10,7 +10,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import etdev
 from etdev.backends import plugin_distribution
 from etdev.config.models import LINK_KEYS
 from etdev.pipeline.baseline_source import baseline_path, committed_lock, judges_growth, report_beside, report_of
@@ -148,7 +147,7 @@ def _plugins(project: Project, target: str) -> Iterator[metadata.Distribution]:
 
 def _source_digest(digests: Digests) -> str | None:
     """Return the digest of etdev's code if it may change without its version; None if installed from a wheel."""
-    root = Path(etdev.__file__).parent
+    root = Path(__file__).parents[2]
     try:
         if metadata.distribution("etdev").read_text("direct_url.json") is None and "site-packages" in root.parts:
             return None

@@ -22,7 +22,7 @@ from etdev.runtime.device_map import DeviceMap
 
 if TYPE_CHECKING:
     from etdev.runtime.interpreter.kernels import InPlaceTable
-    from etdev.runtime.interpreter.machine import Bounds
+    from etdev.runtime.interpreter.settings import Bounds
     from etdev.runtime.replay import ReplayRuntime
 
 STEPS_BESIDE, STEPS_ALONE = 2_000, 100_000

@@ -16,7 +16,7 @@ from etdev.pipeline.verify.replay import open_replay, replay_obstacle
 from etdev.program import Program
 from etdev.program.devices import named_devices
 from etdev.runtime.device_map import DeviceMap
-from etdev.runtime.interpreter.machine import Bounds
+from etdev.runtime.interpreter.settings import Bounds
 from etdev.runtime.stock import ProgramFailureError
 
 _HINT = "link it again: `etdev relink`; or run it with inputs of its own: `etdev run`"

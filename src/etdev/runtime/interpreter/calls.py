@@ -16,7 +16,7 @@ from etdev.runtime.interpreter.tensors import Memory, RunTensor, dense_in, scrat
 from etdev.runtime.memory import DeviceMemoryBuffer
 
 if TYPE_CHECKING:
-    from etdev.runtime.interpreter.machine import Machine
+    from etdev.runtime.interpreter.values import Values
 
 Given = dict[int, DeviceMemoryBuffer]
 """Position of an output → device memory allocated for it."""
@@ -25,7 +25,7 @@ Given = dict[int, DeviceMemoryBuffer]
 class Inputs:
     """Inputs of a method."""
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: Values) -> None:
         self._machine, self._plan = machine, machine.plan
         self._own: list[Any] = []
 
@@ -132,7 +132,7 @@ class Inputs:
 class Outputs:
     """Outputs of a method."""
 
-    def __init__(self, machine: Machine, registry: Registry) -> None:
+    def __init__(self, machine: Values, registry: Registry) -> None:
         self._machine, self._registry = machine, registry
         self._plan = machine.plan
         self._callers: dict[int, RunTensor] = {}

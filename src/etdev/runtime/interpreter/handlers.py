@@ -15,9 +15,9 @@ from etdev.runtime.interpreter.scalars import FUNCTIONS
 from etdev.runtime.interpreter.tensors import RunTensor
 
 if TYPE_CHECKING:
-    from etdev.runtime.interpreter.machine import Machine
+    from etdev.runtime.interpreter.values import Values
 
-Handler = Callable[["Machine", tuple[int, ...]], None]
+Handler = Callable[["Values", tuple[int, ...]], None]
 
 _MOST_BITS = 63
 """Maximum bits of an integer in a program, without the sign."""
@@ -26,7 +26,7 @@ _MOST_BITS = 63
 def _scalar(name: str) -> Handler:
     function = FUNCTIONS[name]
 
-    def handle(machine: Machine, args: tuple[int, ...]) -> None:
+    def handle(machine: Values, args: tuple[int, ...]) -> None:
         result = function(*(machine.number(index) for index in args[:-1]))
         if isinstance(result, int) and result.bit_length() > _MOST_BITS:
             raise RunError("its result has more than 64 bits")
@@ -35,7 +35,7 @@ def _scalar(name: str) -> Handler:
     return handle
 
 
-def _et_view(machine: Machine, args: tuple[int, ...]) -> None:
+def _et_view(machine: Values, args: tuple[int, ...]) -> None:
     source, out = machine.tensor(args[0]), machine.tensor(args[2])
     sizes = machine.integers(args[1])
     count = prod(source.sizes)
@@ -50,7 +50,7 @@ def _et_view(machine: Machine, args: tuple[int, ...]) -> None:
     out.place(source.memory, source.offset)
 
 
-def _copy_index(machine: Machine, args: tuple[int, ...]) -> None:
+def _copy_index(machine: Values, args: tuple[int, ...]) -> None:
     target, row, number = machine.tensor(args[0]), machine.tensor(args[1]), machine.number(args[2])
     if not isinstance(number, int) or number < 0:
         raise RunError(f"{number!r} is not an index of a row")
@@ -62,11 +62,11 @@ def _copy_index(machine: Machine, args: tuple[int, ...]) -> None:
     machine.read(target)[number] = content
 
 
-def _local_scalar(machine: Machine, args: tuple[int, ...]) -> None:
+def _local_scalar(machine: Values, args: tuple[int, ...]) -> None:
     machine.values[args[-1]] = machine.read(machine.tensor(args[0])).item()
 
 
-def _sym_size(machine: Machine, args: tuple[int, ...]) -> None:
+def _sym_size(machine: Values, args: tuple[int, ...]) -> None:
     dim = machine.number(args[1])
     sizes = machine.tensor(args[0]).sizes
     if not isinstance(dim, int) or not -len(sizes) <= dim < len(sizes):
@@ -74,15 +74,15 @@ def _sym_size(machine: Machine, args: tuple[int, ...]) -> None:
     machine.values[args[-1]] = sizes[dim]
 
 
-def _sym_numel(machine: Machine, args: tuple[int, ...]) -> None:
+def _sym_numel(machine: Values, args: tuple[int, ...]) -> None:
     machine.values[args[-1]] = prod(machine.tensor(args[0]).sizes)
 
 
-def _empty(machine: Machine, args: tuple[int, ...]) -> None:
+def _empty(machine: Values, args: tuple[int, ...]) -> None:
     machine.make_room(machine.tensor(args[-1]), machine.integers(args[0]))
 
 
-def _identity(machine: Machine, args: tuple[int, ...]) -> None:
+def _identity(machine: Values, args: tuple[int, ...]) -> None:
     """Copy into a tensor of the same sizes. The element type or dimension order may differ."""
     source, out = machine.tensor(args[0]), machine.tensor(args[-1])
     check_overlaps("a copy", [[source]], [out], set())
@@ -91,7 +91,7 @@ def _identity(machine: Machine, args: tuple[int, ...]) -> None:
     machine.write(out, content, convert=True)
 
 
-def _as_strided_copy(machine: Machine, args: tuple[int, ...]) -> None:
+def _as_strided_copy(machine: Values, args: tuple[int, ...]) -> None:
     """Copy with strides. Offsets start at the tensor's first element; PyTorch's start at the storage's."""
     source, out = machine.tensor(args[0]), machine.tensor(args[-1])
     sizes, steps = machine.integers(args[1]), machine.integers(args[2])
@@ -106,7 +106,7 @@ def _as_strided_copy(machine: Machine, args: tuple[int, ...]) -> None:
         machine.write(out, content.as_strided(sizes, steps, content.storage_offset() + start))
 
 
-def _copy_(machine: Machine, args: tuple[int, ...]) -> None:
+def _copy_(machine: Values, args: tuple[int, ...]) -> None:
     """Copy with broadcast and conversion, as PyTorch's ``copy_`` does."""
     target, source = machine.tensor(args[0]), machine.tensor(args[1])
     if target.same_bytes(source):
@@ -115,7 +115,7 @@ def _copy_(machine: Machine, args: tuple[int, ...]) -> None:
     machine.write(target, machine.read(source).broadcast_to(target.sizes), convert=True)
 
 
-def _index_put_(machine: Machine, args: tuple[int, ...]) -> None:
+def _index_put_(machine: Values, args: tuple[int, ...]) -> None:
     import torch
 
     target = machine.tensor(args[0])
@@ -126,7 +126,7 @@ def _index_put_(machine: Machine, args: tuple[int, ...]) -> None:
     machine.write(target, torch.ops.aten.index_put.default(content, indices, values, accumulate))
 
 
-def _h2d_copy(machine: Machine, args: tuple[int, ...]) -> None:
+def _h2d_copy(machine: Values, args: tuple[int, ...]) -> None:
     source, out = _copied(machine, args)
     if source.device != HOST or out.device == HOST:
         raise RunError(f"it copies {_where(source)} to {_where(out)}; it copies from the host to a device")
@@ -140,7 +140,7 @@ def _h2d_copy(machine: Machine, args: tuple[int, ...]) -> None:
             memory.allocator.copy_host_to_device(out.start, _host_part(source), out.nbytes, out.device.index)
 
 
-def _d2h_copy(machine: Machine, args: tuple[int, ...]) -> None:
+def _d2h_copy(machine: Values, args: tuple[int, ...]) -> None:
     source, out = _copied(machine, args)
     if source.device == HOST or out.device != HOST:
         raise RunError(f"it copies {_where(source)} to {_where(out)}; it copies from a device to the host")
@@ -153,7 +153,7 @@ def _d2h_copy(machine: Machine, args: tuple[int, ...]) -> None:
             memory.allocator.copy_device_to_host(_host_part(out), source.start, out.nbytes, source.device.index)
 
 
-def _copied(machine: Machine, args: tuple[int, ...]) -> tuple[RunTensor, RunTensor]:
+def _copied(machine: Values, args: tuple[int, ...]) -> tuple[RunTensor, RunTensor]:
     """Return the source and the target of a copy between devices, after checking them."""
     source, out = machine.tensor(args[0]), machine.tensor(args[-1])
     if source.declared.scalar_type is not out.declared.scalar_type or source.dim_order != out.dim_order:

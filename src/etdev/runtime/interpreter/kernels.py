@@ -18,7 +18,7 @@ from etdev.runtime.interpreter.tensors import RunTensor
 if TYPE_CHECKING:
     import torch
 
-    from etdev.runtime.interpreter.machine import Machine
+    from etdev.runtime.interpreter.values import Values
 
 InPlaceTable = Mapping[str, tuple[Donor, ...]]
 """Kernel → inputs whose bytes its outputs may reuse."""
@@ -46,7 +46,7 @@ def resolve(operator: m.Operator) -> Kernel | None:
 class KernelRun:
     """Prepared kernel call of a method."""
 
-    def __init__(self, machine: Machine, call: m.KernelCall, kernel: Kernel, table: InPlaceTable = DEFAULT) -> None:
+    def __init__(self, machine: Values, call: m.KernelCall, kernel: Kernel, table: InPlaceTable = DEFAULT) -> None:
         plan = machine.plan
         self._machine, self._kernel = machine, kernel
         self._name = operator_name(plan.operators[call.op_index])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from etdev.devices import HOST, Device
@@ -13,11 +12,11 @@ from etdev.program import model as m
 from etdev.program.devices import delegate_device
 from etdev.program.effects import operator_name
 from etdev.runtime.errors import RunError
-from etdev.runtime.interpreter.delegates import DelegateExecutor
 from etdev.runtime.interpreter.handlers import HANDLERS
 from etdev.runtime.interpreter.kernels import InPlaceTable, KernelRun, resolve
 from etdev.runtime.interpreter.poison import Poison
 from etdev.runtime.interpreter.precision import full_precision
+from etdev.runtime.interpreter.settings import Bounds, DelegateExecutor
 from etdev.runtime.interpreter.tensors import ForeignMemoryError, RunTensor, scratch
 
 if TYPE_CHECKING:
@@ -25,16 +24,6 @@ if TYPE_CHECKING:
 
 _Action = Callable[[], int]
 """Runs an instruction and returns the position of the next one."""
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """Limits on a program's work and memory."""
-
-    steps: int = 2_000_000
-    """Maximum number of instructions in one call."""
-    memory: int = 1 << 33
-    """Maximum bytes of planned buffers and constants, and of one tensor outside of them."""
 
 
 class Machine:

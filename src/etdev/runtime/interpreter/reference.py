@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from etdev.program import parse
 from etdev.runtime.errors import RunError
-from etdev.runtime.interpreter.delegates import DelegateContext, DelegateExecutor
+from etdev.runtime.interpreter.settings import DelegateContext, DelegateExecutor
 from etdev.runtime.interpreter.tensors import RunTensor
 from etdev.runtime.loaded import Method
 from etdev.runtime.owners import MoveOnly

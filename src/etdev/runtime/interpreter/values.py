@@ -1,0 +1,45 @@
+"""Access of instructions to the values of a running method."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from etdev.devices import Device
+from etdev.program import model as m
+from etdev.runtime.interpreter.tensors import RunTensor
+
+if TYPE_CHECKING:
+    import torch
+
+    from etdev.runtime.interpreter.poison import Poison
+
+
+class Values(Protocol):
+    """Part of :class:`~etdev.runtime.interpreter.machine.Machine` that kernels, handlers and calls use."""
+
+    plan: m.ExecutionPlan
+    home: Device
+    """Device that kernels run on."""
+    torch_device: str
+    values: list[Any]
+    """Values by index."""
+    known_sizes: dict[Any, int]
+    """Bytes of results, by operator and operands."""
+    poison: Poison | None
+
+    def tensor(self, index: int) -> RunTensor: ...
+
+    def tensors_of(self, index: int) -> list[RunTensor]: ...
+
+    def number(self, index: int) -> int | float | bool: ...
+
+    def integers(self, index: int) -> list[int]: ...
+
+    def content(self, index: int) -> Any: ...
+
+    def read(self, tensor: RunTensor) -> torch.Tensor: ...
+
+    def write(self, tensor: RunTensor, content: torch.Tensor, *, convert: bool = False) -> None: ...
+
+    def make_room(self, tensor: RunTensor, sizes: Sequence[int]) -> None: ...
