@@ -173,7 +173,7 @@ INVALID = {
     "two limits of one device": (
         MINIMAL + 'budget.memory = { "cuda:0" = "1KiB", CUDA = "2KiB" }\n',
         "7:45",
-        '`targets.cpu.budget.memory.CUDA` is a second limit of cuda:0, beside "cuda:0"',
+        '`targets.cpu.budget.memory.CUDA` is a second limit of cuda:0, next to "cuda:0"',
     ),
     "gate of nothing": (
         MINIMAL + 'verify.accuracy = { fn = "a:b" }\n',

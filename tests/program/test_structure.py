@@ -91,7 +91,7 @@ TAMPERED: list[tuple[str, str, int | str, str, str]] = [
     ("header.segment_base_offset", "number", 1 << 63, "header.segment_base_offset", "byte 9223372036854775808"),
     ("header.segment_base_offset", "number", 64, "header.segment_base_offset", "the flatbuffer ends at"),
     ("header.segment_base_offset", "number", 0, "segments[0]", "of 0"),
-    ("header.segment_data_size", "number", 1 << 63, "header.segment_data_size", "the file has"),
+    ("header.segment_data_size", "number", 1 << 63, "header.segment_data_size", "past the file's end"),
     ("header.segment_data_size", "number", 200, "header.segment_data_size", "the last segment ends at 264"),
 ]
 
