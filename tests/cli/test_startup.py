@@ -111,7 +111,7 @@ def test_help_starts_in_300_ms(tmp_path: Path) -> None:
 
 
 def test_validate_takes_500_ms(repository: Path) -> None:
-    for config in sorted(repository.glob("examples/*/etdev.*")):
+    for config in sorted({*repository.glob("examples/*/etdev.toml"), *repository.glob("examples/*/etdev.yaml")}):
         assert _processor_time(["validate", "-c", str(config)], repository) < 0.5
 
 
