@@ -6,7 +6,7 @@ deploys built targets, and returns a ``DeployResult``.
 ``etdev.inspect``, ``etdev.relink``, ``etdev.report`` and ``etdev.diff`` work on any ``.pte`` and need neither torch nor
 executorch.
 
-Importing this package imports nothing else; ``etdev.errors`` and ``etdev.program`` are imported on first use.
+Importing this package imports only its version; ``etdev.errors`` and ``etdev.program`` are imported on first use.
 """
 
 from __future__ import annotations
