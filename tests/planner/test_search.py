@@ -15,7 +15,8 @@ import etdev.planner
 from etdev.planner import Buffer, Problem, check_plan, make_plan
 from etdev.planner.kernel import LARGEST, PLAIN, Runner, compiled_runner
 from etdev.planner.restarts import Restarts
-from etdev.planner.search import FOUND, NONE, STOPPED, Rule, make_state, search
+from etdev.planner.search import FOUND, NONE, STOPPED, Rule, search
+from etdev.planner.state import make_state
 from etdev.planner.tables import convert, find_sections, make_tables
 from planner import truth
 from planner.strategies import problems

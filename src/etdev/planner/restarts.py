@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from random import Random
 
 from etdev.planner.kernel import PLAIN, Runner, compiled_runner
-from etdev.planner.search import FOUND, STEPS, STOPPED, Rule, make_state, search
+from etdev.planner.search import FOUND, STOPPED, Rule, search
+from etdev.planner.state import STEPS, make_state
 from etdev.planner.tables import Tables, convert
 
 _RULES = (Rule(1, 1), Rule(1, 0), Rule(0, 1), Rule(0, 0, 1), Rule(1, 0, 0, 1))

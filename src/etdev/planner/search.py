@@ -14,10 +14,25 @@ Machine Learning", ASPLOS 2023; asking by section rather than by buffer is not.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
-from etdev.planner.kernel import Runner, Table, kernel
+from etdev.planner.kernel import Table, kernel
+from etdev.planner.state import (
+    CHOICE,
+    FLOORS,
+    FRAME,
+    LOWS,
+    PARENT,
+    PART,
+    SAVED,
+    SECTION,
+    STEPS,
+    State,
+    has_room,
+    open_frame,
+    split,
+    undo,
+)
 from etdev.planner.tables import Tables
 
 FOUND, NONE, STOPPED = 1, 0, -1
@@ -38,73 +53,6 @@ class Rule(NamedTuple):
     """1: the one with the fewest answers, over the number of paths that ended in it."""
     rank: int = 0
     """1: of equal ones the one whose first answer comes first; else the one with the fewest bytes to waste."""
-
-
-class State(NamedTuple):
-    """Tables that change during a search."""
-
-    low: Table
-    """Lowest offset that a buffer may have; its offset once it is placed."""
-    placed: Table
-    """1 for buffers that are."""
-    floor: Table
-    """By section, the least ``low`` of its buffers that are not placed: nothing more goes below."""
-    left: Table
-    """By section, the heights of its buffers that are not placed."""
-    cut: Table
-    """By section, how many buffers that are not placed are in use in it and in the one before."""
-    weight: Table
-    """By section, 1 and the paths that ended in it."""
-    stale: Table
-    """By section, the node at which its floor had last to be found out anew."""
-    frames: Table
-    """For each question on the path, the numbers that are named below."""
-    parts: Table
-    """For each stretch of sections that is searched apart: begin, end, the next one to search (-1: none), and the
-    frame that it comes from (-1: none)."""
-    low_trail: Table
-    """(buffer, low) before each change."""
-    floor_trail: Table
-    """(section, floor) before each change."""
-    used: Table
-    """Entries used of ``low_trail``, ``floor_trail`` and ``parts``; steps."""
-
-
-_FRAME = 7
-_SECTION, _CHOICE, _PART, _PARENT, _SAVED = range(5)
-"""In a frame: section asked about (-1: not chosen yet); buffer that was the last answer (-1: none yet; the number of
-buffers: all lie higher); part searched; frame to go back to (-1: none); the first three of ``used`` before the answer.
-"""
-_LOWS, _FLOORS, _PARTS, STEPS = range(4)
-"""In ``used``."""
-
-
-def make_state(tables: Tables, runner: Runner) -> State:
-    """Return the state before any buffer is placed."""
-    count, sections = len(tables.size), len(tables.spare)
-    left = [0] * sections
-    cut = [0] * sections
-    for index in range(count):
-        for section in range(tables.first[index], tables.last[index]):
-            left[section] += tables.height[index]
-            cut[section] += section > tables.first[index]
-    low = [max(pin, 0) for pin in tables.pin]
-    start, crowd = tables.crowd_start, tables.crowd
-    parts: tuple[Sequence[int], ...] = (
-        low,
-        [0] * count,
-        [min(low[crowd[place]] for place in range(start[s], start[s + 1])) for s in range(sections)],
-        left,
-        cut,
-        [1] * sections,
-        [0] * sections,
-        [0] * (_FRAME * (4 * count + 64)),
-        [0] * (4 * (2 * count + 64)),
-        [0] * (2 * (2 * len(tables.near) + 16 * count + 1024)),
-        [0] * (2 * (4 * len(tables.crowd) + 16 * sections + 1024)),
-        [0] * 4,
-    )
-    return State(*(runner.table(table) for table in parts))
 
 
 @kernel
@@ -205,10 +153,10 @@ def raise_low(tables: Tables, state: State, index: int, level: int, capacity: in
     if tables.pin[index] >= 0 or level + tables.size[index] > capacity:
         state.weight[tables.first[index]] += 1
         return False
-    used = state.used[_LOWS]
+    used = state.used[LOWS]
     state.low_trail[2 * used] = index
     state.low_trail[2 * used + 1] = before
-    state.used[_LOWS] = used + 1
+    state.used[LOWS] = used + 1
     state.low[index] = level
     for section in range(tables.first[index], tables.last[index]):
         if state.floor[section] == before:
@@ -268,10 +216,10 @@ def lift_floors(tables: Tables, state: State, begin: int, end: int, capacity: in
                 floor = state.low[index]
         steps += tables.crowd_start[section + 1] - tables.crowd_start[section]
         if floor > state.floor[section]:
-            used = state.used[_FLOORS]
+            used = state.used[FLOORS]
             state.floor_trail[2 * used] = section
             state.floor_trail[2 * used + 1] = state.floor[section]
-            state.used[_FLOORS] = used + 1
+            state.used[FLOORS] = used + 1
             state.floor[section] = floor
         if floor + state.left[section] > capacity + tables.spare[section]:
             state.weight[section] += 1
@@ -279,50 +227,6 @@ def lift_floors(tables: Tables, state: State, begin: int, end: int, capacity: in
             return False
     state.used[STEPS] += steps
     return True
-
-
-@kernel
-def undo(tables: Tables, state: State, base: int) -> None:
-    """Take the last answer of a frame back."""
-    used = state.used
-    for entry in range(used[_LOWS] - 1, state.frames[base + _SAVED] - 1, -1):
-        state.low[state.low_trail[2 * entry]] = state.low_trail[2 * entry + 1]
-    for entry in range(used[_FLOORS] - 1, state.frames[base + _SAVED + 1] - 1, -1):
-        state.floor[state.floor_trail[2 * entry]] = state.floor_trail[2 * entry + 1]
-    for which in range(3):
-        used[which] = state.frames[base + _SAVED + which]
-    index = state.frames[base + _CHOICE]
-    if index < len(tables.size):
-        state.placed[index] = 0
-        first, last = tables.first[index], tables.last[index]
-        for section in range(first, last):
-            state.left[section] += tables.height[index]
-            if section > first:
-                state.cut[section] += 1
-
-
-@kernel
-def split(state: State, begin: int, end: int, following: int, frame: int) -> int:
-    """Part a stretch of sections where no buffer that is not placed crosses. The first part to search, or -1."""
-    head, before = following, -1
-    for section in range(begin + 1, end + 1):
-        if section < end and state.cut[section] > 0:
-            continue
-        # Sections between which nothing is left are parts of their own.
-        if state.left[begin] > 0:
-            part = state.used[_PARTS]
-            state.used[_PARTS] = part + 1
-            state.parts[4 * part] = begin
-            state.parts[4 * part + 1] = section
-            state.parts[4 * part + 2] = following
-            state.parts[4 * part + 3] = frame
-            if before < 0:
-                head = part
-            else:
-                state.parts[4 * before + 2] = part
-            before = part
-        begin = section
-    return head
 
 
 @kernel
@@ -335,32 +239,9 @@ def is_cut(tables: Tables, state: State, index: int) -> bool:
 
 
 @kernel
-def has_room(tables: Tables, state: State, depth: int) -> bool:
-    """Whether the tables are large enough for one more answer."""
-    count, sections = len(tables.size), len(tables.spare)
-    used = state.used
-    return (
-        _FRAME * (depth + 2) <= len(state.frames)
-        and 2 * (used[_LOWS] + count) <= len(state.low_trail)
-        and 2 * (used[_FLOORS] + sections) <= len(state.floor_trail)
-        and 4 * used[_PARTS] + 4 * count <= len(state.parts)
-    )
-
-
-@kernel
-def open_frame(state: State, depth: int, part: int, parent: int) -> None:
-    """Open the frame of the next question."""
-    base = _FRAME * depth
-    state.frames[base + _SECTION] = -1
-    state.frames[base + _CHOICE] = -1
-    state.frames[base + _PART] = part
-    state.frames[base + _PARENT] = parent
-
-
-@kernel
 def find_answer(tables: Tables, state: State, rank: Table, base: int, capacity: int) -> tuple[int, int]:
     """(next answer to the question of a frame, level that all lie above if that is it); (-1, 0) if there is none."""
-    section, before = state.frames[base + _SECTION], state.frames[base + _CHOICE]
+    section, before = state.frames[base + SECTION], state.frames[base + CHOICE]
     count = len(rank)
     if before == count:
         return -1, 0
@@ -379,13 +260,13 @@ def find_answer(tables: Tables, state: State, rank: Table, base: int, capacity: 
 def give_answer(tables: Tables, state: State, base: int, answer: int, level: int, capacity: int, node: int) -> bool:
     """Act on an answer. Whether what is left may still fit."""
     for which in range(3):
-        state.frames[base + _SAVED + which] = state.used[which]
-    state.frames[base + _CHOICE] = answer
+        state.frames[base + SAVED + which] = state.used[which]
+    state.frames[base + CHOICE] = answer
     if answer < len(tables.size):
         fits = place_buffer(tables, state, answer, capacity, node)
     else:
-        fits = raise_section(tables, state, state.frames[base + _SECTION], level, capacity, node)
-    part = state.frames[base + _PART]
+        fits = raise_section(tables, state, state.frames[base + SECTION], level, capacity, node)
+    part = state.frames[base + PART]
     return fits and lift_floors(tables, state, state.parts[4 * part], state.parts[4 * part + 1], capacity, node)
 
 
@@ -414,35 +295,35 @@ def ask(
     by_rank: int,
 ) -> bool:
     """See to it that the frame has a question, of the next part if its own is done. Whether there is one."""
-    while state.frames[base + _SECTION] < 0:
-        part = state.frames[base + _PART]
+    while state.frames[base + SECTION] < 0:
+        part = state.frames[base + PART]
         begin, end = state.parts[4 * part], state.parts[4 * part + 1]
         section = choose_section(tables, state, rank, begin, end, capacity, by_floor, by_left, by_crowd, by_rank)
         if section >= 0:
-            state.frames[base + _SECTION] = section
+            state.frames[base + SECTION] = section
             break
         following = state.parts[4 * part + 2]
         if following < 0:
             return False
-        state.frames[base + _PART] = following
-        state.frames[base + _PARENT] = state.parts[4 * following + 3]
+        state.frames[base + PART] = following
+        state.frames[base + PARENT] = state.parts[4 * following + 3]
     return True
 
 
 @kernel
 def go_back(tables: Tables, state: State, depth: int) -> int:
     """Take back the answers since the frame that this one, which has no more, comes from. Its depth; -1 for none."""
-    parent = state.frames[_FRAME * depth + _PARENT]
+    parent = state.frames[FRAME * depth + PARENT]
     if parent >= 0:
         for frame in range(depth - 1, parent - 1, -1):
-            undo(tables, state, _FRAME * frame)
+            undo(tables, state, FRAME * frame)
     return parent
 
 
 @kernel
 def go_on(tables: Tables, state: State, depth: int, answer: int) -> bool:
     """Open the frame behind an answer. Whether something is left to be placed there or in a part that follows."""
-    part, parent = state.frames[_FRAME * depth + _PART], depth
+    part, parent = state.frames[FRAME * depth + PART], depth
     if answer < len(tables.size) and is_cut(tables, state, answer):
         begin, end, following = state.parts[4 * part], state.parts[4 * part + 1], state.parts[4 * part + 2]
         part = split(state, begin, end, following, depth)
@@ -478,8 +359,8 @@ def search(
         return FOUND
     open_frame(state, 0, part, -1)
     depth = node = 0
-    while ask(tables, state, rank, _FRAME * depth, capacity, by_floor, by_left, by_crowd, by_rank):
-        answer, level = find_answer(tables, state, rank, _FRAME * depth, capacity)
+    while ask(tables, state, rank, FRAME * depth, capacity, by_floor, by_left, by_crowd, by_rank):
+        answer, level = find_answer(tables, state, rank, FRAME * depth, capacity)
         if state.used[STEPS] > most_steps:
             return STOPPED
         if answer < 0:
@@ -491,8 +372,8 @@ def search(
         node += 1
         if node > most_nodes or not has_room(tables, state, depth):
             return STOPPED
-        if not give_answer(tables, state, _FRAME * depth, answer, level, capacity, node):
-            undo(tables, state, _FRAME * depth)
+        if not give_answer(tables, state, FRAME * depth, answer, level, capacity, node):
+            undo(tables, state, FRAME * depth)
         elif go_on(tables, state, depth, answer):
             depth += 1
         else:

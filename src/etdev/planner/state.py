@@ -1,0 +1,143 @@
+"""The tables that an exact search changes, and how it takes changes back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from etdev.planner.kernel import Runner, Table, kernel
+from etdev.planner.tables import Tables
+
+
+class State(NamedTuple):
+    """Tables that change during a search."""
+
+    low: Table
+    """Lowest offset that a buffer may have; its offset once it is placed."""
+    placed: Table
+    """1 for buffers that are."""
+    floor: Table
+    """By section, the least ``low`` of its buffers that are not placed: nothing more goes below."""
+    left: Table
+    """By section, the heights of its buffers that are not placed."""
+    cut: Table
+    """By section, how many buffers that are not placed are in use in it and in the one before."""
+    weight: Table
+    """By section, 1 and the paths that ended in it."""
+    stale: Table
+    """By section, the node at which its floor had last to be found out anew."""
+    frames: Table
+    """For each question on the path, the numbers that are named below."""
+    parts: Table
+    """For each stretch of sections that is searched apart: begin, end, the next one to search (-1: none), and the
+    frame that it comes from (-1: none)."""
+    low_trail: Table
+    """(buffer, low) before each change."""
+    floor_trail: Table
+    """(section, floor) before each change."""
+    used: Table
+    """Entries used of ``low_trail``, ``floor_trail`` and ``parts``; steps."""
+
+
+FRAME = 7
+SECTION, CHOICE, PART, PARENT, SAVED = range(5)
+"""In a frame: section asked about (-1: not chosen yet); buffer that was the last answer (-1: none yet; the number of
+buffers: all lie higher); part searched; frame to go back to (-1: none); the first three of ``used`` before the answer.
+"""
+LOWS, FLOORS, PARTS, STEPS = range(4)
+"""In ``used``."""
+
+
+def make_state(tables: Tables, runner: Runner) -> State:
+    """The state before anything is placed."""
+    count, sections = len(tables.size), len(tables.spare)
+    left = [0] * sections
+    cut = [0] * sections
+    for index in range(count):
+        for section in range(tables.first[index], tables.last[index]):
+            left[section] += tables.height[index]
+            cut[section] += section > tables.first[index]
+    low = [max(pin, 0) for pin in tables.pin]
+    start, crowd = tables.crowd_start, tables.crowd
+    parts: tuple[Sequence[int], ...] = (
+        low,
+        [0] * count,
+        [min(low[crowd[place]] for place in range(start[s], start[s + 1])) for s in range(sections)],
+        left,
+        cut,
+        [1] * sections,
+        [0] * sections,
+        [0] * (FRAME * (4 * count + 64)),
+        [0] * (4 * (2 * count + 64)),
+        [0] * (2 * (2 * len(tables.near) + 16 * count + 1024)),
+        [0] * (2 * (4 * len(tables.crowd) + 16 * sections + 1024)),
+        [0] * 4,
+    )
+    return State(*(runner.table(table) for table in parts))
+
+
+@kernel
+def undo(tables: Tables, state: State, base: int) -> None:
+    """Take the last answer of a frame back."""
+    used = state.used
+    for entry in range(used[LOWS] - 1, state.frames[base + SAVED] - 1, -1):
+        state.low[state.low_trail[2 * entry]] = state.low_trail[2 * entry + 1]
+    for entry in range(used[FLOORS] - 1, state.frames[base + SAVED + 1] - 1, -1):
+        state.floor[state.floor_trail[2 * entry]] = state.floor_trail[2 * entry + 1]
+    for which in range(3):
+        used[which] = state.frames[base + SAVED + which]
+    index = state.frames[base + CHOICE]
+    if index < len(tables.size):
+        state.placed[index] = 0
+        first, last = tables.first[index], tables.last[index]
+        for section in range(first, last):
+            state.left[section] += tables.height[index]
+            if section > first:
+                state.cut[section] += 1
+
+
+@kernel
+def split(state: State, begin: int, end: int, following: int, frame: int) -> int:
+    """Part a stretch of sections where no buffer that is not placed crosses. The first part to search, or -1."""
+    head, before = following, -1
+    for section in range(begin + 1, end + 1):
+        if section < end and state.cut[section] > 0:
+            continue
+        # Sections between which nothing is left are parts of their own.
+        if state.left[begin] > 0:
+            part = state.used[PARTS]
+            state.used[PARTS] = part + 1
+            state.parts[4 * part] = begin
+            state.parts[4 * part + 1] = section
+            state.parts[4 * part + 2] = following
+            state.parts[4 * part + 3] = frame
+            if before < 0:
+                head = part
+            else:
+                state.parts[4 * before + 2] = part
+            before = part
+        begin = section
+    return head
+
+
+@kernel
+def has_room(tables: Tables, state: State, depth: int) -> bool:
+    """Whether the tables are large enough for one more answer."""
+    count, sections = len(tables.size), len(tables.spare)
+    used = state.used
+    return (
+        FRAME * (depth + 2) <= len(state.frames)
+        and 2 * (used[LOWS] + count) <= len(state.low_trail)
+        and 2 * (used[FLOORS] + sections) <= len(state.floor_trail)
+        and 4 * used[PARTS] + 4 * count <= len(state.parts)
+    )
+
+
+@kernel
+def open_frame(state: State, depth: int, part: int, parent: int) -> None:
+    """The next question."""
+    base = FRAME * depth
+    state.frames[base + SECTION] = -1
+    state.frames[base + CHOICE] = -1
+    state.frames[base + PART] = part
+    state.frames[base + PARENT] = parent
