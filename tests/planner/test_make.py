@@ -17,6 +17,7 @@ import pytest
 import etdev
 from etdev.planner import Buffer, CollisionError, PlanError, Problem, make_plan
 from etdev.planner.occupancy import Occupancy
+from etdev.planner.restarts import Restarts
 from planner import truth
 from planner.truth import problem
 
@@ -189,6 +190,43 @@ def test_many_buffers_take_seconds(count: int, seconds: float) -> None:
     begin = time.perf_counter()
     make_plan(planned)
     assert time.perf_counter() - begin < seconds
+
+
+def mixed(count: int, seed: int = 0) -> Problem:
+    """Buffers of all sizes, alignments and lifetimes, for which no plan meets the lower bound."""
+    draws = random.Random(seed)
+    buffers = []
+    for _ in range(count):
+        start = draws.randrange(count)
+        life = 1 + int(draws.expovariate(1 / 8)) if draws.random() > 0.02 else draws.randint(1, count // 20)
+        size = draws.randint(1, 1 << draws.randint(4, 18))
+        buffers.append(Buffer(size, start, min(start + life, count), 1 << draws.randint(0, 8)))
+    return Problem(tuple(buffers))
+
+
+def test_no_capacity_is_searched_for_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second search for the same would repeat the first one."""
+    searched: list[tuple[Restarts, int]] = []
+    fit = Restarts.fit
+
+    def counted(self: Restarts, capacity: int, most_steps: int) -> tuple[int, list[int]]:
+        searched.append((self, capacity))
+        return fit(self, capacity, most_steps)
+
+    monkeypatch.setattr(Restarts, "fit", counted)
+    monkeypatch.setattr("etdev.planner.best._STEPS_PER_PAIR", 50)
+    plan = make_plan(mixed(100))
+
+    assert plan.size > plan.lower_bound
+    assert len(searched) > 3
+    assert len(set(searched)) == len(searched)
+
+
+@pytest.mark.slow
+def test_three_thousand_buffers_of_mixed_alignments_take_less_than_20_s() -> None:
+    begin = time.process_time()
+    make_plan(mixed(3_000))
+    assert time.process_time() - begin < 20
 
 
 def stairs(count: int) -> Problem:

@@ -39,8 +39,8 @@ _MOST_PAIRS = 400_000
 """Largest number of pairs of buffers in use together for such a search."""
 _SEARCH_STEPS = 200_000_000
 """Largest number of steps of one search of a part, unless a capacity demands more."""
-_ALL_STEPS = 300_000_000
-"""Steps of all searches of a problem without a capacity: half a minute in Python."""
+_ALL_STEPS = 160_000_000
+"""Steps of all searches of a problem without a capacity: a quarter of a minute in Python."""
 _DEMANDED_STEPS = 20_000_000_000
 """Steps of all searches of a problem with a capacity."""
 _STEPS_PER_PAIR = 4_000
@@ -130,7 +130,9 @@ class _Refinement:
         mend = [] if self._restarts is not None and few else [self._mend_goal]
         whole = [self._place_further, self._search_first]
         attempts = [*whole, *mend] if self._restarts is not None else [*mend, *whole, *mend]
-        for attempt in (*attempts, self._improve, self._insist, self._narrow):
+        # Without a demand, to search for the goal again would only repeat the first search and go on from there.
+        insist = [self._insist] if self._demanded else []
+        for attempt in (*attempts, self._improve, *insist, self._narrow):
             attempt()
             if self._part.size <= max(self._goal, self._part.bound):
                 return
@@ -145,7 +147,7 @@ class _Refinement:
         _place_part(self._part, self._goal, further=True)
 
     def _insist(self) -> None:
-        self._search(self._goal, _DEMANDED_STEPS if self._demanded else self._steps // 2)
+        self._search(self._goal, _DEMANDED_STEPS)
 
     def _search(self, capacity: int, most_steps: int) -> None:
         most_steps = min(most_steps, self._budget.left)
