@@ -240,7 +240,7 @@ def is_cut(tables: Tables, state: State, index: int) -> bool:
 
 @kernel
 def find_answer(tables: Tables, state: State, rank: Table, base: int, capacity: int) -> tuple[int, int]:
-    """(next answer to the question of a frame, level that all lie above if that is it); (-1, 0) if there is none."""
+    """Return the next answer to the question of a frame, and the level that all are above; (-1, 0) if there is none."""
     section, before = state.frames[base + SECTION], state.frames[base + CHOICE]
     count = len(rank)
     if before == count:

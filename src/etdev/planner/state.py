@@ -1,4 +1,4 @@
-"""The tables that an exact search changes, and how it takes changes back."""
+"""Tables that an exact search changes, and the undoing of its changes."""
 
 from __future__ import annotations
 
@@ -15,22 +15,24 @@ class State(NamedTuple):
     low: Table
     """Lowest offset that a buffer may have; its offset once it is placed."""
     placed: Table
-    """1 for buffers that are."""
+    """1 for each buffer that is placed."""
     floor: Table
-    """By section, the least ``low`` of its buffers that are not placed: nothing more goes below."""
+    """By section, the least ``low`` of its unplaced buffers. Nothing else is placed below."""
     left: Table
-    """By section, the heights of its buffers that are not placed."""
+    """By section, the total height of its unplaced buffers."""
     cut: Table
-    """By section, how many buffers that are not placed are in use in it and in the one before."""
+    """By section, the number of unplaced buffers in use both in it and in the section before."""
     weight: Table
-    """By section, 1 and the paths that ended in it."""
+    """By section, 1 plus the number of paths that ended in it."""
     stale: Table
-    """By section, the node at which its floor had last to be found out anew."""
+    """By section, the node at which its floor was last computed again."""
     frames: Table
-    """For each question on the path, the numbers that are named below."""
+    """Entries of each question on the path, in the order of the names below."""
     parts: Table
-    """For each stretch of sections that is searched apart: begin, end, the next one to search (-1: none), and the
-    frame that it comes from (-1: none)."""
+    """Stretches of sections that are searched separately.
+
+    Per stretch: begin, end, the next stretch to search (-1: none), and the frame that it comes from (-1: none).
+    """
     low_trail: Table
     """(buffer, low) before each change."""
     floor_trail: Table
@@ -41,15 +43,17 @@ class State(NamedTuple):
 
 FRAME = 7
 SECTION, CHOICE, PART, PARENT, SAVED = range(5)
-"""In a frame: section asked about (-1: not chosen yet); buffer that was the last answer (-1: none yet; the number of
-buffers: all lie higher); part searched; frame to go back to (-1: none); the first three of ``used`` before the answer.
+"""Entries of a frame.
+
+The section asked about (-1: not chosen yet); the last answer, a buffer (-1: none yet; the number of buffers: all are
+higher); the part searched; the frame to return to (-1: none); the first three entries of ``used`` before the answer.
 """
 LOWS, FLOORS, PARTS, STEPS = range(4)
-"""In ``used``."""
+"""Positions in ``used``."""
 
 
 def make_state(tables: Tables, runner: Runner) -> State:
-    """The state before anything is placed."""
+    """Return the state before any buffer is placed."""
     count, sections = len(tables.size), len(tables.spare)
     left = [0] * sections
     cut = [0] * sections
@@ -78,7 +82,7 @@ def make_state(tables: Tables, runner: Runner) -> State:
 
 @kernel
 def undo(tables: Tables, state: State, base: int) -> None:
-    """Take the last answer of a frame back."""
+    """Undo the last answer of a frame."""
     used = state.used
     for entry in range(used[LOWS] - 1, state.frames[base + SAVED] - 1, -1):
         state.low[state.low_trail[2 * entry]] = state.low_trail[2 * entry + 1]
@@ -98,7 +102,7 @@ def undo(tables: Tables, state: State, base: int) -> None:
 
 @kernel
 def split(state: State, begin: int, end: int, following: int, frame: int) -> int:
-    """Part a stretch of sections where no buffer that is not placed crosses. The first part to search, or -1."""
+    """Split a stretch of sections where no unplaced buffer crosses. Return the first part to search, or -1."""
     head, before = following, -1
     for section in range(begin + 1, end + 1):
         if section < end and state.cut[section] > 0:
@@ -122,7 +126,7 @@ def split(state: State, begin: int, end: int, following: int, frame: int) -> int
 
 @kernel
 def has_room(tables: Tables, state: State, depth: int) -> bool:
-    """Whether the tables are large enough for one more answer."""
+    """Return whether the tables are large enough for one more answer."""
     count, sections = len(tables.size), len(tables.spare)
     used = state.used
     return (
@@ -135,7 +139,7 @@ def has_room(tables: Tables, state: State, depth: int) -> bool:
 
 @kernel
 def open_frame(state: State, depth: int, part: int, parent: int) -> None:
-    """The next question."""
+    """Open the frame of the next question."""
     base = FRAME * depth
     state.frames[base + SECTION] = -1
     state.frames[base + CHOICE] = -1
