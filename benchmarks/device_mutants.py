@@ -33,7 +33,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
 
-    from etdev.pipeline.quiet import quiet_libraries
+    from etdev.pipeline.project.quiet import quiet_libraries
     from validator.device_subjects import CASES, CHECKS, make_subject, try_device_mutants
 
     def row(name: str, tally: Tally) -> str:

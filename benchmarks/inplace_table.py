@@ -15,8 +15,8 @@ import csv
 import sys
 from collections.abc import Iterable, Iterator
 
-from etdev.pipeline.inplace_schema import Schema, operator_schema
-from etdev.pipeline.inplace_trial import Trial, try_operator
+from etdev.kernel_trials.op_schema import Schema, operator_schema
+from etdev.kernel_trials.trial import Trial, try_operator
 from etdev.runtime.stock import StockRuntime
 
 HEADER = ("op", "position", "verdict", "note")

@@ -1,4 +1,4 @@
-"""What each entry of the table of kernel-aware lowering gains: the figures in `etdev.backends.portable.forms`.
+"""What each entry of the table of kernel-aware lowering gains: the figures in `etdev.lowering.forms`.
 
 For each entry one op of the size that the table names is lowered twice, as ExecuTorch does it and with that entry
 alone; for `tiling`, which is there for memory, with `linear` and with both, and both files are linked. The runtime
@@ -69,9 +69,9 @@ def load(name: str, *, stock: bool) -> tuple[Callable[[], Any], int]:
     from executorch.exir import to_edge_transform_and_lower
     from executorch.extension.pybindings.portable_lib import _load_for_executorch_from_buffer
 
-    from etdev.backends.portable.graph import FormSettings
-    from etdev.backends.portable.rewrite import apply_forms
     from etdev.linker import LinkOptions, link_foreign
+    from etdev.lowering.graph import FormSettings
+    from etdev.lowering.rewrite import apply_forms
     from etdev.program import write
     from etdev.program.blob import Blob
     from etdev.program.footprint import planned_memory
@@ -131,7 +131,7 @@ def _seconds(call: Callable[[], Any], repeats: int) -> float:
 
 def main() -> int:
     """Measure and print the entries."""
-    from etdev.backends.portable.forms import FORMS
+    from etdev.lowering.forms import FORMS
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", choices=[form.name for form in FORMS], metavar="NAME")

@@ -41,8 +41,8 @@ def zoo(name: str, folder: Path) -> Subject:
     from architectures import BY_NAME, random_inputs
     from zoo_parts.steps import build_step
 
-    from etdev.pipeline.objects import ObjectProgram
-    from etdev.pipeline.places import sidecar_place
+    from etdev.pipeline.project.places import sidecar_place
+    from etdev.pipeline.stages.emit import ObjectProgram
     from etdev.program import read
     from etdev.program.sidecar import read_sidecar
     from validator.subjects import linked
@@ -61,7 +61,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
 
-    from etdev.pipeline.quiet import quiet_libraries
+    from etdev.pipeline.project.quiet import quiet_libraries
     from etdev.runtime.stock import StockRuntime
     from validator.subjects import Tally, try_mutants
 

@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import escape
 
-from etdev.pipeline.memory import method_memories
+from etdev.inspection.planned_memory import method_memories
 from etdev.program import read
+from etdev.program.analysis.storage import Storage
 from etdev.program.footprint import planned_memory
-from etdev.program.storage import Storage
 from etdev.units import format_size
 
 MODEL, TITLE = "vit", "Planned memory of a small vision transformer on the portable kernels"

@@ -147,11 +147,11 @@ class Row:
 
 def count(program: Any, inputs: Mapping[int, int]) -> Count:
     """Of a program of one method; ``inputs`` says how many arguments of each delegate call are inputs."""
-    from etdev.pipeline.transfers import copies_per_call
+    from etdev.inspection.transfers import copies_per_call
+    from etdev.program.analysis.storage import method_memory
     from etdev.program.devices import D2H_COPY, H2D_COPY
     from etdev.program.footprint import planned_memory
     from etdev.program.model import KernelCall
-    from etdev.program.storage import method_memory
 
     plan = program.method("forward")
     memory = method_memory(plan, inputs)
@@ -172,17 +172,17 @@ def measure(subject: Subject, folder: Path) -> Row:
     from executorch.exir import ExecutorchBackendConfig
 
     from etdev.errors import EtdevError
+    from etdev.kernel_trials.custom_ops import resolve_ops
     from etdev.linker import link_foreign
     from etdev.pipeline.api import open_project
-    from etdev.pipeline.inplace_ops import resolve_ops
-    from etdev.pipeline.link import link_program
-    from etdev.pipeline.load import load_model
-    from etdev.pipeline.lower import lower_model
-    from etdev.pipeline.models import Models
-    from etdev.pipeline.objects import emit_object
-    from etdev.pipeline.places import object_place
-    from etdev.pipeline.progress import Silent, StageClock
-    from etdev.pipeline.usercode import UserCode
+    from etdev.pipeline.project.places import object_place
+    from etdev.pipeline.project.progress import Silent, StageClock
+    from etdev.pipeline.project.usercode import UserCode
+    from etdev.pipeline.stages.emit import emit_object
+    from etdev.pipeline.stages.link import link_program
+    from etdev.pipeline.stages.load.model import load_model
+    from etdev.pipeline.stages.lower import lower_model
+    from etdev.pipeline.stages.models import Models
     from etdev.program import parse
     from etdev.program.blob import Blob
     from etdev.program.delegates import delegate_inputs
@@ -267,7 +267,7 @@ def main() -> int:
     parser.add_argument("--only", nargs="+", choices=list(SUBJECTS), metavar="NAME")
     arguments = parser.parse_args()
 
-    from etdev.pipeline.quiet import quiet_libraries
+    from etdev.pipeline.project.quiet import quiet_libraries
 
     rows: dict[str, Row] = {}
     for name in arguments.only or SUBJECTS:

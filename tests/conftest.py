@@ -7,11 +7,17 @@ Tests that need it skip, and say so, where it is missing.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from etdev.pipeline.project import Project
+
+pytest.register_assert_rewrite("support.stages")
 
 # How long an example takes depends on what else the machine does.
 settings.register_profile("etdev", deadline=None, max_examples=25)
@@ -72,3 +78,27 @@ def _neutral_environment(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pyte
     for name in list(os.environ):
         if name.startswith("ETDEV__") or name in {"ETDEV_DEBUG", "NO_COLOR", "FORCE_COLOR"}:
             monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Project]:
+    """``project(config, model="...", data="...")``: a project whose errors read ``etdev.toml:LINE:COLUMN``."""
+    from support.projects import make_project
+
+    monkeypatch.chdir(tmp_path)
+
+    def make(config: str, **files: str) -> Project:
+        return make_project(tmp_path, config, **files)
+
+    return make
+
+
+@pytest.fixture
+def one_runtime(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Builds of this test share the stock runtime's process."""
+    from etdev.pipeline import verify_target as existing
+    from etdev.pipeline.builder import targets
+    from support.stock import share_runtime
+
+    monkeypatch.setattr(targets, "runtime_for", share_runtime())
+    monkeypatch.setattr(existing, "runtime_for", share_runtime())

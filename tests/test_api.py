@@ -10,8 +10,8 @@ import pytest
 
 import etdev
 from etdev.errors import ConfigError, EtdevError
-from etdev.pipeline import targets as targets_module
-from etdev.pipeline.progress import Silent
+from etdev.pipeline.builder import targets as targets_module
+from etdev.pipeline.project.progress import Silent
 from support.projects import LINEAR, LINEAR_CONFIG, write_project
 from support.stock import share_runtime
 

@@ -12,20 +12,20 @@ import pytest
 
 from config.support import MINIMAL, load, problems
 from etdev.cli import app
-from etdev.config.document import MAX_BYTES
 from etdev.config.module_files import defined_names
+from etdev.config.parsing.document import MAX_BYTES
 from etdev.config.references import check_references
 from etdev.errors import EtdevError
+from etdev.execution.arrays import read_arrays
 from etdev.files import SpecialFileError, file_sha256, open_file, read_file
+from etdev.inspection.diff import diff
+from etdev.inspection.inspect import inspect_memory
+from etdev.inspection.report.provenance import provenance
 from etdev.pipeline.cache.digests import Digests
-from etdev.pipeline.diff import diff
-from etdev.pipeline.inspect import inspect_memory
-from etdev.pipeline.report.provenance import provenance
-from etdev.pipeline.run_arrays import read_arrays
-from etdev.pipeline.verify.verify_file import verify_files
 from etdev.program import write
 from etdev.program.mapped import map_file
 from etdev.program.sidecar import read_sidecar
+from etdev.verification.verify_file import verify_files
 from support.files import chain
 
 SAID = "this is a pipe, a device or a socket"
@@ -125,7 +125,7 @@ def test_files_beside_a_program_are_not_waited_for(tmp_path: Path) -> None:
 
 def test_weights_that_are_a_pipe(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
-    from etdev.pipeline.weights import load_weights
+    from etdev.pipeline.stages.load.weights import load_weights
 
     with pytest.raises(EtdevError, match=SAID):
         load_weights(torch.nn.Linear(1, 1), _pipe(tmp_path, "w.safetensors"), "etdev.toml:4:11")

@@ -164,7 +164,7 @@ def _one_line(error: Exception) -> str:
 
 def main() -> None:
     """Entry of the process."""
-    from etdev.pipeline.quiet import quiet_libraries
+    from etdev.pipeline.project.quiet import quiet_libraries
     from etdev.runtime.stock import StockRuntime
 
     model, backend, key, pairs, steps_of, file = sys.argv[1:]

@@ -20,7 +20,7 @@ from zoo_parts.outputs import CALLS, Outputs, eager_outputs, relative_error
 from zoo_parts.result import Part
 
 if TYPE_CHECKING:
-    from etdev.pipeline.result import BuildResult
+    from etdev.pipeline.results.result import BuildResult
 
 FORMAT = 1
 """Of the files."""
@@ -180,14 +180,14 @@ def _cut(target: str, built: BuildResult | None, subject: Subject, expected: Out
 
 
 def _run(target: str, built: BuildResult, subject: Subject, expected: Outputs) -> Cut:
-    from etdev.pipeline.transfers import copies_per_call
-    from etdev.pipeline.verify.placement import check_placement
+    from etdev.inspection.transfers import copies_per_call
     from etdev.program import model as m
     from etdev.program import read
     from etdev.program.devices import D2H_COPY, H2D_COPY
     from etdev.program.footprint import planned_memory
     from etdev.runtime.device_map import parse_device_map
     from etdev.runtime.replay import ReplayRuntime
+    from etdev.verification.checks.placement import check_placement
 
     program = read(built.path(target))
     (plan,) = program.execution_plan
@@ -217,7 +217,7 @@ def main() -> None:
     """Measure, in one thread, and write the result."""
     import torch
 
-    from etdev.pipeline.quiet import quiet_libraries
+    from etdev.pipeline.project.quiet import quiet_libraries
 
     name, key, file, *cuts = sys.argv[1:]
     torch.set_num_threads(1)

@@ -18,13 +18,13 @@ from etdev._version import __version__ as __version__
 if TYPE_CHECKING:
     from etdev import errors as errors
     from etdev import program as program
+    from etdev.inspection.diff import ProgramDiff, diff
+    from etdev.inspection.inspect import ProgramInfo, inspect
+    from etdev.inspection.report import report
     from etdev.pipeline.api import build, deploy, verify
     from etdev.pipeline.deploy import DeployResult
-    from etdev.pipeline.diff import ProgramDiff, diff
-    from etdev.pipeline.inspect import ProgramInfo, inspect
     from etdev.pipeline.relink import RelinkResult, relink
-    from etdev.pipeline.report import report
-    from etdev.pipeline.result import BuildResult
+    from etdev.pipeline.results.result import BuildResult
 
 __all__ = [
     "BuildResult",
@@ -45,14 +45,14 @@ _HOME = {
     "build": "etdev.pipeline.api",
     "verify": "etdev.pipeline.api",
     "deploy": "etdev.pipeline.api",
-    "diff": "etdev.pipeline.diff",
-    "inspect": "etdev.pipeline.inspect",
+    "diff": "etdev.inspection.diff",
+    "inspect": "etdev.inspection.inspect",
     "relink": "etdev.pipeline.relink",
-    "report": "etdev.pipeline.report",
-    "BuildResult": "etdev.pipeline.result",
+    "report": "etdev.inspection.report",
+    "BuildResult": "etdev.pipeline.results.result",
     "DeployResult": "etdev.pipeline.deploy",
-    "ProgramDiff": "etdev.pipeline.diff",
-    "ProgramInfo": "etdev.pipeline.inspect",
+    "ProgramDiff": "etdev.inspection.diff",
+    "ProgramInfo": "etdev.inspection.inspect",
     "RelinkResult": "etdev.pipeline.relink",
 }
 _MODULES = frozenset({"errors", "program"})

@@ -8,7 +8,7 @@ import sys
 def main() -> None:
     """Run the command line and exit with its code."""
     try:
-        from etdev.cli.display import DISPLAY
+        from etdev.cli.rendering.display import DISPLAY
 
         DISPLAY.start_for(sys.argv[1:])  # Before slow imports.
         try:

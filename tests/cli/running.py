@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from etdev.cli import app
-from etdev.pipeline import run as run_module
+from etdev.execution import run as run_module
 from etdev.program import model as m
 from etdev.program import write
 from program.hand import tensor

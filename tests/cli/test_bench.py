@@ -15,9 +15,9 @@ import pytest
 from cli.running import SIMULATED, Run
 from etdev.cli import app
 from etdev.cli.bench import render
-from etdev.pipeline import bench as bench_module
-from etdev.pipeline import machine
-from etdev.pipeline.latency import Thoroughness, summarize
+from etdev.execution import bench as bench_module
+from etdev.execution.timing import Thoroughness, summarize
+from etdev.pipeline.project import machine
 from etdev.program import read, write
 from etdev.runtime.stock import StockRuntime
 from program.hand import tensor

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from etdev.cli import app
-from etdev.pipeline import targets as targets_module
-from etdev.pipeline.result import BuildResult
+from etdev.pipeline.builder import targets as targets_module
+from etdev.pipeline.results.result import BuildResult
 from support.commands import run_etdev
 from support.projects import LINEAR, LINEAR_CONFIG, SAMPLES, write_project
 from support.stock import share_runtime

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from etdev.cli.drawing import Drawing
+from etdev.cli.rendering.drawing import Drawing
 
 _BUSY = """
 import ctypes, sys
-from etdev.cli.display import DISPLAY
+from etdev.cli.rendering.display import DISPLAY
 assert DISPLAY.start("starting")
 DISPLAY.tell("started", "cpu", "emit")
 DISPLAY.tell("finished", "cpu", "emit", 0.5)
@@ -97,7 +97,7 @@ def test_other_commands_show_nothing(arguments: list[str], tmp_path: Path) -> No
 
 
 def test_the_display_ends_with_a_process_that_is_killed(tmp_path: Path) -> None:
-    code = "import os, signal; from etdev.cli.display import DISPLAY; DISPLAY.start('x')\n"
+    code = "import os, signal; from etdev.cli.rendering.display import DISPLAY; DISPLAY.start('x')\n"
     code += "if os.fork() == 0:\n    import time; time.sleep(3); os._exit(0)\n"  # It has the pipe open, too.
     code += "import time; time.sleep(0.5); os.kill(os.getpid(), signal.SIGKILL)"
     shown = on_terminal([sys.executable, "-c", code], tmp_path)
@@ -108,7 +108,7 @@ def test_the_display_ends_with_a_process_that_is_killed(tmp_path: Path) -> None:
 
 _SPLIT = """
 import os, time
-from etdev.cli.display import DISPLAY
+from etdev.cli.rendering.display import DISPLAY
 DISPLAY.start("working")
 if os.fork() == 0:
     os.closerange(0, 3)
@@ -129,7 +129,7 @@ def test_the_display_is_taken_away_although_another_process_has_its_pipe(tmp_pat
 
 _LONG = """
 import sys, time
-from etdev.cli.display import DISPLAY
+from etdev.cli.rendering.display import DISPLAY
 DISPLAY.start("working")
 for target in ("one", "two", "three"):
     DISPLAY.tell("started", target, "emit")
@@ -148,7 +148,7 @@ def test_a_long_line_above_several_targets_is_kept(tmp_path: Path) -> None:
 
 _INTERRUPTED = """
 import os, signal, time
-from etdev.cli.display import DISPLAY
+from etdev.cli.rendering.display import DISPLAY
 from etdev.cli.interrupts import _ECHO, INTERRUPTS
 DISPLAY.start("working")
 with INTERRUPTS:
@@ -205,8 +205,8 @@ def test_lines_fit_the_terminal(capfd: pytest.CaptureFixture[str]) -> None:
 
 _CALLED = """
 import time
-from etdev.cli.display import DISPLAY
-from etdev.cli.progress import shown_calls
+from etdev.cli.rendering.display import DISPLAY
+from etdev.cli.rendering.build_progress import shown_calls
 DISPLAY.start("etdev run: starting")
 with shown_calls(2000) as advance:
     for _ in range(2000):

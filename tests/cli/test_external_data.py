@@ -11,7 +11,7 @@ from cli.running import Run, run
 from etdev.cli import app
 from etdev.program import Blob, flat_tensor, read, write
 from etdev.program import model as m
-from etdev.program.external import externalize
+from etdev.program.data_files.external import externalize
 from program.hand import tensor
 from support.files import ADD, method, program
 

@@ -13,8 +13,8 @@ import pytest
 import etdev
 from etdev.cli import app
 from etdev.cli.inspect import render
+from etdev.inspection.inspect import inspect_memory
 from etdev.linker import link
-from etdev.pipeline.inspect import inspect_memory
 from etdev.program import Program, write
 from etdev.program import model as m
 from program.hand import everything, loop, tensor

@@ -16,7 +16,7 @@ import pytest
 from etdev.cli import app
 from etdev.cli.interrupts import _ECHO, INTERRUPTS, Interruptible
 from etdev.cli.lazy import Entry
-from etdev.pipeline.progress import Silent
+from etdev.pipeline.project.progress import Silent
 
 _WAITING = """
 import sys, time

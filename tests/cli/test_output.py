@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from etdev.cli import app
-from etdev.cli.output import Output, parse_outputs
+from etdev.cli.rendering.output import Output, parse_outputs
 from etdev.errors import UsageError
 from support.projects import LINEAR, LINEAR_CONFIG, write_project
 

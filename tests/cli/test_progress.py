@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from etdev.cli.progress import describe_count
+from etdev.cli.rendering.build_progress import describe_count
 
 
 @pytest.mark.parametrize(

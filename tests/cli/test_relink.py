@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from etdev.cli import app
-from etdev.cli.decisions import decision_lines
+from etdev.cli.rendering.link_decisions import decision_lines
 from etdev.decisions import Elision, InPlace
-from etdev.pipeline.decisions import KINDS
+from etdev.pipeline.results.decision_counts import KINDS
 from etdev.program import model as m
 from etdev.program import read, write
 from linker.programs import Method

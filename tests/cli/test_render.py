@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 
-from etdev.cli.detail import Detail
-from etdev.cli.render import describe_delegation, render_result
+from etdev.cli.rendering.build_result import describe_delegation, render_result
+from etdev.cli.rendering.detail import Detail
 from etdev.decisions import Elision, InPlace, TilingDecision
-from etdev.pipeline.decisions import count_copies, count_inplace
-from etdev.pipeline.parts import Copies
-from etdev.pipeline.result import (
+from etdev.pipeline.results.decision_counts import count_copies, count_inplace
+from etdev.pipeline.results.result import (
     CHECKS,
     NO_DEVICES,
     NO_LIMIT,
@@ -29,6 +28,7 @@ from etdev.pipeline.result import (
     UndelegatedOps,
     outcome,
 )
+from etdev.pipeline.results.result_parts import Copies
 
 
 def _golden(detail: Detail) -> Path:

@@ -9,10 +9,10 @@ import pytest
 
 import etdev
 from etdev.cli import app
-from etdev.pipeline.report import build_page
+from etdev.inspection.report import build_page
 from etdev.program import write
 from etdev.program.sidecar import read_sidecar
-from pipeline.report.builds import built_file
+from inspection.report.builds import built_file
 from support.files import chain
 from support.projects import LINEAR, LINEAR_CONFIG, write_project
 

@@ -24,9 +24,9 @@ from etdev.cli.reports.rules import RULES
 from etdev.cli.reports.sarif import as_sarif
 from etdev.config import issues
 from etdev.errors import ConfigError, EtdevError, LinkError, Problem, StageError, UsageError
-from etdev.pipeline.lock import LockStaleError
-from etdev.pipeline.never_ran import never_ran
-from etdev.pipeline.result import CHECKS, BuildResult, CheckResult, Failure, outcome
+from etdev.pipeline.cache.lock import LockStaleError
+from etdev.pipeline.results.never_ran import never_ran
+from etdev.pipeline.results.result import CHECKS, BuildResult, CheckResult, Failure, outcome
 from etdev.program import write
 from support.files import chain
 from support.projects import LINEAR_CONFIG, write_project

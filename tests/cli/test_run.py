@@ -15,7 +15,7 @@ import torch
 from cli.running import SIMULATED, Run
 from etdev.cli import app
 from etdev.errors import MissingRequirementError
-from etdev.pipeline import run as run_module
+from etdev.execution import run as run_module
 from etdev.program import model as m
 from etdev.program import write
 from program.hand import tensor
@@ -276,7 +276,7 @@ def test_a_program_that_fails(run: Run) -> None:
 
 
 def test_without_a_device_it_says_how_to_simulate_it(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("etdev.pipeline.verify.devices.cuda_is_visible", lambda: False)
+    monkeypatch.setattr("etdev.execution.availability.cuda_is_visible", lambda: False)
     code, _, err = run("two.pte", *X)
 
     assert code == 3

@@ -12,10 +12,10 @@ import pytest
 from config.support import MINIMAL
 from etdev.cli import app
 from etdev.errors import EtdevError
-from etdev.pipeline import build
-from etdev.pipeline.options import BuildOptions
+from etdev.pipeline import verify_target as existing
+from etdev.pipeline.builder import build
 from etdev.pipeline.project import Project
-from etdev.pipeline.verify import verify_target as existing
+from etdev.pipeline.project.options import BuildOptions
 from etdev.program import write
 from support.files import chain
 

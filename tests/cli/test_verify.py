@@ -11,7 +11,7 @@ import pytest
 
 import etdev
 from etdev.cli import app
-from etdev.pipeline.verify import verify_target as existing
+from etdev.pipeline import verify_target as existing
 from support.projects import LINEAR, LINEAR_CONFIG, SAMPLES, write_project
 from support.stock import share_runtime
 

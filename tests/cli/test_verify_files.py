@@ -13,9 +13,9 @@ import pytest
 from etdev.backends.base import Availability
 from etdev.cli import app
 from etdev.errors import MissingRequirementError
-from etdev.pipeline.verify import verify_file as foreign
 from etdev.program import model as m
 from etdev.program import write
+from etdev.verification import verify_file as foreign
 from program.hand import everything, loop
 from support.files import branches, chain, counters, delegated, method, overwriting
 from support.on_devices import across, delegate, on, two_devices
@@ -159,7 +159,7 @@ def test_several_files(run: Run) -> None:
 
 
 def test_what_would_simulate_the_devices_is_said_once(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("etdev.pipeline.verify.devices.cuda_is_visible", lambda: False)
+    monkeypatch.setattr("etdev.execution.availability.cuda_is_visible", lambda: False)
     _, out, _ = run("resident.pte", "two.pte", "chain.pte")
 
     assert out.count("--device-map") == 1

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from etdev.config.describe.notation import literal
 from etdev.config.diagnostics import as_text
 from etdev.config.keys import KeyPath, format_key, toml_name
 from etdev.config.loader import LoadedConfig, load_config
-from etdev.config.notation import literal
 from etdev.errors import ConfigError, Problem
 
 FORMATS = ("toml", "yaml")

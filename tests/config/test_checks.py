@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from config.support import MINIMAL, load, problems
-from etdev.config.grammar import find, grammar_of
+from etdev.config.describe.grammar import find, grammar_of
 from etdev.config.keys import format_key
 from etdev.config.loader import Issue
 from etdev.config.models import LINK_KEYS, Config

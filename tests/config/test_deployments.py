@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from config.support import MINIMAL, load, problems, said
+from etdev.config.describe.explain import explain
+from etdev.config.describe.show import show_json, show_text, show_toml
 from etdev.config.destinations import Destination, DestinationError, parse_destination
-from etdev.config.explain import explain
-from etdev.config.show import show_json, show_text, show_toml
 
 VALID = {
     "file:///srv/models": (Destination("file", "/srv/models"), "file:/srv/models"),

@@ -18,10 +18,21 @@ import pytest
 
 from config.support import FORMATS, emit
 from etdev.cli import app
-from etdev.config.grammar import Anything, Leaf, ListOf, MapOf, Node, OneOf, TableOf, children, grammar_of, tables
+from etdev.config.describe.grammar import (
+    Anything,
+    Leaf,
+    ListOf,
+    MapOf,
+    Node,
+    OneOf,
+    TableOf,
+    children,
+    grammar_of,
+    tables,
+)
+from etdev.config.describe.notation import kind
 from etdev.config.keys import KeyPath, format_key
 from etdev.config.models import Config
-from etdev.config.notation import kind
 
 ROOT = grammar_of(Config)
 
@@ -216,7 +227,7 @@ def test_no_key_is_left_out() -> None:
 
 
 def _place(path: KeyPath) -> tuple[KeyPath, str]:
-    """The path as :func:`etdev.config.grammar.tables` writes it."""
+    """The path as :func:`etdev.config.describe.grammar.tables` writes it."""
     node: Node = ROOT
     general: KeyPath = ()
     for part in path[:-1]:

@@ -13,12 +13,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from config.support import emit, load
+from etdev.config.describe.notation import literal
+from etdev.config.describe.show import show_toml
 from etdev.config.keys import KeyPath, format_key, parse_dotted
 from etdev.config.layers import Layer, Mark, Origin, lookup, overlay, paths_of
-from etdev.config.notation import literal
-from etdev.config.show import show_toml
-from etdev.config.toml import parse_toml
-from etdev.config.yaml import parse_yaml
+from etdev.config.parsing.toml import parse_toml
+from etdev.config.parsing.yaml import parse_yaml
 from etdev.errors import ConfigError
 
 text = st.text(

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from config.support import MINIMAL, load, problems
-from etdev.config.files import has_config
 from etdev.config.loader import LoadedConfig, Origin, load_config
+from etdev.config.parsing.config_files import has_config
 from etdev.errors import ConfigError
 
 

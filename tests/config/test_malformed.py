@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from config.support import MINIMAL, load, problems
-from etdev.config.document import MAX_BYTES
+from etdev.config.parsing.document import MAX_BYTES
 
 TOML = {
     "no value": ("a =\n", 1, 4, "not valid TOML: invalid value"),

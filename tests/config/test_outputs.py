@@ -15,10 +15,10 @@ import pytest
 from config.support import MINIMAL, emit, load
 from config.test_every_key import BASES, CASES, _apply
 from etdev.cli import app
+from etdev.config.describe.reference_text import TOML_EXAMPLE, YAML_EXAMPLE
+from etdev.config.describe.schema import json_schema
 from etdev.config.diagnostics import as_json
 from etdev.config.reference import reference
-from etdev.config.reference_text import TOML_EXAMPLE, YAML_EXAMPLE
-from etdev.config.schema import json_schema
 from etdev.errors import Problem
 
 PROBLEM = Problem("unknown key `b`", "b", "--set b=1", rule="unknown-key")

@@ -22,13 +22,13 @@ import numpy as np
 import torch
 
 from etdev.devices import Device, DeviceType
-from etdev.pipeline.verify.allocations import Allocations, check_allocations
 from etdev.program import Program, read
 from etdev.runtime.allocator import Registry
 from etdev.runtime.cuda import cuda_is_visible
 from etdev.runtime.device_map import parse_device_map, registry_for
 from etdev.runtime.replay import ReplayRuntime
 from etdev.runtime.stock import ProgramFailureError
+from etdev.verification.allocations import Allocations, check_allocations
 
 TOLERANCE = 1e-4
 """Of an output's largest magnitude."""

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from etdev.decisions import ElisionKind
 from etdev.linker import Linked, LinkOptions, link, link_foreign
 from etdev.program import model as m
+from etdev.program.analysis.effects import operator_name
 from etdev.program.check import check_structure
-from etdev.program.effects import operator_name
 from linker.oracle import Call, Machine, Trace
 from linker.programs import Method, Object, program
 

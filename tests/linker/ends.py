@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from etdev.linker import CallerOwned, Linked, LinkOptions, link
 from etdev.linker.io import CallerOwnedError
 from etdev.program import model as m
+from etdev.program.analysis.flow import flow_graph
 from etdev.program.delegates import delegate_devices
-from etdev.program.flow import flow_graph
 from linker.programs import Object
 
 _NAMED = re.compile(r"(input|output) (\d+) of method")

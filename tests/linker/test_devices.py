@@ -12,8 +12,8 @@ from etdev.errors import LinkError
 from etdev.linker import Linked, LinkOptions, link, link_foreign
 from etdev.linker.options import CallerOwned
 from etdev.program import model as m
+from etdev.program.analysis.effects import operator_name
 from etdev.program.devices import D2H_COPY, H2D_COPY
-from etdev.program.effects import operator_name
 from linker.checked import linked
 from linker.programs import Method, program
 

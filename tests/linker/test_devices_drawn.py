@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from etdev.decisions import ALL_ELISIONS
 from etdev.linker import CallerOwned, LinkOptions, link_foreign
 from etdev.program import model as m
+from etdev.program.analysis.effects import ET_VIEW, Effects, effects
+from etdev.program.analysis.flow import flow_graph
+from etdev.program.analysis.storage import method_memory
 from etdev.program.check import check_structure
 from etdev.program.delegates import delegate_inputs, unsplit_call
 from etdev.program.devices import D2H_COPY, H2D_COPY
-from etdev.program.effects import ET_VIEW, Effects, effects
-from etdev.program.flow import flow_graph
-from etdev.program.storage import method_memory
 from linker.ends import asked, check_ends, lent, linked_with
 from linker.oracle import Call, Machine, OracleError, Trace
 from linker.programs import Method, Object, program

@@ -12,9 +12,9 @@ from etdev.linker import link
 from etdev.linker.edit import renumbered, with_instructions
 from etdev.linker.elide.views import elide_views
 from etdev.program import model as m
+from etdev.program.analysis.effects import ET_VIEW
+from etdev.program.analysis.storage import method_memory
 from etdev.program.check import check_structure
-from etdev.program.effects import ET_VIEW
-from etdev.program.storage import method_memory
 from linker.oracle import Call, Machine
 from linker.programs import Method, program
 

@@ -9,7 +9,7 @@ import pytest
 from etdev.decisions import InPlace
 from etdev.linker import Linked
 from etdev.program import model as m
-from etdev.program.inplace import Donor
+from etdev.program.analysis.inplace import Donor
 from linker.checked import linked, size
 from linker.programs import Method
 

@@ -10,7 +10,7 @@ from etdev.errors import ExitCode, LinkError
 from etdev.linker import CallerOwned, Linked, LinkOptions, link
 from etdev.linker.io import CallerOwnedError, leave_to_caller
 from etdev.program import model as m
-from etdev.program.storage import method_memory
+from etdev.program.analysis.storage import method_memory
 from linker.oracle import Call, Machine
 from linker.programs import Method, program
 

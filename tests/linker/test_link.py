@@ -14,9 +14,9 @@ from etdev.linker.lift import lift
 from etdev.linker.options import MethodReport
 from etdev.program import Program
 from etdev.program import model as m
+from etdev.program.analysis.storage import method_memory
 from etdev.program.check import check_structure
 from etdev.program.footprint import planned_memory
-from etdev.program.storage import method_memory
 from linker.oracle import Call, Machine
 from linker.programs import Method, Object, program
 

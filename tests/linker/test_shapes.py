@@ -8,7 +8,7 @@ import pytest
 
 from etdev.linker.shapes import Shapes
 from etdev.program import model as m
-from etdev.program.flow import flow_graph
+from etdev.program.analysis.flow import flow_graph
 from linker.programs import Method
 
 

@@ -11,8 +11,8 @@ from etdev.linker import Linked, LinkOptions, link
 from etdev.linker.state import State, kept_by_others, state_by_address, state_by_name, state_name
 from etdev.program import Program
 from etdev.program import model as m
+from etdev.program.analysis.storage import MethodMemory, method_memory
 from etdev.program.check import check_structure
-from etdev.program.storage import MethodMemory, method_memory
 from linker.oracle import Call, Machine
 from linker.programs import Method, program
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from etdev.linker.devices.transfers import Needs, Spot, find_spots
 from etdev.program import model as m
-from etdev.program.flow import FlowGraph, flow_graph
+from etdev.program.analysis.flow import FlowGraph, flow_graph
 
 FACTS = 2
 

@@ -13,8 +13,8 @@ from etdev.page import Document, render
 from etdev.page.model import ProgramPage
 from etdev.program import Program, write
 from etdev.program import model as m
+from inspection.report.builds import built_file, two_files
 from page.browser import DESKTOP, LARGE, PHONE, Browser, Screen
-from pipeline.report.builds import built_file, two_files
 from program.hand import tensor
 from support.files import chain, copies, counters, delegated, method, program, sin
 from support.on_devices import two_devices

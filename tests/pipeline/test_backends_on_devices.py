@@ -8,9 +8,9 @@ import pytest
 
 import etdev
 from etdev.errors import MissingRequirementError
-from etdev.pipeline.nested import device_memory, nested_program, reference_delegates
 from etdev.pipeline.project import Project
-from etdev.pipeline.result import CheckResult, TargetResult
+from etdev.pipeline.results.result import CheckResult, TargetResult
+from etdev.pipeline.stages.nested import device_memory, nested_program, reference_delegates
 from etdev.program import read
 from etdev.program.devices import delegate_device, named_devices
 from etdev.program.footprint import planned_memory
@@ -147,7 +147,7 @@ def test_what_one_target_gives_to_delegates_is_there_for_the_next(
 def test_what_all_targets_need_of_a_device_map_is_said_once(
     project: Callable[..., Project], one_runtime: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("etdev.pipeline.verify.devices.cuda_is_visible", lambda: False)
+    monkeypatch.setattr("etdev.execution.availability.cuda_is_visible", lambda: False)
     made = project(LINEAR_CONFIG + TWO + ONE.replace("targets.gpu", "targets.one"), model=LINEAR)
     simulates = "`--device-map cuda:0=sim,cuda:1=sim` simulates cuda:0 and cuda:1"
 

@@ -14,19 +14,19 @@ pytest.importorskip("executorch", reason="needs the extra `build`")
 import etdev
 from etdev import backends
 from etdev.errors import EmitError, ExitCode, LinkError, MissingRequirementError, UsageError
+from etdev.execution.run import RunOptions, run_file
+from etdev.inspection.report.document import file_document
 from etdev.pipeline.api import open_project
+from etdev.pipeline.cache.lock import LockStaleError
 from etdev.pipeline.deployable import make_release
-from etdev.pipeline.lock import LockStaleError
 from etdev.pipeline.relink import relink
-from etdev.pipeline.report.document import file_document
-from etdev.pipeline.result import CheckResult, TargetResult
-from etdev.pipeline.run import RunOptions, run_file
-from etdev.pipeline.verify.file import check_bytes
-from etdev.pipeline.verify.verify_file import verify_files
+from etdev.pipeline.results.result import CheckResult, TargetResult
 from etdev.program import flat_tensor, read
+from etdev.program.data_files.joined import read_joined
 from etdev.program.footprint import named_bytes
-from etdev.program.joined import read_joined
 from etdev.program.model import ScalarType
+from etdev.verification.checks.bytes import check_bytes
+from etdev.verification.verify_file import verify_files
 from support.blob_backend import CODE
 from support.projects import LINEAR, LINEAR_CONFIG, SAMPLES, write_project
 

@@ -17,7 +17,7 @@ from etdev.pipeline.api import open_project
 from etdev.pipeline.deploy import DeployResult, list_project
 from etdev.pipeline.deployable import make_release
 from etdev.pipeline.project import Project
-from etdev.pipeline.result import BuildResult, CheckResult, DataFile, MethodResult, TargetResult, outcome
+from etdev.pipeline.results.result import BuildResult, CheckResult, DataFile, MethodResult, TargetResult, outcome
 from etdev.program import Program, write
 from support.files import chain, delegated
 from support.on_devices import two_devices

@@ -10,8 +10,8 @@ import pytest
 from etdev.errors import ExportError, LoadError, MismatchError, MissingRequirementError, UsageError, VerifyError
 from etdev.pipeline.api import open_project
 from etdev.pipeline.dry_run import CheckedMethod, DryRun, describe_calls, dry_run
-from etdev.pipeline.options import BuildOptions
 from etdev.pipeline.project import Project
+from etdev.pipeline.project.options import BuildOptions
 from support.stages import Failure, check_failure
 
 torch = pytest.importorskip("torch", reason="needs the extra `build`")

@@ -14,18 +14,18 @@ import torch
 
 import etdev
 from etdev.errors import ExitCode, ProgramError, UsageError
-from etdev.pipeline.bench import BenchOptions, bench_file
-from etdev.pipeline.latency import Thoroughness
-from etdev.pipeline.lock import LockStaleError
+from etdev.execution.bench import BenchOptions, bench_file
+from etdev.execution.run import RunOptions, run_file
+from etdev.execution.timing import Thoroughness
+from etdev.pipeline.cache.lock import LockStaleError
 from etdev.pipeline.relink import relink
-from etdev.pipeline.run import RunOptions, run_file
-from etdev.pipeline.verify.file import check_bytes
-from etdev.pipeline.verify.verify_file import verify_files
 from etdev.program import flat_tensor, read
-from etdev.program.external import external_names
+from etdev.program.data_files.external import external_names
+from etdev.program.data_files.joined import read_joined
 from etdev.program.footprint import constant_bytes, named_bytes
-from etdev.program.joined import read_joined
 from etdev.runtime.stock import ProgramFailureError, StockRuntime
+from etdev.verification.checks.bytes import check_bytes
+from etdev.verification.verify_file import verify_files
 from support.projects import LINEAR, LINEAR_CONFIG, SAMPLES, write_project
 from support.stock import shared_runtime
 

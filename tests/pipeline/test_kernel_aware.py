@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from etdev.pipeline.build import build_project
+from etdev.pipeline.builder.build import build_project
 from etdev.pipeline.cache import object_facts
 from etdev.pipeline.cache.digests import Digests
-from etdev.pipeline.options import BuildOptions
 from etdev.pipeline.project import Project
-from etdev.pipeline.result import MethodResult, TargetResult
-from etdev.pipeline.verify.kernels import needed_libraries
+from etdev.pipeline.project.options import BuildOptions
+from etdev.pipeline.project.runtime_contents import needed_libraries
+from etdev.pipeline.results.result import MethodResult, TargetResult
 from support.stages import emit
 
 pytest.importorskip("torch", reason="needs the extra `build`")
@@ -179,7 +179,7 @@ def test_a_dynamic_batch_keeps_linear(project: Callable[..., Project], one_runti
 )
 def test_the_runtime_decides(project: Callable[..., Project], target: str, usable: tuple[str, ...]) -> None:
     """A runtime without the library gets the stock lowering: the same bytes."""
-    from etdev.backends.portable.forms import FORMS
+    from etdev.lowering.forms import FORMS
 
     listed = next(form for form in FORMS if form.name == "pooling").operators
     Path("operators.yaml").write_text("operators:\n" + "".join(f"  {name}: {{}}\n" for name in listed))
@@ -281,7 +281,7 @@ def test_another_runtime_lowers_again(project: Callable[..., Project]) -> None:
 
 def test_a_list_of_operators_that_cannot_be_read(project: Callable[..., Project]) -> None:
     from etdev.errors import ConfigError
-    from etdev.pipeline.forms import usable_forms
+    from etdev.pipeline.project.usable_forms import usable_forms
 
     Path("operators.yaml").write_text("nothing")
     made = project(_config('runtime.operators = "operators.yaml"'), model=MODEL)

@@ -10,9 +10,9 @@ import torch
 
 from etdev.linker import LinkOptions, link
 from etdev.program import Program, write
-from etdev.program.effects import operator_name
+from etdev.program.analysis.effects import operator_name
 from etdev.program.model import KernelCall
-from pipeline.objects.emitting import Case, Emitted, emit
+from pipeline.stages.emit.emitting import Case, Emitted, emit
 from support.stock import shared_runtime
 
 LENGTH, WIDTH, CACHES = 64, 64, 4

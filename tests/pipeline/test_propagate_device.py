@@ -14,17 +14,17 @@ from typing import Any
 import pytest
 
 from etdev.devices import parse_device
+from etdev.kernel_trials.custom_ops import resolve_ops
 from etdev.linker import link_foreign
-from etdev.pipeline.inplace_ops import resolve_ops
-from etdev.pipeline.link import link_program
-from etdev.pipeline.lower import lower_model
-from etdev.pipeline.models import Models
-from etdev.pipeline.objects import emit_object
-from etdev.pipeline.places import object_place
-from etdev.pipeline.progress import Silent, StageClock
 from etdev.pipeline.project import Project
-from etdev.pipeline.quiet import quiet_libraries
-from etdev.pipeline.usercode import UserCode
+from etdev.pipeline.project.places import object_place
+from etdev.pipeline.project.progress import Silent, StageClock
+from etdev.pipeline.project.quiet import quiet_libraries
+from etdev.pipeline.project.usercode import UserCode
+from etdev.pipeline.stages.emit import emit_object
+from etdev.pipeline.stages.link import link_program
+from etdev.pipeline.stages.lower import lower_model
+from etdev.pipeline.stages.models import Models
 from etdev.program import Program, parse
 from etdev.program import model as m
 from etdev.program.blob import Blob

@@ -18,8 +18,8 @@ from etdev.errors import LinkError, ProgramError, UnlinkableError, UsageError, W
 from etdev.linker import link
 from etdev.linker.options import BufferReport
 from etdev.pipeline import relink as relink_module
-from etdev.pipeline.decisions import KINDS, CopiesOfKind, InPlaceOutputs
 from etdev.pipeline.relink import RelinkResult
+from etdev.pipeline.results.decision_counts import KINDS, CopiesOfKind, InPlaceOutputs
 from etdev.program import Program, read, write
 from etdev.program import model as m
 from program.hand import everything, loop, tensor

@@ -38,7 +38,7 @@ def test_an_initial_value_reaches_the_runtime(tmp_path: Path) -> None:
 
 def test_without_the_mark_it_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What plain ExecuTorch 1.4.1 does: the state starts at zero, and every output is off by ten."""
-    monkeypatch.setattr("etdev.pipeline.objects.state._has_content", lambda value: False)
+    monkeypatch.setattr("etdev.pipeline.stages.emit.mutable_state._has_content", lambda value: False)
     answer = prepare(tmp_path, "cpu", CONFIG, model=MODEL).judge()["runtime"]
 
     assert answer.status == "failed"

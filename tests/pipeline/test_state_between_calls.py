@@ -11,7 +11,7 @@ import torch
 
 from etdev.linker import LinkOptions, link
 from etdev.program import write
-from pipeline.objects.emitting import Case, X, emit
+from pipeline.stages.emit.emitting import Case, X, emit
 from support.stock import shared_runtime
 
 CACHE = Case(

@@ -16,12 +16,12 @@ import torch
 from torch.export import ExportedProgram
 
 from etdev.linker import LinkOptions, link
-from etdev.pipeline.quiet import quiet_libraries
-from etdev.pipeline.writes import separate_copies
+from etdev.pipeline.project.quiet import quiet_libraries
+from etdev.pipeline.stages.writes import separate_copies
 from etdev.program import write
 from etdev.runtime.stock.client import ProgramFailureError
-from pipeline.objects import test_emit as objects
-from pipeline.objects.emitting import Case, Emitted, emit
+from pipeline.stages.emit import test_emit as objects
+from pipeline.stages.emit.emitting import Case, Emitted, emit
 from support.stock import shared_runtime
 
 FOUR = {"x": "float32 [4]"}
@@ -122,7 +122,7 @@ def emit_with_exports(folder: Path, case: Case) -> tuple[Emitted, dict[str, Expo
         plain.append(deepcopy(program))
         separate_copies(program)
 
-    with patch("etdev.pipeline.export.separate_copies", separate):
+    with patch("etdev.pipeline.stages.export.separate_copies", separate):
         made = emit(folder, case)
     return made, dict(zip(made.exported.methods, plain, strict=True))
 

@@ -20,7 +20,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from etdev.errors import ProgramError
-from etdev.pipeline.inspect import inspect
+from etdev.inspection.inspect import inspect
 from etdev.pipeline.relink import relink
 from etdev.program import read, write
 from program.sites import Site, header_sites, sites

@@ -21,14 +21,14 @@ from unittest import mock
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from etdev.errors import LinkError, ProgramError, UnlinkableError
-from etdev.pipeline.inspect import inspect
+from etdev.inspection.inspect import inspect
 from etdev.pipeline.relink import relink
-from etdev.pipeline.verify import standalone_replay as unaided
-from etdev.pipeline.verify.placement import check_placement
-from etdev.pipeline.verify.plan import check_alone
 from etdev.program import Program, read, writer
 from etdev.runtime.device_map import DeviceMap, parse_device_map
 from etdev.runtime.interpreter.settings import Bounds
+from etdev.verification import standalone_replay as unaided
+from etdev.verification.checks.placement import check_placement
+from etdev.verification.checks.plan import check_alone
 from program.damage import peak
 from program.mutations import mutated
 

@@ -13,11 +13,11 @@ from etdev.errors import ProgramError
 from etdev.program import Blob, Program, flat_tensor, write
 from etdev.program import model as m
 from etdev.program.check import check_program
-from etdev.program.data_files import DataFiles, merge_data_files
-from etdev.program.external import external_names, internalize
+from etdev.program.data_files.assignment import DataFiles, merge_data_files
+from etdev.program.data_files.external import external_names, internalize
+from etdev.program.data_files.joined import read_joined
 from etdev.program.flat_tensor import FlatTensor, TensorLayout
 from etdev.program.flat_tensor.check import check_flat_tensor
-from etdev.program.joined import read_joined
 from program.strategies import programs
 from program.test_external import constant, content, program
 

@@ -16,7 +16,7 @@ from etdev.program import Blob, Program, flat_tensor, read
 from etdev.program import model as m
 from etdev.program.check import check_program
 from etdev.program.constants import constant_data
-from etdev.program.external import external_names, externalize, internalize, without_constant_names
+from etdev.program.data_files.external import external_names, externalize, internalize, without_constant_names
 from etdev.program.flat_tensor import FlatTensor
 from etdev.program.flat_tensor.check import check_flat_tensor
 from etdev.program.footprint import constant_bytes

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from etdev.program import Blob, Program
 from etdev.program import model as m
+from etdev.program.data_files.lookups import _GRAPH, _XNNPACK_HEADER, delegate_lookups, missing_data
 from etdev.program.encode import encode
-from etdev.program.lookups import _GRAPH, _XNNPACK_HEADER, delegate_lookups, missing_data
 from program.test_external import constant, external, program
 
 AOTI = ("aa_so_blob", "bb_weights_blob")

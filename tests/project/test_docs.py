@@ -12,9 +12,9 @@ from ruamel.yaml import YAML
 from etdev import backends
 from etdev.backends.cuda import _CHOICES, _PATH
 from etdev.config.models import Config
-from etdev.pipeline.result import CHECKS
-from etdev.pipeline.verify.compare import RELATIVE_TOLERANCE
+from etdev.pipeline.results.result import CHECKS
 from etdev.templates import TEMPLATES, render, shared_files
+from etdev.verification.compare import RELATIVE_TOLERANCE
 
 
 def _codes(text: str) -> set[str]:

@@ -21,7 +21,26 @@ def imports(folder: Path) -> Iterator[str]:
                 yield node.module.partition(".")[0]
 
 
-@pytest.mark.parametrize("name", ["cli", "config", "pipeline", "backends", "templates"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "cli",
+        "config",
+        "pipeline",
+        "verification",
+        "execution",
+        "inspection",
+        "lowering",
+        "backends",
+        "linker",
+        "validator",
+        "planner",
+        "program",
+        "runtime",
+        "deployment",
+        "templates",
+    ],
+)
 def test_the_top_packages(repository: Path, name: str) -> None:
     assert (repository / "src" / "etdev" / name / "__init__.py").is_file()
     assert (repository / "tests" / name).is_dir()

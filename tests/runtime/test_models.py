@@ -20,9 +20,9 @@ from etdev.linker.link import link_foreign
 from etdev.program import Program, read
 from etdev.runtime.replay import ReplayRuntime, missing_executors, missing_kernels
 from etdev.runtime.stock import ProgramFailureError
-from pipeline.objects.emitting import Case, Emitted, emit
-from pipeline.objects.test_emit import CASES
-from pipeline.objects.test_state import PRIVATE
+from pipeline.stages.emit.emitting import Case, Emitted, emit
+from pipeline.stages.emit.test_emit import CASES
+from pipeline.stages.emit.test_state import PRIVATE
 from program import real
 from support.stock import shared_runtime
 

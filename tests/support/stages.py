@@ -9,16 +9,16 @@ from textwrap import dedent
 import pytest
 
 from etdev.errors import EtdevError
-from etdev.pipeline.artifacts import ExportedModel, LoadedModel, LoweredModel
-from etdev.pipeline.load import load_model
-from etdev.pipeline.lower import lower_model
-from etdev.pipeline.models import Models
-from etdev.pipeline.objects import ObjectProgram, emit_object
-from etdev.pipeline.places import object_place
-from etdev.pipeline.progress import Silent, StageClock
 from etdev.pipeline.project import Project
-from etdev.pipeline.quiet import quiet_libraries
-from etdev.pipeline.usercode import UserCode
+from etdev.pipeline.project.places import object_place
+from etdev.pipeline.project.progress import Silent, StageClock
+from etdev.pipeline.project.quiet import quiet_libraries
+from etdev.pipeline.project.usercode import UserCode
+from etdev.pipeline.stages.artifacts import ExportedModel, LoadedModel, LoweredModel
+from etdev.pipeline.stages.emit import ObjectProgram, emit_object
+from etdev.pipeline.stages.load.model import load_model
+from etdev.pipeline.stages.lower import lower_model
+from etdev.pipeline.stages.models import Models
 
 
 def load(project: Project) -> LoadedModel:

@@ -21,5 +21,5 @@ def shared_runtime() -> StockRuntime:
 
 
 def share_runtime() -> Callable[[Project], AbstractContextManager[StockRuntime]]:
-    """Takes the place of ``etdev.pipeline.options.runtime_for`` in tests that build many times."""
+    """Takes the place of ``etdev.pipeline.project.options.runtime_for`` in tests that build many times."""
     return lambda project: nullcontext(shared_runtime())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from etdev.pipeline.progress import Silent
+from etdev.pipeline.project.progress import Silent
 
 
 class Told(Silent):

@@ -8,23 +8,23 @@ from typing import Any
 from unittest.mock import patch
 
 from etdev.config.models import CheckName
+from etdev.kernel_trials.custom_ops import resolve_ops
 from etdev.pipeline.api import open_project
-from etdev.pipeline.inplace_ops import resolve_ops
-from etdev.pipeline.link import link_program
-from etdev.pipeline.lower import lower_model
-from etdev.pipeline.models import Models
-from etdev.pipeline.objects import emit_object
-from etdev.pipeline.options import check_device_map
-from etdev.pipeline.places import object_place
-from etdev.pipeline.progress import Count, Silent, StageClock, uncounted
-from etdev.pipeline.quiet import quiet_libraries
-from etdev.pipeline.result import CheckResult
-from etdev.pipeline.staging import StagedFile
-from etdev.pipeline.usercode import UserCode
-from etdev.pipeline.verify.checks import Candidate, verify_program
-from etdev.pipeline.verify.file import Requirements, requirements
-from etdev.pipeline.write import write_program
+from etdev.pipeline.project.options import check_device_map
+from etdev.pipeline.project.places import object_place
+from etdev.pipeline.project.progress import Count, Silent, StageClock, uncounted
+from etdev.pipeline.project.quiet import quiet_libraries
+from etdev.pipeline.project.runtime_contents import Requirements, requirements
+from etdev.pipeline.project.usercode import UserCode
+from etdev.pipeline.results.result import CheckResult
+from etdev.pipeline.stages.emit import emit_object
+from etdev.pipeline.stages.link import link_program
+from etdev.pipeline.stages.lower import lower_model
+from etdev.pipeline.stages.models import Models
+from etdev.pipeline.stages.staging import StagedFile
+from etdev.pipeline.stages.write import write_program
 from etdev.program import Program
+from etdev.verification.order import Candidate, verify_program
 from support.projects import write_project
 from support.stock import shared_runtime
 
@@ -58,7 +58,7 @@ class Prepared:
         def claimed(found: Program) -> Requirements:
             return replace(requirements(found), **required)
 
-        with quiet_libraries(), UserCode() as user, patch("etdev.pipeline.verify.checks.requirements", claimed):
+        with quiet_libraries(), UserCode() as user, patch("etdev.verification.order.requirements", claimed):
             devices = check_device_map(device_map)
             stock = runtime or shared_runtime()
             checks = verify_program(project, user, self.target, candidate, stock, devices, jobs=jobs, count=count)

@@ -22,10 +22,10 @@ import transformers
 import etdev
 from etdev.config.models import Int8DynamicInt4Weight
 from etdev.pipeline.api import open_project
-from etdev.pipeline.quantize.int8_int4 import quantize_module
-from etdev.pipeline.result import BuildResult
+from etdev.pipeline.results.result import BuildResult
+from etdev.pipeline.stages.quantize.int8_int4 import quantize_module
 from etdev.program import Program, read
-from etdev.program.effects import operator_name
+from etdev.program.analysis.effects import operator_name
 from etdev.program.model import AllocationDetails, Int, KernelCall, Tensor
 from etdev.program.sidecar import read_sidecar
 from etdev.templates import render

@@ -11,15 +11,15 @@ from typing import Any
 import torch
 
 from etdev.linker import Linked, LinkOptions, link
-from etdev.pipeline.nested import link_nested, nested_program
-from etdev.pipeline.verify.compare import Difference
-from etdev.pipeline.verify.placement import check_placement
+from etdev.pipeline.stages.nested import link_nested, nested_program
 from etdev.program import Program
 from etdev.program.check import FlawError, check_structure
 from etdev.runtime.device_map import parse_device_map
 from etdev.runtime.replay import ReplayRuntime
 from etdev.runtime.stock import ProgramFailureError
 from etdev.validator import Correspondence, validate_link
+from etdev.verification.checks.placement import check_placement
+from etdev.verification.compare import Difference
 from support.projects import make_project
 from support.stages import emit
 from validator.device_mutants import DeviceMutant, device_mutants

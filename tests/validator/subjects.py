@@ -11,11 +11,11 @@ from typing import Any
 
 from etdev.errors import EtdevError
 from etdev.linker import LinkOptions, link
-from etdev.pipeline.objects import ObjectProgram
+from etdev.pipeline.stages.emit import ObjectProgram
 from etdev.program import Program, write
 from etdev.runtime.stock import ProgramFailureError, RuntimeCrashError, StockRuntime
-from pipeline.objects import test_emit, test_notes, test_state
-from pipeline.objects.emitting import Case, Emitted, emit
+from pipeline.stages.emit import test_emit, test_notes, test_state
+from pipeline.stages.emit.emitting import Case, Emitted, emit
 from validator.mutants import Mutant, Subject, mutants
 
 FOUR = {"x": "float32 [4]"}

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import torch
 
-from etdev.pipeline.inplace_schema import operator_schema
-from etdev.pipeline.inplace_trial import try_operator
+from etdev.kernel_trials.op_schema import operator_schema
+from etdev.kernel_trials.trial import try_operator
 from etdev.program import model as m
 from etdev.program import write
-from etdev.program.inplace import DEFAULT
+from etdev.program.analysis.inplace import DEFAULT
 from etdev.runtime.stock import StockRuntime
 from etdev.validator.facts import TensorFacts
 from etdev.validator.movement import RULES, moved

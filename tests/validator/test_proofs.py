@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from etdev.linker import Linked, LinkOptions, link
 from etdev.program import Program
 from etdev.program import model as m
+from etdev.program.analysis.flow import flow_graph
 from etdev.program.delegates import delegate_inputs, unsplit_call
-from etdev.program.flow import flow_graph
 from etdev.validator import Correspondence, ValidationReport, validate_file, validate_link
 from linker.programs import Object
 from linker.programs_drawn import objects

@@ -18,8 +18,8 @@ from etdev.backends.base import (
     encode_compile_spec,
     find_packages,
 )
+from etdev.config.describe.notation import literal
 from etdev.config.keys import nearest
-from etdev.config.notation import literal
 
 REMEDY = 'on Linux with a CUDA device: pip install "etdev[build]" triton'
 GENERATED = "method_name"

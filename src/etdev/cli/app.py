@@ -11,9 +11,9 @@ from typer.main import get_command
 
 from etdev._version import __version__
 from etdev.cli import endings
-from etdev.cli.display import DISPLAY
 from etdev.cli.interrupts import INTERRUPTS
 from etdev.cli.lazy import CONTEXT_SETTINGS, Entry, Group, LazyGroup
+from etdev.cli.rendering.display import DISPLAY
 from etdev.errors import ExitCode
 
 

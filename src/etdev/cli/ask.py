@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 
 import typer
 
-from etdev.cli.output import note, paint, print_error
-from etdev.cli.text import columns
+from etdev.cli.rendering.output import note, paint, print_error
+from etdev.cli.rendering.text import columns
 from etdev.errors import UsageError
 
 

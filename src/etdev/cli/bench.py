@@ -24,16 +24,16 @@ from etdev.cli.calls import (
     named_program,
 )
 from etdev.cli.common import ConfigOption, DataOption, DeviceMapOption, OutputOption, QuietOption
-from etdev.cli.output import TEXT, paint, parse_outputs
-from etdev.cli.text import columns, count, line, lines, printable
+from etdev.cli.rendering.output import TEXT, paint, parse_outputs
+from etdev.cli.rendering.text import columns, count, line, lines, printable
 from etdev.config.limits import MOST_WORKERS
 from etdev.errors import UsageError
 from etdev.units import format_duration, format_size
 
 if TYPE_CHECKING:
-    from etdev.pipeline.bench import BenchResult
-    from etdev.pipeline.machine import Machine
-    from etdev.pipeline.throughput import ThroughputResult
+    from etdev.execution.bench import BenchResult
+    from etdev.execution.throughput import ThroughputResult
+    from etdev.pipeline.project.machine import Machine
 
 _LONGEST = 86_400
 _CALLS, _SECONDS = 20, 2.0
@@ -91,10 +91,10 @@ def bench(
     outputs.refuse(found.file, *found.data)
     counts = _workers(workers)
     time = _seconds(seconds)
-    from etdev.cli.progress import shown_progress
-    from etdev.pipeline.bench import BenchOptions, bench_file
-    from etdev.pipeline.latency import Thoroughness
-    from etdev.pipeline.options import check_device_map
+    from etdev.cli.rendering.build_progress import shown_progress
+    from etdev.execution.bench import BenchOptions, bench_file
+    from etdev.execution.timing import Thoroughness
+    from etdev.pipeline.project.options import check_device_map
 
     with shown_progress(quiet=quiet) as progress:
         result = bench_file(
@@ -133,7 +133,7 @@ def _seconds(given: float | None) -> float | None:
 def _workers(text: str | None) -> tuple[int, ...]:
     """Return the numbers of workers; without a list, 1 and the number of cores."""
     if text is None:
-        from etdev.pipeline.machine import usable_cores
+        from etdev.pipeline.project.machine import usable_cores
 
         return tuple(sorted({1, usable_cores()}))
     parts = [part.strip() for part in text.split(",")]

@@ -19,14 +19,14 @@ from etdev.cli.common import (
     TargetOption,
     TargetsArgument,
 )
-from etdev.cli.detail import Detail, wanted_detail
-from etdev.cli.output import Outputs, parse_outputs
+from etdev.cli.rendering.detail import Detail, wanted_detail
+from etdev.cli.rendering.output import Outputs, parse_outputs
 from etdev.errors import EtdevError, UsageError
 
 if TYPE_CHECKING:
-    from etdev.pipeline.options import BuildOptions
     from etdev.pipeline.project import Project
-    from etdev.pipeline.result import BuildResult
+    from etdev.pipeline.project.options import BuildOptions
+    from etdev.pipeline.results.result import BuildResult
 
 DryRunOption = Annotated[
     bool, typer.Option("--dry-run", help="Import the model, call it and check the data; export and write nothing.")
@@ -75,7 +75,7 @@ def build(
 
     project = opened_project(outputs, "build", config, profile=profile, overrides=overrides or ())
     with reported_errors(outputs, "build"):
-        from etdev.pipeline.options import BuildOptions, check_device_map, parse_checks
+        from etdev.pipeline.project.options import BuildOptions, check_device_map, parse_checks
 
         options = BuildOptions(
             targets=(*(targets or ()), *(named or ())),
@@ -96,15 +96,15 @@ def build(
 
 
 def _build(project: Project, options: BuildOptions, outputs: Outputs, shown: Detail) -> int:
-    from etdev.cli.progress import shown_progress
-    from etdev.pipeline.options import choose_targets
+    from etdev.cli.rendering.build_progress import shown_progress
+    from etdev.pipeline.project.options import choose_targets
 
     try:
         doing = f"building {', '.join(choose_targets(project, options.targets))}"
         with shown_progress(doing, quiet=shown is Detail.LINE) as options.progress:
-            from etdev.cli.render import render_result
+            from etdev.cli.rendering.build_result import render_result
             from etdev.cli.reports.results import write_result
-            from etdev.pipeline.build import build_project
+            from etdev.pipeline.builder.build import build_project
 
             result = build_project(project, options)
     except EtdevError as error:
@@ -117,15 +117,15 @@ def _build(project: Project, options: BuildOptions, outputs: Outputs, shown: Det
 
 def _say_built(project: Project) -> None:
     """Print the names of the targets that are built although the build ends with an error."""
-    from etdev.cli.output import note
-    from etdev.pipeline.report_file import built_targets
+    from etdev.cli.rendering.output import note
+    from etdev.pipeline.builder.report_file import built_targets
 
     if names := built_targets(project):
         note(f"{', '.join(names)}: built and good; `--keep-going` says more of each, and builds all others")
 
 
 def _page(result: BuildResult) -> str:
-    from etdev.pipeline.report import build_page
+    from etdev.inspection.report import build_page
 
     return build_page(result)
 

@@ -17,8 +17,8 @@ from etdev.cli.common import (
     TargetsArgument,
     VerboseOption,
 )
-from etdev.cli.output import TEXT, parse_outputs
-from etdev.cli.text import count, printable
+from etdev.cli.rendering.output import TEXT, parse_outputs
+from etdev.cli.rendering.text import count, printable
 from etdev.errors import UsageError
 from etdev.units import format_size
 
@@ -112,7 +112,7 @@ def why(
     from etdev.pipeline.api import open_project
     from etdev.pipeline.cache import Cache, open_store
     from etdev.pipeline.cache.why import explain
-    from etdev.pipeline.options import BuildOptions, check_device_map, choose_targets, parse_checks
+    from etdev.pipeline.project.options import BuildOptions, check_device_map, choose_targets, parse_checks
 
     refuse_config(outputs, config)
     project = open_project(config, profile=profile, overrides=overrides or ())

@@ -14,8 +14,8 @@ from etdev.config.limits import MOST_WORKERS
 from etdev.errors import UsageError
 
 if TYPE_CHECKING:
+    from etdev.execution.run_results import RuntimeName
     from etdev.pipeline.project import Project
-    from etdev.pipeline.run_results import RuntimeName
 
 _RUNTIMES = ("stock", "replay")
 
@@ -120,8 +120,8 @@ def find_program(
     built = project.artifact(name)
     if not built.is_file():
         raise UsageError(f"the target {name!r} was not built: there is no {built}", hint=f"run `etdev build {name}`")
-    from etdev.cli.output import note
-    from etdev.pipeline.places import data_places
+    from etdev.cli.rendering.output import note
+    from etdev.pipeline.project.places import data_places
     from etdev.pipeline.since_built import since_built
 
     said = since_built(project, name, settings=False).said
@@ -152,7 +152,7 @@ def _shown(path: Path) -> Path:
 
 def require_config(name: str) -> None:
     """Raise :class:`~etdev.errors.UsageError` for a name that is not a file if there is no config."""
-    from etdev.config.files import has_config
+    from etdev.config.parsing.config_files import has_config
 
     if not has_config(Path.cwd()):
         raise UsageError(

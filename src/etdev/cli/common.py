@@ -147,7 +147,7 @@ def _matching(names: Iterable[str], incomplete: str) -> list[str]:
 
 def _names_in_config(ctx: typer.Context, table: str) -> list[str]:
     """Return the names in a table of the config file. Completion neither validates nor follows ``extends``."""
-    from etdev.config.files import find_config, read_document
+    from etdev.config.parsing.config_files import find_config, read_document
 
     try:
         path = ctx.params.get("config") or find_config(Path.cwd())

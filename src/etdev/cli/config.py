@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from etdev.cli.common import ConfigOption, OutputOption, ProfileOption, SetOption, VerboseOption
-from etdev.cli.output import TEXT, note, parse_outputs
+from etdev.cli.rendering.output import TEXT, note, parse_outputs
 from etdev.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def show(
         outputs.refuse_format("toml", "--changed leaves keys out, and TOML is the complete config")
     from etdev.backends.opening import open_config
     from etdev.cli.reports import refuse_config
-    from etdev.config.show import show_json, show_text, show_toml
+    from etdev.config.describe.show import show_json, show_text, show_toml
 
     refuse_config(outputs, config)
     loaded = open_config(config, profile=profile, overrides=overrides)
@@ -66,7 +66,7 @@ def explain(
     verbose: VerboseOption = False,
 ) -> int:
     """Explain a key: its meaning, its valid values, and what sets it. Works without a config, too."""
-    from etdev.config.explain import explain as explanation
+    from etdev.config.describe.explain import explain as explanation
 
     print(explanation(key, _load_if_any(config, profile, overrides)), end="")
     return 0
@@ -75,7 +75,7 @@ def explain(
 def _load_if_any(config: Path | None, profile: str | None, overrides: list[str] | None) -> LoadedConfig | None:
     """Return the config if there is a valid one, else None: keys can be explained without it."""
     from etdev.backends.opening import open_config
-    from etdev.config.files import has_config
+    from etdev.config.parsing.config_files import has_config
 
     if config is None and not has_config(Path.cwd()):
         return None

@@ -17,8 +17,8 @@ from etdev.cli.common import (
     complete_deployment,
     complete_target,
 )
-from etdev.cli.output import TEXT, parse_outputs
-from etdev.cli.text import columns, count, line, lines, printable
+from etdev.cli.rendering.output import TEXT, parse_outputs
+from etdev.cli.rendering.text import columns, count, line, lines, printable
 from etdev.errors import ExitCode, UsageError
 from etdev.units import format_size
 
@@ -78,7 +78,7 @@ def deploy(
     ]
     if len(chosen) > 1:
         raise UsageError(f"{chosen[0]} and {chosen[1]} exclude each other", hint="give one of them")
-    from etdev.cli.progress import shown_progress
+    from etdev.cli.rendering.build_progress import shown_progress
     from etdev.pipeline.api import open_project
     from etdev.pipeline.deploy import DeployOptions, deploy_project, list_project
 

@@ -10,15 +10,15 @@ import typer
 
 from etdev.cli.calls import find_program
 from etdev.cli.common import ConfigOption, OutputOption, VerboseOption, complete_target
-from etdev.cli.output import TEXT, paint, parse_outputs
+from etdev.cli.rendering.output import TEXT, paint, parse_outputs
+from etdev.cli.rendering.text import columns, count, printable
 from etdev.cli.reports.markdown import code, code_html, details, prose, table
-from etdev.cli.text import columns, count, printable
 from etdev.errors import ExitCode, UsageError
 from etdev.units import format_share
 
 if TYPE_CHECKING:
-    from etdev.pipeline.diff import ArgumentDiff, DelegateDiff, MethodDiff, Pair, ProgramDiff
-    from etdev.pipeline.inspect import Argument
+    from etdev.inspection.diff import ArgumentDiff, DelegateDiff, MethodDiff, Pair, ProgramDiff
+    from etdev.inspection.inspect import Argument
 
 _NONE = "-"
 
@@ -74,7 +74,7 @@ def diff(
     outputs = parse_outputs(output, allowed=(TEXT, "json", "md"))
     files = [find_program(name, config, is_target=known).file for name, known in _two_programs(a, b, named or ())]
     outputs.refuse(*files)
-    from etdev.pipeline.diff import diff
+    from etdev.inspection.diff import diff
 
     found = diff(*files)
     outputs.write(
@@ -203,7 +203,7 @@ def _method_rows(method: MethodDiff) -> Iterator[_Row]:
 
 def _placement_rows(method: MethodDiff) -> Iterator[_Row]:
     """Yield the devices of tensors, and the bytes that a call copies between devices, where they differ."""
-    from etdev.pipeline.diff import Pair
+    from etdev.inspection.diff import Pair
 
     for device, tensors in method.tensors.items():
         if tensors.differs:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from etdev.cli.common import ConfigOption, OutputOption, ProfileOption, SetOption, VerboseOption
-from etdev.cli.output import TEXT, parse_outputs
+from etdev.cli.rendering.output import TEXT, parse_outputs
 from etdev.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def doctor(
     outputs = parse_outputs(output, allowed=(TEXT, "json"))
     from etdev.backends.opening import open_config
     from etdev.cli.reports import refuse_config
-    from etdev.config.files import has_config
+    from etdev.config.parsing.config_files import has_config
     from etdev.pipeline.doctor import diagnose, unmet_needs
 
     refuse_config(outputs, config)

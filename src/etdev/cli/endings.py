@@ -20,7 +20,7 @@ from typing import NoReturn
 import typer
 
 from etdev._version import __version__
-from etdev.cli.output import note, print_error
+from etdev.cli.rendering.output import note, print_error
 from etdev.errors import ConfigError, EtdevError, ExitCode, TargetsError
 from etdev.files import describe_os_error
 

@@ -10,8 +10,8 @@ import typer
 
 from etdev.cli.ask import ask, can_ask, choose, confirm
 from etdev.cli.common import QuietOption, VerboseOption
-from etdev.cli.output import note
-from etdev.cli.text import count
+from etdev.cli.rendering.output import note
+from etdev.cli.rendering.text import count
 from etdev.errors import ExitCode, UsageError
 from etdev.files import real_path
 from etdev.templates import TEMPLATES, is_project_name, project_name_from, render, render_addition, shared_files
@@ -97,7 +97,7 @@ def _contents(template: str, folder: Path, name: str | None, *, asks: bool) -> t
     """
     chosen = TEMPLATES[template]
     if chosen.base is not None:
-        from etdev.config.files import has_config
+        from etdev.config.parsing.config_files import has_config
         from etdev.templates.existing import read_project
 
         if has_config(folder):

@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 import typer
 
 from etdev.cli.calls import OneTargetOption, ProgramArgument, named_program
-from etdev.cli.chart import chart_lines
 from etdev.cli.common import ConfigOption, OutputOption, VerboseOption
-from etdev.cli.output import TEXT, paint, parse_outputs, print_error
-from etdev.cli.text import columns, count, line, lines, printable, some
+from etdev.cli.rendering.chart import chart_lines
+from etdev.cli.rendering.output import TEXT, paint, parse_outputs, print_error
+from etdev.cli.rendering.text import columns, count, line, lines, printable, some
 from etdev.errors import ExitCode
 from etdev.units import format_size
 
 if TYPE_CHECKING:
-    from etdev.pipeline.copying import CopyCalls, OutputInPlace
-    from etdev.pipeline.inspect import Argument, CompileSpecInfo, DelegateInfo, MethodInfo, ProgramInfo, SegmentInfo
-    from etdev.pipeline.memory import BufferUse, StateUse
-    from etdev.pipeline.peaks import Peak, TensorInUse
-    from etdev.program.storage import MethodMemory
+    from etdev.inspection.copies import CopyCalls, OutputInPlace
+    from etdev.inspection.inspect import Argument, CompileSpecInfo, DelegateInfo, MethodInfo, ProgramInfo, SegmentInfo
+    from etdev.inspection.peaks import Peak, TensorInUse
+    from etdev.inspection.planned_memory import BufferUse, StateUse
+    from etdev.program.analysis.storage import MethodMemory
 
 _ORIGINS = {
     "planned": "in planned memory",
@@ -71,8 +71,8 @@ def inspect(
     outputs = parse_outputs(output, allowed=(TEXT, "json", "operators"))
     file = named_program(program, target, config).file
     outputs.refuse(file)
-    from etdev.pipeline.inspect import inspect_memory
-    from etdev.pipeline.operators import file_operators
+    from etdev.inspection.inspect import inspect_memory
+    from etdev.pipeline.stages.selected_operators import file_operators
 
     found, memories = inspect_memory(file)
     drawn = memories if chart else ()

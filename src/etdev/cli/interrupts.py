@@ -13,11 +13,11 @@ from contextlib import suppress
 from types import FrameType
 from typing import TYPE_CHECKING, Self
 
-from etdev.cli.display import DISPLAY
+from etdev.cli.rendering.display import DISPLAY
 from etdev.errors import ExitCode
 
 if TYPE_CHECKING:
-    from etdev.pipeline.progress import Progress
+    from etdev.pipeline.project.progress import Progress
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _OURS = frozenset(map(int, _SIGNALS))

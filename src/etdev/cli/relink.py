@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 import typer
 
 from etdev.cli.common import OutputOption, VerboseOption
-from etdev.cli.decisions import decision_lines, kind_name
-from etdev.cli.output import TEXT, paint, parse_outputs
-from etdev.cli.text import columns, count, line, lines, printable, some
+from etdev.cli.rendering.link_decisions import decision_lines, kind_name
+from etdev.cli.rendering.output import TEXT, paint, parse_outputs
+from etdev.cli.rendering.text import columns, count, line, lines, printable, some
 from etdev.errors import ExitCode
-from etdev.pipeline.decisions import KINDS
+from etdev.pipeline.results.decision_counts import KINDS
 
 if TYPE_CHECKING:
     from etdev.pipeline.relink import BufferChange, MethodChange, RelinkResult

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from etdev.cli.calls import OneTargetOption, ProgramArgument, named_program
 from etdev.cli.common import ConfigOption, DataOption, OutputOption, QuietOption
-from etdev.cli.output import Output, Outputs, note, parse_outputs
+from etdev.cli.rendering.output import Output, Outputs, note, parse_outputs
 from etdev.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def report(
     """
     outputs = parse_outputs(output, allowed=("html",))
     file = named_program(program, target, config).file
-    from etdev.pipeline.report import file_page, files_read, page_place
+    from etdev.inspection.report import file_page, files_read, page_place
 
     outputs.refuse(*files_read(file, data or ()))
     page = file_page(file, data or ())

@@ -25,15 +25,15 @@ from etdev.cli.calls import (
     named_program,
 )
 from etdev.cli.common import ConfigOption, DataOption, DeviceMapOption, OutputOption, QuietOption
-from etdev.cli.output import TEXT, paint, parse_outputs
-from etdev.cli.text import columns, count, line, lines, printable
+from etdev.cli.rendering.output import TEXT, paint, parse_outputs
+from etdev.cli.rendering.text import columns, count, line, lines, printable
 from etdev.config.limits import MOST_WORKERS
 from etdev.errors import UsageError
 from etdev.units import format_duration, format_size
 
 if TYPE_CHECKING:
-    from etdev.pipeline.run_results import OutputResult, RunResult, WorkerResult
-    from etdev.pipeline.run_workers import WorkerOptions
+    from etdev.execution.run_results import OutputResult, RunResult, WorkerResult
+    from etdev.execution.workers import WorkerOptions
 
 _PER_DEVICE = "devices"
 _SHOWN = 8
@@ -88,9 +88,9 @@ def run(
     outputs = parse_outputs(output, allowed=(TEXT, "json"))
     found = named_program(program, target, config, data)
     outputs.refuse(found.file, *found.data)
-    from etdev.cli.progress import shown_calls
-    from etdev.pipeline.options import check_device_map
-    from etdev.pipeline.run import RunOptions, no_progress, run_file
+    from etdev.cli.rendering.build_progress import shown_calls
+    from etdev.execution.run import RunOptions, no_progress, run_file
+    from etdev.pipeline.project.options import check_device_map
 
     options = RunOptions(
         method=method,
@@ -113,7 +113,7 @@ def run(
 
 
 def _workers(count: str | None, transport: str | None, ray_address: str | None) -> WorkerOptions | None:
-    from etdev.pipeline.run_workers import WorkerOptions
+    from etdev.execution.workers import WorkerOptions
 
     if ray_address is not None and transport != "ray":
         raise UsageError(

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from etdev.cli.common import VerboseOption
-from etdev.cli.output import Output, Outputs
+from etdev.cli.rendering.output import Output, Outputs
 
 PathOption = Annotated[
     Path | None,
@@ -24,7 +24,7 @@ def schema(output: PathOption = None, verbose: VerboseOption = False) -> int:
     In a TOML file, write `#:schema ./etdev.schema.json` on the first line (Even Better TOML, taplo). In a YAML file,
     write `# yaml-language-server: $schema=./etdev.schema.json`.
     """
-    from etdev.config.schema import schema_text
+    from etdev.config.describe.schema import schema_text
 
     Outputs((Output("json", None if output is None or str(output) == "-" else output),)).write({"json": schema_text})
     return 0

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from etdev.cli.common import ConfigOption, OutputOption, ProfileOption, QuietOption, SetOption, VerboseOption
-from etdev.cli.output import TEXT, Outputs, parse_outputs
-from etdev.cli.text import count
+from etdev.cli.rendering.output import TEXT, Outputs, parse_outputs
+from etdev.cli.rendering.text import count
 from etdev.errors import ConfigError, ExitCode, Problem, UsageError
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def validate(
     from etdev.backends.opening import open_config
     from etdev.cli.reports import ALL_FORMATS, error_report, refuse_config
     from etdev.config.references import check_references
-    from etdev.pipeline.required_checks import unrunnable_checks
+    from etdev.pipeline.project.required_checks import unrunnable_checks
 
     if files and config is not None:
         raise UsageError("files and --config say the same", where="--config", hint="name all files as arguments")

@@ -22,15 +22,15 @@ from etdev.cli.common import (
     VerboseOption,
     complete_target,
 )
-from etdev.cli.detail import Detail
-from etdev.cli.output import parse_outputs
+from etdev.cli.rendering.detail import Detail
+from etdev.cli.rendering.output import parse_outputs
 from etdev.config.limits import MOST_WORKERS
 from etdev.errors import UsageError
 
 if TYPE_CHECKING:
-    from etdev.cli.output import Outputs
-    from etdev.pipeline.options import BuildOptions
+    from etdev.cli.rendering.output import Outputs
     from etdev.pipeline.project import Project
+    from etdev.pipeline.project.options import BuildOptions
 
 ArtifactsArgument = Annotated[
     list[str] | None,
@@ -93,7 +93,7 @@ def verify(
 
     project = opened_project(outputs, "verify", config, profile=profile, overrides=overrides or ())
     with reported_errors(outputs, "verify"):
-        from etdev.pipeline.options import BuildOptions, check_device_map, parse_checks
+        from etdev.pipeline.project.options import BuildOptions, check_device_map, parse_checks
 
         options = BuildOptions(
             targets=targets,
@@ -106,14 +106,14 @@ def verify(
 
 
 def _verify_targets(project: Project, options: BuildOptions, outputs: Outputs, shown: Detail) -> int:
-    from etdev.cli.progress import shown_progress
-    from etdev.pipeline.options import choose_targets
+    from etdev.cli.rendering.build_progress import shown_progress
+    from etdev.pipeline.project.options import choose_targets
 
     doing = f"verifying {', '.join(choose_targets(project, options.targets))}"
     with shown_progress(doing, quiet=shown is Detail.LINE) as options.progress:
-        from etdev.cli.render import render_result
+        from etdev.cli.rendering.build_result import render_result
         from etdev.cli.reports.results import write_result
-        from etdev.pipeline.verify.verify_target import verify_project
+        from etdev.pipeline.verify_target import verify_project
 
         result = verify_project(project, options)
     write_result(outputs, result, lambda: render_result(result, shown))
@@ -129,8 +129,8 @@ def _verify_files(
     shown: Detail,
 ) -> int:
     from etdev.cli.reports.results import write_files
-    from etdev.pipeline.options import check_device_map, parse_checks
-    from etdev.pipeline.verify.verify_file import verify_files
+    from etdev.pipeline.project.options import check_device_map, parse_checks
+    from etdev.verification.verify_file import verify_files
 
     result = verify_files(files, require=parse_checks(require), device_map=check_device_map(device_map), data=data)
     write_files(outputs, result, shown)

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from etdev.config.describe.notation import Example
 from etdev.config.keys import KeyPath
-from etdev.config.notation import Example
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from etdev.config.document import Document, Position
 from etdev.config.keys import KeyPath
+from etdev.config.parsing.document import Document, Position
 
 LayerName = Literal["extends", "file", "profile", "environment", "command line"]
 

@@ -15,13 +15,13 @@ from typing import Any
 from pydantic import BaseModel
 
 from etdev.config.checks import CHECKS
-from etdev.config.extends import read_files
-from etdev.config.files import display, find_config
-from etdev.config.grammar import grammar_of
+from etdev.config.describe.grammar import grammar_of
 from etdev.config.issues import REFERENCE, Check, Issue
 from etdev.config.keys import KeyPath, format_key, nearest
 from etdev.config.layers import Layer, Origin
 from etdev.config.models import Config
+from etdev.config.parsing.config_files import display, find_config
+from etdev.config.parsing.extends import read_files
 from etdev.config.problems import in_file_order, with_nulls
 from etdev.config.variants import Variants, identity, in_profile, validate
 from etdev.errors import ConfigError, Problem

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from etdev.config.grammar import (
+from etdev.config.describe.grammar import (
     Anything,
     Leaf,
     ListOf,
@@ -22,10 +22,10 @@ from etdev.config.grammar import (
     key_names,
     tables,
 )
+from etdev.config.describe.notation import Example, example, kind, literal, short
 from etdev.config.issues import MISSING_KEY, UNKNOWN_KEY, WRONG_NAME, WRONG_TYPE, WRONG_VALUE, Issue
 from etdev.config.keys import KeyPath, format_key, nearest
 from etdev.config.layers import lookup, paths_of
-from etdev.config.notation import Example, example, kind, literal, short
 
 _MISSING = object()
 _KEY_OF_MAP = "[key]"

@@ -12,10 +12,10 @@ from typing import Any
 
 from etdev.config.checks.model import meant_source
 from etdev.config.checks.raw import is_settled, table_at, tables_at
+from etdev.config.describe.notation import short
 from etdev.config.issues import CONFLICT, UNKNOWN_NAME, WRONG_TYPE, Issue
 from etdev.config.keys import KeyPath, format_key, nearest
 from etdev.config.layers import Layer
-from etdev.config.notation import short
 
 NAMED_TABLES = {
     "methods": "method",

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from etdev.config.document import MAX_DEPTH
-from etdev.config.grammar import ListOf, Node, children, key_names
+from etdev.config.describe.grammar import ListOf, Node, children, key_names
+from etdev.config.describe.notation import without_password
 from etdev.config.keys import KeyPath, folded, format_key, parse_dotted, split_assignment
 from etdev.config.layers import Layer, LayerName, Mark, Origin, lookup, single_value_layer
 from etdev.config.names import override_issues
-from etdev.config.notation import without_password
+from etdev.config.parsing.document import MAX_DEPTH
 from etdev.config.problems import problem_of
 from etdev.errors import Problem
 

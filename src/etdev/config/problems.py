@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from etdev.config.describe.notation import Example
 from etdev.config.issues import AT_KEY, WRONG_TYPE, Issue
 from etdev.config.keys import KeyPath, format_key
 from etdev.config.layers import Mark, mark_of
-from etdev.config.notation import Example
 from etdev.errors import Problem
 
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from etdev.config.grammar import Key, Leaf, ListOf, MapOf, Node, OneOf, TableOf, grammar_of, tables
+from etdev.config.describe.grammar import Key, Leaf, ListOf, MapOf, Node, OneOf, TableOf, grammar_of, tables
+from etdev.config.describe.notation import literal
+from etdev.config.describe.reference_text import AFTER, BEFORE
 from etdev.config.keys import KeyPath
 from etdev.config.models import Config
-from etdev.config.notation import literal
-from etdev.config.reference_text import AFTER, BEFORE
 from etdev.files import atomic_write_text
 
 

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from etdev.config.checks.model import is_local
+from etdev.config.describe.notation import literal
 from etdev.config.issues import MISSING_FILE, REFERENCE
 from etdev.config.keys import KeyPath, format_key, nearest
 from etdev.config.loader import LoadedConfig
 from etdev.config.models import Config, Pt2eXnnpack
 from etdev.config.module_files import defined_names, is_installed, module_place
-from etdev.config.notation import literal
 from etdev.errors import Problem
 
 

@@ -25,7 +25,7 @@ class Expected:
 
     phrase: str
     also: frozenset[str] = frozenset()
-    """Accepted kinds of raw value (:func:`etdev.config.notation.kind`), besides those of the annotated Python type."""
+    """Accepted kinds of raw value (:func:`etdev.config.describe.notation.kind`), in addition to the annotated one."""
     example: str | None = None
     """Value that messages show as an example of many."""
     meant: Callable[[str], str | None] | None = None
@@ -318,7 +318,7 @@ OperatorName = Annotated[
     ),
     Expected('an operator such as "aten::relu.out"'),
 ]
-"""Operator in one of the notations that :func:`etdev.program.inplace.parse_operator` reads."""
+"""Operator in one of the notations that :func:`etdev.program.analysis.inplace.parse_operator` reads."""
 
 CommitHash = Annotated[str, Field(pattern=r"^[0-9a-f]{40}$"), Expected("a full commit hash, 40 hexadecimal digits")]
 

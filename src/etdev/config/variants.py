@@ -9,8 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from etdev.config.extends import FileSet
-from etdev.config.grammar import grammar_of
+from etdev.config.describe.grammar import grammar_of
 from etdev.config.issues import MISSING_KEY, UNKNOWN_NAME, Check
 from etdev.config.keys import KeyPath
 from etdev.config.layers import NOT_IN_PROFILES, Layer, Mark, overlay
@@ -18,6 +17,7 @@ from etdev.config.messages import translate
 from etdev.config.models import Config
 from etdev.config.names import check_profile_names, without_new
 from etdev.config.overrides import from_command_line, from_environment, override_layers
+from etdev.config.parsing.extends import FileSet
 from etdev.config.problems import problem_of
 from etdev.errors import Problem
 

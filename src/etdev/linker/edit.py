@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from etdev.program import model as m
+from etdev.program.analysis.effects import tensors
+from etdev.program.analysis.storage import MethodMemory
 from etdev.program.delegates import arguments_of
-from etdev.program.effects import tensors
-from etdev.program.storage import MethodMemory
 from etdev.program.used import used_values
 
 

@@ -1,7 +1,7 @@
 """In place: the output of a kernel reuses the bytes of an operand that is not needed any more.
 
 1. The kernel returns the same result if the two are one. That is a property of the operator and of the operand's
-   position. :mod:`etdev.program.inplace` has the table.
+   position. :mod:`etdev.program.analysis.inplace` has the table.
 2. Output and operand have the same element type and the same order of dimensions. They have the same shape for all
    sizes at run time. A broadcast operand would be read again after it was overwritten.
 3. The operand is not a constant, not memory of the caller and not state. No other argument of the call is in the same
@@ -18,8 +18,8 @@ from etdev.decisions import InPlace
 from etdev.linker.joined import Refused, Storages
 from etdev.linker.operands import Operands
 from etdev.program import model as m
-from etdev.program.effects import operator_name, outputs
-from etdev.program.inplace import Donor
+from etdev.program.analysis.effects import operator_name, outputs
+from etdev.program.analysis.inplace import Donor
 
 
 def work_in_place(

@@ -7,7 +7,7 @@ from dataclasses import replace
 from etdev.errors import LinkError
 from etdev.linker.options import CallerOwned
 from etdev.program import model as m
-from etdev.program.storage import MethodMemory
+from etdev.program.analysis.storage import MethodMemory
 
 
 class CallerOwnedError(LinkError):

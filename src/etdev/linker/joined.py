@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from etdev.linker.edit import with_instructions
 from etdev.program import model as m
-from etdev.program.storage import MethodMemory
+from etdev.program.analysis.storage import MethodMemory
 
 
 class Refused(Exception):  # noqa: N818 - no error: the reason for leaving something as it is
@@ -20,7 +20,7 @@ class Refused(Exception):  # noqa: N818 - no error: the reason for leaving somet
 class Joined:
     """Bytes that have to stay together: a storage, with all storages that were merged into it.
 
-    Instants are those of :class:`~etdev.program.storage.Storage`.
+    Instants are those of :class:`~etdev.program.analysis.storage.Storage`.
     """
 
     number: int

@@ -5,10 +5,10 @@ from __future__ import annotations
 from etdev.linker.options import BufferReport, Linked, MethodReport
 from etdev.program import Program
 from etdev.program import model as m
+from etdev.program.analysis.flow import flow_graph
+from etdev.program.analysis.storage import method_memory
 from etdev.program.delegates import delegate_devices, delegate_inputs
-from etdev.program.flow import flow_graph
 from etdev.program.footprint import planned_memory
-from etdev.program.storage import method_memory
 from etdev.program.writer import flatbuffer_size
 
 

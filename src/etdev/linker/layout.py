@@ -19,7 +19,7 @@ from etdev.linker.options import BufferReport, LinkOptions
 from etdev.linker.state import State, state_name
 from etdev.planner import Buffer, Plan, PlanError, Problem
 from etdev.program import model as m
-from etdev.program.storage import MethodMemory
+from etdev.program.analysis.storage import MethodMemory
 from etdev.program.used import used_values
 
 _XNNPACK_PADDING = 64

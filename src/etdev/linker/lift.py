@@ -6,7 +6,7 @@ from collections import defaultdict
 from dataclasses import replace
 
 from etdev.program import model as m
-from etdev.program.storage import MethodMemory
+from etdev.program.analysis.storage import MethodMemory
 
 _GAP = 64
 """Bytes between neighbors, so that a reference past the end of one is not in the next."""

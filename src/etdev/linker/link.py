@@ -23,12 +23,12 @@ from etdev.linker.state import State, kept_by_others, state_by_address, state_by
 from etdev.linker.work import Work
 from etdev.program import Program
 from etdev.program import model as m
+from etdev.program.analysis.storage import method_memory
 from etdev.program.blob import Blob
 from etdev.program.constants import Run, constant_count, constant_data, constants_size, with_constants
 from etdev.program.delegates import delegate_inputs, unsplit_call
 from etdev.program.footprint import planned_memory
 from etdev.program.sidecar import MethodNotes, Sidecar
-from etdev.program.storage import method_memory
 from etdev.program.used import used_values
 
 

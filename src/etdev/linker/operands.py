@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from etdev.linker.joined import Refused, Storages
 from etdev.linker.shapes import Shapes
 from etdev.program import model as m
-from etdev.program.effects import arguments, operator_name, tensors
-from etdev.program.inplace import Donor
+from etdev.program.analysis.effects import arguments, operator_name, tensors
+from etdev.program.analysis.inplace import Donor
 
 
 class Operands:

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 from etdev.decisions import ALL_ELISIONS, Elision, ElisionKind, InPlace
 from etdev.planner import Planner
-from etdev.program import Program, inplace
+from etdev.program import Program
+from etdev.program.analysis import inplace
 
 
 @dataclass(frozen=True, slots=True)

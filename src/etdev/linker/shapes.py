@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from etdev.program import model as m
-from etdev.program.effects import ET_VIEW, arguments, effects, operator_name, outputs
-from etdev.program.flow import FlowGraph
+from etdev.program.analysis.effects import ET_VIEW, arguments, effects, operator_name, outputs
+from etdev.program.analysis.flow import FlowGraph
 
 Size: TypeAlias = object
 """An ``int``, or a term: a tuple. Equal sizes are the same number; different ones may be."""

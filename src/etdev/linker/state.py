@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from etdev.errors import LinkError
 from etdev.program import model as m
-from etdev.program.storage import MethodMemory, Storage
+from etdev.program.analysis.storage import MethodMemory, Storage
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from etdev.decisions import Elision, InPlace
 from etdev.devices import Device
 from etdev.program import model as m
+from etdev.program.analysis.storage import MethodMemory, method_memory
 from etdev.program.blob import Blob
 from etdev.program.constants import Run
-from etdev.program.storage import MethodMemory, method_memory
 
 
 @dataclass(frozen=True, slots=True)

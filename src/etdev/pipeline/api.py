@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from etdev.backends.opening import open_config
 from etdev.config.models import CheckName
-from etdev.pipeline.options import BuildOptions, check_device_map, parse_checks
-from etdev.pipeline.progress import Progress, Silent
 from etdev.pipeline.project import Project
-from etdev.pipeline.result import BuildResult
+from etdev.pipeline.project.options import BuildOptions, check_device_map, parse_checks
+from etdev.pipeline.project.progress import Progress, Silent
+from etdev.pipeline.results.result import BuildResult
 
 if TYPE_CHECKING:
     from etdev.pipeline.deploy import DeployResult
@@ -58,9 +58,9 @@ def build(
 
     Returns the built targets and the results of verification, also if a gate was missed or an artifact was rejected:
     see :attr:`BuildResult.ok`. Raises an :class:`~etdev.errors.EtdevError` if the config, the environment or a stage
-    prevents the build, and :class:`~etdev.pipeline.lock.LockStaleError` if the lock does not match.
+    prevents the build, and :class:`~etdev.pipeline.cache.lock.LockStaleError` if the lock does not match.
     """
-    from etdev.pipeline.build import build_project
+    from etdev.pipeline.builder.build import build_project
 
     project = open_project(config, profile=profile, overrides=overrides, environ=environ)
     options = BuildOptions(
@@ -94,7 +94,7 @@ def verify(
     ``jobs`` workers run the samples that a metric passes to ``run.map``, if the program keeps no state. The workers are
     processes that import the main module, so a script calls this below ``if __name__ == "__main__":``.
     """
-    from etdev.pipeline.verify.verify_target import verify_project
+    from etdev.pipeline.verify_target import verify_project
 
     project = open_project(config, profile=profile, overrides=overrides, environ=environ)
     options = BuildOptions(

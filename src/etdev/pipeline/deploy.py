@@ -19,9 +19,9 @@ from etdev.deployment.transports import Connection, open_transport
 from etdev.deployment.transports.base import Transport
 from etdev.errors import DeployError, UsageError
 from etdev.pipeline.deployable import check_current, make_release
-from etdev.pipeline.progress import Progress, Silent, StageClock
 from etdev.pipeline.project import Project
-from etdev.pipeline.result import Part
+from etdev.pipeline.project.progress import Progress, Silent, StageClock
+from etdev.pipeline.results.result import Part
 
 
 class ReleasedFileInfo(Part):

@@ -13,11 +13,11 @@ from etdev.deployment.manifest import MANIFEST, Check, FileName, Manifest, Needs
 from etdev.deployment.release import Release
 from etdev.errors import DeployError, ProgramError
 from etdev.files import describe_os_error, open_file, read_file
-from etdev.pipeline.places import REJECTED_SUFFIX, report_place
 from etdev.pipeline.project import Project
-from etdev.pipeline.result import BuildResult, TargetResult
+from etdev.pipeline.project.places import REJECTED_SUFFIX, report_place
+from etdev.pipeline.project.runtime_contents import requirements
+from etdev.pipeline.results.result import BuildResult, TargetResult
 from etdev.pipeline.since_built import since_built
-from etdev.pipeline.verify.file import requirements
 from etdev.program import Program
 from etdev.program.devices import named_devices
 

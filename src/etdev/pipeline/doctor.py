@@ -18,7 +18,7 @@ from etdev.backends.openvino import EXTRA as OPENVINO_EXTRA
 from etdev.backends.reference import Reference
 from etdev.config.loader import LoadedConfig
 from etdev.errors import MissingRequirementError
-from etdev.pipeline.requirements import HF_EXTRA, required_packages
+from etdev.pipeline.project.requirements import HF_EXTRA, required_packages
 from etdev.runtime.stock import ProgramFailureError, StockRuntime
 
 _RUNTIME_SECONDS = 120

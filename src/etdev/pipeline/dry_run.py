@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel, ConfigDict
 
 from etdev.errors import VerifyError
-from etdev.pipeline.artifacts import LoadedModel
-from etdev.pipeline.export import as_forward, check_call, method_of, signatures, unexported_model
-from etdev.pipeline.export_errors import explain_export_error, unfit_input
-from etdev.pipeline.inputs import Signature, first_sample, make_inputs, read_sessions
-from etdev.pipeline.load import load_model
-from etdev.pipeline.lower import require_backends
-from etdev.pipeline.options import BuildOptions, choose_targets
 from etdev.pipeline.project import Project
-from etdev.pipeline.quiet import quiet_libraries
-from etdev.pipeline.torch_tensors import Tensors, iter_tensors
-from etdev.pipeline.trials import find_dtype, on_fakes, on_numbers, sizes_to_try
-from etdev.pipeline.usercode import UserCode
-from etdev.pipeline.verify.kernels import check_runtime_settings
-from etdev.pipeline.verify.reference import compute
+from etdev.pipeline.project.options import BuildOptions, choose_targets
+from etdev.pipeline.project.quiet import quiet_libraries
+from etdev.pipeline.project.runtime_contents import check_runtime_settings
+from etdev.pipeline.project.torch_tensors import Tensors, iter_tensors
+from etdev.pipeline.project.usercode import UserCode
+from etdev.pipeline.stages.artifacts import LoadedModel
+from etdev.pipeline.stages.eager import compute
+from etdev.pipeline.stages.export import as_forward, check_call, method_of, signatures, unexported_model
+from etdev.pipeline.stages.export_errors import explain_export_error, unfit_input
+from etdev.pipeline.stages.inputs import Signature, first_sample, make_inputs, read_sessions
+from etdev.pipeline.stages.load.model import load_model
+from etdev.pipeline.stages.lower import require_backends
+from etdev.pipeline.stages.trials import find_dtype, on_fakes, on_numbers, sizes_to_try
 
 if TYPE_CHECKING:
     import torch

@@ -19,21 +19,21 @@ from etdev.errors import LinkError, ProgramError, UnlinkableError, UsageError, W
 from etdev.files import atomic_path, real_path
 from etdev.linker import Linked, LinkOptions, link, link_foreign
 from etdev.linker.options import MethodReport
-from etdev.pipeline.decisions import KINDS, CopiesOfKind, InPlaceOutputs, count_copies, count_inplace
-from etdev.pipeline.proof import compare_link, summarize_proof, wrong_link
-from etdev.pipeline.result import CheckResult
-from etdev.pipeline.verify.plan import check_memory_plan
+from etdev.pipeline.results.decision_counts import KINDS, CopiesOfKind, InPlaceOutputs, count_copies, count_inplace
+from etdev.pipeline.results.result import CheckResult
+from etdev.pipeline.stages.proof import compare_link, summarize_proof, wrong_link
 from etdev.planner import PLANNERS
 from etdev.program import Program
+from etdev.program.analysis.inplace import DEFAULT
 from etdev.program.constants import constants_size
+from etdev.program.data_files.external import without_constant_names
+from etdev.program.data_files.joined import DataArgument, data_paths, read_joined
+from etdev.program.data_files.lookups import missing_data
 from etdev.program.delegates import delegate_inputs
-from etdev.program.external import without_constant_names
 from etdev.program.footprint import planned_memory
-from etdev.program.inplace import DEFAULT
-from etdev.program.joined import DataArgument, data_paths, read_joined
-from etdev.program.lookups import missing_data
 from etdev.program.model import ExecutionPlan
 from etdev.validator import Correspondence, ValidationReport, validate_file, validate_link
+from etdev.verification.checks.plan import check_memory_plan
 
 FORMAT = 1
 _DEFAULT_ALIGNMENT = 16

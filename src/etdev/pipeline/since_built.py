@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pydantic import ValidationError
 
 from etdev.errors import UsageError
+from etdev.pipeline.builder.finished import Finished
 from etdev.pipeline.cache import Cache, locked_facts, open_store
-from etdev.pipeline.finished import Finished
-from etdev.pipeline.lock import LockedTarget, differs, find_lock
-from etdev.pipeline.places import data_places
+from etdev.pipeline.cache.lock import LockedTarget, differs, find_lock
 from etdev.pipeline.project import Project
+from etdev.pipeline.project.places import data_places
 
 _FILES = ("file", "folder")
 _SHOWN = 3

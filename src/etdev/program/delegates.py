@@ -5,9 +5,9 @@ from __future__ import annotations
 from etdev.devices import TARGET_DEVICE, Device, DeviceNameError
 from etdev.errors import LinkError
 from etdev.program import model as m
+from etdev.program.analysis.effects import DelegateInputs, tensors
+from etdev.program.analysis.flow import flow_graph
 from etdev.program.devices import delegate_device
-from etdev.program.effects import DelegateInputs, tensors
-from etdev.program.flow import flow_graph
 
 
 def delegate_inputs(plan: m.ExecutionPlan) -> DelegateInputs:

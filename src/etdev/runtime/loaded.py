@@ -10,10 +10,10 @@ from etdev.devices import HOST, Device
 from etdev.errors import EtdevError, LinkError
 from etdev.program import Blob, Program
 from etdev.program import model as m
+from etdev.program.analysis.flow import flow_graph
+from etdev.program.analysis.storage import method_memory
 from etdev.program.delegates import delegate_inputs
 from etdev.program.devices import delegate_device
-from etdev.program.flow import flow_graph
-from etdev.program.storage import method_memory
 from etdev.runtime.allocator import Registry
 from etdev.runtime.constants import Constants, initial_bytes
 from etdev.runtime.errors import RunError

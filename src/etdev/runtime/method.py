@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 from etdev.devices import HOST
 from etdev.program import Program, read
 from etdev.program import model as m
-from etdev.program.inplace import DEFAULT
+from etdev.program.analysis.inplace import DEFAULT
 from etdev.runtime.allocator import Registry
 from etdev.runtime.device_map import NO_MAP, DeviceMap, default_registry, registry_for
 from etdev.runtime.errors import RunError

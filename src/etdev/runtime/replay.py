@@ -10,9 +10,9 @@ from typing import Any, Self
 from etdev.errors import EtdevError, ExitCode
 from etdev.program import Program
 from etdev.program import model as m
-from etdev.program.effects import operator_name
-from etdev.program.inplace import DEFAULT
-from etdev.program.joined import read_joined
+from etdev.program.analysis.effects import operator_name
+from etdev.program.analysis.inplace import DEFAULT
+from etdev.program.data_files.joined import read_joined
 from etdev.runtime.allocator import Registry
 from etdev.runtime.device_map import NO_MAP, DeviceMap, default_registry, registry_for
 from etdev.runtime.interpreter.delegates import executors

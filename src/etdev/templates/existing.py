@@ -9,9 +9,9 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
-from etdev.config.files import find_config
 from etdev.config.loader import LoadedConfig, load_config
 from etdev.config.models import Config
+from etdev.config.parsing.config_files import find_config
 from etdev.errors import UsageError
 from etdev.files import read_file, real_path
 from etdev.templates import Project

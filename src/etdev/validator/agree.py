@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from typing import cast
 
 from etdev.validator.constants import Constants
+from etdev.validator.domain.memory import Content, Memory, Run, aligned, joined, size
+from etdev.validator.domain.symbols import CONSTANT, INITIAL, MERGE, OPERATION, OTHER, Symbols
 from etdev.validator.machine import Part
-from etdev.validator.memory import Content, Memory, Run, aligned, joined, size
 from etdev.validator.movement import is_tensor
-from etdev.validator.symbols import CONSTANT, INITIAL, MERGE, OPERATION, OTHER, Symbols
 
 _NONE = -1
 """Placeholder symbol for no symbol."""

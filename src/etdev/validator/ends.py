@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from etdev.program import model as m
 from etdev.validator.agree import Assumed
+from etdev.validator.domain.numbers import Dims, unknown
+from etdev.validator.domain.state import At
+from etdev.validator.domain.symbols import INPUT
 from etdev.validator.facts import CONSTANT
 from etdev.validator.machine import whole
-from etdev.validator.numbers import Dims, unknown
 from etdev.validator.run import Run, form
-from etdev.validator.state import At
-from etdev.validator.symbols import INPUT
 
 
 class Ends:

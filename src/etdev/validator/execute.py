@@ -6,17 +6,12 @@ from collections.abc import Iterator, Sequence
 from typing import cast
 
 from etdev.program import model as m
-from etdev.validator import numbers
 from etdev.validator import operators as ops
-from etdev.validator.facts import Code, TensorFacts
-from etdev.validator.machine import Machine, NotFollowedError, Part, whole
-from etdev.validator.memory import Content
-from etdev.validator.merge import AGAIN
-from etdev.validator.movement import KEEPS_COUNT, dims, is_tensor, joined_dims, moved
-from etdev.validator.numbers import Dims, Number
-from etdev.validator.operators import Act
-from etdev.validator.shapes import output_dims, viewed_dims
-from etdev.validator.state import (
+from etdev.validator.domain import numbers
+from etdev.validator.domain.memory import Content
+from etdev.validator.domain.merge import AGAIN
+from etdev.validator.domain.numbers import Dims, Number
+from etdev.validator.domain.state import (
     PLACE,
     REFERENCE,
     At,
@@ -26,7 +21,12 @@ from etdev.validator.state import (
     each_leaf,
     leaves,
 )
-from etdev.validator.symbols import OPERATION, OTHER, Origin
+from etdev.validator.domain.symbols import OPERATION, OTHER, Origin
+from etdev.validator.facts import Code, TensorFacts
+from etdev.validator.machine import Machine, NotFollowedError, Part, whole
+from etdev.validator.movement import KEEPS_COUNT, dims, is_tensor, joined_dims, moved
+from etdev.validator.operators import Act
+from etdev.validator.shapes import output_dims, viewed_dims
 
 _ARITHMETIC = {
     "executorch_prim::add.Scalar": numbers.add,

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping
 
 from etdev.program import model as m
 from etdev.validator.agree import Assumed, Difference
+from etdev.validator.domain.state import At
+from etdev.validator.domain.symbols import CONSTANT as CONSTANT_DATA
+from etdev.validator.domain.symbols import INITIAL, INPUT, LOOP, MERGE, OTHER, Symbols
 from etdev.validator.facts import CONSTANT, Code, Facts, TensorFacts
 from etdev.validator.machine import Machine
 from etdev.validator.report import Kind, Violation
-from etdev.validator.state import At
-from etdev.validator.symbols import CONSTANT as CONSTANT_DATA
-from etdev.validator.symbols import INITIAL, INPUT, LOOP, MERGE, OTHER, Symbols
 from etdev.validator.unwritten import Missing
 
 

@@ -13,9 +13,9 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
-from etdev.validator import numbers
 from etdev.validator.agree import Agreement
-from etdev.validator.join import (
+from etdev.validator.domain import numbers
+from etdev.validator.domain.join import (
     OF_OLDER_ROUND,
     Slot,
     dims_in,
@@ -29,10 +29,9 @@ from etdev.validator.join import (
     tree_in,
     without_overlaps,
 )
-from etdev.validator.machine import Machine
-from etdev.validator.memory import NOTHING, Cell, Content, Memory, Run, Valid, aligned, joined, shifted, size
-from etdev.validator.numbers import Dims
-from etdev.validator.state import (
+from etdev.validator.domain.memory import NOTHING, Cell, Content, Memory, Run, Valid, aligned, joined, shifted, size
+from etdev.validator.domain.numbers import Dims
+from etdev.validator.domain.state import (
     DIMS,
     MEMORY,
     NUMBER,
@@ -47,7 +46,8 @@ from etdev.validator.state import (
     Unknown,
     changes_since,
 )
-from etdev.validator.symbols import LOOP, OTHER
+from etdev.validator.domain.symbols import LOOP, OTHER
+from etdev.validator.machine import Machine
 
 _NONE = -1
 """Placeholder symbol for content that does not vary."""

@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from typing import TypeAlias, cast
 
 from etdev.program import model as m
-from etdev.validator import numbers
-from etdev.validator.facts import CONSTANT, Facts, Place
-from etdev.validator.memory import Cell, Content, Memory, Run, Valid, joined, overlaid, size
-from etdev.validator.merge import Guards, Merges
-from etdev.validator.numbers import Dims, Number
-from etdev.validator.operators import Act
-from etdev.validator.state import (
+from etdev.validator.domain import numbers
+from etdev.validator.domain.memory import Cell, Content, Memory, Run, Valid, joined, overlaid, size
+from etdev.validator.domain.merge import Guards, Merges
+from etdev.validator.domain.numbers import Dims, Number
+from etdev.validator.domain.state import (
     DIMS,
     MEMORY,
     NUMBER,
@@ -28,7 +26,9 @@ from etdev.validator.state import (
     leaves,
     on_way,
 )
-from etdev.validator.symbols import INITIAL, OTHER, Symbols
+from etdev.validator.domain.symbols import INITIAL, OTHER, Symbols
+from etdev.validator.facts import CONSTANT, Facts, Place
+from etdev.validator.operators import Act
 
 Part: TypeAlias = tuple[object, ...]
 """Operand: ``(kind, sizes, content)`` of a tensor, or the name of another kind and its content."""

@@ -8,18 +8,18 @@ from dataclasses import dataclass
 from etdev.program import model as m
 from etdev.validator.agree import Agreement, Assumed
 from etdev.validator.constants import Constants
+from etdev.validator.domain.memory import Memory
+from etdev.validator.domain.merge import Merges
+from etdev.validator.domain.numbers import TooManyTermsError
+from etdev.validator.domain.symbols import INITIAL, Symbols
 from etdev.validator.ends import Ends
 from etdev.validator.explain import Explainer
 from etdev.validator.facts import Facts
 from etdev.validator.machine import Machine, NotFollowedError
-from etdev.validator.memory import Memory
-from etdev.validator.merge import Merges
-from etdev.validator.numbers import TooManyTermsError
 from etdev.validator.paths import Layout, Paths
 from etdev.validator.report import Violation
 from etdev.validator.run import InPlace, Run
 from etdev.validator.steps import Steps
-from etdev.validator.symbols import INITIAL, Symbols
 from etdev.validator.walk import Divergence, walk
 
 

@@ -7,11 +7,11 @@ from typing import TypeAlias
 
 from etdev.program import model as m
 from etdev.validator import operators as ops
+from etdev.validator.domain.numbers import Dims
+from etdev.validator.domain.state import At, Choice, Gap, Tree, Unknown, choice, each_leaf, leaves, on_way
 from etdev.validator.facts import Clash, Code, Facts, share
 from etdev.validator.machine import NotFollowedError
-from etdev.validator.numbers import Dims
 from etdev.validator.run import Run
-from etdev.validator.state import At, Choice, Gap, Tree, Unknown, choice, each_leaf, leaves, on_way
 
 Key: TypeAlias = tuple[int, int, int]
 """``(argument, which tensor of it, output)``.

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
+from etdev.validator.domain.join import forget_older, join
+from etdev.validator.domain.merge import AGAIN
+from etdev.validator.domain.state import State
 from etdev.validator.ends import Ends
-from etdev.validator.join import forget_older, join
 from etdev.validator.loop import Loop
 from etdev.validator.machine import NotFollowedError, whole
-from etdev.validator.merge import AGAIN
 from etdev.validator.operators import Act
 from etdev.validator.run import Run
-from etdev.validator.state import State
 from etdev.validator.steps import Steps
 from etdev.validator.walk import Side, Step, Walk
 

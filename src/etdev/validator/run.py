@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from etdev.validator.agree import Agreement
+from etdev.validator.domain.symbols import OTHER, Symbols
 from etdev.validator.explain import Explainer
 from etdev.validator.facts import Facts
 from etdev.validator.machine import Machine
 from etdev.validator.report import Violation
-from etdev.validator.symbols import OTHER, Symbols
 
 _MOST_VIOLATIONS = 20
 """Limit on violations of one method; one mistake often causes many."""

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias, cast
 
-from etdev.validator import numbers
+from etdev.validator.domain import numbers
+from etdev.validator.domain.numbers import Dims, Number
 from etdev.validator.machine import Part
 from etdev.validator.movement import dims, integer, is_tensor, truth
-from etdev.validator.numbers import Dims, Number
 from etdev.validator.operators import POINTWISE
 
 Partly: TypeAlias = Sequence[Number | None]

@@ -14,22 +14,22 @@ from etdev.program import model as m
 from etdev.validator import operators as ops
 from etdev.validator.agree import Agreement
 from etdev.validator.constants import Constants
+from etdev.validator.domain.memory import Content
+from etdev.validator.domain.merge import AGAIN, Merges
+from etdev.validator.domain.numbers import TooManyTermsError
+from etdev.validator.domain.state import At, leaves
+from etdev.validator.domain.symbols import INITIAL, INPUT, LOOP, MERGE, OTHER, Symbols
 from etdev.validator.ends import Ends
 from etdev.validator.execute import Results, run_move, run_view
 from etdev.validator.explain import Explainer
 from etdev.validator.facts import CONSTANT, Code, Facts
 from etdev.validator.loop import Loop
 from etdev.validator.machine import Machine, NotFollowedError, whole
-from etdev.validator.memory import Content
-from etdev.validator.merge import AGAIN, Merges
-from etdev.validator.numbers import TooManyTermsError
 from etdev.validator.operators import Act
 from etdev.validator.paths import Layout, Paths
 from etdev.validator.report import NotValidated, ValidationReport, Violation
 from etdev.validator.run import Run
-from etdev.validator.state import At, leaves
 from etdev.validator.steps import Steps
-from etdev.validator.symbols import INITIAL, INPUT, LOOP, MERGE, OTHER, Symbols
 from etdev.validator.unwritten import Unwritten, Write
 from etdev.validator.walk import Divergence, Step, walk
 

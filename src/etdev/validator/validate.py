@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from etdev.program import model as m
 from etdev.validator.across import check_across
 from etdev.validator.constants import Constants
+from etdev.validator.domain.symbols import Symbols
 from etdev.validator.facts import Facts
 from etdev.validator.method import MethodValidation
 from etdev.validator.report import NotValidated, ValidationReport, Violation
 from etdev.validator.run import InPlace
-from etdev.validator.symbols import Symbols
 
 
 @dataclass(frozen=True, slots=True)

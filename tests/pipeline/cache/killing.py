@@ -24,7 +24,7 @@ def main() -> None:
     folder, moments = Path(sys.argv[1]), sys.argv[2:]
     import executorch.exir  # noqa: F401
 
-    import etdev.pipeline.targets  # noqa: F401 - it is here before the process is split
+    import etdev.pipeline.builder.targets  # noqa: F401 - it is here before the process is split
 
     in_child(lambda: build(folder))
     clear(folder)

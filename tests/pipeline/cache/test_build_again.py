@@ -16,8 +16,8 @@ pytest.importorskip("executorch", reason="needs the extra `build`")
 import etdev
 from etdev.errors import LoadError
 from etdev.pipeline.cache import open_store
-from etdev.pipeline.notes import QUANTIZED_AGAIN, UNCHANGED
-from etdev.pipeline.result import BuildResult, CheckResult, TargetResult
+from etdev.pipeline.results.notes import QUANTIZED_AGAIN, UNCHANGED
+from etdev.pipeline.results.result import BuildResult, CheckResult, TargetResult
 from support.projects import LINEAR, LINEAR_CONFIG, write_project
 
 CONFIG = """

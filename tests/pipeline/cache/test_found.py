@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("executorch", reason="needs the extra `build`")
 
 import etdev
-from etdev.pipeline.result import BuildResult
+from etdev.pipeline.results.result import BuildResult
 from support.projects import LINEAR_CONFIG, write_project
 
 TARGET = "    [targets.cpu]\n"
@@ -162,7 +162,7 @@ def test_code_that_lists_the_project(tmp_path: Path) -> None:
 
 def test_what_another_build_writes_there_is_not_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """At the same time, with other settings."""
-    from etdev.pipeline import targets
+    from etdev.pipeline.builder import targets
 
     config = make(tmp_path, "", "1.5")
     keep = targets.keep_finished

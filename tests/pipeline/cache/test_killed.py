@@ -17,7 +17,7 @@ pytest.importorskip("executorch", reason="needs the extra `build`")
 import etdev
 from etdev.errors import WriteError
 from etdev.files import file_sha256
-from etdev.pipeline.progress import Silent
+from etdev.pipeline.project.progress import Silent
 from pipeline.cache.killing import contents, wrong_in_cache
 from support.mounts import fill, small_disk
 from support.projects import LINEAR, LINEAR_CONFIG, write_project

@@ -12,7 +12,7 @@ from etdev.backends.base import OptionError
 from etdev.backends.reference.names import kernels, unknown_name
 from etdev.backends.reference.options import ReferenceOptions
 from etdev.backends.reference.weights import computed_weights
-from etdev.program.inplace import parse_operator
+from etdev.program.analysis.inplace import parse_operator
 
 if TYPE_CHECKING:
     from torch.fx import GraphModule, Node

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from etdev.backends.base import OptionIssue
 from etdev.backends.kernels import listed_operators
 from etdev.errors import MissingRequirementError
-from etdev.program.inplace import nearest_operators, parse_operator
+from etdev.program.analysis.inplace import nearest_operators, parse_operator
 
 ONLY_OPTIMIZED = frozenset({"aten::linear.out"})
 """Kernels of the optimized library that the portable one does not have."""

@@ -8,13 +8,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from etdev.cli.output import TEXT, Outputs, print_error
+from etdev.cli.rendering.output import TEXT, Outputs, print_error
 from etdev.cli.reports import github, markdown
 from etdev.cli.reports.findings import Finding, of_error
 from etdev.cli.reports.places import Places
 from etdev.cli.reports.sarif import as_sarif
-from etdev.config.extends import read_files
-from etdev.config.files import DEFAULT_NAMES, PYPROJECT, find_config
+from etdev.config.parsing.config_files import DEFAULT_NAMES, PYPROJECT, find_config
+from etdev.config.parsing.extends import read_files
 from etdev.errors import ConfigError, EtdevError
 
 FORMATS = ("github", "sarif", "md")

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from etdev.errors import ConfigError, EtdevError, Problem, TargetsError
-from etdev.pipeline.never_ran import never_ran
+from etdev.pipeline.results.never_ran import never_ran
 
 if TYPE_CHECKING:
-    from etdev.pipeline.result import BuildResult, CheckResult, FailedTarget, TargetResult
-    from etdev.pipeline.verify.verify_file import FilesResult
+    from etdev.pipeline.results.file_result import FilesResult
+    from etdev.pipeline.results.result import BuildResult, CheckResult, FailedTarget, TargetResult
 
 Level = Literal["error", "warning", "note"]
 LEVELS: tuple[Level, ...] = ("error", "warning", "note")

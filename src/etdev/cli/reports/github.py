@@ -6,9 +6,9 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from etdev.cli.rendering.text import escaped, printable
 from etdev.cli.reports.findings import Finding, Level
 from etdev.cli.reports.places import Places
-from etdev.cli.text import escaped, printable
 from etdev.files import write_errors_named
 
 MOST_ANNOTATIONS = 10

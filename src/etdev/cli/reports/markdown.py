@@ -7,13 +7,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from etdev.cli.rendering.text import count, escaped, printable
 from etdev.cli.reports.findings import Finding, Level
-from etdev.cli.text import count, escaped, printable
 from etdev.units import format_share, format_size
 
 if TYPE_CHECKING:
-    from etdev.pipeline.result import BuildResult, CheckResult, TargetResult
-    from etdev.pipeline.verify.verify_file import FilesResult
+    from etdev.pipeline.results.file_result import FilesResult
+    from etdev.pipeline.results.result import BuildResult, CheckResult, TargetResult
 
 _CODE = re.compile(r"(`[^`\n]+`)")
 _SPECIAL = re.compile(r"([\\`*_\[\]<>&|~#@])")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from etdev.cli.output import Outputs
+from etdev.cli.rendering.output import Outputs
 from etdev.cli.reports import refuse_config, reported_errors
 from etdev.pipeline.api import open_project
 from etdev.pipeline.project import Project

@@ -6,14 +6,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from etdev.cli.detail import Detail
-from etdev.cli.output import TEXT, Outputs
-from etdev.cli.render import render_files
+from etdev.cli.rendering.build_result import render_files
+from etdev.cli.rendering.detail import Detail
+from etdev.cli.rendering.output import TEXT, Outputs
 from etdev.cli.reports import Report, findings, markdown, write_report
 
 if TYPE_CHECKING:
-    from etdev.pipeline.result import BuildResult
-    from etdev.pipeline.verify.verify_file import FilesResult
+    from etdev.pipeline.results.file_result import FilesResult
+    from etdev.pipeline.results.result import BuildResult
 
 
 def write_result(outputs: Outputs, result: BuildResult, text: Callable[[], str], **more: Callable[[], str]) -> None:

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from etdev._version import __version__
+from etdev.cli.rendering.text import escaped
 from etdev.cli.reports.findings import Finding
 from etdev.cli.reports.places import Places
 from etdev.cli.reports.rules import RULES
-from etdev.cli.text import escaped
 
 
 def as_sarif(findings: Sequence[Finding], places: Places, *, about: str | None = None) -> str:

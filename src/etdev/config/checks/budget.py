@@ -7,9 +7,9 @@ from typing import Any
 
 from etdev.config.checks.model import meant_source
 from etdev.config.checks.raw import is_settled, table_at, tables_at, there_are
+from etdev.config.describe.notation import example, literal
 from etdev.config.issues import CONFLICT, DUPLICATE, MISSING_KEY, REFERENCE, Issue
 from etdev.config.keys import KeyPath, format_key, nearest
-from etdev.config.notation import example, literal
 from etdev.config.types import canonical_device
 
 _PERCENTILES = ("p50", "p95", "p99")

@@ -7,10 +7,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from etdev.config.checks.raw import is_settled, table_at, tables_at, there_are
+from etdev.config.describe.notation import literal
 from etdev.config.destinations import OPTIONS, DestinationError, parse_destination, scheme_of
 from etdev.config.issues import CONFLICT, REFERENCE, WRONG_VALUE, Issue
 from etdev.config.keys import KeyPath, format_key, nearest
-from etdev.config.notation import literal
 
 
 def check_deployments(data: Mapping[str, Any]) -> Iterator[Issue]:

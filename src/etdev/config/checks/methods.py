@@ -7,9 +7,9 @@ from typing import Any
 
 from etdev.config.checks.model import meant_source
 from etdev.config.checks.raw import is_settled, list_of_tables, pair, table_at, tables_at
+from etdev.config.describe.notation import example, literal, short
 from etdev.config.issues import CONFLICT, DUPLICATE, MISSING_KEY, REFERENCE, WRONG_VALUE, Issue
 from etdev.config.keys import KeyPath, format_key, nearest
-from etdev.config.notation import example, literal, short
 
 _INPUTS = [{"name": "x", "dtype": "float32", "shape": [1, 8]}]
 """One input, for hints."""

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from etdev.config.checks.raw import table_at
+from etdev.config.describe.notation import example, kind, literal, short
 from etdev.config.issues import CONFLICT, MISSING_KEY, WRONG_TYPE, WRONG_VALUE, Issue
 from etdev.config.keys import KeyPath, format_key, nearest
-from etdev.config.notation import example, kind, literal, short
 
 SOURCES = ("entry", "hf", "pt2")
 """Keys for the source of the model; a config has exactly one of them."""

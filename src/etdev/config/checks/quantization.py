@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from etdev.config.checks.raw import is_settled, table_at, tables_at, there_are
+from etdev.config.describe.notation import example, literal, short
 from etdev.config.issues import CONFLICT, MISSING_KEY, REFERENCE, Issue
 from etdev.config.keys import KeyPath, format_key, nearest
-from etdev.config.notation import example, literal, short
 
 
 def check_quantization(data: Mapping[str, Any]) -> Iterator[Issue]:

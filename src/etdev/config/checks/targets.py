@@ -7,11 +7,11 @@ from typing import Any
 
 from etdev.config.checks.model import meant_source
 from etdev.config.checks.raw import is_settled, list_of_tables, pair, table_at, tables_at, there_are
+from etdev.config.describe.notation import example, literal
 from etdev.config.issues import CONFLICT, MISSING_KEY, NOT_IN_PROFILE, REFERENCE, Issue
 from etdev.config.keys import KeyPath, format_key, nearest
 from etdev.config.layers import NOT_IN_PROFILES
 from etdev.config.limits import RESULTS
-from etdev.config.notation import example, literal
 
 
 def check_targets(data: Mapping[str, Any]) -> Iterator[Issue]:

@@ -11,7 +11,7 @@ from etdev.linker.devices.items import Items, sort_items
 from etdev.linker.io import CallerOwnedError
 from etdev.linker.options import CallerOwned
 from etdev.program import model as m
-from etdev.program.storage import MethodMemory
+from etdev.program.analysis.storage import MethodMemory
 
 Ends: TypeAlias = tuple[Mapping[int, Device], Mapping[int, Device]]
 """Inputs and outputs on devices, by position."""

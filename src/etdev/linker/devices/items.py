@@ -7,8 +7,8 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from etdev.program import model as m
-from etdev.program.reaching import Place
-from etdev.program.storage import MethodMemory
+from etdev.program.analysis.reaching import Place
+from etdev.program.analysis.storage import MethodMemory
 from etdev.program.used import used_values
 
 

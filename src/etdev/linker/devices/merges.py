@@ -8,9 +8,9 @@ from dataclasses import replace
 
 from etdev.devices import Device
 from etdev.program import model as m
-from etdev.program.effects import Effects, tensors
-from etdev.program.flow import FlowGraph
-from etdev.program.storage import MethodMemory
+from etdev.program.analysis.effects import Effects, tensors
+from etdev.program.analysis.flow import FlowGraph
+from etdev.program.analysis.storage import MethodMemory
 
 
 def join_merged(plan: m.ExecutionPlan, memory: MethodMemory, devices: Mapping[int, Device]) -> m.ExecutionPlan:

@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterable
 from etdev.linker.devices.items import Items
 from etdev.linker.devices.transfers import Spot
 from etdev.program import model as m
-from etdev.program.effects import Effects
-from etdev.program.storage import MethodMemory
+from etdev.program.analysis.effects import Effects
+from etdev.program.analysis.storage import MethodMemory
 
 _State = dict[int, frozenset[int]]
 """Item → values that hold its last written content. A missing item has not been written."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from etdev.devices import HOST, Device
 from etdev.linker.devices.transfers import Spot
-from etdev.program.flow import FlowGraph
+from etdev.program.analysis.flow import FlowGraph
 
 _State = dict[int, frozenset[Device]]
 """Item → devices, or the host, on which it may have been written last. A missing item has no content yet."""

@@ -19,8 +19,8 @@ from etdev.linker.devices.setting import Setting, UnclearError, Wanted
 from etdev.linker.devices.to_devices import copy_to_devices
 from etdev.linker.devices.to_host import copy_to_host
 from etdev.program import model as m
-from etdev.program.effects import DelegateInputs, tensors
-from etdev.program.storage import MethodMemory
+from etdev.program.analysis.effects import DelegateInputs, tensors
+from etdev.program.analysis.storage import MethodMemory
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,10 @@ from etdev.linker.devices.items import sort_items
 from etdev.linker.edit import with_instructions
 from etdev.linker.state import State
 from etdev.program import model as m
+from etdev.program.analysis.effects import operator_name, tensors
+from etdev.program.analysis.flow import FlowGraph
+from etdev.program.analysis.storage import MethodMemory
 from etdev.program.delegates import ALIAS_SAFE
-from etdev.program.effects import operator_name, tensors
-from etdev.program.flow import FlowGraph
-from etdev.program.storage import MethodMemory
 
 _COPY = "aten::copy_"
 

@@ -10,8 +10,8 @@ from etdev.linker.devices.items import Items
 from etdev.linker.devices.names import Names
 from etdev.linker.devices.replicas import Replicas
 from etdev.program import model as m
-from etdev.program.effects import DelegateInputs
-from etdev.program.storage import MethodMemory
+from etdev.program.analysis.effects import DelegateInputs
+from etdev.program.analysis.storage import MethodMemory
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ from dataclasses import replace
 from etdev.devices import Device, DeviceType
 from etdev.linker.edit import with_operator
 from etdev.program import model as m
+from etdev.program.analysis.flow import flow_graph
 from etdev.program.devices import D2H_COPY, H2D_COPY
-from etdev.program.flow import flow_graph
 
 _GAP = 64
 """Bytes between tensors that were in different buffers before."""

@@ -13,8 +13,8 @@ from etdev.linker.devices.setting import Setting, UnclearError
 from etdev.linker.devices.transfers import Facts, Spot, find_spots
 from etdev.linker.edit import with_insertions
 from etdev.program import model as m
+from etdev.program.analysis.effects import Effects
 from etdev.program.devices import D2H_COPY, H2D_COPY
-from etdev.program.effects import Effects
 
 
 def copy_to_devices(setting: Setting) -> tuple[m.ExecutionPlan, dict[int, int]]:

@@ -14,9 +14,9 @@ from etdev.linker.devices.setting import Setting, UnclearError
 from etdev.linker.devices.transfers import Facts, Spot, find_spots
 from etdev.linker.edit import with_insertions
 from etdev.program import model as m
+from etdev.program.analysis.effects import Effects, effects, tensors
+from etdev.program.analysis.flow import FlowGraph, flow_graph
 from etdev.program.devices import D2H_COPY
-from etdev.program.effects import Effects, effects, tensors
-from etdev.program.flow import FlowGraph, flow_graph
 
 
 def copy_to_host(

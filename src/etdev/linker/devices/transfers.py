@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from etdev.program import model as m
-from etdev.program.flow import FlowGraph
+from etdev.program.analysis.flow import FlowGraph
 
 _ENTRY = -1
 

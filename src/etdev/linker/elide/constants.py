@@ -18,10 +18,10 @@ from etdev.linker.edit import frees, with_instructions
 from etdev.linker.elide.runs import Numbers
 from etdev.linker.joined import Refused
 from etdev.program import model as m
+from etdev.program.analysis.effects import arguments, operator_name, outputs, tensors
+from etdev.program.analysis.storage import MethodMemory
 from etdev.program.blob import Blob
 from etdev.program.constants import Run
-from etdev.program.effects import arguments, operator_name, outputs, tensors
-from etdev.program.storage import MethodMemory
 
 
 @dataclass(frozen=True)

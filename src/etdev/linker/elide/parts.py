@@ -24,7 +24,7 @@ from etdev.linker.elide.peaks import Peaks
 from etdev.linker.elide.runs import PARTS, Numbers, runs
 from etdev.linker.joined import Joined, Refused, Storages
 from etdev.program import model as m
-from etdev.program.effects import operator_name, outputs
+from etdev.program.analysis.effects import operator_name, outputs
 
 _CAT = "aten::cat.out"
 _WHOLES = frozenset({_CAT, "aten::stack.out"})

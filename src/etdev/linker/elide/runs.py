@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from etdev.linker.joined import Refused
 from etdev.program import model as m
-from etdev.program.effects import arguments, outputs
+from etdev.program.analysis.effects import arguments, outputs
 
 
 @dataclass(frozen=True, slots=True)

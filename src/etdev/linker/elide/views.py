@@ -21,8 +21,8 @@ from etdev.linker.edit import frees, renumbered, with_instructions, with_operato
 from etdev.linker.elide.runs import CLONES, IDENTITIES, Numbers, runs
 from etdev.linker.joined import Refused
 from etdev.program import model as m
-from etdev.program.effects import ET_VIEW, operator_name, outputs
-from etdev.program.storage import MethodMemory
+from etdev.program.analysis.effects import ET_VIEW, operator_name, outputs
+from etdev.program.analysis.storage import MethodMemory
 
 _SAME_SHAPE = frozenset({"aten::alias_copy.out", "aten::detach_copy.out", "aten::lift_fresh_copy.out"})
 _NEW_SHAPE = frozenset(

@@ -17,8 +17,8 @@ from etdev.decisions import Elision
 from etdev.linker.joined import Joined, Refused, Storages
 from etdev.linker.operands import Operands
 from etdev.program import model as m
-from etdev.program.effects import operator_name, outputs
-from etdev.program.inplace import Donor
+from etdev.program.analysis.effects import operator_name, outputs
+from etdev.program.analysis.inplace import Donor
 
 _COPY = "aten::copy_"
 

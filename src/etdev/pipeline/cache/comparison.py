@@ -9,7 +9,7 @@ from pathlib import Path
 from etdev.config.module_files import MODULE_ENDS
 from etdev.pipeline.cache.digests import Digests
 from etdev.pipeline.cache.entries import ABSENT, Difference, Reads
-from etdev.pipeline.versions import package_version
+from etdev.pipeline.project.versions import package_version
 
 
 def changes(reads: Reads, root: Path, digests: Digests) -> Iterator[Difference]:

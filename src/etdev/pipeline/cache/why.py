@@ -11,8 +11,8 @@ from etdev.pipeline.cache.cache import Cache
 from etdev.pipeline.cache.comparison import changes
 from etdev.pipeline.cache.entries import Difference, Entry, Facts, Level, differences
 from etdev.pipeline.cache.facts import linked_facts, object_facts
-from etdev.pipeline.options import BuildOptions
 from etdev.pipeline.project import Project
+from etdev.pipeline.project.options import BuildOptions
 
 
 class Explanation(BaseModel):

@@ -7,8 +7,8 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from etdev.program import model as m
-from etdev.program.effects import arguments, operator_name
-from etdev.program.inplace import DEFAULT, Donor
+from etdev.program.analysis.effects import arguments, operator_name
+from etdev.program.analysis.inplace import DEFAULT, Donor
 from etdev.runtime.errors import RunError
 from etdev.runtime.interpreter.layout import torch_dtype
 from etdev.runtime.interpreter.quantized import find_quantized

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from etdev.devices import HOST, Device
 from etdev.errors import EtdevError
 from etdev.program import model as m
+from etdev.program.analysis.effects import operator_name
 from etdev.program.devices import delegate_device
-from etdev.program.effects import operator_name
 from etdev.runtime.errors import RunError
 from etdev.runtime.interpreter.handlers import HANDLERS
 from etdev.runtime.interpreter.kernels import InPlaceTable, KernelRun, resolve

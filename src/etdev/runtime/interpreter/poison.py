@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from etdev.program.storage import MethodMemory, Storage
+from etdev.program.analysis.storage import MethodMemory, Storage
 
 if TYPE_CHECKING:
     from etdev.runtime.interpreter.tensors import Memory

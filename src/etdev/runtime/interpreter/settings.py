@@ -10,7 +10,7 @@ from etdev.devices import Device
 from etdev.errors import MissingRequirementError
 from etdev.program import Blob
 from etdev.program import model as m
-from etdev.program.inplace import DEFAULT
+from etdev.program.analysis.inplace import DEFAULT
 from etdev.runtime.allocator import Registry
 from etdev.runtime.interpreter.kernels import InPlaceTable
 

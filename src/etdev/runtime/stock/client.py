@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, Self
 
 from etdev.errors import MissingRequirementError, ProgramError
 from etdev.program import Program
-from etdev.program.joined import read_joined
+from etdev.program.data_files.joined import read_joined
 from etdev.runtime.stock.joined import JoinedFile
 from etdev.runtime.stock.wire import receive, send
 

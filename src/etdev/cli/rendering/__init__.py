@@ -1,0 +1,1 @@
+"""Text for people: results, progress and the live display."""

@@ -1,0 +1,116 @@
+"""Progress of a build on stderr: a live line per target on a terminal, a line per finished stage elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from etdev.cli.interrupts import Interruptible
+from etdev.cli.rendering.display import DISPLAY
+from etdev.cli.rendering.output import note
+from etdev.pipeline.project.progress import WAIT, Progress, Silent
+from etdev.units import format_seconds
+
+_FEW_CALLS = 4
+"""Number of calls from which they are counted. Fewer end before a user can read the count."""
+_BETWEEN_COUNTS = 0.1
+"""Seconds between two counts. A display with more of them cannot be read, and takes time from the calls."""
+_CALLS, _CALLED = "run", "calls"
+"""The display's line for calls, and the stage that it shows."""
+
+
+@contextmanager
+def shown_progress(doing: str | None = None, *, quiet: bool) -> Iterator[Progress]:
+    """Show the display that fits stderr. ``doing`` is shown at once, before anything slow is imported."""
+    if quiet:
+        yield Interruptible(Silent())
+        return
+    if not DISPLAY.start(doing or "working"):
+        if doing is not None:
+            note(doing)
+        yield Interruptible(_Lines())
+        return
+    try:
+        yield Interruptible(_Live())
+    finally:
+        DISPLAY.close()
+
+
+@contextmanager
+def shown_calls(total: int) -> Iterator[Callable[[], None]]:
+    """Count calls of a method on the display, with their rate and the remaining time."""
+    live, done = _Live(), 0
+    if total >= _FEW_CALLS:
+        live.started(_CALLS, _CALLED)
+
+    def advance() -> None:
+        nonlocal done
+        done += 1
+        if total >= _FEW_CALLS:
+            live.counted(_CALLS, _CALLED, done, total)
+
+    yield advance
+
+
+def describe_count(done: int, total: int | None, seconds: float) -> str:
+    """Return ``340 of 1,000 calls, 120.5 a second, 5.5 s left``; the first call was made ``seconds`` ago."""
+    text = f"{done:,} of {total:,} calls" if total else f"{done:,} {'call' if done == 1 else 'calls'}"
+    if done <= 1 or seconds <= 0:
+        return text
+    rate = (done - 1) / seconds
+    left = f", {format_seconds((total - done) / rate)} left" if total and done < total else ""
+    return f"{text}, {rate:,.1f} a second{left}"
+
+
+class _Lines:
+    """Progress as lines: ``xnnpack: export 0.8 s`` when a stage is finished."""
+
+    def started(self, target: str, stage: str) -> None:
+        """Print a line only for a wait, which may be long. A later line covers any other stage."""
+        if stage.startswith(WAIT):
+            note(f"{target}: {stage}")
+
+    def counted(self, target: str, stage: str, done: int, total: int | None) -> None:
+        """Print nothing: printed lines cannot change."""
+
+    def finished(self, target: str, stage: str, seconds: float) -> None:
+        note(f"{target}: {stage} {format_seconds(seconds)}")
+
+    def failed(self, target: str, stage: str) -> None:
+        note(f"{target}: {stage} failed")
+
+    def ended(self, target: str) -> None:
+        """Print nothing: the last line of the target says it."""
+
+
+class _Live:
+    """Progress on the live display."""
+
+    def __init__(self) -> None:
+        self._since: dict[str, float] = {}
+        """Time at which the calls of a target's stage began."""
+        self._told: dict[str, float] = {}
+        """Time of the display's last update about a target's calls."""
+
+    def started(self, target: str, stage: str) -> None:
+        DISPLAY.tell("started", target, stage)
+
+    def counted(self, target: str, stage: str, done: int, total: int | None) -> None:
+        now = time.monotonic()
+        if done <= 1:
+            self._since[target] = now
+        elif done != total and now - self._told.get(target, 0.0) < _BETWEEN_COUNTS:
+            return
+        self._told[target] = now
+        text = describe_count(done, total, now - self._since.get(target, now))
+        DISPLAY.tell("counted", target, f"{stage}: {text},")
+
+    def finished(self, target: str, stage: str, seconds: float) -> None:
+        DISPLAY.tell("finished", target, stage, seconds)
+
+    def failed(self, target: str, stage: str) -> None:
+        DISPLAY.tell("failed", target, stage)
+
+    def ended(self, target: str) -> None:
+        DISPLAY.tell("ended", target)

@@ -1,0 +1,364 @@
+"""A :class:`~etdev.pipeline.results.result.BuildResult` as text for people."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+from etdev.cli.rendering.detail import Detail
+from etdev.cli.rendering.link_decisions import decision_lines, kind_name
+from etdev.cli.rendering.output import paint
+from etdev.cli.rendering.text import count, escaped, printable
+from etdev.decisions import TilingDecision
+from etdev.pipeline.results.decision_counts import KINDS
+from etdev.pipeline.results.never_ran import never_ran
+from etdev.pipeline.results.result import (
+    NOTHING_TO_ASK,
+    BufferResult,
+    BuildResult,
+    CheckResult,
+    FailedTarget,
+    MethodResult,
+    TargetResult,
+    UndelegatedOps,
+)
+from etdev.units import format_seconds, format_size
+
+if TYPE_CHECKING:
+    from etdev.pipeline.results.file_result import FileResult, FilesResult
+
+_COLOURS = {"passed": "green", "failed": "red", "not run": "yellow"}
+_LABEL_WIDTH = 11
+_LISTED_OPS = 4
+
+
+def render_result(result: BuildResult, shown: Detail, stream: TextIO | None = None) -> str:
+    """Return a block for each target, then the verdict."""
+    stream = stream or sys.stdout
+    if shown is Detail.LINE:
+        lines = [line for target in result.targets for line in _one_line(result, target, stream)]
+        lines += [line for failed in result.failed for line in _failed_lines(failed, stream)]
+        return "\n".join([*lines, _verdict(result)]) + "\n"
+    block = _short_lines if shown is Detail.SHORT else partial(_target_lines, verbose=shown is Detail.DECISIONS)
+    blocks = ["\n".join(block(result, target, stream)) for target in result.targets]
+    blocks += ["\n".join(_failed_lines(failed, stream)) for failed in result.failed]
+    return "\n\n".join([*blocks, *_notes(result.notes), _verdict(result)]) + "\n"
+
+
+def render_files(result: FilesResult, shown: Detail, stream: TextIO | None = None) -> str:
+    """Return a block for each file that was verified without a config, then the verdict."""
+    stream = stream or sys.stdout
+    if shown is Detail.LINE:
+        lines = []
+        for file in result.files:
+            lines += [f"{paint(printable(file.file), stream=stream)}  {_file_kind(file)}"]
+            lines += _failed_check_lines(file.checks, stream)
+        return "\n".join(lines) + "\n"
+    blocks = ["\n".join(_checked_file_lines(file, stream)) for file in result.files]
+    kinds = Counter(_file_kind(file) for file in result.files)
+    number = len(result.files)
+    verdict = ", ".join(f"{'all' if many == number > 1 else many} {kind}" for kind, many in kinds.items())
+    return "\n\n".join([*blocks, *_notes(result.notes), f"{count(number, 'file')}, {verdict}"]) + "\n"
+
+
+def _notes(texts: Sequence[str]) -> list[str]:
+    """Return a block of notes about all targets or files together, if there are any."""
+    return ["\n".join(f"note: {text}" for text in texts)] if texts else []
+
+
+def _checked_file_lines(file: FileResult, stream: TextIO) -> Iterator[str]:
+    heading = paint(printable(file.file), stream=stream)
+    yield f"{heading}  {format_size(file.size)} ({file.size:,} bytes)"
+    yield from _verification_lines(file.checks, file.unmet, stream)
+
+
+def _file_kind(file: FileResult) -> str:
+    if file.status == "rejected":
+        return f"rejected ({_names(check for check in file.checks if check.status == 'failed')})"
+    if file.unmet:
+        return f"without a required check ({_names(file.unmet)})"
+    return "good as far as it was checked"
+
+
+def _one_line(result: BuildResult, target: TargetResult, stream: TextIO) -> Iterator[str]:
+    memory = f", {_sizes(target.memory)} planned" if target.memory else ""
+    heading = paint(target.name, stream=stream)
+    yield f"{heading}  {_kind(target)}, {format_size(target.size)}{memory}  {_place(result, target)}"
+    yield from _failed_check_lines(target.checks, stream)
+
+
+def _short_lines(result: BuildResult, target: TargetResult, stream: TextIO) -> Iterator[str]:
+    yield f"{paint(target.name, stream=stream)}  {_place(result, target)}  {format_size(target.size)}"
+    yield from _data_lines(target)
+    if target.memory:
+        greedy = _greedy(target)
+        other = "the same" if greedy == target.memory else _sizes(greedy)
+        yield _line("memory", f"{_sizes(target.memory)} planned; ExecuTorch's planner: {other}")
+    yield from _short_verification(target.checks, target.unmet, stream)
+    yield from _remarks(target, stream)
+
+
+def _short_verification(checks: Sequence[CheckResult], unmet: Sequence[CheckResult], stream: TextIO) -> Iterator[str]:
+    """Yield the number of checks by answer, then those that failed or had to run."""
+    passed = sum(check.status == "passed" for check in checks)
+    failed = [check for check in checks if check.status == "failed"]
+    skipped = [check for check in checks if check.status == "not run" and check not in unmet]
+    unasked = sum(check.summary in NOTHING_TO_ASK for check in skipped)
+    others = [check for check in skipped if check.summary not in NOTHING_TO_ASK]
+    counts = [f"{passed} passed"] if passed or not failed else []
+    counts += [f"{len(failed)} failed ({_names(failed)})"] if failed else []
+    counts += [f"{unasked} not needed"] if unasked else []
+    counts += [f"{len(others)} not run ({_names(others)})"] if others else []
+    yield _line("checks", ", ".join(counts))
+    yield from _failed_check_lines(checks, stream)
+    yield from _unmet_lines(unmet, stream)
+
+
+def _place(result: BuildResult, target: TargetResult) -> Path:
+    path = result.path(target.name)
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+
+
+def _sizes(memory: Mapping[str, int]) -> str:
+    """``5.06 KiB``; with the device's name, unless that is the host alone."""
+    if list(memory) == ["cpu"]:
+        return format_size(memory["cpu"])
+    return ", ".join(f"{device} {format_size(size)}" for device, size in memory.items())
+
+
+def _greedy(target: TargetResult) -> dict[str, int]:
+    """Return the bytes that ExecuTorch's greedy planner needs for the same tensors, by device."""
+    found = dict(target.memory)  # State that methods share is in several buffers, and counts once.
+    for method in target.methods:
+        for buffer in method.buffers:
+            found[buffer.device] += buffer.greedy - buffer.size
+    return found
+
+
+def _data_lines(target: TargetResult) -> Iterator[str]:
+    for data in target.data:
+        yield _line("data", f"{data.name}  {format_size(data.size)} ({data.size:,} bytes)")
+
+
+def _remarks(target: TargetResult, stream: TextIO) -> Iterator[str]:
+    warning = never_ran(target)
+    if warning is not None:
+        yield _line("warning", paint(warning.message, "yellow", stream=stream))
+        yield _line("", f"help: {warning.hint}")
+    for text in target.notes:
+        yield _line("note", text)
+
+
+def _target_lines(result: BuildResult, target: TargetResult, stream: TextIO, *, verbose: bool) -> Iterator[str]:
+    scheme = f", {target.quantize}" if target.quantize else ""
+    heading = paint(target.name, stream=stream)
+    yield f"{heading}  {_place(result, target)}  {format_size(target.size)} ({target.size:,} bytes{scheme})"
+    yield from _data_lines(target)
+    for method in target.methods:
+        label = "ops" if len(target.methods) == 1 else method.name
+        yield _line(label, describe_delegation(method))
+        if method.forms:
+            counts = ", ".join(f"{name} {number}" for name, number in method.forms.items())
+            yield _line("", f"in other forms: {counts}")
+        if method.tiling is not None and method.tiling.memory_saved is not None:
+            yield _line("", _tiling(method.tiling))
+    yield from _memory_lines(target)
+    if verbose:
+        for method in target.methods:
+            name = method.name if len(target.methods) > 1 else None
+            yield from decision_lines(method.copy_decisions, method.inplace_decisions, verbose=True, method=name)
+    yield from _verification_lines(target.checks, target.unmet, stream)
+    yield from _remarks(target, stream)
+    if target.seconds:
+        total = format_seconds(sum(target.seconds.values()))
+        stages = ", ".join(f"{stage} {format_seconds(seconds)}" for stage, seconds in target.seconds.items())
+        yield _line("time", f"{total}: {stages}")
+
+
+def _tiling(decision: TilingDecision) -> str:
+    """Return ``tiled: 12,000 bytes less memory, 4,000 bytes more file``."""
+    saved, growth = decision.memory_saved or 0, decision.file_growth or 0
+    if not decision.tiled and saved <= 0:
+        return "not tiled: it would save no memory"
+    which, would = ("tiled", "") if decision.tiled else ("not tiled", "it would take ")
+    memory, file = (f"{abs(size):,} bytes {'more' if size > 0 else 'less'}" for size in (-saved, growth))
+    reason = f" ({decision.reason})" if decision.reason else ""
+    return f"{which}: {would}{memory} memory, {file} file{reason}"
+
+
+def _failed_lines(failed: FailedTarget, stream: TextIO) -> Iterator[str]:
+    yield f"{paint(failed.name, stream=stream)}  not built"
+    for error in failed.errors:
+        yield _line("error", f"{paint('failed', _COLOURS['failed'], stream=stream)}   {escaped(error.message)}")
+        yield from _remedy_lines(error.where, error.hint)
+
+
+def _memory_lines(target: TargetResult) -> Iterator[str]:
+    """Yield the planned memory: the total of each device, then the size of each buffer of each method."""
+    buffers = [(method.name, buffer) for method in target.methods for buffer in method.buffers]
+    if not buffers:
+        return
+    totals = ", ".join(f"{device} {format_size(size)}" for device, size in target.memory.items())
+    decided = "".join(f", {text}" for text in (_copies_removed(target), _in_place(target)) if text)
+    if len(buffers) == 1:
+        yield _line("memory", f"{totals} ({_compared(buffers[0][1])}){decided}")
+        yield from _transfer_lines(target)
+        return
+    yield _line("memory", f"{totals}{decided}")
+    for name, buffer in buffers:
+        kind = "state" if buffer.state else f"buffer {buffer.index}"
+        yield _line("", f"{name}, {kind}: {format_size(buffer.size)} ({_compared(buffer)})")
+    yield from _transfer_lines(target)
+    if target.shared_state:
+        names = ", ".join(target.shared_state)
+        yield _line("", f"shared by methods: {names}; load the program so that all methods have the same buffers")
+
+
+def _transfer_lines(target: TargetResult) -> Iterator[str]:
+    """Yield the bytes that a call of each method copies between the host and devices."""
+    for method in target.methods:
+        if method.transfers.total:
+            name = f"{method.name}, " if len(target.methods) > 1 else ""
+            yield _line("", f"{name}copied in a call: {method.transfers}")
+
+
+def _copies_removed(target: TargetResult) -> str:
+    """Return ``18 copies removed (16 views, 2 slices)``, or ``2 copies removed (views)``."""
+    removed: Counter[str] = Counter()
+    for method in target.methods:
+        removed.update({item.kind: item.removed for item in method.copies if item.removed})
+    if not removed:
+        return ""
+    total = removed.total()
+    kinds = ", ".join(count(removed[kind], kind_name(kind).removesuffix("s")) for kind in KINDS if kind in removed)
+    kinds = kinds if len(removed) > 1 else kinds.partition(" ")[2]
+    return f"{total:,} {'copy' if total == 1 else 'copies'} removed ({kinds})"
+
+
+def _in_place(target: TargetResult) -> str:
+    """Return ``54 of 56 in place``, for the outputs whose kernels allow it."""
+    taken = sum(method.inplace.taken for method in target.methods)
+    considered = sum(method.inplace.considered for method in target.methods)
+    return f"{taken:,} of {considered:,} in place" if considered else ""
+
+
+def _compared(buffer: BufferResult) -> str:
+    """Return a comparison of a buffer's size with the lower bound of any plan, and with the planner ``greedy``."""
+    if buffer.state:
+        return "kept between calls"
+    least = "optimal" if buffer.size <= buffer.lower_bound else f"at least {format_size(buffer.lower_bound)}"
+    if buffer.greedy == buffer.size:
+        return f"{least}; greedy the same"
+    return f"{least}; greedy {format_size(buffer.greedy)}"
+
+
+def describe_delegation(method: MethodResult) -> str:
+    """Return the number of ops in delegates, the ops outside of them, and their cost."""
+    rest = sum(item.count for item in method.undelegated)
+    if not method.delegate_calls:
+        return f"{rest}, all on the runtime's own kernels: {_ops(method)}"
+    calls = ", ".join(f"{count} call{'s' * (count > 1)} of {name}" for name, count in method.delegate_calls.items())
+    text = f"{method.delegated_ops + rest}: {method.delegated_ops} in {calls}"
+    if not rest:
+        return text
+    cost = ", splitting the delegate" if sum(method.delegate_calls.values()) > 1 else ""
+    return f"{text}, {rest} on the runtime's own kernels{cost}: {_ops(method)}"
+
+
+def _ops(method: MethodResult) -> str:
+    most = sorted(method.undelegated, key=lambda item: (-item.count, item.op))
+    shown = ", ".join(_counted(item) for item in most[:_LISTED_OPS])
+    hidden = len(most) - _LISTED_OPS
+    return f"{shown} and {hidden} more" if hidden > 0 else shown or "none"
+
+
+def _counted(item: UndelegatedOps) -> str:
+    name = item.op.removesuffix(".default")
+    return f"{name} x{item.count}" if item.count > 1 else name
+
+
+def _verification_lines(checks: Sequence[CheckResult], unmet: Sequence[CheckResult], stream: TextIO) -> Iterator[str]:
+    """Yield the checks that ran, then required checks that did not run, then all others that did not."""
+    for check in checks:
+        if check.status != "not run":
+            yield from _check_lines(check, stream)
+    yield from _unmet_lines(unmet, stream)
+    yield from _not_run_lines([check for check in checks if check.status == "not run" and check not in unmet])
+
+
+def _unmet_lines(unmet: Sequence[CheckResult], stream: TextIO) -> Iterator[str]:
+    for check in unmet:
+        yield _line(check.name, f"{paint('not run', 'red', stream=stream)}  required, but {escaped(check.summary)}")
+
+
+def _failed_check_lines(checks: Sequence[CheckResult], stream: TextIO) -> Iterator[str]:
+    for check in checks:
+        if check.status == "failed":
+            yield from _check_lines(check, stream)
+
+
+def _check_lines(check: CheckResult, stream: TextIO) -> Iterator[str]:
+    status = paint(check.status, _COLOURS[check.status], stream=stream)
+    yield _line(check.name, f"{status}   {escaped(check.summary)}")
+    if check.failures:
+        first, *others = check.failures
+        yield from _remedy_lines(first.where, first.hint)
+        for failure in others:
+            yield _line("", f"         {escaped(failure.message)}")
+            yield from _remedy_lines(failure.where, failure.hint)
+        return
+    for problem in check.problems[1:]:
+        yield _line("", f"         {escaped(problem)}")
+    yield from _remedy_lines(check.where, check.hint)
+
+
+def _remedy_lines(where: str | None, hint: str | None) -> Iterator[str]:
+    if where is not None:
+        yield _line("", f"         at {where}")
+    if hint is not None:
+        yield _line("", f"         help: {hint}")
+
+
+def _not_run_lines(skipped: Sequence[CheckResult]) -> Iterator[str]:
+    """Yield a line for each reason why checks did not run; checks with nothing to ask share one line."""
+    groups: dict[str, list[CheckResult]] = {}
+    for check in skipped:
+        groups.setdefault(check.summary, []).append(check)
+    lines: dict[str, list[str]] = {}
+    for reason, checks in groups.items():
+        line = "" if reason in NOTHING_TO_ASK else reason
+        lines.setdefault(line, []).append(f"{_names(checks)}: {escaped(reason)}")
+    for texts in lines.values():
+        yield _line("not run", "; ".join(texts))
+
+
+def _verdict(result: BuildResult) -> str:
+    kinds = Counter(_kind(target) for target in result.targets)
+    kinds.update(f"failed ({failed.errors[0].rule})" for failed in result.failed)
+    kinds.update({"not begun": len(result.not_built)} if result.not_built else {})
+    count = kinds.total()
+    text = ", ".join(f"{'all' if number == count > 1 else number} {kind}" for kind, number in kinds.items())
+    return f"{result.project}: {count} target{'s' * (count > 1)}, {text}"
+
+
+def _kind(target: TargetResult) -> str:
+    if target.status == "built" and target.unmet:
+        return f"without a required check ({_names(target.unmet)})"
+    failed = _names(check for check in target.checks if check.status == "failed")
+    ran = [check.name for check in target.checks if check.status == "passed"]
+    built = "good" if "runtime" in ran else "good in the replay" if "replay" in ran else "built but not run"
+    return {"built": built, "gate failed": f"missed a gate ({failed})", "rejected": f"rejected ({failed})"}[
+        target.status
+    ]
+
+
+def _names(checks: Iterable[CheckResult]) -> str:
+    return ", ".join(check.name for check in checks)
+
+
+def _line(label: str, text: str) -> str:
+    return f"  {label:<{_LABEL_WIDTH - 1}} {text}"

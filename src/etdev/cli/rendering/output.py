@@ -1,0 +1,145 @@
+"""Output of commands: results go to stdout, messages to stderr.
+
+If a machine format goes to stdout, text goes to stderr, so that stdout has nothing else.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+import typer
+
+from etdev.cli.rendering.display import DISPLAY
+from etdev.cli.rendering.text import escaped
+from etdev.config.limits import PRODUCTS
+from etdev.errors import UsageError
+from etdev.files import atomic_write_text, real_path
+
+if TYPE_CHECKING:
+    pass
+
+TEXT = "text"
+"""Format for people. All other formats are for programs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """One output that the user asked for."""
+
+    format: str
+    path: Path | None
+    """None for the terminal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outputs:
+    """All outputs that the user asked for. At most one machine format goes to stdout."""
+
+    items: tuple[Output, ...]
+
+    @property
+    def machine_on_stdout(self) -> bool:
+        """Return whether a machine format goes to stdout, so that text has to go to stderr."""
+        return any(item.path is None and item.format != TEXT for item in self.items)
+
+    def refuse(self, *files: str | Path | None) -> None:
+        """Raise :class:`~etdev.errors.UsageError` if a report would replace one of the command's own files.
+
+        Also raises if the report has the suffix of a build product.
+        """
+        own = {real_path(file) for file in files if file is not None}
+        for item in self.items:
+            if item.path is not None and real_path(item.path) in own:
+                raise UsageError(
+                    f"{str(item.path)!r} is a file that the command itself reads or writes",
+                    where="--output",
+                    hint=f"give the report another name: `--output {item.format}=FILE`",
+                )
+            if item.path is not None and item.path.suffix in PRODUCTS:
+                raise UsageError(
+                    f"{str(item.path)!r} cannot be a report: builds make {item.path.suffix} files",
+                    where="--output",
+                    hint=f"give the report another name: `--output {item.format}=FILE`",
+                )
+
+    def refuse_format(self, name: str, why: str) -> None:
+        """Raise :class:`~etdev.errors.UsageError` if a format was asked for that is not available this time."""
+        if any(item.format == name for item in self.items):
+            raise UsageError(why, where="--output", hint=f"leave out `--output {name}`")
+
+    def write(self, renderers: Mapping[str, Callable[[], str]]) -> None:
+        """Render each requested format and write it to its place. Files are written completely or not at all."""
+        DISPLAY.close()
+        for item in self.items:
+            content = renderers[item.format]()
+            content = content if content.endswith("\n") or not content else content + "\n"
+            if item.path is not None:
+                atomic_write_text(item.path, content)
+            else:
+                stream = sys.stderr if item.format == TEXT and self.machine_on_stdout else sys.stdout
+                stream.write(content)
+                stream.flush()
+
+
+def parse_outputs(values: Iterable[str] | None, *, allowed: Sequence[str]) -> Outputs:
+    """Return the ``--output`` options of one command line.
+
+    Each is ``FORMAT`` or ``FORMAT=PATH`` (``-`` is the terminal). ``allowed`` has the command's formats. If it includes
+    ``text`` and nothing else goes to the terminal, text is shown there.
+    """
+    items = tuple(_parse_output(value, allowed) for value in values or ())
+    on_stdout = [item.format for item in items if item.path is None and item.format != TEXT]
+    if len(on_stdout) > 1:
+        raise UsageError(
+            f"{' and '.join(on_stdout)} cannot both go to standard output",
+            where="--output",
+            hint=f"give one of them a file: `--output {on_stdout[1]}=FILE`",
+        )
+    paths = [item.path for item in items if item.path is not None]
+    if len(set(paths)) < len(paths):
+        raise UsageError("two formats were given the same file", where="--output", hint="give each a file of its own")
+    if TEXT in allowed and not any(item.path is None for item in items):
+        items = (*items, Output(TEXT, None))
+    return Outputs(items)
+
+
+def _parse_output(value: str, allowed: Sequence[str]) -> Output:
+    name, separator, path = value.partition("=")
+    if name not in allowed:
+        raise UsageError(f"unknown format {name!r}", where="--output", hint=f"one of: {', '.join(allowed)}")
+    if separator and not path:
+        raise UsageError(f"{value!r} names no file", where="--output", hint=f"write `--output {name}=FILE`")
+    return Output(name, Path(path) if path and path != "-" else None)
+
+
+def note(message: str, *, quiet: bool = False) -> None:
+    """Print a line for people, on stderr."""
+    if not quiet:
+        print(message, file=sys.stderr, flush=True)
+
+
+def print_error(message: str, *, where: str | None = None, hint: str | None = None, label: str = "error") -> None:
+    """``error: WHERE: message`` and ``help: …`` on stderr, whatever names out of a file are in them."""
+    head = f"{paint(f'{label}:', 'red')} " if label else ""
+    place = f"{where}: " if where else ""
+    note(f"{head}{escaped(place + message)}")
+    if hint:
+        note(f"{paint('help:', 'cyan')} {escaped(hint)}")
+
+
+def paint(text: str, colour: str | None = None, *, stream: TextIO | None = None) -> str:
+    """Return the text in bold if the stream (stderr by default) is a terminal that wants it.
+
+    Without ``colour`` it has the terminal's own foreground, which is readable on every background.
+    """
+    return typer.style(text, fg=colour, bold=True) if colour_wanted(stream or sys.stderr) else text
+
+
+def colour_wanted(stream: TextIO) -> bool:
+    """Return whether to use colour: on terminals only, and never if ``NO_COLOR`` is set (https://no-color.org)."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

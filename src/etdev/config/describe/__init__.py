@@ -1,0 +1,1 @@
+"""Descriptions of a config and of its keys: listings, schema and reference."""

@@ -1,0 +1,284 @@
+"""Grammar of a config, derived from the models: the keys and values that are valid at each place.
+
+Messages, overrides, ``explain``, the reference and the tests use this one description.
+"""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import annotated_types as at
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from etdev.config.describe.notation import literal
+from etdev.config.keys import KeyPath
+from etdev.config.types import Expected
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A single value."""
+
+    kinds: frozenset[str]
+    """Accepted kinds of raw value, as :func:`etdev.config.describe.notation.kind` names them."""
+    expected: str
+    """Text that completes "expected …"."""
+    values: tuple[object, ...] = ()
+    """All valid values, if the type lists them."""
+    example: str | None = None
+    """Valid value that a message may show, if any."""
+    meant: Callable[[str], str | None] | None = None
+    """Function from an invalid text to a hint with its probable meaning."""
+
+    @property
+    def is_free_text(self) -> bool:
+        """Return whether any short text is valid, such as a number in quotes."""
+        return not self.values and self.expected.startswith(("text", "a name of letters, digits, `.`"))
+
+
+@dataclass(frozen=True, slots=True)
+class Anything:
+    """Value that the models do not check."""
+
+    expected = "any value"
+
+
+@dataclass(frozen=True, slots=True)
+class ListOf:
+    """A list."""
+
+    item: Node
+    phrase: str = ""
+    """Text that completes "expected …" if the list has constraints beyond those of its elements."""
+
+    @property
+    def expected(self) -> str:
+        if self.phrase:
+            return self.phrase
+        return "a list" if isinstance(self.item, Anything) else f"a list, each element {self.item.expected}"
+
+
+@dataclass(frozen=True, slots=True)
+class MapOf:
+    """A table whose keys are the user's own names."""
+
+    name: Leaf
+    value: Node
+    min_entries: int = 0
+
+    @property
+    def expected(self) -> str:
+        if self.min_entries:
+            return f"a table with at least {self.min_entries} entry"
+        names = self.name.expected if self.name.example else "name"
+        return f"a table from {names} to {self.value.expected}" if isinstance(self.value, Leaf) else "a table"
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One key of a table."""
+
+    name: str
+    node: Node
+    required: bool
+    default: object
+    """None if the key is required, or has no value unless it is set."""
+    description: str
+    attribute: str
+    """Attribute of the model: the key's name, unless that is a Python keyword."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableOf:
+    """A table with fixed keys."""
+
+    model: type[BaseModel]
+    keys: dict[str, Key]
+    expected = "a table"
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """A value with one of several forms.
+
+    ``tag`` is the key whose value selects the form, if the forms are tables.
+    """
+
+    options: tuple[Node, ...]
+    tag: str | None = None
+
+    @property
+    def expected(self) -> str:
+        *most, last = dict.fromkeys(option.expected for option in self.options)
+        return f"{', '.join(most)}{',' * (len(most) > 1)} or {last}" if most else last
+
+
+Node = Leaf | Anything | ListOf | MapOf | TableOf | OneOf
+
+
+@cache
+def grammar_of(model: type[BaseModel]) -> TableOf:
+    """Return the grammar of a model's table."""
+    keys = {}
+    for name, info in model.model_fields.items():
+        node = _node(info.annotation, tuple(info.metadata), info.discriminator)
+        key = info.alias or name
+        keys[key] = Key(key, node, info.is_required(), _default(info), info.description or "", name)
+    return TableOf(model, keys)
+
+
+def children(node: Node, part: str | int) -> Iterator[Node]:
+    """Yield the nodes one step below a node, in every form that the node may have."""
+    match node:
+        case TableOf():
+            if part in node.keys:
+                yield node.keys[str(part)].node
+        case MapOf():
+            yield node.value
+        case ListOf():
+            yield node.item
+        case Anything():
+            yield node
+        case OneOf():
+            for option in node.options:
+                yield from children(option, part)
+
+
+def find(root: Node, path: KeyPath) -> list[Node]:
+    """Return all forms that the value at a path may have; empty if there is no such key."""
+    nodes = [root]
+    for part in path:
+        nodes = [child for node in nodes for child in children(node, part)]
+    return nodes
+
+
+def key_names(node: Node) -> list[str]:
+    """Return the fixed keys of a table, in every form that it may have."""
+    if isinstance(node, OneOf):
+        return list(dict.fromkeys(name for option in node.options for name in key_names(option)))
+    return list(node.keys) if isinstance(node, TableOf) else []
+
+
+def tables(node: Node, path: KeyPath = ()) -> Iterator[tuple[KeyPath, TableOf]]:
+    """Yield every table with fixed keys at and below a node.
+
+    In a path, ``*`` is a name of the user's own, and 0 is a list element.
+    """
+    match node:
+        case TableOf():
+            yield path, node
+            for key in node.keys.values():
+                yield from tables(key.node, (*path, key.name))
+        case MapOf():
+            yield from tables(node.value, (*path, "*"))
+        case ListOf():
+            yield from tables(node.item, (*path, 0))
+        case OneOf():
+            for option in node.options:
+                yield from tables(option, path)
+
+
+def _default(info: FieldInfo) -> object:
+    value = info.get_default(call_default_factory=True, validated_data={})
+    return None if value is PydanticUndefined else value
+
+
+_KINDS: dict[object, tuple[str, ...]] = {
+    bool: ("boolean",),
+    int: ("integer",),
+    float: ("integer", "number"),
+    str: ("text",),
+    bytes: ("bytes",),
+}
+_PHRASES: dict[object, str] = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "text",
+    bytes: "bytes",
+}
+
+
+def _node(annotation: Any, metadata: tuple[Any, ...] = (), tag: object = None) -> Node:
+    metadata = _flat(metadata)
+    origin = typing.get_origin(annotation)
+    if origin is typing.Annotated:
+        inner, *more = typing.get_args(annotation)
+        found = next((item.discriminator for item in more if isinstance(item, FieldInfo) and item.discriminator), tag)
+        return _node(inner, (*more, *metadata), found)
+    if origin in (typing.Union, types.UnionType):
+        return _union(typing.get_args(annotation), metadata, tag)
+    if origin is typing.Literal:
+        values = typing.get_args(annotation)
+        # Show each value as the config writes it: `one of "a", "b"`.
+        shown = ", ".join(literal(value) for value in values)
+        phrase = f"one of {shown}" if len(values) > 1 else shown
+        return Leaf(frozenset(kind for value in values for kind in _KINDS[type(value)]), phrase, values)
+    arguments = typing.get_args(annotation)
+    if origin in (tuple, list, frozenset, set) and arguments:
+        phrase = next((item.phrase for item in metadata if isinstance(item, Expected)), "")
+        return ListOf(_node(arguments[0]), phrase)
+    if origin is dict:
+        name = _node(arguments[0])
+        least = next((item.min_length for item in metadata if isinstance(item, at.MinLen)), 0)
+        return MapOf(name if isinstance(name, Leaf) else _leaf(str, ()), _node(arguments[1]), least)
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return grammar_of(annotation)
+    return _leaf(annotation, metadata) if annotation in _KINDS else Anything()
+
+
+def _union(arguments: tuple[Any, ...], metadata: tuple[Any, ...], tag: object) -> Node:
+    options = tuple(_node(argument) for argument in arguments if argument is not type(None))
+    expected = next((item for item in metadata if isinstance(item, Expected)), None)
+    if expected is not None:
+        kinds = [option.kinds for option in options if isinstance(option, Leaf)]
+        return Leaf(frozenset().union(*kinds) | expected.also, expected.phrase, meant=expected.meant)
+    if len(options) == 1:
+        return _node(next(a for a in arguments if a is not type(None)), metadata)
+    return OneOf(options, tag if isinstance(tag, str) else None)
+
+
+def _leaf(annotation: Any, metadata: tuple[Any, ...]) -> Leaf:
+    expected = next((item for item in metadata if isinstance(item, Expected)), None)
+    kinds = frozenset(_KINDS[annotation]) | (expected.also if expected else frozenset())
+    phrase = expected.phrase if expected else _PHRASES[annotation]
+    if expected is None or annotation is float:
+        phrase += _bounds(metadata)
+    if expected is None:
+        return Leaf(kinds, phrase)
+    return Leaf(kinds, phrase, example=expected.example, meant=expected.meant)
+
+
+def _bounds(metadata: tuple[Any, ...]) -> str:
+    limits = {name: getattr(item, name) for item in metadata for name in _LIMITS if hasattr(item, name)}
+    if "ge" in limits and "le" in limits:
+        limits["between"] = f"{limits.pop('ge')} to {limits.pop('le')}"
+    return ",".join(f" {_LIMITS[name]} {limit}" for name, limit in limits.items())
+
+
+_LIMITS = {
+    "between": "from",
+    "ge": "of at least",
+    "gt": "greater than",
+    "le": "of at most",
+    "lt": "less than",
+    "multiple_of": "in multiples of",
+    "min_length": "of length at least",
+    "max_length": "of length at most",
+}
+"""Words for constraints, by their attribute in ``annotated_types``."""
+
+
+def _flat(metadata: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the constraints as a flat list. ``Field(ge=1)`` inside ``Annotated`` has a list of its own."""
+    flat: list[Any] = []
+    for item in metadata:
+        flat.extend(item.metadata if isinstance(item, FieldInfo) else (item,))
+    return tuple(flat)

@@ -1,0 +1,1 @@
+"""Config files as data, with the place of every key and value."""

@@ -1,0 +1,121 @@
+"""Config files on disk: finding one, and reading its text as a :class:`Document`."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from pathlib import Path
+
+from etdev.config.keys import KeyPath
+from etdev.config.parsing.document import MAX_BYTES, START, Document, Position, refuse
+from etdev.errors import ConfigError, Problem
+from etdev.files import describe_os_error, open_file
+
+DEFAULT_NAMES = ("etdev.toml", "etdev.yaml", "etdev.yml")
+PYPROJECT = "pyproject.toml"
+_TOOL: KeyPath = ("tool", "etdev")
+
+
+def display(path: Path, cwd: Path) -> str:
+    """Return the path as the user would name it: relative to the working folder if it is inside that folder."""
+    return str(path.relative_to(cwd)) if path.is_relative_to(cwd) else str(path)
+
+
+def find_config(cwd: Path) -> Path:
+    """Return the only config file of a folder. Raises :class:`ConfigError` if there is none, or more than one."""
+    found = [cwd / name for name in DEFAULT_NAMES if os.path.isfile(cwd / name)]
+    if len(found) > 1:
+        names = " and ".join(f"`{path.name}`" for path in found)
+        raise _error(f"there are several config files here: {names}", f"say which one is meant: `-c {found[0].name}`")
+    if found:
+        return found[0]
+    if _is_tool_table(cwd / PYPROJECT):
+        return cwd / PYPROJECT
+    for name in DEFAULT_NAMES:
+        if os.path.isdir(cwd / name):
+            return cwd / name  # Reading it reports that it is a folder.
+    raise _error(
+        f"there is no config in {cwd}: no {', '.join(DEFAULT_NAMES)}, and no [tool.etdev] in a {PYPROJECT}",
+        "`etdev init` writes one; `-c FILE` names one elsewhere",
+    )
+
+
+def has_config(cwd: Path) -> bool:
+    """Return whether a folder has one or more config files."""
+    return any(os.path.exists(cwd / name) for name in DEFAULT_NAMES) or _is_tool_table(cwd / PYPROJECT)
+
+
+def read_document(path: Path, source: str) -> Document:
+    """Read one file; ``source`` is its name in messages. Raises :class:`ConfigError`."""
+    if os.path.isdir(path):
+        raise refuse(source, "this is a folder", None, rule="file", hint="name the config file in it")
+    if path.suffix not in (".toml", ".yaml", ".yml"):
+        message = "the name of a config file ends in .toml, .yaml or .yml"
+        raise refuse(source, message, None, rule="file")
+    text = _decode(_read(path, source), source)
+    if path.suffix == ".toml":
+        from etdev.config.parsing.toml import parse_toml
+
+        document = parse_toml(text, source)
+        return _tool_table(document, source) if path.name == PYPROJECT else document
+    from etdev.config.parsing.yaml import parse_yaml
+
+    return parse_yaml(text, source)
+
+
+def _is_tool_table(pyproject: Path) -> bool:
+    """Return whether the file has ``[tool.etdev]``.
+
+    An unreadable file counts as one without it. It is an error only if the user names the file.
+    """
+    if not os.path.isfile(pyproject):
+        return False
+    try:
+        tool = tomllib.loads(pyproject.read_text(encoding="utf-8-sig")).get("tool")
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(tool, dict) and "etdev" in tool
+
+
+def _read(path: Path, source: str) -> bytes:
+    try:
+        with open_file(path) as file:
+            content = file.read(MAX_BYTES + 1)
+    except FileNotFoundError as error:
+        raise refuse(source, "there is no such file", None, rule="file", hint="`etdev init` writes one") from error
+    except OSError as error:
+        cause, remedy = describe_os_error(error)
+        raise refuse(source, f"cannot read the file: {cause}", None, rule="file", hint=remedy) from error
+    if len(content) > MAX_BYTES:
+        message = f"the file is larger than {MAX_BYTES // 2**10} KiB, the most that is read as a config"
+        raise refuse(source, message, None, rule="file", hint="split it, and join the parts with `extends`")
+    return content
+
+
+def _decode(content: bytes, source: str) -> str:
+    if content.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise refuse(source, "the file is UTF-16 text; configs are UTF-8", None, rule="file", hint="save it as UTF-8")
+    content = content.removeprefix(b"\xef\xbb\xbf")
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        before = content[: error.start]
+        column = len(before[before.rfind(b"\n") + 1 :].decode("utf-8")) + 1
+        position = Position(before.count(b"\n") + 1, column)
+        message = f"the byte 0x{content[error.start]:02x} is not UTF-8 text"
+        raise refuse(source, message, position, rule="file", hint="save the file as UTF-8") from error
+
+
+def _tool_table(document: Document, source: str) -> Document:
+    """Return ``[tool.etdev]`` of a ``pyproject.toml`` as a document of its own."""
+    tool = document.data.get("tool")
+    data = tool.get("etdev") if isinstance(tool, dict) else None
+    if not isinstance(data, dict):
+        raise refuse(source, "there is no [tool.etdev] table in this file", None, rule="file")
+    depth = len(_TOOL)
+    places = {path[depth:]: place for path, place in document.places.items() if path[:depth] == _TOOL}
+    return Document(data, {(): START, **places})
+
+
+def _error(message: str, hint: str) -> ConfigError:
+    return ConfigError((Problem(message, "", hint=hint, rule="file"),))

@@ -1,0 +1,1 @@
+"""The commands `etdev run` and `etdev bench`: they call the methods of built programs."""

@@ -1,0 +1,88 @@
+"""Availability of a program's devices on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from etdev.devices import Device, DeviceType, parse_device
+from etdev.pipeline.results.result import CheckResult
+from etdev.runtime.cuda import cuda_is_visible
+from etdev.runtime.device_map import DeviceMap, is_simulated
+
+
+def simulated(devices: Sequence[Device], device_map: DeviceMap) -> tuple[Device, ...]:
+    """Return the devices that the map simulates."""
+    return tuple(device for device in devices if is_simulated(device_map, device))
+
+
+def left_out(devices: Sequence[Device], device_map: DeviceMap) -> str | None:
+    """Return why devices are not mapped, if the map simulates others of their type; None if all are mapped."""
+    types = {device.type for device in simulated(tuple(device_map), device_map)}
+    left = [device for device in devices if device.type in types and device not in device_map]
+    if not left:
+        return None
+    return f"nothing stands for {named(left)} of the program: the device map has {named(sorted(device_map))}"
+
+
+def absent(devices: Sequence[Device], device_map: DeviceMap) -> str | None:
+    """Return why some devices are not available: ``no CUDA device``; None if all are available or simulated."""
+    reason = left_out(devices, device_map)
+    if reason is not None:
+        return reason
+    real = [device for device in devices if not is_simulated(device_map, device)]
+    if not real:
+        return None
+    others = sorted({device.type.name for device in real if device.type is not DeviceType.CUDA})
+    if others:
+        return f"nothing here runs on {', '.join(others)} devices"
+    if not cuda_is_visible():
+        return "no CUDA device"
+    import torch
+
+    count = torch.cuda.device_count()
+    for device in real:
+        ordinal = int(device_map[device].partition(":")[2]) if device in device_map else device.index
+        if ordinal >= count:
+            return f"cuda:{ordinal} is not here, there {'is' if count == 1 else 'are'} {count}"
+    return None
+
+
+def remedy(devices: Sequence[Device]) -> str:
+    """Return the option that simulates these devices."""
+    pairs = ",".join(f"{device}=sim" for device in devices)
+    return f"`--device-map {pairs}` simulates {named(devices)}"
+
+
+def describe_map(answers: Iterable[Sequence[CheckResult]], device_map: DeviceMap) -> Iterator[str]:
+    """Yield each note on the device map once, from the checks of several programs."""
+    known: set[Device] = set()
+    lacking: set[Device] = set()
+    all_read = True
+    for checks in answers:
+        by_name = {check.name: check for check in checks}
+        names, replay = by_name["bytes"].devices, by_name["replay"]
+        all_read = all_read and names is not None
+        devices = {parse_device(name) for name in names or ()}
+        known |= devices
+        if replay.status == "not run" and replay.hint is not None:
+            lacking |= devices
+    if lacking:
+        yield remedy(sorted(lacking))
+    superfluous = unused(known, device_map) if all_read else None
+    if superfluous is not None:
+        yield superfluous
+
+
+def unused(devices: Iterable[Device], device_map: DeviceMap) -> str | None:
+    """Return a note on devices of the map that are not in ``devices``, those in use; None if all are."""
+    used = sorted(set(devices))
+    others = [device for device in sorted(device_map) if device not in used]
+    if not others:
+        return None
+    return f"nothing uses {named(others)} of the device map; in use: {named(used) or 'none'}"
+
+
+def named(devices: Sequence[Device]) -> str:
+    """Return the names of devices as text: ``cuda:0 and cuda:1``."""
+    texts = [str(device) for device in devices]
+    return " and ".join(filter(None, [", ".join(texts[:-1]), texts[-1]])) if texts else ""

@@ -1,0 +1,129 @@
+"""Measurement of a ``.pte``'s speed and memory on this machine, for ``etdev bench``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from etdev.execution.availability import unused
+from etdev.execution.run import CallSpec, chosen_runtime, program_failed, read_program
+from etdev.execution.run_results import RuntimeName
+from etdev.execution.throughput import ThroughputResult, batch_size, compare, measure_throughput
+from etdev.execution.timing import Thoroughness, measure_latency
+from etdev.execution.workers import OnWorkers, WorkerOptions, keeps_state
+from etdev.pipeline.project.machine import Machine, describe_load, describe_machine, peak_resident
+from etdev.pipeline.project.progress import Progress, Silent, StageClock
+from etdev.pipeline.results.result import LatencyResult, Part
+from etdev.program.devices import named_devices
+from etdev.program.footprint import planned_memory
+from etdev.runtime.stock import ProgramFailureError, StockRuntime
+
+_RARE = 100
+"""Number of calls below which p99 is the slowest call."""
+
+
+@dataclass(frozen=True)
+class BenchOptions(CallSpec):
+    """The method to measure, and the extent of the measurement."""
+
+    thoroughness: Thoroughness = field(default_factory=Thoroughness)
+    workers: Sequence[int] = (1,)
+    """Numbers of workers whose throughput is measured."""
+    transport: str = "process"
+    progress: Progress = field(default_factory=Silent)
+
+
+class MemoryResult(Part):
+    """Memory of the program."""
+
+    planned: Mapping[str, int]
+    """Planned bytes per device, as the file states: the tensors of all methods, without constants."""
+    resident_before: int | None
+    """Peak resident bytes of the process that runs the program, before loading it; None if unknown here."""
+    resident_peak: int | None
+    """Peak resident bytes after all calls for the latency; None if unknown here."""
+
+
+class BenchResult(Part):
+    """All measurements, and the machine."""
+
+    format: Literal[1] = 1
+    file: str
+    method: str
+    runtime: RuntimeName
+    reason: str | None
+    """Reason why the stock runtime did not run it by default; None if it did or if a runtime was requested."""
+    inputs: str | None
+    """Source of the inputs in words; None if they were given."""
+    notes: tuple[str, ...]
+    """Limitations of the figures."""
+    warmup: int
+    latency: LatencyResult
+    way: float | None
+    """Median seconds for inputs and outputs to reach the runtime's process and return; the latency excludes them.
+
+    None if the program runs in this process.
+    """
+    transport: str
+    throughput: tuple[ThroughputResult, ...]
+    memory: MemoryResult
+    machine: Machine
+
+
+def bench_file(file: Path, options: BenchOptions) -> BenchResult:
+    """Measure a method of a program, with the samples in turn. Raises as :func:`~etdev.execution.run.run_file`."""
+    program, plan, calls = read_program(file, options)
+    machine = describe_machine()
+    clock = StageClock(file.name, options.progress)
+    with chosen_runtime(program, options.runtime, options.device_map) as (name, reason, runtime):
+        process = runtime.process_id if isinstance(runtime, StockRuntime) else os.getpid()
+        before = peak_resident(process)
+        try:
+            runtime.load(file, data=options.data)
+            with clock.stage("latency"):
+                latency, way = measure_latency(runtime, options.method, calls.samples, options.thoroughness)
+            after = peak_resident(process)
+            throughput: list[ThroughputResult] = []
+            for count in options.workers:
+                workers = WorkerOptions(count, options.transport)
+                on_workers = OnWorkers(
+                    file, program, plan, name, options.device_map, workers, fresh=False, data=options.data
+                )
+                with clock.stage(f"{count} worker{'s' * (count != 1)}"):
+                    batch = batch_size(latency.mean, count, options.thoroughness)
+                    throughput.append(measure_throughput(on_workers, count, calls.samples, options.thoroughness, batch))
+        except ProgramFailureError as error:
+            raise program_failed(error, file, plan, options) from error
+    superfluous = unused(named_devices(program), options.device_map)
+    return BenchResult(
+        file=str(file),
+        method=options.method,
+        runtime=name,
+        reason=reason,
+        inputs=calls.source,
+        notes=(
+            *(() if superfluous is None else (superfluous,)),
+            *_notes(name, options.method, latency.calls, machine, state=keeps_state(program, plan)),
+        ),
+        warmup=options.thoroughness.warmup,
+        latency=latency,
+        way=way,
+        transport=options.transport,
+        throughput=compare(throughput, machine),
+        memory=MemoryResult(planned=planned_memory(program), resident_before=before, resident_peak=after),
+        machine=machine,
+    )
+
+
+def _notes(runtime: RuntimeName, method: str, calls: int, machine: Machine, *, state: bool) -> Iterator[str]:
+    if busy := describe_load(machine):
+        yield busy
+    if runtime == "replay":
+        yield "the interpreter checks what it does; ExecuTorch's runtime takes other times"
+    if state:
+        yield f"method {method!r} keeps state: calls go on from those before, and each worker has a state of its own"
+    if calls < _RARE:
+        yield f"of fewer than {_RARE} calls, p99 is the slowest"

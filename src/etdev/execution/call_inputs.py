@@ -1,0 +1,306 @@
+"""Inputs of a program from files: arrays, tensors and numbers; no format that runs code when it is read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from etdev.config.keys import nearest
+from etdev.errors import UsageError
+from etdev.execution.arrays import FORMATS, NAMED, WHERE, read_arrays
+from etdev.files import describe_os_error, read_file
+from etdev.inspection.naming import dtype_name
+from etdev.program import model as m
+from etdev.runtime.interpreter.layout import torch_dtype
+
+if TYPE_CHECKING:
+    import torch
+
+_REFUSED = frozenset({".pt", ".pth", ".pkl", ".pickle", ".bin", ".ckpt", ".joblib"})
+_TEXT = frozenset({".txt", ".csv"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """One ``NAME=FILE`` or ``NAME=NUMBER``."""
+
+    label: str
+    """Description of the input that it is for."""
+    names: tuple[str, ...]
+    """Names of that input: on the command line, in the method, and by position."""
+    text: str
+
+
+def input_names(file: Path, plan: m.ExecutionPlan) -> tuple[str, ...]:
+    """Return the names of a method's inputs from the ``report.json`` next to the file, or their positions."""
+    positions = tuple(map(str, range(len(plan.inputs))))
+    try:
+        report: Any = json.loads(read_file(file.with_name("report.json")))
+        methods = next(item for item in report["targets"] if Path(item["artifact"]).name == file.name)["methods"]
+        texts = next(item for item in methods if item["name"] == plan.name)["inputs"]
+        names = tuple(str(text).partition(":")[0] for text in texts)
+    except (OSError, ValueError, LookupError, TypeError, StopIteration):
+        return positions
+    return names if len(names) == len(positions) == len(set(names)) else positions
+
+
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """The inputs of each call."""
+
+    samples: Sequence[tuple[Any, ...]]
+    cut: Literal["rows", "axis"] | None = None
+    """Cut of a data set into calls: by ``rows``, or along its first ``axis``. None without a data set.
+    """
+    source: str | None = None
+    """Source of the inputs in words; None if they were given."""
+
+
+def read_calls(plan: m.ExecutionPlan, names: Sequence[str], texts: Sequence[str]) -> Calls:
+    """Return the inputs of each call, in the method's order; an input given a second time starts the next call.
+
+    ``texts`` are ``NAME=FILE``, with a name or a position, ``NAME=NUMBER`` for an input that is not a tensor, or a file
+    of several arrays. If the method has one input, the name may be left out. An array with more rows than the input is
+    a data set: each piece of it makes a call, and other inputs go into each of these calls. Raises
+    :class:`~etdev.errors.UsageError` with the input and what the file takes.
+    """
+    given: list[dict[int, Any]] = [{}]
+    for text in texts:
+        for position, value in _read(plan, names, text):
+            if position in given[-1]:
+                given.append({})
+            given[-1][position] = value
+    calls: list[tuple[Any, ...]] = []
+    for number, call in enumerate(given):
+        missing = [position for position in range(len(plan.inputs)) if position not in call]
+        if missing:
+            which = f" in call {number}" if len(given) > 1 else ""
+            raise UsageError(
+                f"nothing is given for {_labels(names, missing)}{which}",
+                where=WHERE,
+                hint=f"method {plan.name!r} takes {describe_inputs(plan, names)}; `--random` makes random ones",
+            )
+        calls += _each(names, call)
+    sets = {value.cut for call in given for value in call.values() if isinstance(value, DataSet)}
+    return Calls(calls, "rows" if sets == {"rows"} else "axis" if sets else None)
+
+
+def _each(names: Sequence[str], call: Mapping[int, Any]) -> list[tuple[Any, ...]]:
+    """Return the calls for an input at each position: one, or one for each piece of a data set."""
+    counts = {position: len(value.pieces) for position, value in call.items() if isinstance(value, DataSet)}
+    if len(set(counts.values())) > 1:
+        (one, first), (other, second) = list(counts.items())[:2]
+        raise UsageError(
+            f"{input_label(names, one)} is given for {first} calls, and {input_label(names, other)} for {second}",
+            where=WHERE,
+            hint="give data sets of the same length",
+        )
+    return [
+        tuple(call[position].pieces[number] if position in counts else call[position] for position in range(len(call)))
+        for number in range(next(iter(counts.values()), 1))
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class DataSet:
+    """An array larger than one input, cut into inputs."""
+
+    pieces: Sequence[torch.Tensor]
+    cut: Literal["rows", "axis"]
+
+
+def input_label(names: Sequence[str], position: int) -> str:
+    """Return a label for an input: ``input 'image'``, or ``input 0`` if ``names`` has only its position."""
+    return f"input {_called(names, position)}"
+
+
+def _labels(names: Sequence[str], positions: Sequence[int]) -> str:
+    if len(positions) == 1:
+        return input_label(names, positions[0])
+    *most, last = (_called(names, position) for position in positions)
+    return f"inputs {', '.join(most)} and {last}"
+
+
+def _called(names: Sequence[str], position: int) -> str:
+    return str(position) if names[position] == str(position) else repr(names[position])
+
+
+def describe_inputs(plan: m.ExecutionPlan, names: Sequence[str]) -> str:
+    """Return a description of a method's inputs: ``image: float32 [32, 1, 8, 8] at most, n: int``."""
+    called = [f"input {name}" if name == str(position) else name for position, name in enumerate(names)]
+    parts = [f"{name}: {_wanted(plan.values[index])}" for name, index in zip(called, plan.inputs, strict=True)]
+    return ", ".join(parts) or "nothing"
+
+
+def _wanted(value: m.Value) -> str:
+    if not isinstance(value, m.Tensor):
+        return type(value).__name__.lower()
+    text = f"{dtype_name(value.scalar_type)} {list(value.sizes)}"
+    return text if value.shape_dynamism is m.TensorShapeDynamism.STATIC else f"{text} at most"
+
+
+def _read(plan: m.ExecutionPlan, names: Sequence[str], text: str) -> Iterator[tuple[int, Any]]:
+    if not names:
+        raise UsageError(f"method {plan.name!r} takes no inputs", where=WHERE, hint="leave it out")
+    name, equals, rest = text.partition("=")
+    if not equals and len(names) == 1:
+        name, equals, rest = names[0], "=", text
+    if equals:
+        position = _position(plan, names, name)
+        given = _Given(input_label(names, position), (name, names[position], str(position)), rest)
+        yield position, _value(plan.values[plan.inputs[position]], given)
+        return
+    path = Path(text)
+    if path.suffix.lower() not in NAMED:
+        raise UsageError(
+            f"{text!r} does not say which input it is",
+            where=WHERE,
+            hint=f"write `NAME={text}`; only .npz and .safetensors hold several by name",
+        )
+    for key, tensor in read_arrays(path).items():
+        position = _position(plan, names, key)
+        yield position, _checked(plan.values[plan.inputs[position]], tensor, input_label(names, position))
+
+
+def _position(plan: m.ExecutionPlan, names: Sequence[str], name: str) -> int:
+    if name in names:
+        return names.index(name)
+    if name.isascii() and name.isdigit() and int(name) < len(names):
+        return int(name)
+    near = nearest(name, names)
+    hint = f"did you mean {near!r}? " if near else ""
+    raise UsageError(
+        f"method {plan.name!r} has no input {name!r}",
+        where=WHERE,
+        hint=f"{hint}it takes {describe_inputs(plan, names)}, by name or by position",
+    )
+
+
+def _value(declared: m.Value, given: _Given) -> Any:
+    if isinstance(declared, m.Tensor):
+        return _checked(declared, _tensor(declared, given), given.label)
+    try:
+        match declared:
+            case m.Int():
+                return int(given.text)
+            case m.Double():
+                return float(given.text)
+            case m.Bool():
+                return {"true": True, "false": False}[given.text.lower()]
+            case m.String():
+                return given.text
+            case _:
+                return None
+    except (ValueError, KeyError):
+        kind = type(declared).__name__.lower()
+        raise UsageError(
+            f"{given.label} is not a tensor but a single {kind}, and {given.text!r} is none",
+            where=WHERE,
+            hint=f"write `--input {given.names[1]}={_EXAMPLES[kind]}`",
+        ) from None
+
+
+def _tensor(declared: m.Tensor, given: _Given) -> torch.Tensor:
+    path = Path(given.text)
+    suffix = path.suffix.lower()
+    if suffix in _TEXT:
+        return _numbers(declared, path, given.label)
+    if suffix in _REFUSED:
+        raise UsageError(
+            f"{given.label}: files like {path.name!r} may run code when they are read, so they are not",
+            where=WHERE,
+            hint=f"save it as {FORMATS}",
+        )
+    found = read_arrays(path, given.label)
+    name = next((name for name in given.names if name in found), None)
+    if name is not None:
+        return found[name]
+    if len(found) == 1:
+        return next(iter(found.values()))
+    raise UsageError(
+        f"{path} holds {', '.join(map(repr, found)) or 'nothing'}, and none is named like {given.label}",
+        where=WHERE,
+        hint="give a file of one array, or name the array like the input",
+    )
+
+
+def _numbers(declared: m.Tensor, path: Path, label: str) -> torch.Tensor:
+    """Return numbers separated by white space or commas, in the shape that the file states."""
+    import torch
+
+    try:
+        words = read_file(path).decode("utf-8").replace(",", " ").split()
+        numbers = [float(word) if declared.scalar_type.name in _FLOATS else int(word) for word in words]
+    except OSError as error:
+        cause, remedy = describe_os_error(error)
+        raise UsageError(f"cannot read {label}: {path}: {cause}", where=WHERE, hint=remedy) from error
+    except ValueError:
+        kind = "numbers" if declared.scalar_type.name in _FLOATS else "whole numbers"
+        raise UsageError(
+            f"{label}: {path} holds more than {kind}", where=WHERE, hint=f"write {kind} with spaces or commas between"
+        ) from None
+    try:
+        return torch.tensor(numbers, dtype=torch_dtype(declared.scalar_type)).reshape(declared.sizes)
+    except (RuntimeError, OverflowError):
+        raise UsageError(
+            f"{label} is {_wanted(declared)}, and {path} holds {len(numbers)} number{'s' * (len(numbers) != 1)}",
+            where=WHERE,
+            hint="for other sizes than the largest, give a .npy, which says its shape",
+        ) from None
+
+
+_FLOATS = frozenset({"HALF", "FLOAT", "DOUBLE", "BFLOAT16"})
+_EXAMPLES = {"int": "3", "double": "0.5", "bool": "true"}
+
+
+def misfit(declared: m.Value, value: torch.Tensor, called: str) -> str | None:
+    """Return why a method does not take a tensor as its input; None if it does."""
+    if not isinstance(declared, m.Tensor):
+        return f"{called} is not a tensor but a single {type(declared).__name__.lower()}"
+    is_kind = value.dtype == torch_dtype(declared.scalar_type) and value.dim() == len(declared.sizes)
+    if is_kind and _wrong_axis(declared, value.shape) is None:
+        return None
+    found = f"{str(value.dtype).removeprefix('torch.')} {list(value.shape)}"
+    return f"{called} is {_wanted(declared)}, and {found} is given"
+
+
+def _checked(declared: m.Value, tensor: torch.Tensor, called: str) -> torch.Tensor | DataSet:
+    import torch
+
+    problem = misfit(declared, tensor, called)
+    if problem is None:
+        return tensor
+    if not isinstance(declared, m.Tensor):
+        raise UsageError(problem, where=WHERE, hint="give it as `NAME=VALUE`")
+    axes = len(declared.sizes)
+    if tensor.dtype != torch_dtype(declared.scalar_type) or tensor.dim() not in (axes, axes + 1):
+        raise UsageError(problem, where=WHERE, hint="convert it before: nothing is converted here")
+    wrong = _wrong_axis(declared, tensor.shape)
+    if tensor.dim() > axes and _wrong_axis(declared, tensor.shape[1:]) is None:
+        return DataSet(tensor.unbind(), "axis")
+    rows = declared.sizes[0] if axes > 1 and declared.shape_dynamism is m.TensorShapeDynamism.STATIC else 0
+    if tensor.dim() == axes and wrong == 0 and rows and tensor.shape[0] % rows == 0:
+        return DataSet(torch.split(tensor, rows), "rows")
+    if wrong is None or tensor.dim() > axes:
+        raise UsageError(problem, where=WHERE, hint="a data set has one axis more in front, or a multiple of the rows")
+    raise UsageError(f"{problem}: axis {wrong} is {tensor.shape[wrong]}", where=WHERE, hint="give one of that size")
+
+
+def _wrong_axis(declared: m.Tensor, sizes: Sequence[int]) -> int | None:
+    """Return the last axis whose size the file does not allow; None if all sizes fit.
+
+    So the first axis is returned only if all others fit.
+    """
+    fixed = declared.shape_dynamism is m.TensorShapeDynamism.STATIC
+    bounded = declared.shape_dynamism is m.TensorShapeDynamism.DYNAMIC_BOUND
+    if len(sizes) != len(declared.sizes):
+        return 0
+    wrong = [
+        axis
+        for axis, (size, most) in enumerate(zip(sizes, declared.sizes, strict=True))
+        if (fixed and size != most) or (bounded and size > most)
+    ]
+    return wrong[-1] if wrong else None

@@ -1,0 +1,54 @@
+"""Default inputs of a built target's method: the samples that the config names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from etdev.errors import UsageError
+from etdev.execution.call_inputs import Calls, input_label, misfit
+from etdev.pipeline.project import Project
+from etdev.pipeline.project.progress import Silent, StageClock
+from etdev.pipeline.project.quiet import quiet_libraries
+from etdev.pipeline.project.usercode import UserCode
+from etdev.pipeline.stages.inputs import read_samples
+from etdev.pipeline.stages.models import Models
+from etdev.program import model as m
+
+
+def config_calls(project: Project, plan: m.ExecutionPlan, names: Sequence[str]) -> Calls | None:
+    """Return a call for each sample of ``[methods.NAME] samples``; None if the config names none.
+
+    This runs the user's code. Raises :class:`~etdev.errors.LoadError` for samples that the config's method does not
+    take, and :class:`~etdev.errors.UsageError` for those that the method in the file does not take.
+    """
+    declared = project.config.methods.get(plan.name)
+    if declared is None or declared.samples is None:
+        return None
+    from etdev.pipeline.project.imports import register_imports
+
+    key = ("methods", plan.name, "samples")
+    where, entry = project.where(*key), declared.samples
+    with quiet_libraries(verbose=False), UserCode() as user:
+        register_imports(project, user)
+        signature = Models(project, user).signatures(StageClock(plan.name, Silent()))[plan.name]
+        function = user.get(entry, project.base(*key), where)
+        samples = list(read_samples(user, function, entry, signature, where))
+    for number, sample in enumerate(samples):
+        _require_fit(plan, names, sample, f"sample {number} of {entry!r}", where)
+    return Calls(samples, source=f"{len(samples):,} sample{'s' * (len(samples) != 1)} of {entry}")
+
+
+def _require_fit(plan: m.ExecutionPlan, names: Sequence[str], sample: Sequence[Any], what: str, where: str) -> None:
+    """Raise an error if the file does not take a sample, for example after a change of the config."""
+    problem: str | None = f"it holds {len(sample)}, and the file takes {len(plan.inputs)}"
+    if len(sample) == len(plan.inputs):
+        fits = (
+            misfit(plan.values[index], value, input_label(names, position))
+            for position, (index, value) in enumerate(zip(plan.inputs, sample, strict=True))
+        )
+        problem = next((one for one in fits if one is not None), None)
+    if problem is not None:
+        raise UsageError(
+            f"{what} is not for this file: {problem}", where=where, hint="the config has changed: `etdev build` first"
+        )

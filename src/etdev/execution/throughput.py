@@ -1,0 +1,120 @@
+"""Throughput on several workers, and a judgement of whether it can be compared."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import cycle, islice
+from typing import Any
+
+from etdev.execution.timing import Thoroughness, enough
+from etdev.execution.workers import OnWorkers
+from etdev.pipeline.project.machine import Machine, describe_load
+from etdev.pipeline.results.result import Part
+from etdev.runtime.pool import outputs_of
+
+_TASK_SECONDS = 0.05
+"""Seconds of calls per task; a task's way to a worker and back takes 0.1 to 2 ms."""
+_LEAST_BUSY = 0.9
+"""Smallest share of the workers' time spent in calls; below it, the measurement includes too much overhead."""
+_LEAST_TASKS = 5
+"""Minimum number of tasks per worker to judge how steady their times are."""
+_MOST_SPREAD = 1.5
+"""Largest ratio of a call's time in slow tasks to that in fast ones on a steady machine."""
+
+
+class ThroughputResult(Part):
+    """Throughput of a number of workers, each on a core of its own while cores last."""
+
+    workers: int
+    calls: int
+    calls_per_task: int
+    """Calls that a worker makes in one task, without returning to the caller in between."""
+    seconds: float
+    """Seconds from the first call to the end of the last."""
+    calls_per_second: float
+    busy: float
+    """Share of the workers' time spent in calls."""
+    spread: float
+    """Time of a call in slow tasks (the 90th percentile) divided by that in fast ones (the 10th)."""
+    factor: float | None = None
+    """Throughput relative to one worker; None if unmeasured, or if the measurement does not allow it."""
+    no_factor: str | None = None
+    """Reason why the measurement does not allow a factor."""
+
+
+def batch_size(call_seconds: float, workers: int, thoroughness: Thoroughness) -> int:
+    """Return the number of calls per task, so that a task takes much longer than its way to the worker and back."""
+    wanted = math.ceil(_TASK_SECONDS / max(call_seconds, 1e-9))
+    if not thoroughness.seconds:  # A number of calls is requested, and each worker must get some.
+        wanted = min(wanted, thoroughness.calls // (workers * _LEAST_TASKS))
+    return max(wanted, 1)
+
+
+def measure_throughput(
+    on_workers: OnWorkers, workers: int, samples: Sequence[tuple[Any, ...]], thoroughness: Thoroughness, batch: int
+) -> ThroughputResult:
+    """Measure calls on workers, about ``batch`` of them per task; tasks take the samples in turn."""
+    method = on_workers.plan.name
+    with on_workers.opened(workers, samples, pinned=True) as (_, pool):
+        for future in [
+            pool.call(method, sample, worker=worker)
+            for sample in islice(cycle(samples), thoroughness.warmup)
+            for worker in range(workers)
+        ]:
+            outputs_of(future)
+        if thoroughness.seconds:  # Calls in direct succession may be faster than those for the latency.
+            (once,) = pool.repeat(method, samples[:1], batch)
+            batch = max(round(batch * _TASK_SECONDS / max(once, 1e-9)), 1)
+        tasks = replace(thoroughness, calls=math.ceil(thoroughness.calls / batch))
+        began = time.perf_counter()
+        times = list(pool.repeat(method, enough(samples, tasks), batch))
+        seconds = time.perf_counter() - began
+    calls = len(times) * batch
+    ordered = sorted(times)
+    return ThroughputResult(
+        workers=workers,
+        calls=calls,
+        calls_per_task=batch,
+        seconds=seconds,
+        calls_per_second=calls / seconds,
+        busy=min(sum(times) / (workers * seconds), 1.0),
+        spread=ordered[math.ceil(0.9 * len(ordered)) - 1] / max(ordered[math.ceil(0.1 * len(ordered)) - 1], 1e-9),
+    )
+
+
+def compare(found: Sequence[ThroughputResult], machine: Machine) -> tuple[ThroughputResult, ...]:
+    """Add each result's factor over one worker, or the reason why there is none."""
+    one = next((each for each in found if each.workers == 1), None)
+    if one is None:
+        return tuple(found)
+    return tuple(_over(one, each, machine) for each in found)
+
+
+def _over(one: ThroughputResult, found: ThroughputResult, machine: Machine) -> ThroughputResult:
+    if found is one:
+        return found.model_copy(update={"factor": 1.0})
+    factor = found.calls_per_second / one.calls_per_second
+    reason = next(filter(None, (_doubt(each, machine) for each in (found, one))), None)
+    if reason is None and factor > found.workers * 1.1:
+        reason = f"{factor:.2f} times would be more than {found.workers} workers can be: something disturbed the one"
+    return found.model_copy(update={"factor": factor if reason is None else None, "no_factor": reason})
+
+
+def _doubt(found: ThroughputResult, machine: Machine) -> str | None:
+    """Return why a measurement cannot be compared; None if it can."""
+    who = f"{found.workers} worker{'s' * (found.workers != 1)}"
+    tasks = found.calls // found.calls_per_task
+    if found.workers > machine.cores:
+        return f"{who} share {machine.cores} core{'s' * (machine.cores != 1)}"
+    if tasks < _LEAST_TASKS * found.workers:
+        return f"{who} had {tasks} task{'s' * (tasks != 1)}, too few to tell: measure for longer with `--seconds`"
+    if found.busy < _LEAST_BUSY:
+        return f"{who} spent {found.busy:.0%} of the time in calls: the rest is the way there and back"
+    if found.spread > _MOST_SPREAD:
+        return f"calls of {who} took up to {found.spread:.1f} times as long as others: the machine is not steady"
+    if describe_load(machine) is not None:
+        return f"other processes ran before, with a load of {machine.load:.1f}"
+    return None

@@ -1,0 +1,75 @@
+"""Measurement of a method's latency in a loaded runtime."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import cycle, islice
+from statistics import median
+from typing import Any
+
+from etdev.execution.runtimes import Runtime
+from etdev.pipeline.results.result import LatencyResult
+from etdev.runtime.stock import StockRuntime
+
+
+@dataclass(frozen=True)
+class Thoroughness:
+    """Extent of a measurement."""
+
+    warmup: int = 3
+    """Calls before each measurement, on each worker."""
+    calls: int = 20
+    """Minimum number of calls measured."""
+    seconds: float = 2.0
+    """Minimum duration of the measurement in seconds."""
+
+
+def measure_latency(
+    runtime: Runtime, method: str, samples: Sequence[tuple[Any, ...]], thoroughness: Thoroughness
+) -> tuple[LatencyResult, float | None]:
+    """Measure successive calls, on all threads that the runtime uses; calls take the samples in turn.
+
+    Also returns the median seconds for inputs and outputs to reach the runtime's process and return; None without such
+    a process.
+    """
+    for sample in islice(cycle(samples), thoroughness.warmup):
+        runtime.call(method, sample)
+    times: list[float] = []
+    ways: list[float] = []
+    for sample in enough(samples, thoroughness):
+        began = time.perf_counter()
+        runtime.call(method, sample)
+        whole = time.perf_counter() - began
+        times.append(runtime.seconds if isinstance(runtime, StockRuntime) else whole)
+        ways.append(whole - times[-1])
+    return summarize(times), median(ways) if isinstance(runtime, StockRuntime) else None
+
+
+def summarize(times: Sequence[float]) -> LatencyResult:
+    """Return the distribution of at least one time."""
+    ordered = sorted(times)
+
+    def percentile(percent: int) -> float:
+        return ordered[math.ceil(len(ordered) * percent / 100) - 1]
+
+    return LatencyResult(
+        calls=len(ordered),
+        min=ordered[0],
+        p50=percentile(50),
+        p95=percentile(95),
+        p99=percentile(99),
+        max=ordered[-1],
+        mean=math.fsum(ordered) / len(ordered),
+    )
+
+
+def enough(samples: Sequence[tuple[Any, ...]], thoroughness: Thoroughness) -> Iterator[tuple[Any, ...]]:
+    """Yield the samples in turn, until both the number of calls and the duration are reached."""
+    end = time.perf_counter() + thoroughness.seconds
+    for number, sample in enumerate(cycle(samples)):
+        if number >= thoroughness.calls and time.perf_counter() >= end:
+            return
+        yield sample

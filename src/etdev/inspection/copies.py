@@ -1,0 +1,125 @@
+"""Copies and outputs in place of a method, derived from its instructions in the file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from etdev.decisions import ElisionKind
+from etdev.inspection.naming import instruction_name
+from etdev.program import model as m
+from etdev.program.analysis.effects import operator_name, outputs, tensors
+from etdev.program.analysis.reaching import Kind, Place
+from etdev.program.analysis.storage import MethodMemory
+
+CopyKind: TypeAlias = ElisionKind | Literal["order", "repeat"]
+"""Purpose of a copy: as in the linker, or another order of the elements, or the same elements several times."""
+
+_OPERATORS: Mapping[CopyKind, str] = {
+    "views": "alias_copy clone detach_copy lift_fresh_copy squeeze_copy unsqueeze_copy view_copy _to_copy",
+    "slices": "select_copy slice_copy split_copy split_with_sizes_copy unbind_copy narrow_copy",
+    "cat": "cat stack",
+    "write_back": "copy_",
+    "order": "permute_copy transpose_copy t_copy",
+    "repeat": "expand_copy repeat",
+}
+_KINDS: Mapping[str, CopyKind] = {
+    **{f"aten::{name}": kind for kind, names in _OPERATORS.items() for name in names.split()},
+    "dim_order_ops::_clone_dim_order": "views",
+    "dim_order_ops::_to_dim_order_copy": "views",
+}
+"""Kinds of copies by operator, without overload."""
+
+
+@dataclass(frozen=True, slots=True)
+class CopyCalls:
+    """Instructions of one operator that move bytes and compute nothing."""
+
+    operator: str
+    """Operator such as ``aten::view_copy.out``."""
+    kind: CopyKind
+    calls: int
+    nbytes: int
+    """Bytes that one pass over the instructions copies in them, at the largest sizes."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutputInPlace:
+    """An output that is written over an operand of its instruction."""
+
+    instruction: int
+    """Position of the instruction."""
+    operator: str
+    """Operator such as ``aten::add.out``, or the name of a delegate."""
+    output: int
+    """Index of the output among the method's values."""
+    operand: int
+    """Index of the operand among the method's values."""
+    nbytes: int
+    """Bytes of the output, at the largest size."""
+
+
+def copy_calls(plan: m.ExecutionPlan, calls: Iterable[m.Instruction]) -> tuple[CopyCalls, ...]:
+    """Return the copies among a method's instructions, those with the most bytes first.
+
+    A copy that changes the element type computes something, so it does not count.
+    """
+    found: dict[tuple[str, CopyKind], tuple[int, int]] = {}
+    for call in calls:
+        if isinstance(call, m.KernelCall) and (kind := _kind(plan, call)):
+            key = operator_name(plan.operators[call.op_index]), kind
+            number, nbytes = found.get(key, (0, 0))
+            found[key] = number + 1, nbytes + sum(tensor.nbytes for tensor in _written(plan, call))
+    copies = [CopyCalls(*key, *amounts) for key, amounts in found.items()]
+    return tuple(sorted(copies, key=lambda item: (-item.nbytes, item.operator)))
+
+
+def _kind(plan: m.ExecutionPlan, call: m.KernelCall) -> CopyKind | None:
+    kind = _KINDS.get(plan.operators[call.op_index].name)
+    source = None if kind is None else _source(plan, call, 1 if kind == "write_back" else 0)
+    if source is None or any(out.scalar_type is not source.scalar_type for out in _written(plan, call)):
+        return None
+    return "order" if kind == "views" and any(_other_order(source, out) for out in _written(plan, call)) else kind
+
+
+def _source(plan: m.ExecutionPlan, call: m.KernelCall, argument: int) -> m.Tensor | None:
+    """Return the tensor that is copied, or the first one of a list."""
+    value = plan.values[call.args[argument]] if argument < len(call.args) else None
+    if isinstance(value, m.TensorList) and value.items:
+        value = plan.values[value.items[0]]
+    return value if isinstance(value, m.Tensor) else None
+
+
+def _other_order(source: m.Tensor, out: m.Tensor) -> bool:
+    return len(source.dim_order) == len(out.dim_order) and source.dim_order != out.dim_order
+
+
+def _written(plan: m.ExecutionPlan, call: m.KernelCall) -> Iterator[m.Tensor]:
+    for index in outputs(plan, call.args) or tensors(plan, call.args[-1:]):
+        tensor = plan.values[index]
+        if isinstance(tensor, m.Tensor):
+            yield tensor
+
+
+def outputs_in_place(plan: m.ExecutionPlan, memory: MethodMemory) -> tuple[OutputInPlace, ...]:
+    """Return the outputs that share bytes with an operand of their instruction, by position.
+
+    An argument that an instruction updates by definition, such as that of ``index_put_``, does not count.
+    """
+    found = memory.reaching
+    outs: dict[tuple[int, Place], int] = {
+        (write.position, found.places[write.place]): write.place for write in found.writes if write.kind is Kind.ALL
+    }
+    operands: dict[tuple[int, int], int] = {}
+    for use in found.uses:
+        out = outs.get((use.position, found.places[use.place]))
+        if out is not None and out not in (use.place, use.value):
+            operands.setdefault((use.position, out), use.value)
+    return tuple(_in_place(plan, memory, *key, operand) for key, operand in sorted(operands.items()))
+
+
+def _in_place(plan: m.ExecutionPlan, memory: MethodMemory, position: int, output: int, operand: int) -> OutputInPlace:
+    place = memory.reaching.places[output]
+    name = instruction_name(plan, memory.reaching.flow.instructions[position])
+    return OutputInPlace(position, name, output, operand, place.end - place.start)

@@ -1,0 +1,155 @@
+"""Peaks of planned buffers: the instant of each, and the tensors in use at it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from etdev.inspection.lifetimes import bytes_in_use
+from etdev.inspection.naming import dtype_name, instruction_name
+from etdev.linker.state import state_name
+from etdev.program import model as m
+from etdev.program.analysis.storage import MethodMemory, Storage
+
+
+@dataclass(frozen=True, slots=True)
+class TensorInUse:
+    """Bytes in use at the peak: one tensor, or several of which this is the largest."""
+
+    value: int
+    """Index among the method's values."""
+    values: int
+    """Number of tensors that share these bytes."""
+    dtype: str
+    """Element type, such as ``float32``."""
+    shape: tuple[int, ...]
+    """Shape in elements; upper bounds if it is dynamic."""
+    nbytes: int
+    """Bytes of the whole storage, at the largest sizes."""
+    instruction: int | None
+    """Position of the instruction that wrote it last; None if no instruction did."""
+    origin: str
+    """Writer: ``aten::mm.out``, ``input 0``, ``an input`` for other tensors in its bytes, or ``an earlier call``.
+
+    ``an earlier call`` means that the bytes keep their content between calls.
+    """
+    name: str | None
+    """Name in the module, if the file has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Peak:
+    """The peak of a planned buffer: the first instant at which most bytes are in use."""
+
+    buffer: int
+    """The ``memory_id``."""
+    device: str
+    """Device such as ``cpu`` or ``cuda:0``."""
+    nbytes: int
+    """Bytes in use, at the largest sizes.
+
+    This excludes alignment, and bytes that a delegate reads past a buffer. Branches of which only one runs count both,
+    even if they share bytes in the file.
+    """
+    instruction: int | None
+    """Position of the instruction; None while the caller fills the inputs or reads the outputs."""
+    during: str
+    """Running operation: ``aten::mm.out``, ``filling the inputs`` or ``reading the outputs``."""
+    tensors: tuple[TensorInUse, ...]
+    """Tensors in use, the largest first."""
+
+
+def peaks(plan: m.ExecutionPlan, memory: MethodMemory) -> tuple[Peak, ...]:
+    """Return the peak of each buffer that holds more than state."""
+    by_buffer: dict[int, list[Storage]] = defaultdict(list)
+    for storage in memory.storages:
+        if storage.start < storage.end:
+            by_buffer[storage.memory_id].append(storage)
+    writers = _Writers(plan, memory)
+    return tuple(
+        _peak(plan, memory, writers, buffer, storages)
+        for buffer, storages in sorted(by_buffer.items())
+        if not all(storage.persistent for storage in storages)
+    )
+
+
+def _peak(
+    plan: m.ExecutionPlan, memory: MethodMemory, writers: _Writers, buffer: int, storages: Sequence[Storage]
+) -> Peak:
+    instant, nbytes = _fullest(storages)
+    position = instant - 1
+    if position < 0:
+        instruction, during = None, "filling the inputs"
+    elif instant == memory.instants - 1:
+        instruction, during = None, "reading the outputs"
+    else:
+        instruction, during = position, instruction_name(plan, memory.reaching.flow.instructions[position])
+    live = (storage for storage in storages if storage.start <= instant < storage.end)
+    found = [writers.tensor(storage, position) for storage in live]
+    return Peak(
+        buffer=buffer,
+        device=str(plan.buffer_device(buffer)),
+        nbytes=nbytes,
+        instruction=instruction,
+        during=during,
+        tensors=tuple(sorted(found, key=lambda item: (-item.nbytes, item.value))),
+    )
+
+
+def _fullest(storages: Iterable[Storage]) -> tuple[int, int]:
+    """Return the first instant at which the most bytes are in use, and their number."""
+    return max(bytes_in_use(storages), key=lambda step: (step[1], -step[0]), default=(0, 0))
+
+
+class _Writers:
+    """Lookup of the instructions that wrote the bytes in use."""
+
+    def __init__(self, plan: m.ExecutionPlan, memory: MethodMemory) -> None:
+        self._plan, self._memory = plan, memory
+        self._writes: dict[int, list[int]] = defaultdict(list)
+        for write in memory.reaching.writes:
+            self._writes[write.place].append(write.position)
+        self._inputs = {value: position for position, value in reversed(list(enumerate(plan.inputs)))}
+
+    def tensor(self, storage: Storage, position: int) -> TensorInUse:
+        """Return the tensor that a storage holds while the instruction at a position runs."""
+        value, written = self._shown(storage, position)
+        tensor = self._plan.values[value]
+        assert isinstance(tensor, m.Tensor)
+        return TensorInUse(
+            value=value,
+            values=len(storage.values),
+            dtype=dtype_name(tensor.scalar_type),
+            shape=tensor.sizes,
+            nbytes=storage.size,
+            instruction=written if written is not None and written >= 0 else None,
+            origin=self._origin(value, written),
+            name=state_name(self._plan, storage.values),
+        )
+
+    def _shown(self, storage: Storage, position: int) -> tuple[int, int | None]:
+        """Return the storage's largest tensor and the position of its last write up to a position.
+
+        Of several largest tensors, this is the one written last. A tensor that is never written as a whole takes the
+        last write of its storage. Examples are an alias, and the output of a ``cat`` whose parts are computed in place.
+        In a loop, bytes in use may be written at a later position. State may come from the call before.
+        """
+        last = self._last(storage.values, position)
+        if not storage.persistent and not last:
+            last = self._last(storage.values, self._memory.instants)
+        places = self._memory.reaching.places
+        value = max(storage.values, key=lambda item: (places[item].end - places[item].start, last.get(item, -2), -item))
+        return value, last.get(value, max(last.values(), default=None))
+
+    def _last(self, values: Iterable[int], position: int) -> dict[int, int]:
+        """Return the last write of each tensor up to a position, for the tensors that have one."""
+        written = {value: [at for at in self._writes.get(value, ()) if at <= position] for value in values}
+        return {value: max(positions) for value, positions in written.items() if positions}
+
+    def _origin(self, value: int, written: int | None) -> str:
+        if written is None:
+            return "an earlier call"
+        if written < 0:
+            return f"input {self._inputs[value]}" if value in self._inputs else "an input"
+        return instruction_name(self._plan, self._memory.reaching.flow.instructions[written])

@@ -1,0 +1,212 @@
+"""Pages of programs: of one file, or of all targets of a build."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from etdev import program as pte
+from etdev._version import __version__
+from etdev.config.limits import PRODUCTS
+from etdev.errors import ProgramError, UsageError
+from etdev.files import atomic_write_text, describe_os_error, file_sha256, real_path
+from etdev.inspection.inspect import ProgramInfo, describe
+from etdev.inspection.planned_memory import method_memories
+from etdev.inspection.report.methods import method_page
+from etdev.inspection.report.provenance import Provenance, built_by, files_read, provenance
+from etdev.inspection.report.sections import data_page, sections
+from etdev.page import Document, render
+from etdev.page.model import CheckRow, FilePage, ProgramPage, Texts
+from etdev.pipeline.project.places import REJECTED_SUFFIX
+from etdev.pipeline.results.result import NOTHING_TO_ASK, BuildResult, CheckResult, TargetResult
+from etdev.program import Program
+from etdev.program.data_files.joined import DataArgument, data_paths, read_joined
+
+
+def report(
+    file: str | os.PathLike[str],
+    place: str | os.PathLike[str] | None = None,
+    *,
+    data: DataArgument = (),
+) -> Path:
+    """Write the page of a ``.pte`` from any toolchain, by default next to the file, and return its path.
+
+    Files that the build left next to it are read if they belong to this very file. ``data`` are its data files; the
+    report of such a build names them.
+
+    Raises :class:`~etdev.errors.ProgramError` if a file cannot be read or is malformed, or if the weights belong to
+    another program. Raises :class:`~etdev.errors.UsageError` if the page would overwrite a file that is read, or a
+    program. Raises :class:`~etdev.errors.WriteError` if the page cannot be written.
+    """
+    path, weights = Path(file), data_paths(data)
+    target = page_place(path) if place is None else Path(place)
+    if real_path(target) in {real_path(read) for read in files_read(path, weights)}:
+        raise UsageError(f"{str(target)!r} is a file that the page is made from", hint="give the page another name")
+    if target.suffix in PRODUCTS:
+        raise UsageError(f"{str(target)!r} cannot be a page", hint="let it end in .html")
+    atomic_write_text(target, file_page(path, weights))
+    return target
+
+
+def file_page(file: Path, data: Sequence[Path] = ()) -> str:
+    """Return the HTML page of one file and of its data files. Raises :class:`~etdev.errors.ProgramError`."""
+    return render(file_document(file, data))
+
+
+def build_page(build: BuildResult) -> str:
+    """Return the HTML page of all targets of a build, including rejected ones."""
+    return render(build_document(build))
+
+
+def page_place(file: Path) -> Path:
+    """Return the default path of a file's page."""
+    return file.with_name(file.name.removesuffix(REJECTED_SUFFIX)).with_suffix(".html")
+
+
+def file_document(file: Path, data: Sequence[Path] = ()) -> Document:
+    """Return the content of one file's page. Raises :class:`~etdev.errors.ProgramError`."""
+    program = pte.read(file)
+    if data:
+        read_joined(file, data)  # This checks that they belong to the program.
+    try:
+        digest = file_sha256(file)
+    except OSError as error:
+        raise ProgramError(f"cannot read the program: {describe_os_error(error)[0]}", where=str(file)) from error
+    texts = Texts()
+    known = provenance(file, digest)
+    if data:
+        known = replace(known, data=tuple(data), without=())
+    page = _program_page(program, file, digest, known, texts)
+    return _document((page,), known.build, texts)
+
+
+def build_document(build: BuildResult) -> Document:
+    """Return the content of a build's page."""
+    texts = Texts()
+    pages = tuple(_target_page(build, target, texts) for target in build.targets)
+    return _document(pages, build, texts)
+
+
+def _document(programs: tuple[ProgramPage, ...], build: BuildResult | None, texts: Texts) -> Document:
+    title = programs[0].file if len(programs) == 1 else build.project if build is not None else ""
+    return Document(
+        title=title,
+        made_by=f"etdev {__version__}",
+        programs=programs,
+        texts=texts.all(),
+        versions=build.versions if build is not None else {},
+        notes=(*_not_built(build), *build.notes) if build is not None else (),
+    )
+
+
+def _not_built(build: BuildResult) -> Iterator[str]:
+    for target in build.failed:
+        for error in target.errors:
+            yield f"{target.name} was not built: {error.message}"
+    for name in build.not_built:
+        yield f"{name} was not begun"
+
+
+def _target_page(build: BuildResult, target: TargetResult, texts: Texts) -> ProgramPage:
+    file = build.path(target.name)
+    try:
+        program = pte.read(file)
+    except ProgramError as error:
+        return ProgramPage(
+            name=target.name,
+            file=file.name,
+            size=target.size,
+            sha256=target.sha256,
+            status=target.status,
+            problem=error.message,
+            facts=_facts(target, None),
+            memory=target.memory,
+            sources=None,
+            checks=tuple(map(_check, target.checks)),
+            notes=target.notes,
+        )
+    reported = provenance(file, target.sha256)  # The page is the same whether the target was built now or before.
+    known = built_by(build, target, file) if reported.target is None else reported
+    return _program_page(program, file, target.sha256, known, texts)
+
+
+def _program_page(program: Program, file: Path, digest: str, known: Provenance, texts: Texts) -> ProgramPage:
+    inputs = {name: notes.delegate_inputs for name, notes in known.notes.items()}
+    memories = method_memories(program, inputs)
+    info = describe(program, file, memories)
+    target = known.target
+    methods = tuple(
+        method_page(plan, memory, described, known, texts)
+        for plan, memory, described in zip(program.execution_plan, memories, info.methods, strict=True)
+    )
+    return ProgramPage(
+        name=target.name if target is not None else file.name,
+        file=file.name,
+        size=info.size,
+        sha256=digest,
+        status=target.status if target is not None else None,
+        problem=None,
+        facts=_facts(target, info),
+        memory=info.memory,
+        sources=known.unnoted,
+        files=tuple(_files(program, info, known)),
+        without="; ".join(known.without) or _unnamed(info, known),
+        methods=methods,
+        checks=tuple(map(_check, target.checks)) if target is not None else (),
+        unverified=known.unbuilt,
+        notes=_notes(target, info),
+    )
+
+
+def _files(program: Program, info: ProgramInfo, known: Provenance) -> Iterator[FilePage]:
+    yield FilePage(Path(info.file).name, info.size, sections(program, info, known))
+    for data in known.data:
+        yield data_page(program, data, known)
+
+
+def _unnamed(info: ProgramInfo, known: Provenance) -> str | None:
+    """Return a message on tensors whose data is in another file, if no data file is known; otherwise None."""
+    if known.data or not info.external_data:
+        return None
+    return f"nothing next to the file says which has {info.external_data[0]!r}; `etdev report --data FILE` does"
+
+
+def _facts(target: TargetResult | None, info: ProgramInfo | None) -> tuple[tuple[str, str], ...]:
+    found: list[tuple[str, str | None]] = []
+    if target is not None:
+        found += [
+            ("target", target.name),
+            ("quantized by", target.quantize),
+            ("planner", target.planner),
+            ("shared state", ", ".join(target.shared_state) or None),
+            ("has to run", ", ".join(target.required) or None),
+            *((f"data file {one.name}", f"{one.size:,} bytes, SHA-256 {one.sha256}") for one in target.data),
+        ]
+    if info is not None:
+        found += [
+            ("methods", ", ".join(method.name for method in info.methods)),
+            ("weights", _weights(target, info)),
+            ("data in other files", ", ".join(info.external_data) or None),
+            ("not known to this version of etdev", ", ".join(info.unknown_fields) or None),
+        ]
+    return tuple((label, text) for label, text in found if text is not None)
+
+
+def _weights(target: TargetResult | None, info: ProgramInfo) -> str:
+    if target is not None and target.figures is not None:
+        return f"{target.figures.weights:,} bytes, with what delegates look up by name"
+    return f"{info.weights_bytes:,} bytes outside of delegates"
+
+
+def _notes(target: TargetResult | None, info: ProgramInfo) -> tuple[str, ...]:
+    unknown = tuple(f"{one.name}: {one.memory_unknown}" for one in info.methods if one.memory_unknown is not None)
+    return (*(target.notes if target is not None else ()), *unknown)
+
+
+def _check(check: CheckResult) -> CheckRow:
+    hint = None if check.hint is None else f"help: {check.hint}"
+    details = (*check.problems, *(text for text in (check.where, hint) if text is not None))
+    status = "not needed" if check.status == "not run" and check.summary in NOTHING_TO_ASK else check.status
+    return CheckRow(check.name, status, check.summary, tuple(text for text in details if text != check.summary))

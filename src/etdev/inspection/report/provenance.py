@@ -1,0 +1,115 @@
+"""Files that a build left next to its program, used only if they belong to this very program."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePath
+
+from pydantic import ValidationError
+
+from etdev.errors import ProgramError
+from etdev.files import file_sha256, read_file
+from etdev.pipeline.project.places import REJECTED_SUFFIX, sidecar_place
+from etdev.pipeline.results.result import BuildResult, MethodResult, TargetResult
+from etdev.program.sidecar import MethodNotes, read_sidecar
+
+REPORT = "report.json"
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Known facts about a file's build."""
+
+    build: BuildResult | None = None
+    target: TargetResult | None = None
+    """Target that the file was built for."""
+    unbuilt: str | None = None
+    """Reason why there is no target, if there is none."""
+    notes: Mapping[str, MethodNotes] = field(default_factory=dict)
+    """Notes per method, with the positions of the file's instructions."""
+    unnoted: str | None = None
+    """Reason why there are no notes, if there are none."""
+    data: tuple[Path, ...] = ()
+    """Data files that the file was built with."""
+    without: tuple[str, ...] = ()
+    """Reasons why data files that it was built with are missing."""
+
+    def method(self, name: str) -> MethodResult | None:
+        """Return the build's result for a method; None without one."""
+        methods = self.target.methods if self.target is not None else ()
+        return next((method for method in methods if method.name == name), None)
+
+
+def provenance(file: Path, sha256: str) -> Provenance:
+    """Return what is known from the files next to a file, whose digest is given. Raises nothing."""
+    try:
+        build = BuildResult.model_validate_json(read_file(file.with_name(REPORT)))
+    except FileNotFoundError:
+        return _unknown(f"there is no {REPORT} of a build next to the file")
+    except (OSError, ValidationError):
+        return _unknown(f"the {REPORT} next to the file is not of this version of etdev, or cannot be read")
+    target = next((target for target in build.targets if target.sha256 == sha256), None)
+    if target is None:
+        return _unknown(f"the {REPORT} next to the file is of another file, or the file was changed since it was built")
+    return built_by(build, target, file)
+
+
+def built_by(build: BuildResult, target: TargetResult, file: Path) -> Provenance:
+    """Return what is known of a target's file. Raises nothing."""
+    return _with_data(_with_notes(Provenance(build, target), target, file), target, file)
+
+
+def _with_notes(known: Provenance, target: TargetResult, file: Path) -> Provenance:
+    place = sidecar_of(file)
+    try:
+        if file_sha256(place) != target.sidecar_sha256:
+            return replace(known, unnoted=f"{place.name} was written again since the file was linked")
+        sidecar = read_sidecar(place)
+    except OSError:
+        return replace(known, unnoted=f"there is no {place.name} next to the file")
+    except ProgramError as error:
+        return replace(known, unnoted=f"{place.name} cannot be read: {error.message}")
+    methods = {method.name: method for method in target.methods}
+    notes = {name: _moved(notes, methods[name]) for name, notes in sidecar.methods.items() if name in methods}
+    return replace(known, notes=notes)
+
+
+def _with_data(known: Provenance, target: TargetResult, file: Path) -> Provenance:
+    for item in target.data:
+        place = file.with_name(PurePath(item.name).name)
+        problem = _why_other(place, item.sha256)
+        if problem is None:
+            known = replace(known, data=(*known.data, place))
+        else:
+            known = replace(known, without=(*known.without, problem))
+    return known
+
+
+def _why_other(place: Path, sha256: str) -> str | None:
+    """Return why a file is not the data file of a build; None if it is."""
+    try:
+        same = file_sha256(place) == sha256
+    except OSError:
+        return f"there is no {place.name} next to the file"
+    return None if same else f"{place.name} is not the one that was built with the file"
+
+
+def files_read(file: Path, data: Sequence[Path] = ()) -> tuple[Path, ...]:
+    """Return the file, the given data files, and the paths of the files next to it that are read if they exist."""
+    return file, file.with_name(REPORT), sidecar_of(file), *data
+
+
+def sidecar_of(file: Path) -> Path:
+    """Return the path of the notes of the object program that a file was linked from."""
+    return sidecar_place(file.with_name(file.name.removesuffix(REJECTED_SUFFIX)).with_suffix(".object.pte"))
+
+
+def _moved(notes: MethodNotes, method: MethodResult) -> MethodNotes:
+    """Return notes on the object program's instructions as notes on the file's."""
+    noted = {*notes.sources, *notes.delegate_inputs, *notes.debug_handles}
+    return notes.renumbered({position: method.renumbered.get(position) for position in noted})
+
+
+def _unknown(why: str) -> Provenance:
+    return Provenance(unbuilt=why, unnoted=why)

@@ -1,0 +1,57 @@
+"""Reasons why an output shares an operand's bytes, or has bytes of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from etdev.inspection.copies import OutputInPlace
+from etdev.pipeline.results.result import MethodResult
+from etdev.program import model as m
+from etdev.program.analysis.effects import outputs, tensors
+
+
+def reasons(plan: m.ExecutionPlan, inplace: Iterable[OutputInPlace], built: MethodResult | None) -> dict[int, str]:
+    """Return reasons by the output's value index, for outputs that the file or the build's report explains."""
+    found = {} if built is None else {**_copies(plan, built), **_own_bytes(plan, built)}
+    for item in inplace:
+        found[item.output] = f"in place: over value {item.operand}, which is not needed any more"
+    return found
+
+
+def _own_bytes(plan: m.ExecutionPlan, built: MethodResult) -> dict[int, str]:
+    """Return reasons for outputs that the link did not place over an operand."""
+    calls = _calls(plan)
+    found: dict[int, str] = {}
+    for item in built.inplace_decisions:
+        position = built.renumbered.get(item.instruction)
+        if position is None or item.argument is not None or position >= len(calls):
+            continue
+        written = _outputs(plan, calls[position])
+        if item.output < len(written):
+            found[written[item.output]] = f"not in place: {item.reason}"
+    return found
+
+
+def _copies(plan: m.ExecutionPlan, built: MethodResult) -> dict[int, str]:
+    """Return reasons for the outputs of copies that the link kept, fully or in part."""
+    calls = _calls(plan)
+    found: dict[int, str] = {}
+    for item in built.copy_decisions:
+        position = built.renumbered.get(item.instruction)
+        if position is None or position >= len(calls) or not item.reason:
+            continue
+        what = "a copy that stays" if item.action == "kept" else "a copy that stays in part"
+        for value in _outputs(plan, calls[position]):
+            found[value] = f"{what}: {item.reason}"
+    return found
+
+
+def _calls(plan: m.ExecutionPlan) -> tuple[m.Instruction, ...]:
+    return tuple(call for chain in plan.chains for call in chain.instructions)
+
+
+def _outputs(plan: m.ExecutionPlan, call: m.Instruction) -> tuple[int, ...]:
+    """Return a kernel's outputs; if it repeats no argument, its last one."""
+    if not isinstance(call, m.KernelCall):
+        return ()
+    return outputs(plan, call.args) or tensors(plan, call.args[-1:])

@@ -1,0 +1,122 @@
+"""Tables of a method: arguments, delegates, operators, state, copies and the link's decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from etdev.inspection.inspect import Argument, MethodInfo
+from etdev.page.model import Table
+from etdev.pipeline.results.result import MethodResult
+
+_MEMORY = {
+    "planned": "planned memory",
+    "caller": "memory that the caller brings",
+    "constant": "a constant of the file",
+    "alias": "wherever it was computed",
+}
+
+
+def method_tables(info: MethodInfo, built: MethodResult | None) -> tuple[Table, ...]:
+    """Return the tables that have rows."""
+    tables = (
+        _arguments("Inputs", info.inputs, built.inputs if built is not None else ()),
+        _arguments("Outputs", info.outputs, ()),
+        _delegates(info),
+        Table("Operators", ("operator", "calls"), tuple((name, str(calls)) for name, calls in info.operators.items())),
+        _state(info),
+        Table(
+            "Copies between tensors",
+            ("operator", "kind", "calls", "bytes in a call"),
+            tuple((item.operator, item.kind.replace("_", "-"), str(item.calls), item.nbytes) for item in info.copying),
+            sizes=(3,),
+        ),
+        *(() if built is None else (_copy_decisions(built), _inplace_decisions(built))),
+    )
+    return tuple(table for table in tables if table.rows)
+
+
+def _arguments(title: str, arguments: tuple[Argument, ...], declared: tuple[str, ...]) -> Table:
+    """Return a table of arguments; ``declared`` are the config's descriptions, with names."""
+    rows = tuple(
+        (
+            declared[position] if position < len(declared) else str(position),
+            str(argument),
+            argument.nbytes,
+            argument.device or "",
+            _MEMORY.get(argument.memory or "", ""),
+        )
+        for position, argument in enumerate(arguments)
+    )
+    return Table(title, ("which", "type", "bytes", "device", "in"), rows, sizes=(2,))
+
+
+def _delegates(info: MethodInfo) -> Table:
+    rows = tuple(
+        (
+            str(index),
+            item.id,
+            str(item.calls),
+            item.blob_bytes,
+            ", ".join(
+                f"{spec.key}={f'({spec.size:,} bytes)' if spec.text is None else spec.text}"
+                for spec in item.compile_specs
+            ),
+        )
+        for index, item in enumerate(info.delegates)
+    )
+    return Table("Delegates", ("index", "backend", "calls", "blob", "compile specs"), rows, sizes=(3,))
+
+
+def _state(info: MethodInfo) -> Table:
+    rows = tuple(
+        (
+            item.name,
+            item.size,
+            f"buffer {item.buffer} at {item.offset:,}",
+            "shared by methods" if item.shared else "private",
+            "in the file" if item.initialized else "zeros",
+        )
+        for item in info.state
+    )
+    return Table("State", ("name", "bytes", "where", "shared", "initial value"), rows, sizes=(1,))
+
+
+def _copy_decisions(built: MethodResult) -> Table:
+    rows = tuple(
+        (
+            _position(built, item.instruction),
+            item.operator,
+            item.kind.replace("_", "-"),
+            item.action,
+            item.nbytes,
+            item.reason,
+        )
+        for item in built.copy_decisions
+    )
+    columns = ("instruction", "operator", "kind", "what became of it", "bytes", "why")
+    return Table("What became of copies", columns, rows, sizes=(4,), note=_POSITIONS)
+
+
+def _inplace_decisions(built: MethodResult) -> Table:
+    return Table(
+        "What is done in place",
+        ("instruction", "operator", "output", "over argument", "bytes", "why not"),
+        tuple(_inplace_rows(built)),
+        sizes=(4,),
+        note=_POSITIONS,
+    )
+
+
+def _inplace_rows(built: MethodResult) -> Iterator[tuple[str | int | None, ...]]:
+    for item in built.inplace_decisions:
+        over = "" if item.argument is None else str(item.argument)
+        where = _position(built, item.instruction)
+        yield where, item.operator, str(item.output), over, item.nbytes, item.reason
+
+
+_POSITIONS = "Positions are those in the file; what the link removed has none."
+
+
+def _position(built: MethodResult, instruction: int) -> str:
+    position = built.renumbered.get(instruction)
+    return "" if position is None else str(position)

@@ -1,0 +1,137 @@
+"""The tensors in planned memory, with what is known of each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from etdev.inspection.lifetimes import TensorLife
+from etdev.inspection.naming import dtype_name
+from etdev.linker.state import state_name
+from etdev.page.model import NONE, Tensors, Texts
+from etdev.program import model as m
+from etdev.program.analysis.storage import MethodMemory
+from etdev.program.devices import D2H_COPY, H2D_COPY
+
+TensorKind: TypeAlias = Literal["input", "state", "kernel", "delegate", "transfer", "alias"]
+"""Source of a tensor's content: the caller, an earlier call, or an instruction by kind.
+
+An alias gets its content through other tensors.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A tensor in planned memory."""
+
+    life: TensorLife
+    name: str | None
+    kind: TensorKind
+    dtype: str
+    shape: str
+    writer: int
+    """Position of the instruction that writes it first, or :data:`NONE`.
+
+    For an alias, this is the last instruction before that fills its bytes.
+    """
+    reason: str | None
+    """Reason why it shares an operand's bytes or has bytes of its own; None if unknown."""
+
+
+def tensors(
+    plan: m.ExecutionPlan,
+    memory: MethodMemory,
+    lives: Sequence[TensorLife],
+    input_names: Sequence[str],
+    reasons: Mapping[int, str],
+) -> tuple[Tensor, ...]:
+    """Return the tensors of a method, by value index; ``reasons`` explains the places of outputs."""
+    names = _names(plan, input_names)
+    writers = _first_writers(memory)
+    calls = memory.reaching.flow.instructions
+    found = []
+    for life in lives:
+        tensor = plan.values[life.value]
+        assert isinstance(tensor, m.Tensor)
+        writer = writers.get(life.value)
+        found.append(
+            Tensor(
+                life=life,
+                name=names.get(life.value),
+                kind=_kind(plan, memory, life, None if writer is None or writer < 0 else calls[writer], writer),
+                dtype=dtype_name(tensor.scalar_type),
+                shape=_shape(tensor),
+                writer=_filled_by(memory, life) if writer is None else writer,
+                reason=reasons.get(life.value),
+            )
+        )
+    return tuple(found)
+
+
+def columns(rows: Sequence[Tensor], shared: Mapping[int, int], texts: Texts) -> Tensors:
+    """Return the rows as the page's columns; ``shared`` maps storages of several tensors to their rows."""
+    return Tensors(
+        value=tuple(row.life.value for row in rows),
+        name=tuple(texts.number(row.name) for row in rows),
+        kind=tuple(texts.number(row.kind) for row in rows),
+        dtype=tuple(texts.number(row.dtype) for row in rows),
+        shape=tuple(texts.number(row.shape) for row in rows),
+        offset=tuple(row.life.offset for row in rows),
+        size=tuple(row.life.size for row in rows),
+        start=tuple(row.life.start for row in rows),
+        end=tuple(row.life.end for row in rows),
+        writer=tuple(row.writer for row in rows),
+        storage=tuple(shared.get(row.life.storage, NONE) for row in rows),
+        reason=tuple(texts.number(row.reason) for row in rows),
+    )
+
+
+def _names(plan: m.ExecutionPlan, inputs: Sequence[str]) -> dict[int, str]:
+    found: dict[int, str] = {}
+    for position, value in enumerate(plan.outputs):
+        found[value] = f"output {position}"
+    for position, value in enumerate(plan.inputs):
+        found[value] = f"input {inputs[position]}" if position < len(inputs) else f"input {position}"
+    for value, _ in plan.tensors():
+        name = state_name(plan, (value,))
+        if name is not None:
+            found[value] = name
+    return found
+
+
+def _first_writers(memory: MethodMemory) -> dict[int, int]:
+    """Return the position of each value's first write; -1 means that the caller fills an input."""
+    found: dict[int, int] = {}
+    for write in memory.reaching.writes:
+        found[write.place] = min(write.position, found.get(write.place, write.position))
+    return found
+
+
+def _filled_by(memory: MethodMemory, life: TensorLife) -> int:
+    """Return the position of the last write to an alias's storage before the alias is in use."""
+    before = [instant for instant in memory.storages[life.storage].writes if 0 < instant <= life.start]
+    return before[-1] - 1 if before else NONE
+
+
+def _kind(
+    plan: m.ExecutionPlan, memory: MethodMemory, life: TensorLife, call: m.Instruction | None, writer: int | None
+) -> TensorKind:
+    if writer is not None and writer < 0:
+        return "input"
+    if memory.storages[life.storage].persistent:
+        return "state"
+    if isinstance(call, m.DelegateCall):
+        return "delegate"
+    if isinstance(call, m.KernelCall):
+        return "transfer" if plan.operators[call.op_index].name in (H2D_COPY, D2H_COPY) else "kernel"
+    return "alias"
+
+
+def _shape(tensor: m.Tensor) -> str:
+    bound = {
+        m.TensorShapeDynamism.STATIC: "",
+        m.TensorShapeDynamism.DYNAMIC_BOUND: " at most",
+        m.TensorShapeDynamism.DYNAMIC_UNBOUND: " without limit",
+    }
+    return f"[{', '.join(map(str, tensor.sizes))}]{bound[tensor.shape_dynamism]}"

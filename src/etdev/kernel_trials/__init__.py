@@ -1,0 +1,1 @@
+"""Trial runs that find out which custom kernels may write their output over an operand."""

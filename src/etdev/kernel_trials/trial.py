@@ -1,0 +1,209 @@
+"""Trials that find out whether a kernel may write over one of its inputs.
+
+Each case runs twice in the stock runtime, in one generated program: with separate memory for every tensor, and with an
+output on the bytes of an input. Equal bytes in all cases are not a proof, but a difference is one.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from etdev.kernel_trials.bench import DTYPES, Bench, Dtypes, Outcome, Run
+from etdev.kernel_trials.cases import Case, TensorArg, cases
+from etdev.kernel_trials.op_schema import Schema
+from etdev.program import model as m
+from etdev.program.analysis.inplace import Donor
+from etdev.runtime.stock import StockRuntime
+
+Verdict: TypeAlias = Literal["safe", "unsafe", "identity", "few", "refused", "not run"]
+"""The conclusion of a trial.
+
+* ``safe``: equal bytes in all cases, on enough shapes.
+* ``unsafe``: other bytes in a case, or a crash.
+* ``identity``: every case that has the input's shape copies it, so that the operator can be removed.
+* ``few``: too few shapes ran to tell. A reduction keeps the shape only over a dimension of size 1.
+* ``refused``: the kernel detects the overlap and fails.
+* ``not run``: the kernel took none of the cases.
+"""
+
+ENOUGH_SHAPES = 8
+"""Number of shapes from which equal results count."""
+
+_PROBES = 4
+"""Number of cases that show whether a kernel takes some element types at all."""
+_FEW = 24
+"""Number of cases for element types that differ from each other."""
+_LIMIT = 60.0
+"""Time limit of one program in seconds; a correct one takes less than one second."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """The results for one output on the bytes of one input."""
+
+    operator: str
+    donor: Donor
+    argument: str
+    """Name of the input."""
+    output: str
+    """Name of the output."""
+    identical: int = 0
+    """Number of cases with the same bytes."""
+    different: int = 0
+    """Number of cases with other bytes, or that crashed the runtime."""
+    refused: int = 0
+    """Number of cases that the kernel takes, but not with shared memory."""
+    shapes: int = 0
+    """Number of distinct shapes among the cases that ran."""
+    dtypes: tuple[str, ...] = ()
+    """Element types that ran: ``float32``, or ``int32 to float32`` of input and output."""
+    example: str = ""
+    """A case with other bytes, or the failure."""
+    copies: bool = False
+    """True if every output was a copy of the input."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """The conclusion from all cases."""
+        if self.different:
+            return "unsafe"
+        if self.refused or not self.identical:
+            return "refused" if self.refused else "not run"
+        if self.copies:
+            return "identity"
+        return "safe" if self.shapes >= ENOUGH_SHAPES else "few"
+
+    def __str__(self) -> str:
+        """Return ``self -> out: differs at [64, 64] float32: 3,210 of 4,096 elements, after 17 equal cases``."""
+        start = f"{self.argument} -> {self.output}: "
+        count = self.identical + self.different + self.refused
+        match self.verdict:
+            case "unsafe":
+                before = f", after {self.identical:,} equal cases" if self.identical else ""
+                return f"{start}differs at {self.example}{before}"
+            case "refused":
+                return f"{start}{self.refused:,} of {count:,} cases fail with shared memory, first {self.example}"
+            case "not run":
+                return f"{start}the kernel took no case in which they have one shape"
+        kinds = ", ".join(self.dtypes)
+        same = "are copies" if self.copies else "are the same to the bit"
+        few = f", of at least {ENOUGH_SHAPES} shapes that it takes to tell" if self.verdict == "few" else ""
+        return f"{start}{count:,} cases on {self.shapes:,} shapes with {kinds} {same}{few}"
+
+
+def try_operator(runtime: StockRuntime, schema: Schema) -> tuple[Trial, ...]:
+    """Try every input of an operator whose bytes an output could reuse; run the kernels of ``runtime``.
+
+    A kernel that reads bytes that it has overwritten may then write anywhere, so do not use ``runtime`` for anything
+    else afterwards. The trial of an input ends at its first difference.
+    """
+    given = [(item.name, item.kind, item.has_default) for item in schema.arguments]
+    known = tuple(_within(schema, case) for case in cases(schema.operator, given, len(schema.outputs)))
+    with tempfile.TemporaryDirectory(prefix="etdev-") as folder, _limited(runtime):
+        bench = Bench(runtime, schema, Path(folder))
+        return tuple(_try_donor(bench, donor, known) for donor in schema.donors())
+
+
+@contextmanager
+def _limited(runtime: StockRuntime) -> Iterator[None]:
+    """Limit the time of calls, which may hang. The runtime starts before, since its start may take longer."""
+    assert runtime.operators
+    before, runtime.limit = runtime.limit, _LIMIT
+    try:
+        yield
+    finally:
+        runtime.limit = before
+
+
+def _within(schema: Schema, case: Case) -> Case:
+    """Return a case with exactly the schema's arguments."""
+    given = {item.name: case.arguments.get(item.name, item.default) for item in schema.arguments}
+    return Case(given, case.outputs)
+
+
+def _try_donor(bench: Bench, donor: Donor, known: Sequence[Case]) -> Trial:
+    schema = bench.schema
+    argument, output = schema.arguments[donor.argument].name, schema.outputs[donor.output].name
+    seen = _Seen()
+    kept, is_taken = known, False
+    for dtypes in _assignments(schema):
+        runs = [Run(case, dtypes, donor) for case in kept if _fits(case, dtypes, argument, donor.output)]
+        if any(bench.takes(run) for run in (*_spread(runs, _PROBES), *runs[:1])):
+            outcomes = bench.compare(runs if dtypes.are_one or not is_taken else _spread(runs, _FEW))
+            seen.add(outcomes)
+            # Skip cases that the kernel does not take with the first types: other types do not change that.
+            untaken = {id(outcome.run.case) for outcome in outcomes if outcome.kind == "not taken"}
+            kept = kept if is_taken else [case for case in known if id(case) not in untaken]
+            is_taken = is_taken or dtypes.are_one
+        if seen.counts["different"]:
+            break
+    return Trial(
+        schema.operator,
+        donor,
+        argument,
+        output,
+        **{kind: seen.counts[kind] for kind in ("identical", "different", "refused")},
+        shapes=len(seen.shapes),
+        dtypes=tuple(dict.fromkeys(seen.dtypes)),
+        example=seen.example,
+        copies=seen.copies,
+    )
+
+
+def _assignments(schema: Schema) -> list[Dtypes]:
+    """Return assignments of element types in which input and output have one element size.
+
+    For kernels with several inputs, the other inputs also get another type. Assignments of a single type come first:
+    they get all cases, the others a few of them.
+    """
+    alone = sum(argument.kind in ("Tensor", "Optional[Tensor]") for argument in schema.arguments) == 1
+    found: list[Dtypes] = []
+    for donor in DTYPES:
+        for output in DTYPES:
+            if donor.itemsize == output.itemsize:
+                others = {donor} if alone else {donor, output, m.ScalarType.FLOAT}
+                found += (Dtypes(donor, output, other) for other in sorted(others))
+    return sorted(found, key=lambda dtypes: not dtypes.are_one)
+
+
+def _fits(case: Case, dtypes: Dtypes, argument: str, output: int) -> bool:
+    """Return whether the output has shape, order and element size of the input in this case."""
+    given, made = case.arguments[argument], case.outputs[output]
+    if not isinstance(given, TensorArg) or given.same_as:
+        return False
+    if given.dtype not in (None, dtypes.donor) or made.dtype not in (None, dtypes.output):
+        return False
+    return given.shape == made.shape and given.channels_last == made.channels_last
+
+
+def _spread(runs: Sequence[Run], count: int) -> Sequence[Run]:
+    """Return at most ``count`` runs, evenly spread over all."""
+    if len(runs) <= count:
+        return runs
+    return [runs[(2 * i + 1) * len(runs) // (2 * count)] for i in range(count)]
+
+
+@dataclass
+class _Seen:
+    """Totals over outcomes."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    shapes: set[tuple[int, ...]] = field(default_factory=set)
+    dtypes: list[str] = field(default_factory=list)
+    example: str = ""
+    copies: bool = True
+
+    def add(self, outcomes: Iterable[Outcome]) -> None:
+        for outcome in outcomes:
+            self.counts[outcome.kind] += 1
+            if outcome.kind != "not taken":
+                self.shapes.add(outcome.run.case.outputs[outcome.run.donor.output].shape)
+                self.dtypes.append(str(outcome.run.dtypes))
+                self.copies = self.copies and outcome.copies
+                self.example = self.example or outcome.example

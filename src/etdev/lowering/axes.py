@@ -1,0 +1,323 @@
+"""Relation between the axes of an op's output and the axes of its inputs.
+
+An op may compute its output in tiles along one of the output's axes. Each tile then needs tiles of some inputs, along
+axes of these, and all of the other inputs. Tiling does not change results, except for the order in which kernels of
+products sum.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from etdev.lowering.graph import arguments, is_laid_out, value
+from etdev.lowering.occupancy import kind_of
+
+if TYPE_CHECKING:
+    from torch.fx import Node
+
+ELEMENTWISE = frozenset(
+    {"abs", "add", "sub", "mul", "div", "neg", "exp", "log", "sqrt", "rsqrt", "pow", "reciprocal", "sin", "cos", "erf"}
+    | {"relu", "hardtanh", "clamp", "leaky_relu", "elu", "gelu", "sigmoid", "tanh", "minimum", "maximum", "where"}
+    | {"eq", "ne", "lt", "le", "gt", "ge", "logical_not", "logical_and", "logical_or", "bitwise_not", "bitwise_and"}
+    | {"bitwise_or", "alias_copy", "_clone_dim_order", "_to_dim_order_copy", "floor", "ceil", "round", "full_like"}
+)
+"""Ops that compute each element of the output from one element of each input."""
+
+VIEWS = frozenset({"view_copy", "squeeze_copy", "unsqueeze_copy"})
+
+
+class Needs(NamedTuple):
+    """Inputs of a tile of an op's output along an axis."""
+
+    axes: dict[Node, int | None]
+    """Input → axis along which it is tiled too; None if all of it is needed."""
+    grain: int
+    """Number of equal grains along the axis. A tile has a whole number of them."""
+
+
+def needs(node: Node, axis: int) -> Needs | None:
+    """Return the needs of a tile along the axis; None if the op cannot be tiled along it, or if that is unknown."""
+    shape = shape_of(node)
+    if shape is None or not 0 <= axis < len(shape) or shape[axis] < 2 or not _is_known(node):
+        return None
+    kind = kind_of(node)
+    if kind in ELEMENTWISE:
+        found = _elementwise(node, axis, shape)
+    elif kind in VIEWS:
+        found = _viewed(node, axis, shape)
+    else:
+        rule = _RULES.get(kind)
+        found = None if rule is None else rule(node, axis, shape)
+    return found if found is not None and _is_sound(node, found) else None
+
+
+def _is_known(node: Node) -> bool:
+    """Return whether a node is an ATen op or takes one of several outputs. Namesakes may compute anything."""
+    name = str(getattr(node.target, "__name__", node.target))
+    return name.startswith(("aten.", "dim_order_ops.", "getitem")) and name != "aten.view_copy.dtype"
+
+
+def _is_sound(node: Node, found: Needs) -> bool:
+    """Return whether the rule covers all inputs, and the tiled ones can be divided into the grains."""
+    if any(source not in found.axes for source in node.all_input_nodes):
+        return False
+    for source, along in found.axes.items():
+        known = shape_of(source)
+        if along is not None and (known is None or along >= len(known) or known[along] % found.grain):
+            return False
+    return True
+
+
+def shape_of(node: Node) -> list[int] | None:
+    """Return the shape of an output, or of the first one; None if it is not contiguous with static sizes."""
+    import torch
+
+    found = node.meta.get("val")
+    first = found[0] if isinstance(found, (tuple, list)) and found else found
+    if not isinstance(first, torch.Tensor) or not is_laid_out(first):
+        return None
+    return [int(size) for size in first.shape]
+
+
+def _along(shape: Sequence[int], axis: int, *inputs: tuple[Any, int | None], grain: int | None = None) -> Needs | None:
+    """Return the needs; None if an input is needed along two axes, or both along an axis and as a whole."""
+    from torch.fx import Node
+
+    axes: dict[Node, int | None] = {}
+    for node, along in inputs:
+        if isinstance(node, Node) and axes.setdefault(node, along) != along:
+            return None
+    return Needs(axes, shape[axis] if grain is None else grain)
+
+
+def _elementwise(node: Node, axis: int, shape: Sequence[int]) -> Needs | None:
+    found = []
+    for source in node.all_input_nodes:
+        known = shape_of(source)
+        if known is None:
+            return None
+        own = axis - (len(shape) - len(known))
+        found.append((source, own if own >= 0 and known[own] == shape[axis] else None))
+    return _along(shape, axis, *found)
+
+
+def _viewed(node: Node, axis: int, shape: Sequence[int]) -> Needs | None:
+    """Return the needs of a view: the axis of the input with as many elements before it, so of equal stride."""
+    source = arguments(node)[0]
+    known = shape_of(source)
+    if known is None:
+        return None
+    before = math.prod(shape[:axis])
+    for own, size in enumerate(known):
+        if size > 1 and math.prod(known[:own]) == before:
+            return _along(shape, axis, (source, own), grain=math.gcd(size, shape[axis]))
+    return None
+
+
+def _product(node: Node, axis: int, shape: Sequence[int]) -> Needs | None:
+    left, right = arguments(node)[:2]
+    last = len(shape) - 1
+    batch = (axis,) if axis < last - 1 else ()
+    if batch:
+        return _along(shape, axis, (left, axis), (right, axis))
+    return _along(shape, axis, (left, axis if axis < last else None), (right, axis if axis == last else None))
+
+
+def _linear(node: Node, axis: int, shape: Sequence[int]) -> Needs | None:
+    rows, weight, *bias = arguments(node)
+    columns = 0 if axis == len(shape) - 1 else None
+    along = None if columns == 0 else axis
+    return _along(shape, axis, (rows, along), (weight, columns), *((item, columns) for item in bias))
+
+
+def _softmax(node: Node, axis: int, shape: Sequence[int]) -> Needs | None:
+    source, dim = arguments(node)[:2]
+    return None if axis == dim % len(shape) else _along(shape, axis, (source, axis))
+
+
+def _layer_norm(node: Node, axis: int, shape: Sequence[int]) -> Needs | None:
+    source, normalized, weight, bias = arguments(node)[:4]
+    inside = axis >= len(shape) - len(normalized)
+    return None if inside else _along(shape, axis, (source, axis), (weight, None), (bias, None))
+
+
+def _group_norm(node: Node, axis: int, shape: Sequence[int]) -> Needs | None:
+    source, weight, bias, *_, groups, _ = arguments(node)
+    return _along(shape, axis, (source, 1), (weight, 0), (bias, 0), grain=groups) if axis == 1 else None
+
+
+def _batch_norm(node: Node, axis: int, shape: Sequence[int]) -> Needs | None:
+    source, *channels = arguments(node)[:5]
+    own = 0 if axis == 1 else None
+    return _along(shape, axis, (source, axis), *((item, own) for item in channels))
+
+
+def _convolution(node: Node, axis: int, shape: Sequence[int]) -> Needs | None:
+    source, weight, bias, stride, padding, _, transposed, _, groups = arguments(node)
+    is_pointwise = {*value(weight).shape[2:], *stride} == {1} and not any(padding)
+    if axis == 0 or (axis > 1 and is_pointwise):
+        return _along(shape, axis, (source, axis), (weight, None), (bias, None))
+    if axis != 1 or transposed:
+        return None
+    if groups == 1:
+        return _along(shape, axis, (source, None), (weight, 0), (bias, 0))
+    return _along(shape, axis, (source, 1), (weight, 0), (bias, 0), grain=groups)
+
+
+def _image(node: Node, axis: int, shape: Sequence[int]) -> Needs | None:
+    """Return the needs of an op that treats each image separately."""
+    return _along(shape, axis, (arguments(node)[0], axis)) if axis < len(shape) - 2 else None
+
+
+def _reduced(node: Node, axis: int, shape: Sequence[int]) -> Needs | None:
+    source = arguments(node)[0]
+    known = shape_of(source)
+    dims = arguments(node)[1] if len(arguments(node)) > 1 else None
+    if known is None or not dims:
+        return None
+    gone = {dim % len(known) for dim in ([dims] if isinstance(dims, int) else dims)}
+    kept = [dim for dim in range(len(known)) if dim not in gone]
+    own = axis if len(known) == len(shape) else kept[axis]
+    return None if own in gone else _along(shape, axis, (source, own))
+
+
+def _permuted(node: Node, axis: int, shape: Sequence[int]) -> Needs | None:
+    source, order = arguments(node)
+    return _along(shape, axis, (source, order[axis] % len(shape)))
+
+
+def _transposed(node: Node, axis: int, shape: Sequence[int]) -> Needs | None:
+    source, *dims = arguments(node)
+    first, second = (dim % len(shape) for dim in dims)
+    return _along(shape, axis, (source, {first: second, second: first}.get(axis, axis)))
+
+
+def _expanded(node: Node, axis: int, shape: Sequence[int]) -> Needs | None:
+    return _elementwise(node, axis, shape)
+
+
+def _sliced(node: Node, axis: int, shape: Sequence[int]) -> Needs | None:
+    given = arguments(node)
+    dim = (given[1] if len(given) > 1 else 0) % len(shape)
+    return None if axis == dim else _along(shape, axis, (given[0], axis))
+
+
+def _selected(node: Node, axis: int, shape: Sequence[int]) -> Needs | None:
+    source, dim, _ = arguments(node)
+    dim %= len(shape) + 1
+    return _along(shape, axis, (source, axis if axis < dim else axis + 1))
+
+
+def _divided(node: Node, axis: int, shape: Sequence[int]) -> Needs | None:
+    given = arguments(node)
+    dim = (given[2] if len(given) > 2 else 0) % len(shape)
+    return None if axis == dim else _along(shape, axis, (given[0], axis))
+
+
+def _joined(node: Node, axis: int, shape: Sequence[int]) -> Needs | None:
+    given = arguments(node)
+    dim = (given[1] if len(given) > 1 else 0) % len(shape)
+    return None if axis == dim else _along(shape, axis, *((part, axis) for part in given[0]))
+
+
+def _padded(node: Node, axis: int, shape: Sequence[int]) -> Needs | None:
+    source, amounts = arguments(node)[:2]
+    place = 2 * (len(shape) - 1 - axis)
+    return None if any(amounts[place : place + 2]) else _along(shape, axis, (source, axis))
+
+
+def _gathered(node: Node, axis: int, shape: Sequence[int]) -> Needs | None:
+    source, dim, index = arguments(node)[:3]
+    known = shape_of(source)
+    if known is None or axis == dim % len(shape) or known[axis] != shape[axis]:
+        return None
+    return _along(shape, axis, (source, axis), (index, axis))
+
+
+def _indexed(node: Node, axis: int, shape: Sequence[int]) -> Needs | None:
+    """Return the needs of an indexing op.
+
+    It has tensors of indices for some neighbouring axes of the input. Their broadcast axes replace these.
+    """
+    source, indices = arguments(node)
+    places = [place for place, index in enumerate(indices) if index is not None]
+    found = [indices[place] for place in places]
+    sizes = [shape_of(index) for index in found]
+    if places != list(range(places[0], places[-1] + 1)) or any(size is None for size in sizes):
+        return None
+    first, count = places[0], max(len(size or ()) for size in sizes)
+    if not first <= axis < first + count:
+        own = axis if axis < first else axis - count + len(places)
+        return _along(shape, axis, (source, own), *((index, None) for index in found))
+    inputs: list[tuple[Node, int | None]] = [(source, None)]
+    for index, size in zip(found, sizes, strict=True):
+        own = axis - first - (count - len(size or ()))
+        inputs.append((index, own if own >= 0 and (size or ())[own] == shape[axis] else None))
+    return _along(shape, axis, *inputs)
+
+
+def _looked_up(node: Node, axis: int, shape: Sequence[int]) -> Needs | None:
+    weight, indices = arguments(node)[:2]
+    return _along(shape, axis, (weight, None), (indices, axis)) if axis < len(shape) - 1 else None
+
+
+def _item(node: Node, axis: int, shape: Sequence[int]) -> Needs | None:
+    return _along(shape, axis, (arguments(node)[0], axis))
+
+
+_RULES: dict[str, Callable[[Node, int, Sequence[int]], Needs | None]] = {
+    "mm": _product,
+    "bmm": _product,
+    "linear": _linear,
+    "_softmax": _softmax,
+    "_log_softmax": _softmax,
+    "native_layer_norm": _layer_norm,
+    "native_group_norm": _group_norm,
+    "_native_batch_norm_legit_no_training": _batch_norm,
+    "convolution": _convolution,
+    "max_pool2d_with_indices": _image,
+    "avg_pool2d": _image,
+    "upsample_bilinear2d": _image,
+    "upsample_nearest2d": _image,
+    "mean": _reduced,
+    "sum": _reduced,
+    "amax": _reduced,
+    "amin": _reduced,
+    "permute_copy": _permuted,
+    "transpose_copy": _transposed,
+    "expand_copy": _expanded,
+    "slice_copy": _sliced,
+    "select_copy": _selected,
+    "split_with_sizes_copy": _divided,
+    "cat": _joined,
+    "constant_pad_nd": _padded,
+    "embedding": _looked_up,
+    "gather": _gathered,
+    "index": _indexed,
+    "getitem": _item,
+}
+"""Kind of an op → rule for its needs."""
+
+
+def piece_arguments(node: Node, axis: int, size: int, given: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the arguments of an op that computes a tile of ``size`` along the axis.
+
+    ``given`` are the arguments of the whole op, with its inputs replaced by tiles or left as a whole.
+    """
+    kind, shape = kind_of(node), shape_of(node)
+    assert shape is not None
+    if kind in VIEWS or kind == "expand_copy":
+        return (given[0], [size if dim == axis else whole for dim, whole in enumerate(shape)])
+    if kind == "convolution" and axis == 1 and given[8] > 1:
+        return (*given[:8], given[8] * size // shape[1])
+    if kind == "native_group_norm":
+        samples, channels, area, groups, epsilon = given[3:]
+        return (*given[:3], samples, channels * size // shape[1], area, groups * size // shape[1], epsilon)
+    return given
+
+
+def is_whole(node: Node) -> bool:
+    """Return whether an output is a single contiguous tensor with static sizes and at least one dimension."""
+    return not isinstance(node.meta.get("val"), (tuple, list)) and shape_of(node) is not None and value(node).dim() > 0

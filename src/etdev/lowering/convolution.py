@@ -1,0 +1,382 @@
+"""Convolutions as matrix products.
+
+The portable kernel computes the address of every factor again and again. Instead, one kernel that walks strides turns
+the input's windows into the columns of a matrix. The weight, already a matrix in memory, is multiplied with it. A 1x1
+convolution needs no columns: the input is that matrix.
+
+Columns take memory. A convolution that would need more memory than the rest of the method is tiled by rows of the
+output. Where these have to be concatenated, it is also tiled by groups of channels. A convolution that would raise the
+method's memory above that of the stock lowering is not changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from math import log
+from typing import TYPE_CHECKING
+
+from etdev.lowering.graph import INSTRUCTION_BYTES, Editor, arguments, is_plain, value
+
+if TYPE_CHECKING:
+    from torch.fx import Node
+
+_SAMPLES = 8
+"""Largest batch; each sample is convolved separately."""
+
+_BYTES = 4
+"""Bytes of a float32."""
+
+# Nanoseconds, measured in the stock runtime: the portable kernel per product, a walk per element, a matrix product per
+# product, a broadcast sum or a concatenation per element, and one kernel call.
+_NAIVE, _WALK, _PRODUCT, _SUM, _CALL = 4.0, 0.7, 0.08, 0.6, 1500.0
+_SLACK = 1.03
+"""Factor on the minimum memory of a convolution, because the minimum itself needs very many tiles."""
+
+_MOST_PIECES = 256
+"""Maximum number of tiles of a convolution: each adds a few hundred bytes to the file."""
+
+_WORTH = 1.5
+"""Minimum estimated speedup."""
+
+
+@dataclass(frozen=True, slots=True)
+class Convolution:
+    """Sizes of a convolution in two dimensions. A convolution in one dimension has height 1."""
+
+    samples: int
+    channels: int
+    height: int
+    width: int
+    outputs: int
+    """Channels of the output."""
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+    padding: tuple[int, int]
+    dilation: tuple[int, int]
+    groups: int
+    bias: bool
+
+    @property
+    def rows(self) -> int:
+        """Rows of the output."""
+        return self._size(self.height, 0)
+
+    @property
+    def columns(self) -> int:
+        """Columns of the output."""
+        return self._size(self.width, 1)
+
+    def _size(self, size: int, dim: int) -> int:
+        return (size + 2 * self.padding[dim] - self.reach(1, dim)) // self.stride[dim] + 1
+
+    def reach(self, places: int, dim: int) -> int:
+        """Return the number of input rows or columns that ``places`` neighbouring ones of the output depend on."""
+        return (places - 1) * self.stride[dim] + self.dilation[dim] * (self.kernel[dim] - 1) + 1
+
+    @property
+    def depth(self) -> int:
+        """Products per element of the output."""
+        return self.channels // self.groups * self.kernel[0] * self.kernel[1]
+
+    @property
+    def is_product(self) -> bool:
+        """True if it is a product of the weight with the input, unchanged in memory."""
+        return (self.kernel, self.stride, self.padding) == ((1, 1), (1, 1), (0, 0))
+
+    @property
+    def padded(self) -> Convolution:
+        """Sizes of the same convolution on an input that is already padded."""
+        (above, left), none = self.padding, (0, 0)
+        return replace(self, height=self.height + 2 * above, width=self.width + 2 * left, padding=none)
+
+
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """Tiling of a convolution, and its cost."""
+
+    parts: int
+    """Number of parts of the output's channels, or of the groups if there are several."""
+    bands: int
+    """Number of bands of the output's rows, or of its columns if it has one row only."""
+    pads_first: bool
+    """True if the whole input is padded first, instead of the input of each tile."""
+    memory: int
+    """Peak bytes in use, without memory unrelated to the convolution."""
+    time: float
+    """Estimated nanoseconds."""
+    calls: int = 1
+    """Number of kernel calls."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Options:
+    """Convolution that can become products, and its tilings that fit into the limit."""
+
+    node: Node
+    sizes: Convolution
+    beside: int
+    """Bytes in use during the convolution that are unrelated to it."""
+    ways: list[Pieces]
+
+
+def multiply_matrices(editor: Editor) -> int:
+    """Replace the convolutions that are faster as matrix products. Return their number."""
+    options, left, floor = _possible(editor)
+    room = _room(editor, options, floor)
+    decided = [(item.node, item.sizes, fastest(item.ways, room - item.beside)) for item in options]
+    whole = [fastest(item.ways, editor.limit - item.beside) for item in options]
+    editor.left += left
+    editor.is_tiled |= any(pieces.calls > other.calls for (_, _, pieces), other in zip(decided, whole, strict=True))
+    for node, sizes, pieces in decided:
+        with editor.before(node):
+            editor.replace(node, _convolved(editor, node, sizes, pieces))
+    return len(decided)
+
+
+def price(editor: Editor) -> tuple[int, int]:
+    """Return the number of convolutions left for lack of memory, and the bytes of memory and of instructions."""
+    if "convolution" not in editor.settings.names:
+        return 0, editor.occupancy().peak()
+    options, left, floor = _possible(editor)
+    return left, _cost(options, floor, _room(editor, options, floor))
+
+
+def _possible(editor: Editor) -> tuple[list[_Options], int, int]:
+    """Return the replaceable convolutions, how many others fit with no tiling, and the peak of all other ops."""
+    occupancy = editor.occupancy()
+    sizes = {node: found for node in editor.calls("convolution.default") if (found := _sizes(node)) is not None}
+    options, left = [], 0
+    for node, found in sizes.items():
+        freed = [arguments(node)[0]] if occupancy.ends_at(arguments(node)[0], node) else []
+        beside = occupancy.during(node) - sum(value(item).numel() * _BYTES for item in [node, *freed])
+        possible = possible_ways(found, input_stays=not freed)
+        ways = [way for way in possible if beside + way.memory <= editor.limit]
+        left += bool(possible) and not ways
+        options += [_Options(node, found, beside, ways)] if ways else []
+    return options, left, occupancy.peak(without={item.node for item in options})
+
+
+def _room(editor: Editor, options: Sequence[_Options], floor: int) -> int:
+    """Return the bytes that the method may use during a convolution. Each gets its fastest tiling for these."""
+    least = [item.beside + min(way.memory for way in item.ways) for item in options]
+    lowest = int(min(max((floor, *(size * _SLACK for size in least))), editor.limit))
+    if editor.settings.tiling == "always" or not options:
+        return lowest
+    if editor.settings.tiling == "off":
+        return editor.limit
+    steps = range(round(log(max(editor.limit, 1) / max(lowest, 1), _SLACK)) + 1)
+    rooms = [min(int(lowest * _SLACK**step), editor.limit) for step in steps]
+    return min((*rooms, editor.limit), key=lambda room: _cost(options, floor, room))
+
+
+def _cost(options: Sequence[_Options], floor: int, room: int) -> int:
+    """Return the bytes of memory and of instructions if each convolution gets its fastest tiling for ``room``."""
+    chosen = [(item.beside, fastest(item.ways, room - item.beside)) for item in options]
+    memory = max((floor, *(beside + way.memory for beside, way in chosen)))
+    return memory + INSTRUCTION_BYTES * sum(way.calls for _, way in chosen)
+
+
+def _sizes(node: Node) -> Convolution | None:
+    """Return the sizes of a convolution, or None if it cannot become a product."""
+    source, weight, bias, stride, padding, dilation, transposed, _, groups = arguments(node)
+    tensors = [source, weight, node] if bias is None else [source, weight, node, bias]
+    if transposed or not is_plain(*tensors) or value(source).dim() not in (3, 4) or value(source).shape[0] > _SAMPLES:
+        return None
+    flat = value(source).dim() == 3
+    samples, channels, *area = value(source).shape
+    kernel = list(value(weight).shape[2:])
+    found = Convolution(
+        samples=samples,
+        channels=channels,
+        height=1 if flat else area[0],
+        width=area[-1],
+        outputs=value(weight).shape[0],
+        kernel=_pair(kernel, 1, flat),
+        stride=_pair(stride, 1, flat),
+        padding=_pair(padding, 0, flat),
+        dilation=_pair(dilation, 1, flat),
+        groups=groups,
+        bias=bias is not None,
+    )
+    # Every row and column of the output depends on at least one of the input.
+    return found if all(found.padding[dim] < found.reach(1, dim) for dim in (0, 1)) else None
+
+
+def _pair(given: list[int], missing: int, flat: bool) -> tuple[int, int]:
+    """Return height and width. One number is used for both."""
+    return (missing, given[-1]) if flat else (given[0], given[-1])
+
+
+# Choice of the tiling -------------------------------------------------------------------------------------------------
+
+
+def possible_ways(sizes: Convolution, *, input_stays: bool) -> list[Pieces]:
+    """Return the tilings that are faster than the kernel. ``input_stays``: other ops need the input afterwards."""
+    naive = sizes.samples * sizes.outputs * sizes.rows * sizes.columns * sizes.depth * _NAIVE
+    return [way for way in _ways(sizes, input_stays) if way.time * _WORTH < naive]
+
+
+def fastest(ways: list[Pieces], room: float) -> Pieces:
+    """Return the fastest tiling that fits in ``room`` bytes, or else the one with the least memory."""
+    return min((way for way in ways if way.memory <= room), key=lambda way: way.time, default=None) or min(
+        ways, key=lambda way: (way.memory, way.time)
+    )
+
+
+def _ways(sizes: Convolution, input_stays: bool) -> Iterator[Pieces]:
+    most_parts, most_bands = sizes.groups if sizes.groups > 1 else sizes.outputs, _bandable(sizes)
+    for parts in [1] if sizes.is_product else _divisions(most_parts, 64):
+        for bands in [1] if sizes.is_product else _divisions(most_bands, _MOST_PIECES // parts):
+            yield _way(sizes, parts, bands, input_stays)
+            if any(sizes.padding):
+                yield _padded_first(sizes, parts, bands, input_stays)
+
+
+def _divisions(size: int, most: int) -> list[int]:
+    """Return numbers of nearly equal parts, each number at most twice as large as the one before."""
+    return [number for number in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64) if number <= min(size, most)]
+
+
+def _bandable(sizes: Convolution) -> int:
+    return sizes.rows if sizes.rows > 1 else sizes.columns
+
+
+def _way(sizes: Convolution, parts: int, bands: int, input_stays: bool) -> Pieces:
+    area, grouped = sizes.rows * sizes.columns, sizes.groups > 1
+    output = sizes.outputs * area * _BYTES
+    source = sizes.channels * sizes.height * sizes.width * _BYTES
+    walked = 0 if sizes.is_product else sizes.channels * sizes.kernel[0] * sizes.kernel[1] * area
+    split = bands * parts if grouped else bands
+    columns = walked * _BYTES / split
+    region = _region_bytes(sizes, bands) / (parts if grouped else 1) if any(sizes.padding) else 0
+    # The input is in use until its last region is padded. The region of a band is cut out first.
+    kept = source if split > 1 or input_stays or not region else 0
+    cut = region if bands > 1 else 0
+    # Bands of one part are concatenated before the next part begins.
+    joined = output / parts if bands > 1 else 0
+    fullest = max(source + region + cut, kept + region + columns)
+    memory = fullest + output + joined if split > 1 else max(source + region, fullest + output)
+    calls = parts * ((2 + (region > 0) + (cut > 0)) * bands + (bands > 1)) + (parts > 1) + 2 * sizes.bias
+    repeated = 1 if grouped else parts
+    time = (
+        walked * _WALK * repeated
+        + area * sizes.outputs * sizes.depth * _PRODUCT
+        + (region + cut) / _BYTES * split * repeated * _SUM
+        + sizes.outputs * area * (sizes.bias + (bands > 1)) * _SUM
+        + calls * _CALL
+    )
+    # The samples are concatenated at the end.
+    memory = int(memory) + (sizes.samples > 1) * output
+    return Pieces(parts, bands, False, memory, sizes.samples * time, int(sizes.samples * calls))
+
+
+def _padded_first(sizes: Convolution, parts: int, bands: int, input_stays: bool) -> Pieces:
+    source = sizes.samples * sizes.channels * sizes.height * sizes.width * _BYTES
+    padded = sizes.samples * sizes.channels * sizes.padded.height * sizes.padded.width * _BYTES
+    way = _way(sizes.padded, parts, bands, input_stays=False)
+    memory = max(source + padded, way.memory + (source if input_stays else 0))
+    time = way.time + padded / _BYTES * _SUM + _CALL
+    return replace(way, pads_first=True, memory=memory, time=time, calls=way.calls + 1)
+
+
+def _region_bytes(sizes: Convolution, bands: int) -> int:
+    """Return the bytes of the padded input that a band depends on."""
+    dim = 0 if sizes.rows > 1 else 1
+    extent = [sizes.reach(sizes.rows, 0), sizes.reach(sizes.columns, 1)]
+    extent[dim] = sizes.reach(-(-_bandable(sizes) // bands), dim)
+    return sizes.channels * extent[0] * extent[1] * _BYTES
+
+
+# Rewriting ------------------------------------------------------------------------------------------------------------
+
+
+def _convolved(editor: Editor, node: Node, sizes: Convolution, pieces: Pieces) -> Node:
+    source, weight, bias = arguments(node)[:3]
+    area = [sizes.height, sizes.width]
+    image = editor.view(source, [sizes.samples * sizes.channels, *area])
+    if pieces.pads_first:
+        above, left = sizes.padding
+        image = editor.call("constant_pad_nd.default", image, [left, left, above, above], 0.0)
+        sizes = sizes.padded
+    samples = [_sample(editor, image, weight, sizes, pieces, number) for number in range(sizes.samples)]
+    flat = _joined(editor, samples, 0)
+    if bias is not None:
+        batch = [sizes.samples] if sizes.samples > 1 else []
+        flat = editor.view(flat, [*batch, sizes.outputs, sizes.rows * sizes.columns])
+        flat = editor.call("add.Tensor", flat, editor.view(bias, [sizes.outputs, 1]))
+    return editor.view(flat, value(node).shape)
+
+
+def _sample(editor: Editor, image: Node, weight: Node, sizes: Convolution, pieces: Pieces, number: int) -> Node:
+    """Return one sample's output as a matrix of channels by places. ``image`` has the channels of all samples."""
+    grouped, own = sizes.groups > 1, sizes.channels // sizes.groups
+    shape = [sizes.groups, sizes.outputs // sizes.groups] if grouped else [sizes.outputs]
+    matrix = editor.view(weight, [*shape, sizes.depth])
+    parts = []
+    for chosen in _ranges(shape[0], pieces.parts):
+        part = matrix
+        if pieces.parts > 1:
+            part = editor.call("slice_copy.Tensor", matrix, 0, chosen.start, chosen.stop)
+        groups = chosen if grouped else range(1)
+        first = number * sizes.channels + groups.start * own
+        channels = range(first, first + len(groups) * own)
+        bands = []
+        for band in _ranges(_bandable(sizes), pieces.bands):
+            columns = _columns(editor, image, sizes, channels, band)
+            if grouped:
+                columns = editor.view(columns, [len(groups), sizes.depth, value(columns).shape[1]])
+            bands.append(editor.call("bmm.default" if grouped else "mm.default", part, columns))
+        parts.append(_joined(editor, bands, len(shape)))
+    return editor.view(_joined(editor, parts, 0), [sizes.outputs, sizes.rows * sizes.columns])
+
+
+def _columns(editor: Editor, image: Node, sizes: Convolution, channels: range, band: range) -> Node:
+    """Return the factors of each place of the output in a band, as a matrix with one column per place."""
+    rows, columns = (band, range(sizes.columns)) if sizes.rows > 1 else (range(1), band)
+    shape = [len(channels) * sizes.kernel[0] * sizes.kernel[1], len(rows) * len(columns)]
+    if sizes.is_product and len(channels) == value(image).shape[0]:
+        return editor.view(image, shape)
+    source, offset, height, width = _region(editor, image, sizes, channels, rows, columns)
+    walk = [len(channels), *sizes.kernel, len(rows), len(columns)]
+    steps = [height * width, sizes.dilation[0] * width, sizes.dilation[1], sizes.stride[0] * width, sizes.stride[1]]
+    return editor.view(editor.window(source, walk, steps, offset), shape)
+
+
+def _region(
+    editor: Editor, image: Node, sizes: Convolution, channels: range, rows: range, columns: range
+) -> tuple[Node, int, int, int]:
+    """Return the input of these rows and columns of the output: tensor, offset, height and width."""
+    area = sizes.height * sizes.width
+    above, below, height = _extent(sizes, rows, 0)
+    left, right, width = _extent(sizes, columns, 1)
+    top = max(rows.start * sizes.stride[0] - sizes.padding[0], 0)
+    begin = max(columns.start * sizes.stride[1] - sizes.padding[1], 0)
+    offset = channels.start * area + top * sizes.width + begin
+    if not any((above, below, left, right)):
+        return image, offset, sizes.height, sizes.width
+    inner = [len(channels), height - above - below, width - left - right]
+    if inner[1:] != [sizes.height, sizes.width]:
+        image = editor.window(image, inner, [area, sizes.width, 1], offset)
+    elif len(channels) < value(image).shape[0]:
+        image = editor.call("slice_copy.Tensor", image, 0, channels.start, channels.stop)
+    return editor.call("constant_pad_nd.default", image, [left, right, above, below], 0.0), 0, height, width
+
+
+def _extent(sizes: Convolution, places: range, dim: int) -> tuple[int, int, int]:
+    """Return how far these rows or columns of the output reach before and after the input, and their full reach."""
+    start = places.start * sizes.stride[dim] - sizes.padding[dim]
+    reach = sizes.reach(len(places), dim)
+    size = (sizes.height, sizes.width)[dim]
+    return max(-start, 0), max(start + reach - size, 0), reach
+
+
+def _joined(editor: Editor, parts: list[Node], dim: int) -> Node:
+    return parts[0] if len(parts) == 1 else editor.call("cat.default", parts, dim)
+
+
+def _ranges(size: int, parts: int) -> list[range]:
+    """Return nearly equal ranges, none empty."""
+    bounds = [size * number // parts for number in range(parts + 1)]
+    return [range(start, end) for start, end in pairwise(bounds)]

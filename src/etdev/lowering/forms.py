@@ -1,0 +1,146 @@
+"""Table of kernel-aware lowering: forms of ops, their gains, and the kernel libraries that the gains depend on.
+
+This module does not import torch. :mod:`etdev.lowering.rewrite` has the pass of each entry.
+``benchmarks/lowering.py`` measures the figures, each at one typical size, in the stock runtime on one thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """Entry of the table: an op of the stock lowering, and the form that replaces it."""
+
+    name: str
+    """Name in reports."""
+    stock: str
+    """Result of ExecuTorch's lowering."""
+    form: str
+    """Computation that replaces it."""
+    operators: tuple[str, ...]
+    """All operators that the form may put into a file."""
+    library: str
+    """Kernel library that the gain depends on. It was measured with all of ExecuTorch's libraries linked."""
+    measured: str
+    """Size that was measured."""
+    gain: float
+    """Speedup at that size; 1 for a form that takes about the same time."""
+    reason: str
+    """Reason why it is faster or takes less memory."""
+    less_memory: float = 1
+    """Factor by which planned memory shrinks, for a form that saves memory."""
+
+
+_WALK = "aten::as_strided_copy.out"
+_JOIN = ("aten::cat.out", "aten::slice_copy.Tensor_out", "aten::constant_pad_nd.out", "aten::view_copy.out")
+
+FORMS: tuple[Form, ...] = (
+    Form(
+        "linear",
+        stock="permute_copy of the weight, then addmm or mm",
+        form="linear",
+        operators=("aten::linear.out",),
+        library="optimized",
+        measured="128 x 128 by 512 x 128, with a bias",
+        gain=90,
+        reason="addmm has a portable kernel only, and the weight is transposed again in every call",
+    ),
+    Form(
+        "addmm",
+        stock="addmm",
+        form="linear with the matrix stored transposed; mm and add if others need the matrix",
+        operators=("aten::linear.out", "aten::mm.out", "aten::add.out"),
+        library="optimized",
+        measured="128 x 128 by 128 x 512, with a bias",
+        gain=140,
+        reason="addmm has a portable kernel only",
+    ),
+    Form(
+        "pow",
+        stock="pow by 2, 3, 1/2 or -1/2",
+        form="products, sqrt or rsqrt, as eager PyTorch computes it",
+        operators=("aten::mul.out", "aten::sqrt.out", "aten::rsqrt.out"),
+        library="optimized",
+        measured="65,536 elements squared",
+        gain=25,
+        reason="the portable kernel calls the C library's pow for each element",
+    ),
+    Form(
+        "clamp",
+        stock="clamp between two numbers",
+        form="hardtanh",
+        operators=("aten::hardtanh.out",),
+        library="optimized",
+        measured="65,536 elements",
+        gain=2.5,
+        reason="clamp converts each element, hardtanh is a loop that compilers vectorise",
+    ),
+    Form(
+        "gelu",
+        stock="gelu, approximated by tanh",
+        form="x * sigmoid(2u), which is x / 2 * (1 + tanh(u))",
+        operators=("aten::mul.out", "aten::mul.Scalar_out", "aten::add.Scalar_out", "aten::sigmoid.out"),
+        library="optimized",
+        measured="65,536 elements",
+        gain=3.5,
+        reason="the C library's tanh takes five times as long as exp",
+    ),
+    Form(
+        "tiling",
+        stock="ops on whole tensors where the method needs most memory",
+        form="the same ops on one piece after the other",
+        operators=("aten::slice_copy.Tensor_out", "aten::cat.out", "aten::view_copy.out"),
+        library="optimized",
+        measured="two layers of an MLP on 256 rows of 64 numbers, 256 numbers between them",
+        gain=1,
+        reason="what lies between the ops needs memory for one piece only",
+        less_memory=2,
+    ),
+    Form(
+        "pooling",
+        stock="max_pool2d without its indices, avg_pool2d",
+        form="maximum or sum of shifted copies, one dimension after the other; mean of whole images",
+        operators=(
+            *("aten::maximum.out", "aten::add.out", "aten::div.out", "aten::div.Scalar_out", "aten::mean.out"),
+            *("aten::full.out", _WALK, *_JOIN),
+        ),
+        library="optimized",
+        measured="maximum, 3 x 3, stride 2, 64 channels, 56 x 56",
+        gain=3.2,
+        reason="the portable kernels compute an index for each element of each window",
+    ),
+    Form(
+        "convolution",
+        stock="convolution",
+        form="windows as columns of a matrix (as_strided_copy), times the weight (mm, with groups bmm)",
+        operators=("aten::mm.out", "aten::bmm.out", "aten::add.out", _WALK, *_JOIN),
+        library="optimized",
+        measured="3 x 3, 32 to 64 channels, 56 x 56",
+        gain=70,
+        reason="the portable kernel computes the addresses of both factors of every product",
+    ),
+    Form(
+        "movement",
+        stock="permute_copy, transpose_copy, slice_copy, select_copy, expand_copy",
+        form="as_strided_copy, where it is no mere view",
+        operators=(_WALK, "aten::view_copy.out"),
+        library="optimized",
+        measured="heads of attention: 128 x 4 x 32 to 4 x 128 x 32",
+        gain=7.5,
+        reason="permute_copy computes an index for each element, as_strided_copy walks its input",
+    ),
+)
+"""Forms in the order in which they are applied."""
+
+LIBRARIES = frozenset(form.library for form in FORMS)
+"""Kernel libraries of all forms. A runtime without them gets the stock lowering."""
+
+
+def usable_forms(libraries: Collection[str] | None, operators: Collection[str] | None) -> tuple[str, ...]:
+    """Return the names of the forms for a runtime with these kernel libraries and operators; None stands for all."""
+    if libraries is not None and not LIBRARIES.issubset(libraries):
+        return ()
+    return tuple(form.name for form in FORMS if operators is None or set(form.operators).issubset(operators))

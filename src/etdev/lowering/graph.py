@@ -1,0 +1,209 @@
+"""Editor of lowered graphs, which replaces ops by new ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from copy import copy
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
+
+from etdev.lowering.occupancy import Occupancy
+
+if TYPE_CHECKING:
+    import torch
+    from torch.export import ExportedProgram
+    from torch.fx import Graph, GraphModule, Node
+
+
+Tiling = Literal["auto", "off", "always"]
+
+INSTRUCTION_BYTES = 320
+"""Average bytes in the file of an instruction with its values, in linked files."""
+
+
+@dataclass(frozen=True, slots=True)
+class FormSettings:
+    """Settings of one application of the forms to a method."""
+
+    names: frozenset[str]
+    """Forms to apply."""
+    tiling: Tiling = "always"
+    """``auto`` weighs memory against instructions, and ``always`` minimizes memory.
+
+    ``off`` splits only ops that would exceed the limit as a whole.
+    """
+    limit: int | None = None
+    """Maximum bytes in use; None for the estimated peak of the stock lowering."""
+
+
+class Editor:
+    """Editor of one graph of a lowered method: the top one, a branch or a loop's body.
+
+    Ops are named as in the edge dialect, without its namespace: ``linear.default``.
+    """
+
+    def __init__(self, program: ExportedProgram, module: GraphModule, settings: FormSettings) -> None:
+        self._program = program
+        self._is_top = module is program.graph_module
+        self._renames = partial(_rename_outputs, program, module) if self._is_top else nullcontext
+        self._at: Node | None = None
+        self.graph: Graph = module.graph
+        """Graph that is edited."""
+        self.settings = settings
+        self.limit: int = self.occupancy().peak() if settings.limit is None else settings.limit
+        """Maximum bytes in use; by default the estimated peak of the stock lowering after the link."""
+        self.is_tiled = False
+        """True if an op is tiled that would fit as a whole."""
+        self.left = 0
+        """Number of convolutions that keep the slow kernel because no tiling fits into the limit."""
+
+    def copy(self) -> Editor:
+        """Return an editor of a copy of the graph, for a trial."""
+        from torch.fx import Graph
+
+        other = copy(self)
+        other.graph = Graph()
+        places: dict[Node, Node] = {}
+        results = other.graph.graph_copy(self.graph, places)
+        other.graph.output(results)
+        other._renames = nullcontext
+        return other
+
+    def calls(self, *ops: str) -> list[Node]:
+        """Return the calls of these ops, in order."""
+        targets = {edge(op) for op in ops}
+        return [node for node in self.graph.nodes if node.op == "call_function" and node.target in targets]
+
+    @contextmanager
+    def before(self, node: Node, line: Node | None = None) -> Iterator[None]:
+        """Insert the calls made in the block before ``node``.
+
+        Their source line is that of ``line``, or else of ``node``.
+        """
+        self._at = line or node
+        try:
+            with self.graph.inserting_before(node):
+                yield
+        finally:
+            self._at = None
+
+    def call(self, op: str | Callable[..., Any], *args: Any, **kwargs: Any) -> Node:
+        """Call an op, given by name or as the target of a node."""
+        from torch.fx import Node
+        from torch.utils._pytree import tree_map_only
+
+        assert self._at is not None
+        target = edge(op) if isinstance(op, str) else op
+        node = self.graph.call_function(target, args, kwargs)
+        node.meta = {key: value for key, value in self._at.meta.items() if key not in ("val", "tensor_meta", "spec")}
+        values, named = tree_map_only(Node, lambda item: item.meta["val"], (args, kwargs))
+        node.meta["val"] = target(*values, **named)
+        return node
+
+    def view(self, node: Node, shape: Sequence[int]) -> Node:
+        """Return the same bytes in another shape, or the node itself if it has that shape."""
+        return node if list(node.meta["val"].shape) == list(shape) else self.call("view_copy.default", node, [*shape])
+
+    def window(self, node: Node, sizes: Sequence[int], strides: Sequence[int], offset: int = 0) -> Node:
+        """Return a copy of the elements at ``offset`` plus all sums of multiples of the strides, in elements."""
+        where = (offset,) if offset else ()
+        return self.call("as_strided_copy.default", node, [*sizes], [*strides], *where)
+
+    def replace(self, old: Node, new: Node) -> None:
+        """Replace all uses of ``old`` by ``new``. Remove ``old`` and the ops that only it used."""
+        self.redirect(old, new, ())
+        self._drop(old)
+
+    def redirect(self, old: Node, new: Node, apart: Container[Node]) -> None:
+        """Replace all uses of ``old`` by ``new``, except in ``new`` itself and in the nodes ``apart``."""
+        with self._renames():
+            old.replace_all_uses_with(new, delete_user_cb=lambda user: user is not new and user not in apart)
+
+    def _drop(self, node: Node) -> None:
+        sources = node.all_input_nodes
+        self.graph.erase_node(node)
+        for source in sources:
+            if source.op == "call_function" and not source.users:
+                self._drop(source)
+
+    def is_constant(self, node: Node) -> bool:
+        """Return whether a node is a parameter or a constant of the model's code.
+
+        Return False in a branch or a loop's body, where this is unknown.
+        """
+        return self._is_top and node.op == "placeholder" and node.name in self._constants()
+
+    def occupancy(self) -> Occupancy:
+        """Return the estimate of the memory in use during each op after the link."""
+        signature = self._program.graph_signature
+        constants = {*self._constants(), *signature.inputs_to_buffers}
+        # Inputs of a branch or a loop's body are stored in the memory of the enclosing graph.
+        given = (node.name for node in self.graph.nodes if node.op == "placeholder" and not self._is_top)
+        return Occupancy(self.graph, constants.union(given))
+
+    def transpose_constant(self, node: Node) -> bool:
+        """Store a constant matrix transposed. Return False, and change nothing, if it has other uses."""
+        import torch
+
+        names = self._constants()
+        if not self.is_constant(node) or len(node.users) != 1:
+            return False
+        store = self._store(names[node.name])
+        value = store[names[node.name]]
+        others = (name for name in names if name != node.name)
+        if any(self._store(names[other])[names[other]].data_ptr() == value.data_ptr() for other in others):
+            return False
+        turned = value.detach().t().contiguous()
+        is_parameter = node.name in self._program.graph_signature.inputs_to_parameters
+        store[names[node.name]] = torch.nn.Parameter(turned, requires_grad=False) if is_parameter else turned
+        node.meta["val"] = node.meta["val"].t().contiguous()
+        return True
+
+    def _constants(self) -> dict[str, str]:
+        """Return placeholder → tensor name. Buffers are left out, because other methods may change them."""
+        signature = self._program.graph_signature
+        return {**signature.inputs_to_parameters, **signature.inputs_to_lifted_tensor_constants}
+
+    def _store(self, name: str) -> dict[str, torch.Tensor]:
+        state: dict[str, torch.Tensor] = self._program.state_dict
+        return state if name in state else self._program.constants
+
+
+def _rename_outputs(program: ExportedProgram, module: GraphModule) -> AbstractContextManager[None]:
+    """Return a context in which the method's signature follows renamed outputs."""
+    return module._set_replace_hook(program.graph_signature.get_replace_hook())
+
+
+def edge(op: str) -> Any:
+    """Return an ATen op of the edge dialect: ``linear.default``."""
+    from executorch.exir.dialects._ops import ops
+
+    name, overload = op.split(".")
+    return getattr(getattr(ops.edge.aten, name), overload)
+
+
+def arguments(node: Node) -> tuple[Any, ...]:
+    """Return the positional arguments of an op."""
+    return node.args
+
+
+def value(node: Node) -> torch.Tensor:
+    """Return the tensor in a node's metadata, which has its element type and sizes."""
+    found: torch.Tensor = node.meta["val"]
+    return found
+
+
+def is_plain(*nodes: Node) -> bool:
+    """Return whether all nodes are float32 tensors, contiguous and with static sizes."""
+    import torch
+
+    found = [node.meta.get("val") for node in nodes]
+    return all(isinstance(item, torch.Tensor) and item.dtype is torch.float32 and is_laid_out(item) for item in found)
+
+
+def is_laid_out(tensor: Any) -> bool:
+    """Return whether a tensor has static sizes, at least one element, and is contiguous."""
+    static = all(isinstance(size, int) and size > 0 for size in tensor.shape)
+    return static and tensor.is_contiguous()

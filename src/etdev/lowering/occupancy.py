@@ -1,0 +1,218 @@
+"""Estimate of a graph's memory in use before planning, which limits the memory of faster forms.
+
+Outputs of views share the bytes of their input. As after the link, outputs of element-wise ops reuse the bytes of an
+input that is not needed any more. The parts of a concatenation are stored in its output from the start.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Container, Sequence
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from etdev.program.analysis.inplace import DEFAULT
+
+if TYPE_CHECKING:
+    from torch.fx import Graph, Node
+
+_VIEWS = frozenset({"view_copy", "unsqueeze_copy", "squeeze_copy", "alias_copy", "_clone_dim_order", "getitem"})
+_MOVES = frozenset({"expand_copy", "permute_copy", "transpose_copy"})
+"""Ops that are views if they move no element."""
+_IN_PLACE = frozenset(name.partition("::")[2].partition(".")[0] for name in DEFAULT)
+
+
+class Op(NamedTuple):
+    """Effect of an op on memory."""
+
+    kind: str
+    """``add`` of ``aten.add.Tensor``; empty for values without an op, such as inputs."""
+    sources: tuple[int, ...]
+    """Indices of the earlier ops whose outputs it needs."""
+    nbytes: int
+    """Bytes of its output."""
+    is_planned: bool = True
+    """False for constants, and for memory outside of the plan."""
+    runs_along: bool = True
+    """For a slice or the parts of a concatenation: True if each is one contiguous run of the whole's bytes."""
+    since: int | None = None
+    """Index of the op from which on the output has memory, if before this op."""
+
+
+class Lifetimes:
+    """Bytes in use during each of some ops, inputs and outputs included.
+
+    ``linked`` is false for the memory of ExecuTorch's own plan, and true for the memory after the link.
+    """
+
+    def __init__(self, ops: Sequence[Op], *, linked: bool = True) -> None:
+        self._ops, self._linked = ops, linked
+        self.home = list(range(len(ops)))
+        """Op → op whose memory contains its output, its home."""
+        self.first = [at if op.since is None else op.since for at, op in enumerate(ops)]
+        """Home → first op during which its memory is in use."""
+        self.last = list(range(len(ops)))
+        """Home → last op during which its memory is in use."""
+        for at, op in enumerate(ops):
+            for source in op.sources:
+                self.last[source] = at
+        for at in range(len(ops)):
+            self._settle(at)
+        change = [0] * (len(ops) + 1)
+        for at, op in enumerate(ops):
+            if op.is_planned and self.home[at] == at:
+                change[self.first[at]] += op.nbytes
+                change[self.last[at] + 1] -= op.nbytes
+        self.bytes = list(accumulate(change[:-1]))
+        """Op → bytes in use during it."""
+
+    def _settle(self, at: int) -> None:
+        """Find the home of an output. A concatenation becomes the home of its parts if they can be stored in it."""
+        op = self._ops[at]
+        self.home[at] = home = self._shared(at)
+        self.last[home] = max(self.last[home], self.last[at])
+        self.first[home] = min(self.first[home], self.first[at])
+        is_joined = self._linked and op.kind == "cat" and op.runs_along
+        for source in op.sources if is_joined else ():
+            part = self.home_of(source)
+            if self._ops[part].is_planned and self._ops[part].kind and self.last[part] <= at:
+                self.home[part] = at
+                self.first[at] = min(self.first[at], self.first[part])
+
+    def _shared(self, at: int) -> int:
+        op = self._ops[at]
+        is_view = op.kind in _VIEWS or (self._linked and op.kind == "slice_copy" and op.runs_along)
+        is_shared = is_view or (self._linked and op.kind in _IN_PLACE)
+        for source in op.sources if is_shared else ():
+            home = self.home_of(source)
+            found = self._ops[home]
+            if found.is_planned and (is_view or (self.last[home] <= at and found.nbytes == op.nbytes)):
+                return home
+        return at
+
+    def homes_during(self, at: int) -> list[int]:
+        """Return the ops whose outputs have memory during op ``at``."""
+        every = (home for home, op in enumerate(self._ops) if op.is_planned and self.home[home] == home)
+        return [home for home in every if self.first[home] <= at <= self.last[home]]
+
+    def home_of(self, at: int) -> int:
+        """Return the op whose memory contains an output."""
+        while self.home[at] != at:
+            at = self.home[at]
+        return at
+
+
+class Occupancy:
+    """Bytes in use during each op of a graph, inputs and outputs included.
+
+    ``constants`` are placeholders that need no planned memory: weights, and tensors that are stored elsewhere.
+    ``linked`` is false for the memory of ExecuTorch's own plan, and true for the memory after the link.
+    """
+
+    def __init__(self, graph: Graph, constants: Container[str], *, linked: bool = True) -> None:
+        self._linked = linked
+        self.nodes = list(graph.nodes)
+        self.at = {node: index for index, node in enumerate(self.nodes)}
+        self.ops = [self._op(node, constants) for node in self.nodes]
+        """Ops, one per node."""
+        self.lifetimes = Lifetimes(self.ops, linked=linked)
+        self.fullest = max(range(len(self.nodes)), key=self.lifetimes.bytes.__getitem__)
+        """Index of the first op at the peak."""
+        self.at_fullest = self.lifetimes.homes_during(self.fullest)
+
+    def _op(self, node: Node, constants: Container[str]) -> Op:
+        is_call = node.op == "call_function"
+        return Op(
+            kind=_kind_in_memory(node) if is_call else "",
+            sources=tuple(self.at[source] for source in node.all_input_nodes),
+            nbytes=nbytes(node, first_only=self._linked and _has_useless_outputs(node)),
+            is_planned=is_call or (node.op == "placeholder" and node.name not in constants),
+            runs_along=not is_call or _runs_along(node),
+        )
+
+    def during(self, node: Node) -> int:
+        """Return the bytes in use during an op."""
+        return self.lifetimes.bytes[self.at[node]]
+
+    def output(self, node: Node) -> int:
+        """Return the bytes of an op's output."""
+        return self.ops[self.at[node]].nbytes
+
+    def ends_at(self, value: Node, node: Node) -> bool:
+        """Return whether the memory of a value is free after an op. False for constants, which have none."""
+        home = self.lifetimes.home_of(self.at[value])
+        return self.ops[home].is_planned and self.lifetimes.last[home] <= self.at[node]
+
+    def peak(self, without: Container[Node] = ()) -> int:
+        """Return the peak in bytes over all ops except these."""
+        return max((self.lifetimes.bytes[at] for node, at in self.at.items() if node not in without), default=0)
+
+
+def nbytes(node: Node, *, first_only: bool = False) -> int:
+    """Return the bytes of a node's tensors, or of the first one. Unknown sizes count as 0."""
+    value = node.meta.get("val")
+    values = value if isinstance(value, (tuple, list)) else [value]
+    return sum(_tensor_bytes(item) for item in (values[:1] if first_only else values))
+
+
+def _has_useless_outputs(node: Node) -> bool:
+    """Return whether only the first output of an op needs memory.
+
+    The statistics of a norm are small and unused. A maximum with unused indices is computed in another form
+    (:mod:`etdev.lowering.pooling`).
+    """
+    kind = kind_of(node)
+    return kind in _IN_PLACE or (kind == "max_pool2d_with_indices" and len(node.users) == 1)
+
+
+def kind_of(node: Node) -> str:
+    """Return the name of an op: ``add`` of ``aten.add.Tensor``."""
+    parts = str(getattr(node.target, "__name__", node.target)).split(".")
+    return parts[1] if len(parts) > 1 else parts[0]
+
+
+def _kind_in_memory(node: Node) -> str:
+    """Return the kind of an op, or ``view_copy`` if it moves no element."""
+    kind = kind_of(node)
+    if kind == "_to_dim_order_copy" and node.all_input_nodes[0].meta["val"].dtype == node.meta["val"].dtype:
+        return "view_copy"
+    if kind not in _MOVES:
+        return kind
+    source, shape = node.all_input_nodes[0].meta["val"].shape, node.meta["val"].shape
+    if kind == "expand_copy":
+        static = all(isinstance(size, int) for size in (*source, *shape))
+        return "view_copy" if static and math.prod(source) == math.prod(shape) else kind
+    order: Any = node.args[1]
+    if kind == "transpose_copy":
+        order = list(range(len(shape)))
+        first, second = node.args[1:3]
+        order[first], order[second] = order[second], order[first]
+    if not all(isinstance(size, int) for size in source):
+        return kind
+    moved = [dim % len(shape) for dim in order if source[dim] != 1]
+    return "view_copy" if moved == sorted(moved) else kind
+
+
+def is_run(shape: Sequence[int], axis: int) -> bool:
+    """Return whether a range along the axis is one contiguous run of bytes."""
+    return all(size == 1 for size in shape[:axis])
+
+
+def _runs_along(node: Node) -> bool:
+    """Return whether a slice, or a part of a concatenation, is one contiguous run of the whole's bytes.
+
+    Return True for other ops.
+    """
+    if kind_of(node) not in ("slice_copy", "cat"):
+        return True
+    dim: Any = node.args[1] if len(node.args) > 1 else 0
+    shape = node.all_input_nodes[0].meta["val"].shape
+    return is_run(shape, dim % len(shape))
+
+
+def _tensor_bytes(value: Any) -> int:
+    import torch
+
+    if not isinstance(value, torch.Tensor) or not all(isinstance(size, int) for size in value.shape):
+        return 0
+    return value.numel() * value.element_size()

@@ -1,0 +1,113 @@
+"""Regions of a graph: ops that can be tiled together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from etdev.lowering.axes import VIEWS, Needs, needs, shape_of
+from etdev.lowering.occupancy import Occupancy, kind_of
+
+if TYPE_CHECKING:
+    from torch.fx import Node
+
+_MOVEMENT = VIEWS | {
+    "slice_copy",
+    "cat",
+    "permute_copy",
+    "transpose_copy",
+    "expand_copy",
+    "_clone_dim_order",
+    "select_copy",
+    "getitem",
+}
+"""Ops that compute nothing."""
+_REACH = 60
+"""Maximum number of ops between the seed of a region and its other ops, before and after."""
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """Ops that can be tiled together."""
+
+    axes: Mapping[Node, int]
+    """Ops, in the order of the graph → axis along which each is tiled."""
+    needs: Mapping[Node, Needs]
+    """Op → needs of one of its tiles."""
+    grains: int
+    """Number of equal grains along the axes: the maximum number of tiles."""
+
+    @property
+    def outputs(self) -> list[Node]:
+        """Outputs that other ops need."""
+        return [node for node in self.axes if any(user not in self.axes for user in node.users)]
+
+    @property
+    def inputs(self) -> list[Node]:
+        """Inputs that come from other ops."""
+        every = dict.fromkeys(source for node in self.axes for source in self.needs[node].axes)
+        return [source for source in every if source not in self.axes]
+
+
+def grow_region(occupancy: Occupancy, seed: Node, axis: int) -> Region | None:
+    """Return the ops around an output that can be tiled together with it if it is tiled along the axis."""
+    axes: dict[Node, int] = {}
+    found: dict[Node, Needs] = {}
+    grains = (shape_of(seed) or [0])[axis]
+    todo = [(seed, axis)]
+    for node, own in todo:
+        if node in axes or abs(occupancy.at[node] - occupancy.at[seed]) > _REACH:
+            continue
+        what = _fits(node, own, axes, found)
+        if what is None or math.gcd(grains, what.grain) < 2:
+            continue
+        grains = math.gcd(grains, what.grain)
+        axes[node], found[node] = own, what
+        todo += [(source, along) for source, along in what.axes.items() if along is not None]
+        todo += [(user, along) for user in node.users for along in _axes_for(user, node, own)]
+    order = sorted(axes, key=lambda node: occupancy.at[node])
+    return Region({node: axes[node] for node in order}, found, grains) if seed in axes else None
+
+
+def _fits(node: Node, axis: int, axes: Mapping[Node, int], found: Mapping[Node, Needs]) -> Needs | None:
+    """Return the needs of a tile of an op, or None if they do not agree with the tiling of its neighbours."""
+    if node.op != "call_function" or shape_of(node) is None:
+        return None
+    what = needs(node, axis)
+    if what is None or any(axes.get(source, along) != along for source, along in what.axes.items()):
+        return None
+    users = (found[user].axes.get(node, axis) for user in node.users if user in found)
+    return what if all(along == axis for along in users) else None
+
+
+def _axes_for(user: Node, source: Node, axis: int) -> Iterator[int]:
+    """Yield the axes of a user's output that are computed from that axis of ``source``."""
+    for own in range(len(shape_of(user) or ())):
+        what = needs(user, own)
+        if what is not None and what.axes.get(source, -1) == axis:
+            yield own
+
+
+def part_of(whole: Region, chosen: Iterable[Node], seed: Node) -> Region | None:
+    """Return the chosen ops of a region that are connected to the seed.
+
+    Return None if the seed is not chosen, or if the ops compute nothing. Also return None if an op takes one of several
+    outputs of an op outside.
+    """
+    inside = set(chosen)
+    if seed not in inside:
+        return None
+    connected, todo = {seed}, [seed]
+    while todo:
+        node = todo.pop()
+        near = {*whole.needs[node].axes, *node.users} & (inside - connected)
+        connected |= near
+        todo += near
+    axes = {node: axis for node, axis in whole.axes.items() if node in connected}
+    if all(kind_of(node) in _MOVEMENT for node in axes):
+        return None
+    if any(kind_of(node) == "getitem" and node.all_input_nodes[0] not in connected for node in axes):
+        return None
+    return Region(axes, whole.needs, whole.grains)

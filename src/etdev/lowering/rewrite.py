@@ -1,0 +1,62 @@
+"""Application of the forms to a lowered method: outside of delegates, in branches and loop bodies too."""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from etdev.lowering import convolution, matrix, movement, pointwise, pooling, tiling
+from etdev.lowering.graph import Editor, FormSettings
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+
+PASSES: dict[str, Callable[[Editor], int]] = {
+    "linear": matrix.keep_linear,
+    "addmm": matrix.split_addmm,
+    "pow": pointwise.use_products_for_powers,
+    "clamp": pointwise.use_hardtanh_for_clamp,
+    "gelu": pointwise.use_sigmoid_for_gelu,
+    "tiling": tiling.tile,
+    "pooling": pooling.pool_by_shifts,
+    "convolution": convolution.multiply_matrices,
+    "movement": movement.walk_strides,
+}
+"""Name of the form → pass. It applies the form and returns the number of replaced ops."""
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """Result of applying forms to a method."""
+
+    counts: Mapping[str, int]
+    """Number of ops that each form replaced."""
+    is_tiled: bool = False
+    """True if an op is tiled that would fit as a whole into the memory of the stock lowering."""
+    left: int = 0
+    """Number of convolutions that keep the slow kernel because no tiling fits into that memory."""
+
+
+def apply_forms(program: ExportedProgram, settings: FormSettings) -> Applied:
+    """Apply the forms to a method in the edge dialect.
+
+    The program's graph and its tables of tensors change. Tensors that it shares with other programs do not.
+    """
+    from torch.fx import GraphModule
+
+    program._state_dict = dict(program.state_dict)
+    program._constants = dict(program.constants)
+    program._graph_signature = copy.deepcopy(program.graph_signature)
+    done: Counter[str] = Counter()
+    is_tiled, left = False, 0
+    for module in [part for part in program.graph_module.modules() if isinstance(part, GraphModule)]:
+        editor = Editor(program, module, settings)
+        for name, change in PASSES.items():
+            if name in settings.names:
+                done[name] += change(editor)
+        module.recompile()
+        is_tiled, left = is_tiled or editor.is_tiled, left + editor.left
+    return Applied({name: count for name, count in done.items() if count}, is_tiled, left)

@@ -1,0 +1,303 @@
+"""Tiling of ops at the peak of a method.
+
+At the peak, most memory is often in use by outputs that only live from one op to the next. Examples are the hidden
+layer of an MLP, the scores of attention and the widened channels of a mobile network. The ops between a few small
+tensors may all work along one axis. They can then compute one tile at a time, one op after the other, and only the
+small tensors exist as a whole.
+
+A *region* is a set of such ops. The region that lowers the peak most is tiled. This repeats with the remaining peak
+until it cannot be lowered.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from etdev.lowering import convolution
+from etdev.lowering.axes import VIEWS, is_whole, needs, piece_arguments, shape_of
+from etdev.lowering.graph import INSTRUCTION_BYTES, Editor, arguments
+from etdev.lowering.occupancy import Occupancy, kind_of, nbytes
+from etdev.lowering.regions import Region, grow_region, part_of
+from etdev.lowering.window import Window
+
+if TYPE_CHECKING:
+    from torch.fx import Node
+
+_AFTER = 25
+"""Maximum number of ops after a region in which the memory of its outputs is estimated."""
+_COUNTS = (2, 3, 4, 6, 8, 12, 16, 24, 32)
+"""Possible numbers of tiles of a region."""
+_WORTH = 0.97
+"""Share of the memory of fewer tiles that more tiles must get below, unless these reach the goal."""
+_LOWER = 0.97
+"""Share of the peak that a region must get below. Ops above it count as ops at the peak."""
+_ALIKE = 1.03
+"""Ratio up to which two sizes count as about equal."""
+_ENOUGH = 1.05
+"""Factor on the lowest reachable memory; the product is the first goal."""
+_MOST_ADDED = 2_000
+"""Maximum number of ops that tiling may add to a method. Each takes a few hundred bytes of the file."""
+_MOST_TRIED = 20_000
+"""The same limit during the search for the lowest reachable peak."""
+_STEP = 1.1
+"""Factor from one goal to the next."""
+_WIDE_STEP = 1.25
+"""The same factor if every goal is priced, which takes longer."""
+_FREE = VIEWS | {"slice_copy", "cat", "getitem"}
+"""Ops that the linker usually removes."""
+_LEAST_BYTES = 1_024
+"""Minimum bytes of the largest output of a tile."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Region and its number of tiles."""
+
+    region: Region
+    pieces: int
+    full: int
+    """Estimated number of ops near the region that still use about as many bytes as the current peak."""
+    fewer: int
+    """Reduction of that number."""
+    peak: int
+    """Peak bytes of the other ops near the region."""
+
+    @property
+    def added(self) -> int:
+        """Number of ops that the tiling adds. Slices of inputs are not counted; most become views in the link."""
+        return (len(self.region.axes) + 1) * (self.pieces - 1)
+
+    def rank(self, goal: int) -> tuple[int, int, int, int]:
+        """Return a sort key; lower is better.
+
+        If ops remain at the peak, a larger reduction of their number is better.
+        """
+        level = round(math.log(max(self.peak, goal, 1), _ALIKE))
+        return self.full, -self.fewer if self.full else 0, level, self.added
+
+
+def tile(editor: Editor) -> int:
+    """Tile ops as the settings require. Return the number of tiled ops."""
+    if editor.settings.tiling == "off":
+        return 0
+    goals = _goals(editor)
+    goal = next(goals, None) if editor.settings.tiling == "always" else _cheapest(editor, goals)
+    done = _lower(editor, goal[0], _MOST_ADDED) if goal else 0
+    editor.is_tiled |= done > 0
+    return done
+
+
+def _goals(editor: Editor) -> Iterator[tuple[int, Editor]]:
+    """Yield the reachable peaks, ascending, each with a copy of the graph that reaches it."""
+    trial = editor.copy()
+    if not _lower(trial, 0, _MOST_TRIED):
+        return
+    # Ops below a peak that cannot be lowered need no more tiles.
+    goal = int(_ENOUGH * trial.occupancy().peak())
+    while goal < editor.occupancy().peak():
+        trial = editor.copy()
+        done = _lower(trial, goal, _MOST_ADDED)
+        if done and trial.occupancy().peak() <= goal:
+            yield goal, trial
+        goal = int(goal * (_STEP if editor.settings.tiling == "always" else _WIDE_STEP))
+
+
+def _cheapest(editor: Editor, goals: Iterable[tuple[int, Editor]]) -> tuple[int, Editor] | None:
+    """Return the goal with the fewest slow convolutions, then the fewest bytes of memory and of instructions.
+
+    Return None if no tiling is best.
+    """
+    whole = editor.copy()
+    return min((None, *goals), key=lambda goal: _price(goal[1] if goal else whole))
+
+
+def _price(editor: Editor) -> tuple[int, int]:
+    left, size = convolution.price(editor)
+    ops = sum(node.op == "call_function" and kind_of(node) not in _FREE for node in editor.graph.nodes)
+    return left, size + INSTRUCTION_BYTES * ops
+
+
+def _lower(editor: Editor, goal: int, most_added: int) -> int:
+    """Lower the peak to the goal, or as far as possible. Return the number of tiled ops."""
+    done, added = 0, 0
+    occupancy = editor.occupancy()
+    while (fullest := _fullest(occupancy)) > (goal, 0):
+        choice = _best(occupancy, goal)
+        if choice is None or added + choice.added > most_added:
+            break
+        _rewrite(editor, choice)
+        done += len(choice.region.axes)
+        added += choice.added
+        occupancy = editor.occupancy()
+        if _fullest(occupancy) >= fullest:
+            break
+    return done
+
+
+def _fullest(occupancy: Occupancy) -> tuple[int, int]:
+    """Return the peak in bytes, and the number of ops that use about as much."""
+    found = occupancy.lifetimes.bytes
+    peak = max(found, default=0)
+    return peak, sum(size > _LOWER * peak for size in found)
+
+
+def _best(occupancy: Occupancy, goal: int) -> Choice | None:
+    """Return the choice that lowers the peak most, or to the goal with the fewest ops."""
+    best: Choice | None = None
+    for node, axis in _seeds(occupancy):
+        whole = grow_region(occupancy, node, axis)
+        found = None if whole is None else _choose(occupancy, whole, node, goal)
+        if found is not None and found.fewer > 0 and (best is None or found.rank(goal) < best.rank(goal)):
+            best = found
+    return best
+
+
+def _seeds(occupancy: Occupancy) -> Iterator[tuple[Node, int]]:
+    """Yield the outputs in use at the peak, with each axis along which they can be tiled."""
+    node = occupancy.nodes[occupancy.fullest]
+    for seed in [node, *node.all_input_nodes]:
+        if seed.op == "call_function":
+            for axis in range(len(shape_of(seed) or ())):
+                if needs(seed, axis) is not None:
+                    yield seed, axis
+
+
+# Choice of a stretch of the region ------------------------------------------------------------------------------------
+
+
+def _choose(occupancy: Occupancy, whole: Region, seed: Node, goal: int) -> Choice | None:
+    """Return the stretch of a region around an output that lowers the peak most, with the fewest tiles for that."""
+    order = list(whole.axes)
+    first = last = order.index(seed)
+    most = _counts(whole)[-1]
+
+    def cost(begin: int, end: int) -> tuple[float, ...]:
+        part = part_of(whole, order[begin : end + 1], seed)
+        choice = None if part is None else _estimate(occupancy, part, most)
+        return (math.inf,) if choice is None else choice.rank(goal)
+
+    for _ in range(2):
+        first = min(range(last + 1), key=lambda begin: cost(begin, last))
+        last = min(range(first, len(order)), key=lambda end: cost(first, end))
+    part = part_of(whole, order[first : last + 1], seed)
+    return None if part is None else _fewest(occupancy, part, goal)
+
+
+def _counts(region: Region) -> list[int]:
+    """Return the possible numbers of tiles, ascending."""
+    largest = max(map(nbytes, region.axes))
+    return [count for count in _COUNTS if count <= region.grains and largest >= count * _LEAST_BYTES] or [2]
+
+
+def _fewest(occupancy: Occupancy, region: Region, goal: int) -> Choice | None:
+    """Return the choice with the fewest tiles that reach the goal, or that are about as good as more tiles."""
+    best: Choice | None = None
+    for count in _counts(region):
+        found = _estimate(occupancy, region, count)
+        if found is None:
+            continue
+        if best is None or found.full < best.full or found.peak < _WORTH * best.peak or found.peak <= goal < best.peak:
+            best = found
+        if best.full == 0 and best.peak <= goal:
+            break
+    return best
+
+
+def _estimate(occupancy: Occupancy, region: Region, pieces: int) -> Choice | None:
+    """Estimate the memory with a tiled region. Return None if it cannot be tiled.
+
+    All tiles run at the position of the last op. Each op of the region stands for one of its tiles.
+    """
+    at, lifetimes = occupancy.at, occupancy.lifetimes
+    nodes, outputs = list(region.axes), region.outputs
+    last, fullest = at[nodes[-1]], occupancy.fullest
+    used = max((lifetimes.last[lifetimes.home_of(at[node])] for node in outputs), default=last)
+    begin, end = min(at[nodes[0]], fullest), max(fullest, min(used, last + _AFTER))
+    others = [node for node in occupancy.nodes[begin : end + 1] if node not in region.axes]
+    first = [node for node in others if at[node] < last]
+    if not outputs or not all(is_whole(node) for node in outputs) or _are_dependent(first, region):
+        return None
+    window = Window(occupancy, begin, end)
+    for node in first:
+        window.add_node(node)
+    window.add_region(region, pieces)
+    for node in others[len(first) :]:
+        window.add_node(node)
+    limit = _LOWER * lifetimes.bytes[fullest]
+    after = window.bytes()
+    full = sum(size > limit for size in after)
+    fewer = sum(size > limit for size in lifetimes.bytes[begin : end + 1]) - full
+    return Choice(region, pieces, full, fewer, max((size for size in after if size <= limit), default=0))
+
+
+def _are_dependent(others: Iterable[Node], region: Region) -> bool:
+    """Return whether any of these ops needs an output of the region, or may change its inputs."""
+    return any("auto_functionalized" in str(node.target) for node in others) or any(
+        source in region.axes for node in others for source in node.all_input_nodes
+    )
+
+
+# Rewriting ------------------------------------------------------------------------------------------------------------
+
+
+def _rewrite(editor: Editor, choice: Choice) -> None:
+    """Replace the region's ops by their tiles."""
+    region = choice.region
+    nodes, outputs = list(region.axes), region.outputs
+    made: dict[Node, list[Node]] = {node: [] for node in outputs}
+    bounds = [region.grains * number // choice.pieces for number in range(choice.pieces + 1)]
+    for begin, end in pairwise(bounds):
+        piece = _Piece(editor, region, begin, end)
+        for node in nodes:
+            with editor.before(nodes[-1], line=node):
+                new = piece.make(node)
+            if node in made:
+                made[node].append(new)
+    for node in outputs:
+        with editor.before(nodes[-1], line=node):
+            whole = editor.call("cat.default", made[node], region.axes[node])
+        editor.redirect(node, whole, region.axes)
+    for node in reversed(nodes):
+        editor.graph.erase_node(node)
+
+
+class _Piece:
+    """One tile of all ops of a region, from grain ``begin`` to ``end`` (exclusive)."""
+
+    def __init__(self, editor: Editor, region: Region, begin: int, end: int) -> None:
+        self._editor, self._region, self._begin, self._end = editor, region, begin, end
+        self._made: dict[Node, Node] = {}
+        self._slices: dict[tuple[Node, int], Node] = {}
+
+    def make(self, node: Node) -> Node:
+        """Return the tile of an op. The tiles of its inputs exist already."""
+        from torch.fx.node import map_arg
+
+        axes, axis = self._region.needs[node].axes, self._region.axes[node]
+        given: tuple[Any, ...] = map_arg(arguments(node), lambda source: self._input(source, axes[source]))
+        kwargs = map_arg(dict(node.kwargs), lambda source: self._input(source, axes[source]))
+        begin, end = self._range(node, axis)
+        changed = piece_arguments(node, axis, end - begin, given)
+        target = "view_copy.default" if kind_of(node) in VIEWS else node.target
+        self._made[node] = made = self._editor.call(target, *changed, **kwargs)
+        return made
+
+    def _input(self, source: Node, axis: int | None) -> Node:
+        if source in self._made:
+            return self._made[source]
+        if axis is None:
+            return source
+        if (source, axis) not in self._slices:
+            part = self._editor.call("slice_copy.Tensor", source, axis, *self._range(source, axis))
+            self._slices[source, axis] = part
+        return self._slices[source, axis]
+
+    def _range(self, node: Node, axis: int) -> tuple[int, int]:
+        shape = shape_of(node)
+        assert shape is not None
+        rows = shape[axis] // self._region.grains
+        return self._begin * rows, self._end * rows

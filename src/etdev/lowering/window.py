@@ -1,0 +1,102 @@
+"""Estimate of the memory of a stretch of a graph in which a region is tiled."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from etdev.lowering.axes import shape_of
+from etdev.lowering.occupancy import Lifetimes, Occupancy, Op, is_run, kind_of, nbytes
+from etdev.lowering.regions import Region
+
+if TYPE_CHECKING:
+    from torch.fx import Node
+
+
+class Window:
+    """Effects on memory of a stretch's ops and their replacements, in the order in which they are added.
+
+    ``begin`` and ``end`` are the first and the last op of the stretch, which contains the peak.
+    """
+
+    def __init__(self, occupancy: Occupancy, begin: int, end: int) -> None:
+        self._occupancy, self._begin, self._end = occupancy, begin, end
+        self._ops: list[Op] = []
+        self._at: dict[Node, int] = {}
+        self._homes: dict[int, int] = {}
+        """Home, in the whole graph, of an earlier output → its index here."""
+        self._slices: dict[tuple[Node, int], int] = {}
+        self._opened = 0
+
+    def add_node(self, node: Node) -> None:
+        """Add an unchanged op."""
+        op = self._occupancy.ops[self._occupancy.at[node]]
+        self._at[node] = self._add(op._replace(sources=tuple(map(self._place, node.all_input_nodes))))
+
+    def add_region(self, region: Region, pieces: int) -> None:
+        """Add all tiles of a region. One tile stands for all of them.
+
+        Inputs and outputs of the region exist as a whole from the first to the last tile.
+        """
+        self._opened = len(self._ops)
+        self._add(Op("", (), 0))
+        outputs = region.outputs
+        for node in region.axes:
+            self._add_piece(node, region, pieces, is_output=node in outputs)
+        self._add(Op("", tuple(map(self._place, region.inputs)), 0))
+        for node in outputs:
+            along = is_run(shape_of(node) or (), region.axes[node])
+            whole = Op("cat", (self._at[node],), nbytes(node), runs_along=along, since=self._opened if along else None)
+            self._at[node] = self._add(whole)
+
+    def _add_piece(self, node: Node, region: Region, pieces: int, *, is_output: bool) -> None:
+        sources = []
+        for source, axis in region.needs[node].axes.items():
+            if source in region.axes or axis is None:
+                sources.append(self._place(source))
+                continue
+            if (source, axis) not in self._slices:
+                along = is_run(shape_of(source) or (), axis)
+                planned = self._occupancy.ops[self._occupancy.at[source]].is_planned
+                part = Op("slice_copy", (self._place(source),), nbytes(source) // pieces, planned, along)
+                self._slices[source, axis] = self._add(part)
+            sources.append(self._slices[source, axis])
+        # Tiles that are not stored in the whole all exist until they are concatenated.
+        kept = is_output and not is_run(shape_of(node) or (), region.axes[node])
+        size = nbytes(node) if kept else nbytes(node) // pieces
+        since = self._opened if kept else None
+        kind = "kept" if kept else kind_of(node)
+        self._at[node] = self._add(Op(kind, tuple(sources), size, since=since))
+
+    def bytes(self) -> list[int]:
+        """Return the bytes in use during each op, with the memory that is in use throughout."""
+        after = [self._at[node] for node in self._at if self._lives_on(node)]
+        after += [place for home, place in self._homes.items() if self._occupancy.lifetimes.last[home] > self._end]
+        beside = self._beside()
+        found = Lifetimes([*self._ops, Op("", tuple(after), 0)]).bytes[:-1]
+        return [size + beside for size, op in zip(found, self._ops, strict=True) if op.kind]
+
+    def _lives_on(self, node: Node) -> bool:
+        return any(self._occupancy.at[user] > self._end for user in node.users)
+
+    def _beside(self) -> int:
+        """Return the bytes in use from before to after the stretch that are unrelated to it."""
+        lifetimes, ops = self._occupancy.lifetimes, self._occupancy.ops
+        return sum(
+            ops[at].nbytes
+            for at in self._occupancy.at_fullest
+            if at not in self._homes and lifetimes.first[at] < self._begin and lifetimes.last[at] > self._end
+        )
+
+    def _place(self, node: Node) -> int:
+        """Return the index of a node's output here. Earlier outputs have memory from the start."""
+        if node in self._at:
+            return self._at[node]
+        home = self._occupancy.lifetimes.home_of(self._occupancy.at[node])
+        if home not in self._homes:
+            op = self._occupancy.ops[home]
+            self._homes[home] = self._add(Op("", (), op.nbytes, op.is_planned, since=0))
+        return self._homes[home]
+
+    def _add(self, op: Op) -> int:
+        self._ops.append(op)
+        return len(self._ops) - 1

@@ -1,0 +1,1 @@
+"""Builds of whole configs: targets, in turn or on workers, from the cache or from the stages."""

@@ -1,0 +1,112 @@
+"""A whole build: takes finished targets from the cache and builds the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+
+from etdev.errors import EtdevError, WriteError
+from etdev.pipeline.builder.finished import Finished, find_finished
+from etdev.pipeline.builder.outcome import Outcome
+from etdev.pipeline.builder.report_file import display_path, remove_results, start_result, write_results
+from etdev.pipeline.cache import Cache, locked_facts, open_store
+from etdev.pipeline.cache.lock import (
+    Lock,
+    check_inputs,
+    check_outputs,
+    find_lock,
+    is_entered,
+    is_of_the_files_alone,
+    write_lock,
+)
+from etdev.pipeline.project import Project
+from etdev.pipeline.project.baseline_source import check_baseline
+from etdev.pipeline.project.exclusive import exclusive_lock_file, exclusive_outputs
+from etdev.pipeline.project.options import BuildOptions, choose_targets
+from etdev.pipeline.results.result import BuildResult
+
+
+def build_project(project: Project, options: BuildOptions) -> BuildResult:
+    """Build the chosen targets; take those that an earlier build has finished from the cache.
+
+    If another build of one of them is running, first wait for its end.
+
+    Good targets are entered in ``etdev.lock``. With :attr:`BuildOptions.locked`, everything must match the lock. The
+    outcome of each target is in ``results.json``, also if one of them ends the build with an error.
+
+    Raises an :class:`~etdev.errors.EtdevError` if a stage fails, unless :attr:`BuildOptions.keep_going`. Different
+    errors of several targets are combined in a :class:`~etdev.errors.TargetsError`. Artifacts of targets that were
+    finished before stay. A rejected artifact or a missed gate is a result, not an error: the other targets are still
+    built.
+    """
+    names = choose_targets(project, options.targets)
+    with exclusive_outputs(project, names, options.progress):
+        return _build_alone(project, names, options)
+
+
+def _build_alone(project: Project, names: tuple[str, ...], options: BuildOptions) -> BuildResult:
+    """Build targets whose folders no other build changes meanwhile."""
+    remove_results(project)
+    check_baseline(project, names)
+    lock = find_lock(project)
+    with Cache(open_store()) as cache:
+        if options.locked:
+            check_inputs(project, lock, {name: locked_facts(project, name) for name in names}, cache.digests)
+        found: dict[str, Finished] = {}
+        for name in names if options.cache else ():
+            finished = find_finished(project, name, options, cache)
+            if finished is not None:
+                found[name] = finished
+        missing = [name for name in names if name not in found]
+        outcome = Outcome(found)
+        if missing:
+            from etdev.pipeline.builder.missing import build_missing  # Takes longer to import than a finished build.
+
+            build_missing(project, missing, options, cache, outcome)
+        notes = () if cache.obstacle is None else (cache.obstacle,)
+    result = _result(project, names, options, outcome, notes)
+    try:
+        told = f"{display_path(project, project.results)} says what became of each target"
+        error = None if options.keep_going else outcome.error(names, result.exit_code, told)
+        if error is not None:
+            raise error
+        result = result.model_copy(update={"notes": (*result.notes, *_lock(project, options, lock, outcome.finished))})
+    except EtdevError:
+        with suppress(WriteError):  # It would only hide the error.
+            write_results(project, result)
+        raise
+    write_results(project, result)
+    return result
+
+
+def _result(
+    project: Project, names: Sequence[str], options: BuildOptions, outcome: Outcome, notes: Sequence[str]
+) -> BuildResult:
+    """Return the outcome of all targets, in the config's order."""
+    finished = outcome.finished
+    result = start_result(
+        project, tuple(finished[name].result for name in names if name in finished), options.device_map
+    )
+    begun = finished.keys() | outcome.errors.keys()
+    return result.model_copy(
+        update={
+            "failed": outcome.failed(names),
+            "not_built": tuple(name for name in names if name not in begun),
+            "notes": (*result.notes, *notes),
+        }
+    )
+
+
+def _lock(project: Project, options: BuildOptions, lock: Lock | None, found: Mapping[str, Finished]) -> Iterator[str]:
+    """Compare with the lock, or write it; yield the reason if that fails."""
+    if options.locked and lock is not None:
+        check_outputs(project, lock, {name: finished.locked for name, finished in found.items()})
+    elif is_of_the_files_alone(project):
+        good = {name: finished.locked for name, finished in found.items() if finished.good}
+        if is_entered(project, find_lock(project), good):
+            return  # The folder may be read-only.
+        try:
+            with exclusive_lock_file(project):
+                write_lock(project, find_lock(project), good)  # Builds of other targets write it too.
+        except (WriteError, UnicodeError) as error:
+            yield f"the lock was not written: {error}"

@@ -1,0 +1,358 @@
+"""The path from a target's settings to its object program, reused from an earlier build or compiled now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from etdev.config.models import Pt2eXnnpack
+from etdev.errors import LoadError, ProgramError
+from etdev.pipeline.builder.summary import describe_methods
+from etdev.pipeline.cache import Cache, FileAccess, Output, Reads, Watch, object_facts
+from etdev.pipeline.cache.import_closure import imported_files
+from etdev.pipeline.project import Project, says_share_state
+from etdev.pipeline.project.options import BuildOptions
+from etdev.pipeline.project.places import object_files, object_place, record_place, sidecar_place
+from etdev.pipeline.project.progress import StageClock
+from etdev.pipeline.project.usercode import UserCode
+from etdev.pipeline.results.notes import LINKED_AGAIN
+from etdev.pipeline.results.result import MethodResult
+from etdev.pipeline.stages.artifacts import ExportedModel, LoweredModel
+from etdev.pipeline.stages.emit import ObjectProgram, emit_object, find_common, merge_objects
+from etdev.pipeline.stages.etrecord import read_delegates
+from etdev.pipeline.stages.inputs import Signature
+from etdev.pipeline.stages.known_outputs import KnownOutputs
+from etdev.pipeline.stages.lower import lower_model
+from etdev.pipeline.stages.model_digest import digest_of_model
+from etdev.pipeline.stages.models import Models
+from etdev.program import read
+from etdev.program.sidecar import read_sidecar
+
+_SHOWN_FILES = 3
+
+
+class Record(BaseModel):
+    """The results of the stages up to emission, which a later build does not run again."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    methods: tuple[MethodResult, ...]
+    scheme: str | None
+    """The quantization scheme that was applied; None if the target is not quantized."""
+    outputs: dict[str, int]
+    """Number of outputs of each method."""
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """An object program, compiled by this build or reused from an earlier one."""
+
+    objects: ObjectProgram
+    record: Record
+    signatures: Mapping[str, Signature]
+    models: tuple[ExportedModel, ExportedModel] | None
+    """The float model and the one that was lowered; None if no check needs them."""
+    notes: tuple[str, ...]
+    reads: Reads
+    """Files, folders and packages that it was made from."""
+    outputs: Mapping[str, Output]
+    """Its files, with the digests that they had when they were written."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One method of a target, compiled by itself."""
+
+    method: str
+    path: Path
+    """Its object program; the sidecar is next to it."""
+    record: Record
+    model: str
+    """Digest of the model that the method belongs to."""
+    reads: Reads
+    """Files, folders and packages that it was made from."""
+    changed: tuple[str, ...]
+    """Files that changed during the build, so that the content that was read is unknown."""
+    seconds: Mapping[str, float]
+    """Seconds per stage."""
+
+
+@dataclass(frozen=True)
+class BuildSession:
+    """State shared by all targets of one build."""
+
+    project: Project
+    options: BuildOptions
+    user: UserCode
+    cache: Cache
+    watch: Watch
+    models: Models
+    modelled: FileAccess
+    """Files read while models were loaded, exported and lowered, for any target."""
+
+    @contextmanager
+    def record_model_reads(self) -> Iterator[None]:
+        """Record the files read in this block as model inputs."""
+        before = set(self.user.modules().values())
+        with self.watch.into(self.modelled):
+            yield
+            new = {str(path) for path in self.user.modules().values() if path not in before}
+            self.modelled.files.update(new)  # Other targets use the models made from them.
+
+
+def compile_method(session: BuildSession, name: str, method: str, folder: Path) -> Part:
+    """Compile one method of a target to an object program in a folder."""
+    clock = StageClock(f"{name} {method}", session.options.progress)
+    path = folder / f"{method}.object.pte"
+    with session.record_model_reads():
+        record, _ = _emitted(session, name, (method,), path, clock)
+        model = digest_of_model(session.models.prepare(name, clock)[0])
+    reads = _reads(session, name)
+    return Part(method, path, record, model, reads, tuple(sorted(session.cache.changed)), clock.seconds)
+
+
+def compile_target(
+    session: BuildSession, name: str, clock: StageClock, folder: Path, parts: Sequence[Part] = ()
+) -> Compiled:
+    """Return the object program of a target; merge ``parts`` if its methods were compiled one by one.
+
+    Its files are made in ``folder``. Files of an earlier build that are in place and are the same stay where they are.
+    """
+    path = folder / object_place(session.project, name).name
+    if parts:
+        with session.record_model_reads():
+            return _kept(session, name, _merged(session, name, parts, path, clock))
+    found = _reused(session, name, path) if session.options.cache else None
+    if found is None:
+        with session.record_model_reads():
+            compiled = _compiled(session, name, path, clock)
+        return _kept(session, name, compiled)
+    objects, record, reads, outputs = found
+    facts = object_facts(session.project, name, session.cache.digests)
+    models, verify = session.models, session.options.verify
+    with session.record_model_reads():  # Another target may use the models that are loaded here.
+        known = KnownOutputs(session.cache.reference(session.project, name, facts, reads))
+        prepared = remembering(models.prepare_unexported(name, record.outputs, clock, known), known) if verify else None
+        signatures = prepared[1].signatures if prepared else models.signatures(clock)
+    notes = (*record.notes, LINKED_AGAIN)
+    return Compiled(objects, record, signatures, prepared, notes, reads, outputs)
+
+
+def remembering(
+    models: tuple[ExportedModel, ExportedModel], known: KnownOutputs
+) -> tuple[ExportedModel, ExportedModel]:
+    """Return the float model and the one that is lowered; the latter records its outputs if it is quantized."""
+    float_model, reference = models
+    return (float_model, reference if reference is float_model else replace(reference, known=known))
+
+
+def keep_reference(project: Project, name: str, cache: Cache, reference: ExportedModel, reads: Reads) -> None:
+    """Keep the outputs of a quantized model in the cache if it computed outputs that were not known."""
+    if reference.known is not None and reference.known.has_new and not cache.changed:
+        facts = object_facts(project, name, cache.digests)
+        cache.keep_reference(project, name, facts, reads, reference.known.content())
+
+
+def find_record(project: Project, name: str, cache: Cache) -> tuple[Record, Reads] | None:
+    """Return the record and the reads of a quantized target's object program if the cache has it."""
+    if project.config.targets[name].quantize is None:
+        return None
+    entry = cache.find(project, name, "object", object_facts(project, name, cache.digests))
+    try:
+        return None if entry is None else (Record.model_validate_json(entry.record), entry.reads)
+    except ValidationError:
+        return None
+
+
+def declared_files(project: Project) -> Iterator[Path]:
+    """Yield the files that the config names for the model, and every file of the folders that it names."""
+    model = project.config.model
+    for key in ("weights", "pt2", "hf"):
+        if getattr(model, key) is not None:
+            yield from _contents(project.loaded.resolve("model", key))
+    for index in range(len(model.inputs)):
+        yield from _contents(project.loaded.resolve("model", "inputs", index))
+
+
+def _contents(path: Path) -> Iterable[Path]:
+    """Return a file, or every file in a folder.
+
+    Return nothing if the path does not exist: the config then names a model on the hub, which has a pinned commit.
+    """
+    if path.is_dir():
+        return sorted(item for item in path.rglob("*") if item.is_file())
+    return [path] if path.is_file() else []
+
+
+def _reused(
+    session: BuildSession, name: str, staged: Path
+) -> tuple[ObjectProgram, Record, Reads, Mapping[str, Output]] | None:
+    """Return the target's object program from the cache; None if the cache lacks it.
+
+    If its files are not in place, they are restored to the folder of ``staged``.
+    """
+    project, cache = session.project, session.cache
+    entry = cache.find(project, name, "object", object_facts(project, name, cache.digests))
+    if entry is None:
+        return None
+    path = object_place(project, name)
+    if not cache.is_in_place(entry, path.parent):
+        path = staged
+        if not cache.restore(entry, path.parent):
+            return None
+    try:
+        objects = ObjectProgram(path, read(path), read_sidecar(sidecar_place(path)))
+        if project.config.targets[name].etrecord:
+            read_delegates(record_place(path))
+        return objects, Record.model_validate_json(entry.record), entry.reads, entry.outputs
+    except (ProgramError, OSError, ValidationError):
+        return None
+
+
+def _compiled(session: BuildSession, name: str, path: Path, clock: StageClock) -> Compiled:
+    record, objects = _emitted(session, name, None, path, clock)
+    models = remembering(session.models.prepare(name, clock), KnownOutputs())
+    outputs = session.cache.outputs(object_files(session.project, name, path.parent))
+    return Compiled(objects, record, models[1].signatures, models, record.notes, Reads(), outputs)
+
+
+def _emitted(
+    session: BuildSession, name: str, methods: Sequence[str] | None, path: Path, clock: StageClock
+) -> tuple[Record, ObjectProgram]:
+    """Lower and emit the given methods of a target; all of them if ``methods`` is None."""
+    project = session.project
+    _, reference = session.models.prepare(name, clock)
+    with clock.stage("lower"):
+        lowered = lower_model(project, reference, name, methods, path)
+    record = Record(
+        methods=describe_methods(lowered, reference),
+        scheme=reference.scheme,
+        outputs=dict(reference.outputs),
+        notes=(
+            *session.models.notes,
+            *reference.notes,
+            *_undeclared(session),
+            *_split_state(project, lowered, reference),
+        ),
+    )
+    with clock.stage("emit"):
+        return record, emit_object(project, lowered, reference, name, path)
+
+
+def _merged(session: BuildSession, name: str, parts: Sequence[Part], path: Path, clock: StageClock) -> Compiled:
+    """Merge the methods of a target that were compiled one by one, in the config's order."""
+    project = session.project
+    _require_one_model(project, name, parts)
+    reads = Reads()
+    for part in parts:
+        both = reads.files.keys() & part.reads.files.keys()
+        session.cache.changed |= {*part.changed, *(one for one in both if reads.files[one] != part.reads.files[one])}
+        reads = reads.joined(part.reads)
+    clock.include([part.seconds for part in parts])
+    with clock.stage("emit"):
+        objects = merge_objects({part.method: part.path for part in parts}, path)
+        outputs = session.cache.outputs(object_files(project, name, path.parent))
+    record = parts[0].record.model_copy(
+        update={
+            "methods": tuple(method for part in parts for method in part.record.methods),
+            "notes": tuple(dict.fromkeys(note for part in parts for note in part.record.notes)),
+        }
+    )
+    known = KnownOutputs()
+    models = (
+        remembering(session.models.prepare_unexported(name, record.outputs, clock, known), known)
+        if session.options.verify
+        else None
+    )
+    signatures = models[1].signatures if models else session.models.signatures(clock)
+    return Compiled(objects, record, signatures, models, record.notes, reads, outputs)
+
+
+def _require_one_model(project: Project, name: str, parts: Sequence[Part]) -> None:
+    """Check that all processes made the same model; each one makes it separately.
+
+    Raises :class:`~etdev.errors.LoadError` if two of them have different weights.
+    """
+    other = next((part for part in parts if part.model != parts[0].model), None)
+    if other is not None:
+        raise LoadError(
+            f"the methods {parts[0].method!r} and {other.method!r} of {name!r} were compiled in two processes, whose "
+            "models do not have the same weights",
+            where=project.where("model"),
+            hint="seed what is random where the model is made (torch is seeded already), or build without `-j`",
+        )
+
+
+def _kept(session: BuildSession, name: str, compiled: Compiled) -> Compiled:
+    """Add the reads to a compiled target, and keep it in the cache if the content that was read is known."""
+    project, cache = session.project, session.cache
+    reads = compiled.reads.joined(_reads(session, name))
+    if not cache.changed:
+        facts = object_facts(project, name, cache.digests)
+        folder = compiled.objects.path.parent
+        cache.keep(project, name, "object", facts, reads, folder, compiled.outputs, compiled.record.model_dump_json())
+    return replace(compiled, reads=reads)
+
+
+def _reads(session: BuildSession, name: str) -> Reads:
+    """Return the files, folders and packages that an object program is made from."""
+    project, user = session.project, session.user
+    roots = list(_roots(project, name))
+    modules = imported_files(roots, user.modules())
+    session.cache.note_changed(project, user.stale())
+    return session.cache.reads(
+        project,
+        sorted(modules),
+        list(declared_files(project)),
+        session.modelled,
+        absent=user.missing(),
+        packages=user.packages(roots),
+    )
+
+
+def _roots(project: Project, name: str) -> Iterator[str]:
+    """Yield the modules that the config names for the stages before the link."""
+    config = project.config
+    yield from config.project.imports
+    entries = [config.model.entry, config.constants if isinstance(config.constants, str) else None]
+    scheme = config.quantize[wanted] if (wanted := config.targets[name].quantize) is not None else None
+    if isinstance(scheme, Pt2eXnnpack):
+        given = scheme.calibration
+        entries += given.values() if isinstance(given, dict) else [given]
+    yield from (entry.partition(":")[0] for entry in entries if entry is not None)
+
+
+def _split_state(project: Project, lowered: LoweredModel, exported: ExportedModel) -> Iterator[str]:
+    """Yield a note on state that methods share in the model but not in the program.
+
+    Yield nothing if the config sets `model.share_state`.
+    """
+    if says_share_state(project):
+        return
+    for name, methods in find_common(lowered, exported).items():
+        yield (
+            f"{', '.join(methods)} each have a {name} of their own, which is one buffer in the model: what one method "
+            "does to it, the others do not see; set `model.share_state`: true shares it, false keeps it so"
+        )
+
+
+def _undeclared(session: BuildSession) -> Iterator[str]:
+    """Yield a note on files that the model's code reads and the config does not name."""
+    project = session.project
+    declared = {str(path) for path in declared_files(project)}
+    names = sorted(
+        str(Path(name).relative_to(project.loaded.root))
+        for name in session.modelled.files
+        if not name.endswith(".py") and name not in declared and Path(name).is_relative_to(project.loaded.root)
+    )
+    if names:
+        more = f" and {len(names) - _SHOWN_FILES} more" if len(names) > _SHOWN_FILES else ""
+        yield (
+            f"the model's code reads {', '.join(names[:_SHOWN_FILES])}{more}, which `model.inputs` does not name: "
+            "that it changes is noticed only because Python opens it"
+        )

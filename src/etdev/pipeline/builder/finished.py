@@ -1,0 +1,124 @@
+"""Finished targets of earlier builds: their files and results, if a build now would produce the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from etdev.files import atomic_write_text
+from etdev.pipeline.builder.report_file import display_path, is_at, report_text
+from etdev.pipeline.cache import Cache, Entry, Output, linked_facts
+from etdev.pipeline.cache.lock import LockedTarget
+from etdev.pipeline.project import Project
+from etdev.pipeline.project.options import BuildOptions
+from etdev.pipeline.project.places import (
+    REJECTED_SUFFIX,
+    data_places,
+    object_place,
+    operators_place,
+    record_place,
+    report_place,
+    reported_data,
+)
+from etdev.pipeline.results.notes import LINKED_AGAIN, QUANTIZED_AGAIN, UNCHANGED
+from etdev.pipeline.results.result import TargetResult
+
+if TYPE_CHECKING:
+    from etdev.pipeline.builder.compile import BuildSession, Compiled
+
+
+class Finished(BaseModel):
+    """A target that is built and verified."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    result: TargetResult
+    locked: LockedTarget
+    """Its entry of ``etdev.lock``."""
+
+    changed: tuple[str, ...] = ()
+    """Files that it was made from and that were written during the build."""
+
+    @property
+    def good(self) -> bool:
+        """Return whether no gate was missed, all required checks ran, and no file changed during the build."""
+        return self.result.status == "built" and not self.result.unmet and not self.changed
+
+
+def find_finished(project: Project, target: str, options: BuildOptions, cache: Cache) -> Finished | None:
+    """Return the target from an earlier build, with its files in place; None if it has to be built."""
+    facts = linked_facts(project, target, options, cache.digests)
+    entry = cache.find(project, target, "linked", facts)
+    if entry is None:
+        return None
+    try:
+        finished = Finished.model_validate_json(entry.record)
+    except ValidationError:
+        return None
+    place, report = project.artifact(target), report_place(project, target)
+    result = finished.result.model_copy(update={"artifact": display_path(project, place)})
+    text = report_text(project, result)
+    reports = [] if is_at(report, text) else [report]
+    if not cache.restore(entry, place.parent, [*_superfluous(project, target, entry), *reports]):
+        return None
+    if reports:
+        atomic_write_text(report, text)
+    notes = (*(note for note in result.notes if note not in (LINKED_AGAIN, QUANTIZED_AGAIN)), UNCHANGED)
+    seen = result.model_copy(update={"notes": notes, "seconds": {}})
+    return finished.model_copy(update={"result": seen})
+
+
+def keep_finished(session: BuildSession, finished: Finished, compiled: Compiled) -> None:
+    """Keep a good target in the cache, with its files as this build wrote them."""
+    if not finished.good:
+        return
+    project, cache, result = session.project, session.cache, finished.result
+    artifact = project.artifact(result.name)
+    record = [record_place(artifact)] if project.config.targets[result.name].etrecord else []
+    everything = cache.reads(
+        project,
+        sorted(session.user.modules().values()),
+        _runtime_files(project, result.name),
+        session.watch.seen,
+        absent=session.user.missing(),
+        packages=session.user.packages(()),
+    )
+    if cache.changed:
+        return
+    beside = [*result.data, *([] if result.operators is None else [result.operators])]
+    written = {
+        **{item.name: Output(size=item.size, sha256=item.sha256) for item in beside},
+        artifact.name: Output(size=result.size, sha256=result.sha256),
+        **cache.outputs(record),
+    }
+    cache.keep(
+        project,
+        result.name,
+        "linked",
+        linked_facts(project, result.name, session.options, cache.digests),
+        compiled.reads.joined(everything),
+        artifact.parent,
+        {**written, **compiled.outputs},
+        finished.model_dump_json(),
+    )
+
+
+def _superfluous(project: Project, target: str, entry: Entry) -> list[Path]:
+    """Return the files of other builds that do not belong to a finished target."""
+    artifact = project.artifact(target)
+    external = {*data_places(project, target), *(path for path, _ in reported_data(project, target))}
+    known = (
+        record_place(artifact),
+        operators_place(artifact),
+        *external,
+        record_place(object_place(project, target)),
+        *(path.with_name(path.name + REJECTED_SUFFIX) for path in (artifact, *external)),
+    )
+    return [path for path in known if path.name not in entry.outputs]
+
+
+def _runtime_files(project: Project, target: str) -> list[Path]:
+    operators = project.config.targets[target].runtime.operators
+    return [] if operators is None else [project.loaded.resolve("targets", target, "runtime", "operators")]

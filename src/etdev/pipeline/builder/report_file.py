@@ -1,0 +1,74 @@
+"""The result of a whole run, and ``report.json``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from etdev.execution.availability import describe_map
+from etdev.files import atomic_write_text, read_file, write_errors_named
+from etdev.pipeline.project import Project
+from etdev.pipeline.project.versions import versions
+from etdev.pipeline.results.result import BuildResult, TargetResult
+from etdev.runtime.device_map import DeviceMap
+
+
+def start_result(project: Project, targets: tuple[TargetResult, ...], device_map: DeviceMap | None) -> BuildResult:
+    """Return the result of a run over these targets.
+
+    Without a device map, as in a report, the result has no notes on it.
+    """
+    return BuildResult(
+        project=project.name,
+        config=str(project.loaded.path),
+        profile=project.loaded.profile,
+        versions=versions(),
+        targets=targets,
+        notes=() if device_map is None else tuple(describe_map((item.checks for item in targets), device_map)),
+    )
+
+
+def display_path(project: Project, path: Path) -> str:
+    """Return a path as text, relative to the config's folder if the file is below it."""
+    root = project.loaded.root
+    return str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
+
+
+def report_text(project: Project, result: TargetResult) -> str:
+    """Return the content of the ``report.json`` of a target."""
+    return _text(start_result(project, (result,), None))
+
+
+def is_at(place: Path, text: str) -> bool:
+    """Return whether a file has this content."""
+    try:
+        return read_file(place) == text.encode("utf-8")
+    except OSError:
+        return False
+
+
+def write_results(project: Project, result: BuildResult) -> None:
+    """Write ``results.json``, the result of all targets of a build."""
+    text = _text(result)
+    if not is_at(project.results, text):
+        atomic_write_text(project.results, text)
+
+
+def built_targets(project: Project) -> tuple[str, ...]:
+    """Return the targets that the last build built and found good; none without a ``results.json``."""
+    try:
+        result = BuildResult.model_validate_json(read_file(project.results))
+    except (OSError, ValidationError):
+        return ()
+    return tuple(target.name for target in result.targets if target.status == "built")
+
+
+def remove_results(project: Project) -> None:
+    """Remove the ``results.json`` of an earlier build, so that it does not pass for that of an interrupted one."""
+    with write_errors_named(project.results):
+        project.results.unlink(missing_ok=True)
+
+
+def _text(result: BuildResult) -> str:
+    return result.model_dump_json(indent=2) + "\n"

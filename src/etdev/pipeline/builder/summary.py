@@ -1,0 +1,128 @@
+"""Conversion from artifacts to the parts of a :class:`~etdev.pipeline.results.result.BuildResult`."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from etdev import backends
+from etdev.devices import Device, parse_device
+from etdev.inspection.transfers import copies_per_call
+from etdev.linker.options import MethodReport
+from etdev.pipeline.project import Project
+from etdev.pipeline.project.runtime_contents import needed_libraries
+from etdev.pipeline.results.decision_counts import count_copies, count_inplace
+from etdev.pipeline.results.result import BufferResult, MethodResult, UndelegatedOps
+from etdev.pipeline.stages.artifacts import ExportedModel, LoweredModel
+from etdev.pipeline.stages.link import LinkedProgram
+from etdev.program import Program
+from etdev.program.analysis.effects import operator_name
+from etdev.program.devices import delegate_device, named_devices
+
+
+def describe_methods(lowered: LoweredModel, exported: ExportedModel) -> tuple[MethodResult, ...]:
+    """Return the inputs of each method, and how it was split between delegates and kernels."""
+    replaced = {item.method: item for item in lowered.replaced}
+    return tuple(
+        MethodResult(
+            name=part.method,
+            inputs=tuple(
+                f"{item.name}: {item.dtype} [{', '.join(map(str, item.shape))}]"
+                for item in exported.signatures[part.method].inputs
+            ),
+            stateful=part.method in lowered.stateful,
+            delegate_calls=dict(part.calls),
+            delegated_ops=part.delegated_ops,
+            undelegated=tuple(UndelegatedOps(op=item.op, count=item.count) for item in part.undelegated),
+            operators=(),
+            forms=dict(replaced[part.method].forms),
+            tiling=replaced[part.method].tiling,
+        )
+        for part in lowered.delegations
+    )
+
+
+def with_memory(methods: tuple[MethodResult, ...], program: LinkedProgram) -> tuple[MethodResult, ...]:
+    """Add the link's results to methods: operators, buffers, and decisions on copies and outputs."""
+    reports = {report.name: report for report in program.linked.methods}
+    return tuple(_with_memory(method, reports[method.name], program) for method in methods)
+
+
+def _with_memory(method: MethodResult, report: MethodReport, program: LinkedProgram) -> MethodResult:
+    plan = program.linked.program.method(method.name)
+    greedy = program.greedy[method.name]
+    operators = tuple(sorted(operator_name(operator) for operator in plan.operators))
+    return method.model_copy(
+        update={
+            "operators": operators,
+            "libraries": needed_libraries(operators),
+            "buffers": tuple(
+                BufferResult(
+                    index=buffer.index,
+                    device=buffer.device,
+                    size=buffer.size,
+                    lower_bound=buffer.lower_bound,
+                    greedy=greedy[buffer.index],
+                    state=buffer.state,
+                )
+                for buffer in report.buffers
+            ),
+            "instructions": sum(len(chain.instructions) for chain in plan.chains),
+            "transfers": copies_per_call(plan),
+            "copies": count_copies(report.elisions),
+            "inplace": count_inplace(report.inplace),
+            "copy_decisions": report.elisions,
+            "inplace_decisions": report.inplace,
+            "renumbered": dict(report.renumbered),
+        }
+    )
+
+
+def describe_state(program: Program) -> Iterator[str]:
+    """Yield what a runtime must do for state that stays on devices."""
+    found: dict[Device, dict[str, None]] = defaultdict(dict)
+    for plan in program.execution_plan:
+        for _, tensor in plan.tensors():
+            info = tensor.extra_tensor_info
+            if info is not None and info.fully_qualified_name and tensor.allocation_info and not tensor.device.is_host:
+                found[tensor.device][info.fully_qualified_name] = None
+    for device, names in sorted(found.items()):
+        shown = ", ".join(list(names)[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+        yield (
+            f"state stays on {device} ({shown}): the runtime has to zero that memory when it loads the program; "
+            "etdev's does, ExecuTorch 1.4.1 promises nothing"
+        )
+
+
+def describe_unguarded(project: Project, target: str) -> Iterator[str]:
+    """Yield a note on a quantized target that no check compares with the float model.
+
+    Damage by quantization would pass every check of such a target.
+    """
+    settings = project.config.targets[target]
+    if settings.quantize is not None and settings.verify.min_snr_db is None and settings.verify.accuracy is None:
+        yield (
+            "nothing holds the quantized model to the float one, however far it is: set `min_snr_db` or `accuracy` of "
+            f"`targets.{target}.verify`"
+        )
+
+
+def describe_unused(project: Project, target: str, program: Program) -> Iterator[str]:
+    """Yield notes on partitioners that took nothing, and on limits for unused devices; a name may be misspelled."""
+    settings = project.config.targets[target]
+    found = {(item.id, delegate_device(item)) for plan in program.execution_plan for item in plan.delegates}
+    for index, step in enumerate(settings.partitioners):
+        backend = backends.get(step.backend)
+        device = Device() if step.device is None else parse_device(step.device)
+        if backend.delegate_ids and not any(
+            name in backend.delegate_ids and (step.device is None or place == device) for name, place in found
+        ):
+            there = f" on {device}" if step.device is not None else ""
+            where = project.where("targets", target, "partitioners", index)
+            what = f"the partitioner {step.backend!r}{there} took no op"
+            yield f"{what}: its options may name what the model does not have, at {where}"
+    devices = {str(device) for device in (Device(), *named_devices(program))}
+    for name in settings.budget.memory:
+        if name not in devices:
+            where = project.where("targets", target, "budget", "memory", name)
+            yield f"the program has nothing on {name}, whose memory is limited at {where}"

@@ -1,0 +1,76 @@
+"""Tasks of workers: whole targets, or single methods of targets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from etdev import backends
+from etdev.backends.base import CompilesApart
+from etdev.backends.devices import placed_specs
+from etdev.devices import TARGET_DEVICE
+from etdev.pipeline.cache import Cache, object_facts
+from etdev.pipeline.project import Project
+from etdev.pipeline.project.options import BuildOptions
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A unit of work for one worker."""
+
+    target: str
+    method: str | None = None
+    """The method to compile; None to build the target, from compiled methods or from the beginning."""
+
+    @property
+    def shown(self) -> str:
+        """Name in the progress display."""
+        return self.target if self.method is None else f"{self.target} {self.method}"
+
+
+def workers_wanted(project: Project, options: BuildOptions) -> int:
+    """Return the number of workers that may run at the same time."""
+    return options.jobs or project.config.run.jobs
+
+
+def plan_tasks(project: Project, names: Sequence[str], options: BuildOptions, cache: Cache) -> list[Task]:
+    """Return the first tasks for these targets.
+
+    If workers outnumber the targets, methods of targets are compiled separately.
+    """
+    spare = workers_wanted(project, options) > len(names)
+    tasks: list[Task] = []
+    for name in names:
+        apart = spare and _comes_apart(project, name) and not (options.cache and _is_compiled(project, name, cache))
+        tasks += [Task(name, method) for method in project.config.methods] if apart else [Task(name)]
+    return tasks
+
+
+def needs_the_machine(project: Project, name: str) -> bool:
+    """Return whether other work on the machine would change results of a target: a time, or a device's memory."""
+    target = project.config.targets[name]
+    return target.budget.latency is not None or any(
+        TARGET_DEVICE in placed_specs(backends.get(step.backend), step.device, step.compile_specs)
+        for step in target.partitioners
+    )
+
+
+def _comes_apart(project: Project, name: str) -> bool:
+    """Return whether the methods of a target can be compiled one by one with the same outcome."""
+    target = project.config.targets[name]
+    return (
+        len(project.config.methods) > 1
+        and project.config.model.pt2 is None
+        and not target.etrecord  # All methods of a program share one record.
+        and not needs_the_machine(project, name)
+        and all(_compiles_apart(step.backend) for step in target.partitioners)
+    )
+
+
+def _compiles_apart(name: str) -> bool:
+    backend = backends.get(name)
+    return isinstance(backend, CompilesApart) and backend.methods_apart
+
+
+def _is_compiled(project: Project, name: str, cache: Cache) -> bool:
+    return cache.find(project, name, "object", object_facts(project, name, cache.digests)) is not None

@@ -1,0 +1,241 @@
+"""Builds of targets on workers: processes of this machine, or of the machines of a Ray cluster."""
+
+from __future__ import annotations
+
+import socket
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence, Set
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from etdev.errors import EtdevError, MissingRequirementError, StageError
+from etdev.files import file_sha256, remove_abandoned, temporary_folder_beside
+from etdev.pipeline.builder.compile import Part
+from etdev.pipeline.builder.finished import Finished
+from etdev.pipeline.builder.outcome import Outcome
+from etdev.pipeline.builder.progress_forwarding import Address, Relay, Sender
+from etdev.pipeline.builder.targets import Builder
+from etdev.pipeline.builder.tasks import Task, needs_the_machine, workers_wanted
+from etdev.pipeline.cache import Cache, open_store
+from etdev.pipeline.project import Project
+from etdev.pipeline.project.options import BuildOptions
+from etdev.pipeline.project.places import object_place
+from etdev.pipeline.project.progress import Silent
+from etdev.pipeline.project.requirements import build_packages
+from etdev.pipeline.project.versions import versions
+from etdev.runtime.orchestrator import ObjectHandle, Orchestrator, PoisonedError, WorkerLost
+
+if TYPE_CHECKING:
+    from etdev.pipeline.cache.store import Store
+
+_LOOK_SECONDS = 0.1
+"""Interval in seconds at which progress is passed on."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """The data that a worker needs to build targets of a project."""
+
+    project: Project
+    options: BuildOptions
+    store: Store | None
+    """The cache; None for that of the worker's own machine."""
+    progress: Address
+    versions: Mapping[str, str | None]
+    """Versions of etdev, Python and the targets' packages, which the worker must match.
+
+    None for a package that is not installed here. Empty for processes of this machine.
+    """
+    files: Mapping[Path, str]
+    """Digests of the config's files. The project's folder must be the same on the worker."""
+
+
+class RemoteBuilder:
+    """A :class:`Builder` on a worker."""
+
+    def __init__(self, job: Job) -> None:
+        _check_place(job)
+        with ExitStack() as stack:
+            sender = Sender(job.progress)
+            stack.callback(sender.close)
+            self._cache = stack.enter_context(Cache(job.store or open_store()))
+            options = replace(job.options, progress=sender)
+            self._builder = stack.enter_context(Builder(job.project, options, self._cache))
+            self._open = stack.pop_all()
+
+    def compile(self, name: str, method: str, folder: Path) -> tuple[Part, str | None]:
+        """Compile a method of a target; return it and the reason why the cache keeps nothing."""
+        return self._builder.compile(name, method, folder), self._cache.obstacle
+
+    def build(self, name: str, parts: Sequence[Part]) -> tuple[Finished, str | None]:
+        """Build a target; return it and the reason why the cache does not keep it."""
+        return self._builder.build(name, parts), self._cache.obstacle
+
+    def close(self) -> None:
+        """Close the builder; the orchestrator calls this on its objects."""
+        self._open.close()
+
+
+def build_on_workers(
+    project: Project, tasks: Sequence[Task], options: BuildOptions, cache: Cache, outcome: Outcome
+) -> None:
+    """Run these tasks, as many at a time as the options allow, and build the targets whose methods they compile.
+
+    After an error no further target is begun, unless the build keeps going; running builds continue to their end. A
+    target whose time is measured, or that uses devices, is built while no other is.
+    """
+    run = project.config.run
+    count = min(workers_wanted(project, options), len(tasks))
+    targets = dict.fromkeys(task.target for task in tasks)
+    is_remote = run.executor == "ray" and run.ray_address is not None
+    transport = "ray" if run.executor == "ray" else "process"
+    with Orchestrator(count, transport, ray_address=run.ray_address) as orchestrator, ExitStack() as stack:
+        try:
+            with Relay(options.progress, _own_address() if is_remote else None) as relay:
+                job = Job(
+                    project,
+                    replace(options, device_map=dict(options.device_map), progress=Silent()),
+                    None if is_remote else cache.store,
+                    relay.address,
+                    _versions(project, targets) if run.executor == "ray" else {},
+                    {path: file_sha256(path) for path in project.loaded.files} if run.executor == "ray" else {},
+                )
+                folders = {
+                    name: stack.enter_context(temporary_folder_beside(object_place(project, name)))
+                    for name in targets
+                    if Task(name) not in tasks
+                }
+                _WorkerPool(orchestrator, relay, job, outcome, cache, folders).build(tasks)
+        except BaseException:
+            orchestrator.close(kill=True)
+            for name in targets:
+                remove_abandoned(project.artifact(name).parent)
+            raise
+
+
+class _WorkerPool:
+    """A scheduler that gives tasks to idle workers."""
+
+    def __init__(
+        self,
+        orchestrator: Orchestrator,
+        relay: Relay,
+        job: Job,
+        outcome: Outcome,
+        cache: Cache,
+        folders: Mapping[str, Path],
+    ) -> None:
+        self._orchestrator, self._relay, self._job = orchestrator, relay, job
+        self._outcome, self._cache, self._folders = outcome, cache, folders
+        self._idle = list(range(len(orchestrator.specs)))
+        self._lost: set[int] = set()
+        self._builders: dict[int, ObjectHandle] = {}
+        self._running: dict[Future[Any], tuple[Task, int]] = {}
+        self._parts: dict[str, dict[str, Part]] = {name: {} for name in folders}
+        """Methods compiled so far, per target whose methods are compiled one by one."""
+
+    def build(self, tasks: Sequence[Task]) -> None:
+        """Run all tasks, and link the targets whose methods they compile."""
+        alone = {task for task in tasks if needs_the_machine(self._job.project, task.target)}
+        waiting = deque(sorted(tasks, key=alone.__contains__))
+        while waiting or self._running:
+            while waiting and self._idle and not (waiting[0] in alone and self._running):
+                self._start(waiting.popleft())
+                if len(self._running) == 1 and next(iter(self._running.values()))[0] in alone:
+                    break
+            done, _ = wait(self._running, timeout=_LOOK_SECONDS, return_when=FIRST_COMPLETED)
+            self._relay.pass_on()
+            for future in done:
+                task, worker = self._running.pop(future)
+                self._take(task, worker, future)
+                self._idle.insert(len(self._idle) if worker in self._lost else 0, worker)
+                if task.method is not None and self._parts[task.target].keys() == self._methods():
+                    waiting.appendleft(Task(task.target))  # First in line, for this worker has the models.
+            if self._outcome.errors:
+                keep = self._job.options.keep_going
+                waiting = deque(task for task in waiting if keep and task.target not in self._outcome.errors)
+
+    def _methods(self) -> Set[str]:
+        return self._job.project.config.methods.keys()
+
+    def _start(self, task: Task) -> None:
+        worker = self._idle.pop(0)
+        if worker in self._lost:
+            self._orchestrator.restart(worker)
+            self._lost.remove(worker)
+        if worker not in self._builders:
+            self._builders[worker] = self._orchestrator.create(RemoteBuilder, self._job, worker=worker)
+        builder = self._builders[worker].resident()
+        if task.method is not None:
+            future = self._orchestrator.submit(
+                RemoteBuilder.compile, builder, task.target, task.method, self._folders[task.target]
+            )
+        else:
+            made = self._parts.get(task.target, {})
+            parts = [made[method] for method in self._methods()] if made else []
+            future = self._orchestrator.submit(RemoteBuilder.build, builder, task.target, parts)
+        self._running[future] = task, worker
+
+    def _take(self, task: Task, worker: int, future: Future[Any]) -> None:
+        self._relay.pass_on(last=task.shown)
+        error = future.exception()
+        error = error.cause if isinstance(error, PoisonedError) else error
+        if error is None:
+            made, obstacle = future.result()
+            self._cache.obstacle = self._cache.obstacle or obstacle
+            if task.method is None:
+                self._outcome.finished[task.target] = made
+            else:
+                self._parts[task.target][task.method] = made
+        elif isinstance(error, WorkerLost):
+            self._outcome.errors.setdefault(task.target, _lost(task.target, error))
+            self._builders.pop(worker, None)
+            self._lost.add(worker)
+        elif isinstance(error, EtdevError):
+            self._outcome.errors.setdefault(task.target, error)
+        else:
+            raise error
+
+
+def _lost(name: str, error: WorkerLost) -> StageError:
+    return StageError(
+        f"the process that built {name!r} is gone: {error.reason}",
+        hint="without `-j` it is built in this process; if memory ran out, build fewer targets at a time",
+    )
+
+
+def _versions(project: Project, targets: Iterable[str]) -> dict[str, str | None]:
+    packages = {name for target in targets for name in build_packages(project.config, target)}
+    return {**dict.fromkeys(sorted(packages)), **versions(packages)}
+
+
+def _own_address() -> str:
+    import ray
+
+    return str(ray.util.get_node_ip_address())
+
+
+def _check_place(job: Job) -> None:
+    """Refuse a worker that would build something else: its project or its packages differ."""
+    host = socket.gethostname()
+    for path, digest in job.files.items():
+        if not path.is_file() or file_sha256(path) != digest:
+            state = "is another file" if path.is_file() else "is missing"
+            raise MissingRequirementError(
+                f"the worker on {host} cannot build this project: {path} {state} there",
+                where=job.project.where("run", "executor"),
+                hint="the machines of the cluster need the project's folder at the same path: share it",
+            )
+    found = versions(job.versions) if job.versions else {}
+    other = [name for name, version in job.versions.items() if found.get(name) != version]
+    if other:
+        name = min(other)
+        raise MissingRequirementError(
+            f"the worker on {host} has {name} {found.get(name, 'not at all')}, and here is "
+            f"{job.versions[name] or 'none'}",
+            where=job.project.where("run", "executor"),
+            hint="install the same versions on all machines of the cluster",
+        )

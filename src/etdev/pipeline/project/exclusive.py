@@ -1,0 +1,62 @@
+"""Locks that allow one build at a time of each target in one output folder."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+from etdev.files import locked, write_errors_named
+from etdev.pipeline.project import Project
+from etdev.pipeline.project.progress import WAIT, Progress
+
+
+@contextmanager
+def exclusive_outputs(project: Project, targets: Sequence[str], progress: Progress) -> Iterator[None]:
+    """Keep other builds from the folders of these targets; first wait for builds that are running.
+
+    Folders that did not exist before and are empty after the block are removed. Raises
+    :class:`~etdev.errors.WriteError`.
+    """
+    with ExitStack() as stack:
+        folders = [project.out, *(project.out / name for name in targets)]
+        stack.callback(_remove_empty, [folder for folder in folders if not folder.exists()])
+        for name in sorted(targets):  # The same order everywhere prevents deadlocks between builds.
+            stack.enter_context(_exclusive(project.out, name, progress))
+        yield
+
+
+@contextmanager
+def exclusive_lock_file(project: Project) -> Iterator[None]:
+    """Keep others from ``etdev.lock`` while it is read and written.
+
+    Raises :class:`~etdev.errors.WriteError`.
+    """
+    place = project.lock
+    with ExitStack() as stack:
+        with write_errors_named(place):
+            stack.enter_context(locked(place.with_name(f".{place.name}.held"), lambda holder: None))
+        yield
+
+
+@contextmanager
+def _exclusive(out: Path, name: str, progress: Progress) -> Iterator[None]:
+    began: list[float] = []
+
+    def wait(holder: int | None) -> None:
+        began.append(time.perf_counter())
+        progress.started(name, WAIT if holder is None else f"{WAIT} (process {holder})")
+
+    with ExitStack() as stack:
+        with write_errors_named(out / name):
+            stack.enter_context(locked(out / f".{name}.building", wait))
+        if began:
+            progress.finished(name, WAIT, time.perf_counter() - began[0])
+        yield
+
+
+def _remove_empty(folders: Sequence[Path]) -> None:
+    for folder in reversed(folders):
+        with suppress(OSError):
+            folder.rmdir()

@@ -1,0 +1,20 @@
+"""Imports of the project's own modules, before any other code of the project."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from etdev.pipeline.project import Project
+from etdev.pipeline.project.requirements import import_package
+from etdev.pipeline.project.usercode import UserCode
+
+if TYPE_CHECKING:
+    pass
+
+
+def register_imports(project: Project, user: UserCode) -> None:
+    """Import the modules that the config names under ``imports``, once and before any other code of the project."""
+    import_package("torch")
+    names = project.config.project.imports
+    if names:
+        user.register(names, project.base("project", "imports"), project.where("project", "imports"))

@@ -1,0 +1,85 @@
+"""Options of a build. The config states its content."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+
+from etdev.config.keys import nearest
+from etdev.config.models import CheckName
+from etdev.errors import UsageError
+from etdev.pipeline.project import Project
+from etdev.pipeline.project.progress import Progress, Silent
+from etdev.pipeline.results.result import CHECKS
+from etdev.runtime.device_map import NO_MAP, DeviceMap, parse_device_map
+
+
+@dataclass
+class BuildOptions:
+    """Options of a build. The config states its content."""
+
+    targets: Sequence[str] = ()
+    """Glob patterns; none means every target."""
+    require: Sequence[CheckName] = ()
+    """Checks that must have run, in addition to those that the config requires."""
+    verify: bool = True
+    """False stops after writing; the artifact is put in place unverified, and the report says so."""
+    cache: bool = True
+    """False builds again even if nothing has changed since an earlier build."""
+    locked: bool = False
+    """True if everything must match ``etdev.lock``."""
+    device_map: DeviceMap = field(default_factory=lambda: NO_MAP)
+    """The local devices for the programs' devices."""
+    jobs: int | None = None
+    """Number of targets, or methods of targets, built at the same time; None takes the config's number."""
+    metric_jobs: int = 1
+    """Number of workers for the samples that a metric passes to ``run.map``, if the program keeps no state."""
+    keep_going: bool = False
+    """True to build the other targets after a stage of one has failed."""
+    verbose: bool = False
+    progress: Progress = field(default_factory=Silent)
+
+
+def choose_targets(project: Project, patterns: Iterable[str]) -> tuple[str, ...]:
+    """Return the names of the targets that the patterns match, in the config's order. One string is one pattern."""
+    names = tuple(project.config.targets)
+    patterns = (patterns,) if isinstance(patterns, str) else tuple(patterns)
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for name in names):
+            near = nearest(pattern, names)
+            listed = f"targets: {', '.join(names)}"
+            hint = f"did you mean {near!r}? {listed}" if near else listed
+            if pattern.endswith((".toml", ".yaml", ".yml")):
+                hint = f"a config is named with `-c {pattern}`"
+            raise UsageError(f"no target matches {pattern!r}", hint=hint)
+    return tuple(name for name in names if not patterns or any(fnmatchcase(name, pattern) for pattern in patterns))
+
+
+def required_checks(project: Project, name: str, options: BuildOptions) -> tuple[CheckName, ...]:
+    """Return the checks that the config and the caller require to run."""
+    return tuple(dict.fromkeys((*project.config.targets[name].verify.require, *options.require)))
+
+
+def parse_checks(names: Iterable[str]) -> tuple[CheckName, ...]:
+    """Return the checks with these names.
+
+    Raises :class:`~etdev.errors.UsageError` for a name that does not exist.
+    """
+    known = {str(check): check for check in CHECKS}
+    names = (names,) if isinstance(names, str) else tuple(names)
+    for name in names:
+        if name not in known:
+            raise UsageError(f"there is no check {name!r}", hint=f"checks: {', '.join(CHECKS)}")
+    return tuple(known[name] for name in names)
+
+
+def check_device_map(text: str | None) -> DeviceMap:
+    """Return the device map of a caller's text, ``cuda:0=sim``; None is an empty map.
+
+    Raises :class:`~etdev.errors.UsageError`.
+    """
+    try:
+        return NO_MAP if text is None else parse_device_map(text)
+    except UsageError as error:
+        raise UsageError(error.message, where="--device-map", hint=error.hint) from error

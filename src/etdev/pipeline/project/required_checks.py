@@ -1,0 +1,78 @@
+"""Required checks that cannot run for a target, found in the config before a build. Imports no torch.
+
+A build that requires such a check always ends with exit code 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from etdev import backends
+from etdev.backends.devices import placed_specs
+from etdev.config.issues import UNRUNNABLE_CHECK
+from etdev.config.keys import format_key
+from etdev.config.loader import LoadedConfig
+from etdev.config.models import CheckName, Target
+from etdev.devices import TARGET_DEVICE
+from etdev.errors import Problem
+from etdev.pipeline.results.result import NO_LIMIT, NO_METRIC
+
+
+def unrunnable_checks(loaded: LoadedConfig) -> Iterator[Problem]:
+    """Yield a problem for each required check that cannot run, at its place in the config."""
+    for name, target in loaded.config.targets.items():
+        for index, check in enumerate(target.verify.require):
+            reason = _obstacle(check, target)
+            if reason is not None:
+                yield _problem(loaded, name, index, check, reason)
+
+
+def _obstacle(check: CheckName, target: Target) -> str | None:
+    """Return the reason why a check cannot run for a target; None if it may run."""
+    devices, foreign = _devices(target), _not_replayed(target)
+    not_replayed = f"etdev cannot run delegates of the backend {foreign[0]!r} yet" if foreign else None
+    not_in_stock = f"ExecuTorch's Python runtime ignores devices, and the target uses {devices[0]}" if devices else None
+    match check:
+        case "device":
+            return not_replayed if devices else "the target uses no device"
+        case "replay":
+            return not_replayed
+        case "runtime":
+            return not_in_stock
+        case "latency":
+            return NO_LIMIT if target.budget.latency is None else not_in_stock
+        case "accuracy":
+            return NO_METRIC if target.verify.accuracy is None else not_in_stock and not_replayed
+        case _:
+            return None
+
+
+def _devices(target: Target) -> list[str]:
+    """Return the devices that the target's partitioners use."""
+    specs = (placed_specs(backends.get(step.backend), step.device, step.compile_specs) for step in target.partitioners)
+    return [str(found[TARGET_DEVICE]) for found in specs if TARGET_DEVICE in found]
+
+
+def _not_replayed(target: Target) -> list[str]:
+    """Return the backends of the target whose delegates the interpreter does not run.
+
+    Plug-ins are not included, since they may bring their own way to run delegates.
+    """
+    names = [step.backend for step in target.partitioners if backends.plugin_distribution(step.backend) is None]
+    replayed = {*backends.get("reference").delegate_ids}
+    return [name for name in names if not replayed.issuperset(backends.get(name).delegate_ids)]
+
+
+def _problem(loaded: LoadedConfig, target: str, index: int, check: CheckName, reason: str) -> Problem:
+    key = ("targets", target, "verify", "require", index)
+    origin = loaded.origin(*key)
+    source, line, column = (origin.source, origin.line, origin.column) if origin else (None, None, None)
+    return Problem(
+        f"`{format_key(key)}`: the check `{check}` cannot run, so every build ends with exit code 3: {reason}",
+        format_key(key),
+        source,
+        line,
+        column,
+        f"leave `{check}` out of `require`",
+        UNRUNNABLE_CHECK,
+    )

@@ -1,0 +1,151 @@
+"""Operators and backends of a target's runtime, from the config or from the wheel."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from etdev.backends.kernels import listed_operators
+from etdev.errors import ConfigError, Problem
+from etdev.files import read_file
+from etdev.pipeline.project import Project
+from etdev.program import Program
+
+_PRIMITIVE = re.compile(r"^(executorch_prim::|aten::sym_|aten::_local_scalar_dense$)")
+"""Operators of the runtime itself, available with any kernel library."""
+
+_WHEEL = "the wheel's runtime"
+
+_BACKENDS = "the config's `runtime.backends`"
+
+
+@dataclass(frozen=True)
+class RuntimeContents:
+    """Operators and backends that a runtime has."""
+
+    operators: frozenset[str] | None
+    """None means every operator."""
+    backends: frozenset[str]
+    closed: bool
+    """True if ``backends`` is complete, False if it is only what is known."""
+    operators_label: str = _WHEEL
+    """Source of the operators, as the subject of a sentence."""
+    backends_label: str = _WHEEL
+
+
+def target_runtime(
+    project: Project, target: str, wheel_operators: frozenset[str], wheel_backends: frozenset[str]
+) -> RuntimeContents:
+    """Return the contents of the target's runtime: from the config, or from the wheel if the config is silent."""
+    settings = project.config.targets[target].runtime
+    operators: frozenset[str] | None = wheel_operators
+    label = _WHEEL
+    if settings.operators is not None:
+        operators = selected_operators(project, target)
+        label = Path(settings.operators).name
+    elif settings.kernels is not None:
+        operators = frozenset().union(*(library_operators(name, wheel_operators) for name in settings.kernels))
+        label = f"a runtime with {' and '.join(settings.kernels) or 'no'} kernels"
+    if settings.backends is None:
+        return RuntimeContents(operators, wheel_backends, closed=False, operators_label=label)
+    return RuntimeContents(operators, frozenset(settings.backends), True, label, _BACKENDS)
+
+
+def check_runtime_settings(project: Project, target: str) -> None:
+    """Read `runtime.operators`, so that a file that cannot be read fails early.
+
+    Raises :class:`~etdev.errors.ConfigError` at the key.
+    """
+    if project.config.targets[target].runtime.operators is not None:
+        selected_operators(project, target)
+
+
+def needed_libraries(operators: Iterable[str]) -> tuple[str, ...]:
+    """Return the kernel libraries that have these operators, sorted.
+
+    An operator that is in ``portable`` does not count for ``optimized``. Of the operators that the lists in the wheel
+    do not have, only ATen operators count: others may be custom.
+    """
+    portable, quantized = (library_operators(name, frozenset()) for name in ("portable", "quantized"))
+    found = set()
+    for name in operators:
+        if name in portable:
+            found.add("portable")
+        elif name in quantized:
+            found.add("quantized")
+        elif name.startswith("aten::") and _PRIMITIVE.match(name) is None:
+            found.add("optimized")
+    return tuple(sorted(found))
+
+
+def library_operators(library: str, wheel_operators: frozenset[str]) -> frozenset[str]:
+    """Return the operators of one of ExecuTorch's kernel libraries, from the lists in the wheel.
+
+    ``optimized`` is the library as ExecuTorch links it, merged with ``portable``. The wheel has no list of it, so it is
+    the wheel's registry without the quantized operators.
+    """
+    return wheel_operators - listed_operators("quantized") if library == "optimized" else listed_operators(library)
+
+
+def selected_operators(project: Project, target: str) -> frozenset[str] | None:
+    """Return the operators of the target's selected-operators YAML, as used by ExecuTorch's selective build.
+
+    None if it includes all operators. Raises :class:`~etdev.errors.ConfigError` at the key.
+    """
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
+
+    path = project.loaded.resolve("targets", target, "runtime", "operators")
+    try:
+        data: Any = YAML(typ="safe", pure=True).load(read_file(path).decode("utf-8"))
+    except (OSError, UnicodeDecodeError, YAMLError) as error:
+        raise _bad_operators(project, target, f"{path} cannot be read: {error}") from error
+    if not isinstance(data, dict):
+        raise _bad_operators(project, target, f"{path} holds no table")
+    if data.get("include_all_operators"):
+        return None
+    operators = data.get("operators")
+    if not isinstance(operators, dict):
+        raise _bad_operators(project, target, f"{path} has no table `operators`")
+    return frozenset(str(name) for name in operators)
+
+
+def _bad_operators(project: Project, target: str, message: str) -> ConfigError:
+    key = ("targets", target, "runtime", "operators")
+    origin = project.loaded.origin(*key)
+    return ConfigError(
+        (
+            Problem(
+                message,
+                key=".".join(key),
+                source=origin.source if origin else None,
+                line=origin.line if origin else None,
+                column=origin.column if origin else None,
+                hint="give the YAML that ExecuTorch's gen_oplist writes",
+            ),
+        )
+    )
+
+
+@dataclass(frozen=True)
+class Requirements:
+    """Operators and delegates that a file needs from the runtime, per method."""
+
+    operators: Mapping[str, frozenset[str]]
+    """Names such as ``aten::add.out``."""
+    delegates: Mapping[str, frozenset[str]]
+    """Ids such as ``XnnpackBackend``."""
+
+
+def requirements(found: Program) -> Requirements:
+    """Return the operators and delegates that the methods of a program name."""
+    return Requirements(
+        operators={
+            plan.name: frozenset(f"{op.name}.{op.overload}" if op.overload else op.name for op in plan.operators)
+            for plan in found.execution_plan
+        },
+        delegates={plan.name: frozenset(item.id for item in plan.delegates) for plan in found.execution_plan},
+    )

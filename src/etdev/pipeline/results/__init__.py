@@ -1,0 +1,1 @@
+"""Results of builds and checks: the content of ``report.json``."""

@@ -1,0 +1,46 @@
+"""Results of files that are verified without a config: the content of ``verify FILE --json``."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from etdev.config.models import CheckName
+from etdev.errors import ExitCode
+from etdev.pipeline.results.result import CheckResult, Part, unmet
+
+
+class FileResult(Part):
+    """A file and the results of its checks."""
+
+    file: str
+    size: int
+    """Bytes."""
+    sha256: str
+    status: Literal["good", "rejected"]
+    """``rejected`` if a check failed."""
+    checks: tuple[CheckResult, ...]
+    required: tuple[CheckName, ...] = ()
+    """Checks that must run."""
+
+    @property
+    def unmet(self) -> tuple[CheckResult, ...]:
+        """Required checks that did not run."""
+        return unmet(self.checks, self.required)
+
+
+class FilesResult(Part):
+    """Results of all files of one run."""
+
+    format: Literal[1] = 1
+    versions: dict[str, str]
+    """Versions of etdev, Python and the packages that took part."""
+    files: tuple[FileResult, ...]
+    notes: tuple[str, ...] = ()
+    """Notes on all files together: how to simulate missing devices, and unused devices of the device map."""
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """Worst exit code of all files: a rejected file comes before a required check that did not run."""
+        if any(file.status == "rejected" for file in self.files):
+            return ExitCode.BUILD_FAILED
+        return ExitCode.ENVIRONMENT if any(file.unmet for file in self.files) else ExitCode.DONE

@@ -1,0 +1,65 @@
+"""Warnings about targets that verification accepted although no check ran their programs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import PurePath
+
+from etdev.pipeline.results.result import NOT_VERIFIED, TargetResult
+
+_RUNNING = ("runtime", "replay", "device")
+"""Checks that run the program."""
+
+
+@dataclass(frozen=True, slots=True)
+class NeverRan:
+    """The warning about a program that no check ran."""
+
+    message: str
+    hint: str
+
+
+def never_ran(target: TargetResult) -> NeverRan | None:
+    """Return a warning if no check ran a target's program; None if one did, or if that is an error already.
+
+    A required check that did not run is such an error, and ``--no-verify`` asks for no run.
+    """
+    checks = {check.name: check for check in target.checks if check.name in _RUNNING}
+    if (
+        target.status == "rejected"
+        or not {"runtime", "replay"} <= checks.keys()
+        or any(check.status != "not run" or check in target.unmet for check in checks.values())
+        or checks["replay"].summary == NOT_VERIFIED
+    ):
+        return None
+    replay = checks["replay"]
+    devices = next((check.devices for check in target.checks if check.name == "bytes"), None) or ()
+    reasons = dict.fromkeys([replay.summary] if devices else [checks["runtime"].summary, replay.summary])
+    hint = _on_other_devices(target, devices) if replay.hint is not None else _in_another_runtime(target)
+    return NeverRan(f"nothing ran the program: {'; '.join(reasons)}", hint)
+
+
+def _on_other_devices(target: TargetResult, devices: tuple[str, ...]) -> str:
+    simulated = ",".join(f"{device}=sim" for device in devices)
+    command = f"etdev verify {target.name}"
+    return (
+        f"`{command} --device-map {simulated}` runs it on simulated devices, and `{command}` on a machine that has "
+        f"{' and '.join(devices)}"
+    )
+
+
+def _in_another_runtime(target: TargetResult) -> str:
+    """Return a command for ExecuTorch's ``executor_runner``, which takes one data file."""
+    program = PurePath(target.artifact)
+    names = [str(program.with_name(item.name)) for item in target.data]
+    delegates = {name for method in target.methods for name in method.delegate_calls}
+    needs = f" that is built with {', '.join(sorted(delegates))}" if delegates else ""
+    if len(names) < 2:
+        data = f" --data_path {names[0]}" if names else ""
+        return f"ExecuTorch's own runtime{needs} runs it: `executor_runner --model_path {program}{data}`"
+    joined = program.with_name(f"{program.stem}-joined.pte")
+    files = " ".join(f"--data {name}" for name in names)
+    return (
+        f"ExecuTorch's own runtime{needs} runs it: `etdev relink {program} {files} -o {joined}`, then "
+        f"`executor_runner --model_path {joined}`"
+    )

@@ -1,0 +1,324 @@
+"""Results of builds and verifications: one versioned model for ``report.json`` and :class:`BuildResult`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from etdev.config.models import CheckName
+from etdev.decisions import Elision, InPlace, TilingDecision
+from etdev.errors import ExitCode
+from etdev.pipeline.results.decision_counts import CopiesOfKind, InPlaceOutputs
+from etdev.pipeline.results.figures import Figures
+from etdev.pipeline.results.result_parts import AllocatedBuffer, Copies, DeviceMemory
+
+CHECKS: tuple[CheckName, ...] = (
+    "bytes",
+    "plan",
+    "placement",
+    "kernels",
+    "budget",
+    "growth",
+    "runtime",
+    "replay",
+    "device",
+    "accuracy",
+    "latency",
+)
+"""Checks in the order in which they are reported."""
+
+Status = Literal["passed", "failed", "not run"]
+
+NO_LIMIT = "the config sets no limit"
+NO_METRIC = "the config names no metric"
+NO_DEVICES = "the program has no memory on devices"
+NOT_VERIFIED = "verification was turned off"
+NOTHING_TO_ASK = (NO_LIMIT, NO_METRIC, NO_DEVICES)
+"""Reasons why a check did not run that has nothing to check."""
+
+WORST_FIRST = (ExitCode.BUILD_FAILED, ExitCode.CONFIG, ExitCode.ENVIRONMENT, ExitCode.GATE_FAILED)
+"""Exit codes of several targets together, by precedence.
+
+First a broken artifact or a failed stage, then an invalid config, then a lack of this machine, then a missed gate.
+"""
+
+
+class Part(BaseModel):
+    """A part of a result: immutable, and complete in JSON."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class OutputError(Part):
+    """Error of one output of a method against its reference, over all samples and sessions."""
+
+    method: str
+    output: int
+    """Position, 0-based."""
+    dtype: str
+    max_abs_error: float
+    allowed: float
+    """Largest absolute error allowed by etdev's default for the dtype, at the sample that comes closest to it."""
+    snr_db: float | None
+    """Signal-to-noise ratio against the reference, in dB; None if every sample was equal."""
+    float_snr_db: float | None = None
+    """SNR of a quantized target against the float model, in dB; None if equal, or if not quantized."""
+
+
+class LatencyResult(Part):
+    """Seconds per call, over all measured calls. A percentile is the time of a call: the nearest rank."""
+
+    calls: int
+    min: float
+    p50: float
+    p95: float
+    p99: float
+    max: float
+    mean: float
+
+
+class Failure(Part):
+    """One failure of a check that judges several limits."""
+
+    message: str
+    """One sentence."""
+    where: str
+    """Location of the limit in the config."""
+    hint: str
+    """Advice on the failure."""
+
+
+class CheckResult(Part):
+    """One check of the verification, and its result."""
+
+    name: CheckName
+    status: Status
+    summary: str
+    """One line: the finding, or the reason why the check did not run."""
+    gate: bool = False
+    """True if a failure is a missed limit of the config (the artifact stays), not a broken artifact."""
+    problems: tuple[str, ...] = ()
+    """One sentence per failure."""
+    where: str | None = None
+    """Location of the failure: of the limit in the config, or of the line in the model."""
+    hint: str | None = None
+    """Advice on a failure; for a ``replay`` that did not run, the way to run it."""
+    failures: tuple[Failure, ...] = ()
+    """The ``problems`` with location and advice each, if these are known per problem."""
+    outputs: tuple[OutputError, ...] = ()
+    value: float | None = None
+    """Value of the metric, for ``accuracy``."""
+    unjudged: str | None = None
+    """Location of the limit that was not judged, for a check that did not run."""
+    latency: LatencyResult | None = None
+    """The measurement, for ``latency``."""
+    lacking: bool = False
+    """True if the check should run by itself but this machine could not run it, so that it counts as required."""
+    devices: tuple[str, ...] | None = None
+    """Devices that the program names in addition to the host, for ``bytes``; None if it was not read."""
+    allocations: tuple[AllocatedBuffer, ...] = ()
+    """Planned buffers on devices and the tests in them, for ``device``."""
+    device_memory: tuple[DeviceMemory, ...] = ()
+    """Memory of the devices before, during and after the check, for ``device``."""
+
+
+class UndelegatedOps(Part):
+    """Ops of one kind that run on kernels instead of a delegate."""
+
+    op: str
+    count: int
+
+
+class BufferResult(Part):
+    """One planned buffer of a method."""
+
+    index: int
+    """The ``memory_id``."""
+    device: str
+    size: int
+    """Bytes that the runtime allocates."""
+    lower_bound: int
+    """Lower bound in bytes on any plan for the same tensors."""
+    greedy: int
+    """Bytes that ExecuTorch's greedy planner needs for the same tensors."""
+    state: bool
+    """True if it holds only state."""
+
+
+class MethodResult(Part):
+    """One method of the program."""
+
+    name: str
+    inputs: tuple[str, ...]
+    """Inputs such as ``image: float32 [batch, 1, 8, 8]``."""
+    stateful: bool
+    delegate_calls: dict[str, int]
+    """Number of calls by delegate id."""
+    delegated_ops: int
+    undelegated: tuple[UndelegatedOps, ...]
+    operators: tuple[str, ...]
+    """Kernels that the file needs from the runtime."""
+    libraries: tuple[str, ...] = ()
+    """ExecuTorch's kernel libraries that have them; custom kernels are in none."""
+    forms: dict[str, int] = {}
+    """Number of ops that lowering replaced by others with faster kernels, by form."""
+    tiling: TilingDecision | None = None
+    """Tiling decision with its figures; None if there was nothing to decide."""
+    buffers: tuple[BufferResult, ...] = ()
+    instructions: int = 0
+    transfers: Copies = Copies(0, 0)
+    """Bytes copied between the host and devices, in one call."""
+    copies: tuple[CopiesOfKind, ...] = ()
+    """Results for the copies that the linker considered, by kind."""
+    inplace: InPlaceOutputs = InPlaceOutputs()
+    """Results for the outputs that may be written over an operand."""
+    copy_decisions: tuple[Elision, ...] = ()
+    """Decision on each of ``copies``, by position in the object program."""
+    inplace_decisions: tuple[InPlace, ...] = ()
+    """Decision on each of ``inplace``, by position in the object program."""
+    renumbered: dict[int, int] = {}
+    """Positions of the instructions that the link kept: in the object program → in the file."""
+
+
+class FileBeside(Part):
+    """A file that belongs to a program, in its folder."""
+
+    name: str
+    size: int
+    """Bytes."""
+    sha256: str
+
+
+class DataFile(FileBeside):
+    """A file of data that a program needs at run time."""
+
+    of_delegates: bool = False
+    """True if a backend requested this file, false for ``external_weights``."""
+
+
+class TargetResult(Part):
+    """One target's artifact, and the results of its verification."""
+
+    name: str
+    status: Literal["built", "gate failed", "rejected"]
+    artifact: str
+    """Path of the file, relative to the config's folder if the file is below it."""
+    size: int
+    """Bytes."""
+    sha256: str
+    data: tuple[DataFile, ...] = ()
+    """Data files, without which the program does not run."""
+    operators: FileBeside | None = None
+    """File of the operators that the program needs, for a selective build of the runtime."""
+    quantize: str | None
+    """Scheme that was applied."""
+    methods: tuple[MethodResult, ...] = ()
+    memory: dict[str, int] = {}
+    """Planned bytes per device: the sum over buffers of the largest size in any method."""
+    sidecar_sha256: str | None = None
+    """SHA-256 of the linked object program's notes; only these notes fit the positions in ``methods``."""
+    nested_memory: dict[str, int] = {}
+    """Bytes per device that reference delegates allocate for their programs, in addition to ``memory``."""
+    planner: str | None = None
+    shared_state: tuple[str, ...] = ()
+    """State that several methods share. It needs a loader that allocates the same buffers for all methods."""
+    checks: tuple[CheckResult, ...] = ()
+    required: tuple[CheckName, ...] = ()
+    """Checks that must run."""
+    seconds: dict[str, float] = {}
+    """Seconds per stage, in the order in which they ran."""
+    figures: Figures | None = None
+    """Figures that budgets and baselines compare; set by ``build``."""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def unmet(self) -> tuple[CheckResult, ...]:
+        """Required checks that did not run."""
+        return unmet(self.checks, self.required)
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """Exit code for this target alone."""
+        if self.status == "rejected":
+            return ExitCode.BUILD_FAILED
+        if self.unmet:
+            return ExitCode.ENVIRONMENT
+        return ExitCode.GATE_FAILED if self.status == "gate failed" else ExitCode.DONE
+
+
+class Obstacle(Part):
+    """One reason why a target was not built."""
+
+    rule: str
+    """Kind of error; for a failed stage, its name."""
+    message: str
+    """One sentence."""
+    where: str | None = None
+    """Location."""
+    hint: str | None = None
+    """Advice."""
+
+
+class FailedTarget(Part):
+    """A target that was not built, since a stage failed or this machine lacks something."""
+
+    name: str
+    code: ExitCode
+    """Exit code for this target alone."""
+    errors: tuple[Obstacle, ...]
+
+
+class BuildResult(Part):
+    """Results of all targets of one run."""
+
+    format: Literal[1] = 1
+    project: str
+    config: str
+    """Path of the config file."""
+    profile: str | None = None
+    versions: dict[str, str]
+    """Versions of etdev, Python and the packages that took part."""
+    targets: tuple[TargetResult, ...]
+    failed: tuple[FailedTarget, ...] = ()
+    """Targets with a failed stage."""
+    not_built: tuple[str, ...] = ()
+    """Targets that were not started after another one failed."""
+    notes: tuple[str, ...] = ()
+    """Notes on all targets together: how to simulate missing devices, and unused devices of the device map."""
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """Worst exit code of all targets, by :data:`WORST_FIRST`."""
+        codes = {*(target.exit_code for target in self.targets), *(target.code for target in self.failed)}
+        return next((code for code in WORST_FIRST if code in codes), max(codes, default=ExitCode.DONE))
+
+    @property
+    def ok(self) -> bool:
+        """True if no target failed, was rejected, missed a gate or lacks a required check."""
+        return self.exit_code == ExitCode.DONE
+
+    def __getitem__(self, target: str) -> TargetResult:
+        """Return the result of a target by name; raise :class:`KeyError` for one that was not built."""
+        for result in self.targets:
+            if result.name == target:
+                return result
+        raise KeyError(target)
+
+    def path(self, target: str) -> Path:
+        """Return the path of a target's file: the artifact, or the rejected one."""
+        return Path(self.config).parent / self[target].artifact
+
+
+def unmet(checks: tuple[CheckResult, ...], required: tuple[CheckName, ...]) -> tuple[CheckResult, ...]:
+    """Return the required checks that did not run."""
+    return tuple(check for check in checks if check.status == "not run" and (check.name in required or check.lacking))
+
+
+def outcome(checks: tuple[CheckResult, ...]) -> Literal["built", "gate failed", "rejected"]:
+    """Return the status of an artifact from its checks."""
+    failed = [check for check in checks if check.status == "failed"]
+    if any(not check.gate for check in failed):
+        return "rejected"
+    return "gate failed" if failed else "built"

@@ -1,0 +1,221 @@
+"""The choice of forms and tiling for a program, by the measured costs of linked candidates.
+
+Estimates only steer the forms; linked programs decide. A method never takes more planned memory than its stock
+lowering. It is tiled only if that saves more memory than it adds to the file.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from etdev.decisions import TilingDecision
+from etdev.errors import WriteError
+from etdev.files import describe_os_error
+from etdev.linker import LinkOptions, link
+from etdev.lowering.graph import FormSettings
+from etdev.lowering.rewrite import Applied, apply_forms
+from etdev.pipeline.project import Project
+from etdev.pipeline.stages.artifacts import EmittedFiles, ExportedModel, LoweredModel, ReplacedOps
+from etdev.pipeline.stages.emit import ObjectProgram, emit_object
+from etdev.program.constants import constants_size
+from etdev.program.footprint import planned_memory
+from etdev.program.sidecar import Sidecar
+from etdev.program.writer import flatbuffer_size
+
+_NEUTRAL = frozenset({"linear", "addmm", "clamp"})
+"""Forms that take at most the memory of the ops that they replace."""
+_GREEDY = frozenset({"pow", "gelu", "pooling"})
+"""Forms that take additional memory at any limit."""
+_NEAR = 0.99
+"""Safety factor of a limit on estimated memory: linked programs may exceed the estimate."""
+_STEP = 0.92
+"""Largest factor from a limit that a linked program exceeded to the next one."""
+_LEAST = 0.8
+"""Share of the stock lowering's memory below which a limit is not lowered further."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Cost:
+    """Bytes that one linked method takes."""
+
+    memory: int
+    """Planned memory."""
+    file: int
+    """Instructions, values and constants."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """A lowering and its costs."""
+
+    lowered: LoweredModel
+    applied: Mapping[str, Applied]
+    settings: Mapping[str, FormSettings]
+    costs: Mapping[str, _Cost]
+
+
+def choose_forms(
+    project: Project,
+    exported: ExportedModel,
+    target: str,
+    lowered: LoweredModel,
+    names: Collection[str],
+    place: Path | None,
+) -> LoweredModel:
+    """Return the lowered methods with the forms that pay off.
+
+    With ``place``, the path of the object program, the result includes the emitted files of the choice.
+    """
+    tiling = project.config.targets[target].memory.tiling
+    wanted = dict.fromkeys(lowered.methods, FormSettings(frozenset(names), tiling))
+    first, applied = _apply(lowered, wanted)
+    if not any(found.counts.keys() - _NEUTRAL for found in applied.values()):
+        return first
+    trials = _Trials(project, exported, target, lowered, place)
+    if tiling != "auto":
+        return _decided(trials.within_stock(wanted), {})
+    whole = trials.within_stock({name: replace(found, tiling="off") for name, found in wanted.items()})
+    tiled = trials.tiled(wanted)
+    decisions = {name: trials.decide(tiled, whole, name) for name in lowered.methods}
+    kept = {name: (tiled if decision.tiled else whole) for name, decision in decisions.items()}
+    for candidate in (whole, tiled):
+        if all(found is candidate for found in kept.values()):
+            return _decided(candidate, decisions)
+    settings = {name: found.settings[name] for name, found in kept.items()}
+    mixed, applied = _apply(lowered, settings)
+    return _decided(_Candidate(mixed, applied, settings, {}), decisions)
+
+
+_ESTIMATED = "by estimate, the file would grow by more than memory would shrink"
+
+
+def _decided(candidate: _Candidate, decisions: Mapping[str, TilingDecision]) -> LoweredModel:
+    """Return the lowered methods with the decision on each."""
+    replaced = []
+    for item in candidate.lowered.replaced:
+        settings, applied = candidate.settings[item.method], candidate.applied[item.method]
+        decision = decisions.get(item.method)
+        if decision is None:
+            decision = TilingDecision(applied.is_tiled, reason=f'memory.tiling is "{settings.tiling}"')
+        replaced.append(replace(item, tiling=decision if applied.counts.keys() - _NEUTRAL else None))
+    return replace(candidate.lowered, replaced=tuple(replaced))
+
+
+class _Trials:
+    """Trials that lower, emit and link candidates of one program."""
+
+    def __init__(
+        self, project: Project, exported: ExportedModel, target: str, lowered: LoweredModel, place: Path | None
+    ) -> None:
+        self._project, self._exported, self._target = project, exported, target
+        self._lowered, self._place = lowered, place
+        self._stock = self._measured(lowered)[1]
+
+    def within_stock(self, settings: Mapping[str, FormSettings]) -> _Candidate:
+        """Apply the forms so that no method takes more memory than its stock lowering."""
+        settings = {name: replace(found, limit=self._stock[name].memory) for name, found in settings.items()}
+        while True:
+            lowered, applied = _apply(self._lowered, settings)
+            emitted, costs = self._measured(lowered)
+            over = [
+                name for name, cost in costs.items() if cost.memory > self._stock[name].memory and settings[name].names
+            ]
+            if not over:
+                return _Candidate(replace(lowered, emitted=emitted), applied, settings, costs)
+            for name in over:
+                settings[name] = _stricter(settings[name], self._stock[name].memory, costs[name].memory)
+
+    def tiled(self, settings: Mapping[str, FormSettings]) -> _Candidate:
+        """Apply the forms as the estimates suggest; measure the result if anything is tiled."""
+        room = {name: int(_NEAR * cost.memory) for name, cost in self._stock.items()}
+        settings = {name: replace(found, limit=room[name]) for name, found in settings.items()}
+        lowered, applied = _apply(self._lowered, settings)
+        if not any(found.is_tiled for found in applied.values()):
+            return _Candidate(lowered, applied, settings, {})
+        emitted, costs = self._measured(lowered)
+        return _Candidate(replace(lowered, emitted=emitted), applied, settings, costs)
+
+    def decide(self, tiled: _Candidate, whole: _Candidate, method: str) -> TilingDecision:
+        """Weigh the memory that tiling a method saves against the growth of the file."""
+        if not tiled.applied[method].is_tiled:
+            return TilingDecision(False, reason=_ESTIMATED)
+        saved = whole.costs[method].memory - tiled.costs[method].memory
+        growth = tiled.costs[method].file - whole.costs[method].file
+        left = whole.applied[method].left - tiled.applied[method].left
+        fits = tiled.costs[method].memory <= self._stock[method].memory
+        if fits and saved > growth and left >= 0:
+            return TilingDecision(True, saved, growth)
+        if fits and left > 0:
+            reason = f"without it, {left} more convolutions would have to run on a slow kernel"
+            return TilingDecision(True, saved, growth, reason)
+        return TilingDecision(False, saved, growth)
+
+    def _measured(self, lowered: LoweredModel) -> tuple[EmittedFiles | None, dict[str, _Cost]]:
+        """Emit a copy of the lowered methods and link each of them separately."""
+        folder = _folder(self._place)
+        path = Path(folder.name) / (self._place.name if self._place else "candidate.object.pte")
+        objects = emit_object(self._project, _copied(lowered), self._exported, self._target, path)
+        share_state = self._project.config.model.share_state
+        costs = {name: _cost(objects, name, share_state=share_state) for name in lowered.methods}
+        return EmittedFiles(path, folder) if self._place else None, costs
+
+
+def _folder(place: Path | None) -> TemporaryDirectory[str]:
+    """Make a folder next to an object program; it is removed with the last reference to it."""
+    if place is None:
+        return TemporaryDirectory(prefix="etdev-")
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        return TemporaryDirectory(prefix=".candidate-", dir=place.parent)
+    except OSError as error:
+        message, hint = describe_os_error(error)
+        raise WriteError(message, where=str(place), hint=hint) from error
+
+
+def _stricter(settings: FormSettings, limit: int, memory: int) -> FormSettings:
+    """Return the next settings after a method exceeded its limit; the last attempt is the stock lowering."""
+    assert settings.limit is not None
+    if settings.limit > _LEAST * limit:
+        return replace(settings, limit=int(settings.limit * min(_NEAR * limit / memory, _STEP)))
+    if settings.names & _GREEDY:
+        return replace(settings, names=settings.names - _GREEDY)
+    if settings.names - _NEUTRAL:
+        return replace(settings, names=settings.names & _NEUTRAL)
+    return replace(settings, names=frozenset())
+
+
+def _cost(objects: ObjectProgram, method: str, *, share_state: bool) -> _Cost:
+    """Return the cost of a method in a program of its own, linked with the default settings."""
+    alone = replace(objects.program, execution_plan=(objects.program.method(method),))
+    sidecar = Sidecar({method: objects.sidecar.methods[method]})
+    linked = link(alone, LinkOptions(share_state=share_state), sidecar).program
+    return _Cost(sum(planned_memory(linked).values()), flatbuffer_size(linked) + constants_size(linked))
+
+
+def _apply(lowered: LoweredModel, settings: Mapping[str, FormSettings]) -> tuple[LoweredModel, dict[str, Applied]]:
+    """Apply forms to a copy of the lowered methods."""
+    changed = _copied(lowered)
+    applied = {name: apply_forms(changed.manager.exported_program(name), found) for name, found in settings.items()}
+    replaced = tuple(ReplacedOps(name, dict(applied[name].counts)) for name in lowered.methods)
+    return replace(changed, replaced=replaced), applied
+
+
+def _copied(lowered: LoweredModel) -> LoweredModel:
+    """Return a copy with its own graphs. It shares tensors and delegates, which no stage changes."""
+    from executorch.exir.lowered_backend_module import LoweredBackendModule
+
+    shared: list[Any] = []
+    for name in lowered.methods:
+        program = lowered.manager.exported_program(name)
+        shared += [*program.state_dict.values(), *program.constants.values()]
+        shared += [part for part in program.graph_module.modules() if isinstance(part, LoweredBackendModule)]
+    manager = copy.copy(lowered.manager)
+    memo = {id(item): item for item in shared}
+    manager._edge_programs = copy.deepcopy(lowered.manager._edge_programs, memo)
+    manager._etrecord = copy.copy(lowered.manager._etrecord)
+    return replace(lowered, manager=manager)

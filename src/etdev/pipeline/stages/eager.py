@@ -1,0 +1,183 @@
+"""Outputs of eager PyTorch: of the float model, and of the quantized model before lowering."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from etdev.errors import VerifyError
+from etdev.pipeline.project import Project
+from etdev.pipeline.project.torch_tensors import Tensors
+from etdev.pipeline.project.usercode import UserCode, translated
+from etdev.pipeline.stages.artifacts import ExportedModel
+from etdev.pipeline.stages.inputs import Call
+from etdev.pipeline.stages.known_outputs import key_of_call
+
+if TYPE_CHECKING:
+    import torch
+
+
+State = dict[str, "torch.Tensor"]
+"""Buffers that calls have changed, by name."""
+
+
+class Session:
+    """Successive calls of a model, each on the state that earlier calls left.
+
+    Each method has its own state; with ``model.share_state`` all methods share one.
+    """
+
+    def __init__(self, project: Project, user: UserCode, model: ExportedModel) -> None:
+        self._user, self._model, self._shared = user, model, project.config.model.share_state
+        self._states: dict[str, State] = {}
+        self._key: str | None = ""
+        """Key of all calls so far."""
+        self._waiting: list[tuple[Call, str, str]] = []
+        """Calls whose outputs were known, so that their state is not computed yet."""
+
+    def compute(self, call: Call, at: str, where: str) -> list[Any]:
+        """Return the outputs of the next call, as :func:`compute` does.
+
+        ``at`` names the call, and ``where`` is the location for errors.
+        """
+        self._waiting.append((call, at, where))
+        known = self._model.known
+        if known is not None:
+            self._key = key_of_call(call.method, call.inputs, self._key)
+            found = known.find(self._key)
+            if found is not None:
+                return found.outputs
+        waiting, self._waiting = self._waiting, []
+        outputs = [self._computed(*item) for item in waiting][-1]
+        if known is not None:
+            # The first call has the key that `compute` uses for it, and `compute` needs the written buffers.
+            known.add(self._key, outputs, self._state(call.method))
+        return outputs
+
+    def _state(self, method: str) -> State:
+        return self._states.setdefault("" if self._shared else method, {})
+
+    def _computed(self, call: Call, at: str, where: str) -> list[Any]:
+        what = f"method {call.method!r} failed in eager PyTorch in {at}"
+        function = self._model.eager[call.method]
+        with translated(self._user, VerifyError, what, where=where):
+            return _compute(function, call.inputs, self._state(call.method), where)
+
+
+def compute(
+    project: Project,
+    user: UserCode,
+    model: ExportedModel,
+    method: str,
+    inputs: Tensors,
+    *,
+    written: set[str] | None = None,
+) -> list[Any]:
+    """Return the outputs of a method on initial state, flattened in order; state and inputs stay as they are.
+
+    The inputs that the method changes come before its outputs, as in a program. The names of the buffers that it writes
+    go into ``written``. Raises :class:`~etdev.errors.VerifyError` if the model itself fails on these inputs.
+    """
+    known = model.known
+    key = None if known is None else key_of_call(method, inputs)
+    found = None if known is None else known.find(key)
+    if found is not None:
+        if written is not None:
+            written.update(found.written)
+        return found.outputs
+    state: State = {}
+    what = f"method {method!r} failed in eager PyTorch on its own samples"
+    function = model.eager[method]
+    with translated(user, VerifyError, what, where=project.where("methods", method, "samples")):
+        outputs = _compute(function, inputs, state, project.where("methods", method))
+    if known is not None:
+        known.add(key, outputs, state)
+    if written is not None:
+        written.update(state)
+    return outputs
+
+
+def _compute(function: Callable[..., Any], inputs: Tensors, state: State, where: str) -> list[Any]:
+    """Run on the model's initial state overlaid with ``state``, and record changes in ``state``."""
+    import torch
+    from torch.utils._pytree import tree_leaves
+
+    module = module_of(function)
+    _require_values("buffers", module.buffers() if module is not None else (), where)
+    with torch.no_grad(), _carried(module, state):
+        given = [tensor.clone() for tensor in inputs]
+        fresh = [tensor._version for tensor in given]
+        result = function(*given)
+        changed = [tensor for tensor, version in zip(given, fresh, strict=True) if tensor._version != version]
+        leaves = [*changed, *tree_leaves(result)]
+        _require_values("outputs", leaves, where)
+        return [leaf.clone() if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
+
+
+def _require_values(what: str, found: Iterable[object], where: str) -> None:
+    """Raise an error if a tensor has no values.
+
+    A model that keeps a result of its first call may hold a tensor from its export or from a dry run.
+    """
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    if any(isinstance(item, FakeTensor) for item in found):
+        raise VerifyError(
+            f"the model has {what} without values: it goes on with a tensor that it made while it was exported",
+            where=where,
+            hint="make what it keeps from call to call in `__init__`, as a buffer (`persistent=False` if in no file)",
+        )
+
+
+@contextmanager
+def _carried(module: torch.nn.Module | None, state: State) -> Iterator[None]:
+    """Overlay the buffers with ``state``, record in it what the block writes, and restore the buffers.
+
+    A write of the same value counts: a reset to initial state is a write.
+    """
+    buffers = dict(module.named_buffers()) if module is not None else {}
+    with restored_buffers(module):
+        for name in state.keys() & buffers.keys():
+            buffers[name].copy_(state[name])
+        before = {name: (buffer._version, buffer.clone()) for name, buffer in buffers.items()}
+        yield
+        for name, buffer in module.named_buffers() if module is not None else ():
+            if name in before and (
+                buffer is not buffers[name]
+                or buffer._version != before[name][0]
+                or not buffer.equal(before[name][1])  # Writes through `.data` keep the version.
+            ):
+                state[name] = buffer.clone()
+
+
+@contextmanager
+def restored_buffers(module: torch.nn.Module | None) -> Iterator[None]:
+    """Restore the values of the buffers after the block."""
+    buffers = dict(module.named_buffers()) if module is not None else {}
+    before = {name: buffer.clone() for name, buffer in buffers.items()}
+    try:
+        yield
+    finally:
+        for name, buffer in buffers.items():
+            buffer.copy_(before[name])
+        if module is not None:
+            _undo_rebinding(module, buffers)
+
+
+def _undo_rebinding(module: torch.nn.Module, buffers: dict[str, torch.Tensor]) -> None:
+    """Undo assignments of new tensors to buffers, such as ``self.count = self.count + 1``."""
+    for name, buffer in module.named_buffers():
+        if name in buffers and buffers[name] is not buffer:
+            owner, _, attribute = name.rpartition(".")
+            module.get_submodule(owner)._buffers[attribute] = buffers[name]
+
+
+def module_of(function: Any) -> torch.nn.Module | None:
+    """Return the module of ``module`` or ``partial(module.method)``; None for any other function."""
+    import torch
+
+    for candidate in (function, getattr(getattr(function, "func", None), "__self__", None)):
+        if isinstance(candidate, torch.nn.Module):
+            return candidate
+    return None

@@ -1,0 +1,137 @@
+"""Dimension orders that must be copied to another order for a kernel.
+
+PyTorch computes the same for every order of dimensions in memory. Most kernels of ExecuTorch 1.4 do not. Some fail
+(0x12) on tensors in channels-last order, since they require one order for all operands. An operand of another rank or
+shape, even a single number, is in the order of the sizes. Others take the bytes as they are and compute something else:
+views, ``cat``, ``pad``, ``flip``, ``gather`` and ``layer_norm``. Only kernels that were tested with such an order keep
+it.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING, Any
+
+from etdev.pipeline.stages.emit.graphs import graph_modules
+from etdev.pipeline.stages.writes import write_targets
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+    from torch.fx import GraphModule, Node
+
+_ANY_ORDER = frozenset(
+    f"aten::{name}"
+    for name in (
+        "avg_pool2d",
+        "convolution",
+        "expand_copy",
+        "max_pool2d_with_indices",
+        "mean",
+        "sum",
+        "upsample_bilinear2d",
+        "upsample_nearest2d",
+        "var",
+    )
+)
+"""Ops whose kernels were right with tensors in channels-last order."""
+
+
+def set_plain_orders(graph_module: GraphModule) -> None:
+    """Compute in the order of the sizes where a kernel needs that, also in branches and loops.
+
+    The results keep their order, for kernels that derive theirs from it.
+    """
+    for module in graph_modules(graph_module):
+        plain: dict[Node, Node] = {}
+        for node in list(module.graph.nodes):
+            if _needs_plain(node):
+                _set_plain_inputs(node, plain)
+                _set_plain_results(node, plain)
+        for restored in plain:
+            if not restored.users:
+                module.graph.erase_node(restored)
+        module.recompile()
+
+
+def set_written_orders(program: ExportedProgram) -> None:
+    """Give each value that is written to a buffer or an input the buffer's or input's order of dimensions."""
+    output = program.graph.output_node()
+    values: list[Any] = list(output.args[0])
+    for position, target in enumerate(write_targets(program)):
+        value = values[position]
+        if target is not None and _order(target.meta["val"]) != _order(value.meta["val"]):
+            with program.graph.inserting_before(output):
+                values[position] = edge_clone(value, _order(target.meta["val"]))
+            values[position].meta = {**value.meta, "val": target.meta["val"]}
+            program.graph_signature.output_specs[position].arg.name = values[position].name
+    output.args = (type(output.args[0])(values),)
+    program.graph_module.recompile()
+
+
+def edge_clone(value: Node, order: list[int] | None = None) -> Node:
+    """Return a clone at the graph's insertion point, in this order of dimensions or the value's own."""
+    from executorch.exir.dialects._ops import ops
+
+    op = ops.edge.dim_order_ops._clone_dim_order.default
+    order = _order(value.meta["val"]) if order is None else order
+    return value.graph.call_function(op, (value,), {"dim_order": order})
+
+
+def _needs_plain(node: Node) -> bool:
+    """Return whether the op has a tensor in another order that its kernel does not take."""
+    import torch
+
+    op: Any = getattr(node.target, "_op", None)
+    if node.op != "call_function" or getattr(op, "namespace", None) != "aten" or op._schema.name in _ANY_ORDER:
+        return False
+    values = [*_tensors(node), *(value for source in node.all_input_nodes for value in _tensors(source))]
+    if all(map(_is_plain, values)):
+        return False
+    return torch.Tag.pointwise not in op.tags or len({tuple(_order(value)) for value in values}) > 1
+
+
+def _set_plain_inputs(node: Node, plain: dict[Node, Node]) -> None:
+    for source in node.all_input_nodes:
+        if source in plain:
+            node.replace_input_with(source, plain[source])
+        elif any(not _is_plain(value) for value in _tensors(source)):
+            value = source.meta["val"]
+            with node.graph.inserting_before(node):
+                copy = edge_clone(source, list(range(value.dim())))
+            copy.meta = {**node.meta, "val": value.contiguous()}
+            node.replace_input_with(source, copy)
+
+
+def _set_plain_results(node: Node, plain: dict[Node, Node]) -> None:
+    """Restore the results' order; ``plain`` maps each restored result to the one in the order of the sizes."""
+    value = node.meta["val"]
+    if isinstance(value, tuple | list):
+        node.meta["val"] = type(value)(item.contiguous() if hasattr(item, "contiguous") else item for item in value)
+        for user in [user for user in node.users if user.target is operator.getitem]:
+            _set_plain_results(user, plain)
+    elif any(not _is_plain(item) for item in _tensors(node)):
+        node.meta["val"] = value.contiguous()
+        with node.graph.inserting_after(node):
+            restored = edge_clone(node, _order(value))
+        restored.meta = {**node.meta, "val": value}
+        node.replace_all_uses_with(restored, delete_user_cb=lambda user: user is not restored)
+        plain[restored] = node
+
+
+def _tensors(node: Node) -> list[Any]:
+    """Return the values of a node that are tensors."""
+    import torch
+
+    value = node.meta.get("val")
+    values = value if isinstance(value, tuple | list) else [value]
+    return [item for item in values if isinstance(item, torch.Tensor)]
+
+
+def _is_plain(value: Any) -> bool:
+    return _order(value) == list(range(value.dim()))
+
+
+def _order(value: Any) -> list[int]:
+    from executorch.exir.tensor import dim_order_from_stride
+
+    return list(dim_order_from_stride(value.stride()))

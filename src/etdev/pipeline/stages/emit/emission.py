@@ -1,0 +1,208 @@
+"""Stage *emit*: the object program, in which every tensor has an address of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from etdev.errors import EmitError, WriteError
+from etdev.files import atomic_path, describe_os_error
+from etdev.pipeline.project import Project
+from etdev.pipeline.project.places import record_place, sidecar_place
+from etdev.pipeline.stages.artifacts import EmittedFiles, ExportedModel, LoweredModel
+from etdev.pipeline.stages.emit.dim_orders import edge_clone, set_plain_orders, set_written_orders
+from etdev.pipeline.stages.emit.external_data import data_names, put_data_inside
+from etdev.pipeline.stages.emit.instructions import MismatchError
+from etdev.pipeline.stages.emit.method_notes import describe_method
+from etdev.pipeline.stages.emit.mutable_state import find_state, with_names
+from etdev.pipeline.stages.emit.record import save_record
+from etdev.pipeline.stages.emit.source_lines import SourceLines
+from etdev.pipeline.stages.emit.virtual_addresses import VirtualAddresses
+from etdev.pipeline.stages.emit.without_devices import hidden_devices, with_devices
+from etdev.pipeline.stages.lower_errors import explain_emission
+from etdev.pipeline.stages.ranges import fixed_ranges
+from etdev.pipeline.stages.writes import rename_inputs, separate_writes
+from etdev.program import Program, read, write
+from etdev.program.data_files.assignment import merge_data_files
+from etdev.program.merge import merge_methods
+from etdev.program.model import ExecutionPlan, Tensor
+from etdev.program.sidecar import MethodNotes, Sidecar, read_sidecar, write_sidecar
+
+if TYPE_CHECKING:
+    from executorch.exir import ExecutorchProgramManager
+
+
+@dataclass(frozen=True)
+class ObjectProgram:
+    """The result of emission and the start of every link."""
+
+    path: Path
+    """Path of the ``.object.pte``."""
+    program: Program
+    """Content of that file; weights and blobs stay in it."""
+    sidecar: Sidecar
+    """Content of the ``.object.json`` next to it."""
+
+
+def emit_object(
+    project: Project, lowered: LoweredModel, exported: ExportedModel, target: str, path: Path
+) -> ObjectProgram:
+    """Emit the lowered methods to ``path``, and write the sidecar next to it.
+
+    ``lowered`` cannot be used again: its graphs change. The sidecar is written last, so its presence means that all
+    files belong together. An ETRecord is one of them if the target asks for it; otherwise an earlier build's ETRecord
+    is removed.
+
+    Raises :class:`~etdev.errors.EmitError` in these cases, and :class:`~etdev.errors.WriteError`:
+
+    * An op has no out variant.
+    * The emitted program does not take inputs of the declared sizes.
+    * The emitted program differs from the graphs.
+    * ExecuTorch cannot serialize the graphs for an ETRecord.
+
+    After an error, the file at ``path`` is unchanged.
+    """
+    if lowered.emitted is not None:
+        return _moved(lowered.emitted, path)
+    plannings = {name: VirtualAddresses(find_state(project, lowered, exported, name)) for name in lowered.methods}
+    with hidden_devices(lowered):
+        manager = _to_executorch(project, lowered, exported, target, plannings)
+    notes_place = sidecar_place(path)
+    with atomic_path(path) as temporary:
+        with temporary.open("wb") as file:
+            manager.write_to_file(file)
+        program, data_files = put_data_inside(project, target, manager, temporary)
+        sidecar = Sidecar(_describe(project, manager, program, target, plannings), data_files)
+        program = _completed(program, sidecar, temporary)
+        for name in lowered.methods:
+            _check_planned_sizes(project, program.method(name), exported)
+        if project.config.targets[target].etrecord:
+            with atomic_path(record_place(path)) as unfinished:
+                graphs = {name: sidecar.methods[name] for name in lowered.methods}
+                save_record(project, target, manager, program, graphs, unfinished)
+                notes_place.unlink(missing_ok=True)
+        else:
+            notes_place.unlink(missing_ok=True)
+            record_place(path).unlink(missing_ok=True)
+    write_sidecar(sidecar, notes_place)
+    return ObjectProgram(path, program, sidecar)
+
+
+def _moved(emitted: EmittedFiles, path: Path) -> ObjectProgram:
+    """Move the files of a measured object program to the target's place, the sidecar last."""
+    sidecar_place(path).unlink(missing_ok=True)
+    record_place(path).unlink(missing_ok=True)
+    notes = sidecar_place(emitted.path)
+    for file in sorted(Path(emitted.folder.name).iterdir(), key=lambda file: file == notes):
+        try:
+            file.replace(path.with_name(file.name))
+        except OSError as error:
+            message, hint = describe_os_error(error)
+            raise WriteError(message, where=str(path), hint=hint) from error
+    return ObjectProgram(path, read(path), read_sidecar(sidecar_place(path)))
+
+
+def merge_objects(parts: Mapping[str, Path], path: Path) -> ObjectProgram:
+    """Merge object programs of one method each into one at ``path``.
+
+    The result is that of :func:`emit_object` for all methods, without an ETRecord. Raises
+    :class:`~etdev.errors.WriteError`.
+    """
+    sidecars = {name: read_sidecar(sidecar_place(part)) for name, part in parts.items()}
+    program = merge_methods({name: read(part) for name, part in parts.items()})
+    known = {name: notes for sidecar in sidecars.values() for name, notes in sidecar.methods.items()}
+    notes = {plan.name: known[plan.name] for plan in program.execution_plan}
+    sidecar = Sidecar(notes, merge_data_files([one.data_files for one in sidecars.values()]))
+    with atomic_path(path) as temporary:
+        write(program, temporary)
+        sidecar_place(path).unlink(missing_ok=True)
+        record_place(path).unlink(missing_ok=True)
+    write_sidecar(sidecar, sidecar_place(path))
+    return ObjectProgram(path, read(path), sidecar)
+
+
+def _to_executorch(
+    project: Project,
+    lowered: LoweredModel,
+    exported: ExportedModel,
+    target: str,
+    plannings: dict[str, VirtualAddresses],
+) -> ExecutorchProgramManager:
+    import torch
+    from executorch.exir import ExecutorchBackendConfig
+
+    if _uses_quantized_ops(lowered):
+        import executorch.kernels.quantized  # noqa: F401 - registers the out variants of quantized_decomposed
+    # Views stay copies: emission would give a view of a branch's result a fixed address. The planning sets the names.
+    config = ExecutorchBackendConfig(remove_view_copy=False, memory_planning_pass=dict(plannings))
+    try:
+        # With gradients on, written state would require a gradient from then on, also while the next target is lowered.
+        with torch.no_grad(), ExitStack() as stack:
+            for name in lowered.methods:
+                stack.enter_context(fixed_ranges(exported.methods[name].program))
+                program = lowered.manager.exported_program(name)
+                rename_inputs(program)
+                separate_writes(program, edge_clone)
+                set_plain_orders(program.graph_module)
+                set_written_orders(program)
+            manager: ExecutorchProgramManager = lowered.manager.to_executorch(config)
+    except Exception as error:
+        programs = [lowered.manager.exported_program(name) for name in lowered.methods]
+        raise explain_emission(error, project, target, programs) from error
+    return manager
+
+
+def _uses_quantized_ops(lowered: LoweredModel) -> bool:
+    return any("quantized_decomposed" in item.op for part in lowered.delegations for item in part.undelegated)
+
+
+def _describe(
+    project: Project,
+    manager: ExecutorchProgramManager,
+    program: Program,
+    target: str,
+    plannings: dict[str, VirtualAddresses],
+) -> dict[str, MethodNotes]:
+    lines = SourceLines(project.loaded.root)
+    notes = {plan.name: MethodNotes() for plan in program.execution_plan}  # Constant methods need no notes.
+    for name, planning in plannings.items():
+        graph: Any = manager.exported_program(name).graph_module
+        try:
+            described = describe_method(graph, program.method(name), planning, lines)
+            notes[name] = replace(described, data_names=data_names(graph))
+        except MismatchError as error:
+            raise EmitError(
+                f"the emitted method {name!r} is not what its graph says: {error}",
+                where=project.where("targets", target),
+                hint="etdev knows how executorch 1.4 emits; use that version, or report this with the model",
+            ) from error
+    return notes
+
+
+def _completed(program: Program, sidecar: Sidecar, path: Path) -> Program:
+    """Add what emission could not be told to the program, and write the file again if that changes it."""
+    plans = tuple(with_names(with_devices(plan), sidecar.methods[plan.name]) for plan in program.execution_plan)
+    if plans == program.execution_plan:
+        return program
+    write(replace(program, execution_plan=plans), path)
+    return read(path)
+
+
+def _check_planned_sizes(project: Project, plan: ExecutionPlan, exported: ExportedModel) -> None:
+    """Raise an error if the file does not take inputs up to the declared maximum.
+
+    Memory is planned for the sizes in the file.
+    """
+    signature = exported.signatures[plan.name]
+    for item, index, shape in zip(signature.inputs, plan.inputs, signature.sizes(signature.largest()), strict=False):
+        value = plan.values[index]
+        if not isinstance(value, Tensor) or value.sizes != shape:
+            found = list(value.sizes) if isinstance(value, Tensor) else type(value).__name__
+            raise EmitError(
+                f"the emitted method {plan.name!r} takes {item.name!r} up to {found}, declared {list(shape)}",
+                where=project.where("methods", plan.name, "inputs"),
+                hint="a pass of the lowering narrowed a dynamic dimension; fix its size, or report this with the model",
+            )

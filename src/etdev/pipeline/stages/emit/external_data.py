@@ -1,0 +1,87 @@
+"""Data that ExecuTorch would write next to the emitted program; this module puts it into the program.
+
+A backend may tag data for a separate file, and ExecuTorch does not write such a file together with the program. The
+object program holds all data, and its sidecar assigns the data to files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from etdev.config.types import is_data_file_name
+from etdev.errors import EmitError
+from etdev.files import temporary_beside
+from etdev.pipeline.project import Project
+from etdev.pipeline.stages.emit.graphs import lowered_modules
+from etdev.program import Program, flat_tensor, read, write
+from etdev.program.data_files.assignment import Keys
+from etdev.program.data_files.external import internalize
+from etdev.program.flat_tensor import FlatTensor
+from etdev.program.flat_tensor.model import SUFFIX
+
+if TYPE_CHECKING:
+    from executorch.exir import ExecutorchProgramManager
+    from torch.fx import GraphModule
+
+
+def put_data_inside(
+    project: Project, target: str, manager: ExecutorchProgramManager, path: Path
+) -> tuple[Program, dict[str, Keys]]:
+    """Put the data of the files that ExecuTorch would write into the program at ``path``.
+
+    Returns the program, and per file the data that its backend wants in it. Raises :class:`~etdev.errors.EmitError` for
+    an unusable file name.
+    """
+    program = read(path)
+    cords: Mapping[str, Any] = manager._tensor_data or {}
+    places = _file_names(project, target, cords)
+    if not places:
+        return program, {}
+    files: dict[str, FlatTensor] = {}
+    for name, tag in places.items():
+        with temporary_beside(path.with_name(name)) as temporary:
+            with temporary.open("wb") as file:
+                cords[tag].write_to_file(file)
+            files[name] = flat_tensor.read(temporary)  # Its mapping stays valid after the file is removed.
+    program = internalize(program, *files.values())
+    write(program, path)
+    inside = {item.key for item in program.named_data}  # The data of constants is in the constant segment now.
+    keys = {
+        name: {item.key: item.tensor_layout for item in data.named_data if item.key in inside}
+        for name, data in files.items()
+    }
+    return read(path), {name: found for name, found in keys.items() if found}
+
+
+def data_names(graph: GraphModule) -> tuple[str, ...]:
+    """Return the names of all data that the delegates of a method look up, sorted."""
+    found: set[str] = set()
+    for module in lowered_modules(graph):
+        stored = module.named_data_store_output
+        if stored is not None:
+            found.update(stored.pte_data, *stored.external_data.values())
+    return tuple(sorted(found))
+
+
+def _file_names(project: Project, target: str, tags: Iterable[str]) -> dict[str, str]:
+    """Return the name of each file, with its backend's tag; names differ in more than letter case."""
+    names: dict[str, str] = {}
+    for tag in tags:
+        name = tag if tag.endswith(SUFFIX) else tag + SUFFIX
+        other = next((known for known in names if known.casefold() == name.casefold()), None)
+        if other is not None:
+            raise EmitError(
+                f"backends want data in files named {names[other]!r} and {tag!r}, which are one file",
+                where=project.where("targets", target, "partitioners"),
+                hint="the backend has to tag its data with names that differ in more than letter case or `.ptd`",
+            )
+        if not is_data_file_name(name):
+            raise EmitError(
+                f"a backend wants data in a file named {tag!r}, which is not a plain file name",
+                where=project.where("targets", target, "partitioners"),
+                hint="the backend has to tag the data with a name of letters, digits, `.`, `_` and `-`",
+            )
+        names[name] = tag
+    return names

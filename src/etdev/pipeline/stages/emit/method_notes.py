@@ -1,0 +1,70 @@
+"""The sidecar's notes on an emitted method."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from etdev.pipeline.stages.emit.debug_handles import Handles
+from etdev.pipeline.stages.emit.instructions import MismatchError, Origin, match_instructions
+from etdev.pipeline.stages.emit.mutable_state import State
+from etdev.pipeline.stages.emit.source_lines import SourceLines
+from etdev.pipeline.stages.emit.virtual_addresses import MEMORY_ID, VirtualAddresses
+from etdev.program.model import DelegateCall, ExecutionPlan
+from etdev.program.sidecar import MethodNotes, Source, StateNote
+
+if TYPE_CHECKING:
+    from torch.fx import GraphModule
+
+
+def describe_method(
+    graph_module: GraphModule, plan: ExecutionPlan, planning: VirtualAddresses, lines: SourceLines
+) -> MethodNotes:
+    """Return the notes on the method emitted as ``plan`` from this graph and planning.
+
+    Raises :class:`~etdev.pipeline.stages.emit.instructions.MismatchError` if these do not belong together.
+    """
+    origins = match_instructions(graph_module, plan)
+    return MethodNotes(
+        delegate_inputs=_delegate_inputs(plan, origins),
+        state=_state(plan, planning.places),
+        sources=_sources(origins, lines),
+        debug_handles=_debug_handles(origins, planning.handles),
+    )
+
+
+def _delegate_inputs(plan: ExecutionPlan, origins: list[Origin]) -> dict[int, int]:
+    # The first argument of a call's node is the lowered module, which is not a value of the program.
+    return {
+        index: len(origins[index].node.args) - 1
+        for index, instruction in enumerate(plan.chains[0].instructions)
+        if isinstance(instruction, DelegateCall)
+    }
+
+
+def _state(plan: ExecutionPlan, places: Mapping[int, State]) -> tuple[StateNote, ...]:
+    values = {
+        tensor.allocation_info.memory_offset: (index, tensor)
+        for index, tensor in plan.tensors()
+        if tensor.allocation_info is not None and tensor.allocation_info.memory_id == MEMORY_ID
+    }
+    notes = []
+    for address, state in places.items():
+        if address not in values:
+            raise MismatchError(f"no value is at {address}, where the state {state.name!r} was planned")
+        index, tensor = values[address]
+        if state.initialized != (tensor.data_buffer_idx > 0):
+            raise MismatchError(f"the initial value of the state {state.name!r} (value {index}) was lost")
+        notes.append(StateNote(index, state.name, state.initialized))
+    return tuple(sorted(notes, key=lambda note: note.value))
+
+
+def _sources(origins: list[Origin], lines: SourceLines) -> dict[int, Source]:
+    found = ((index, lines.of(origin.module, origin.node)) for index, origin in enumerate(origins))
+    return {index: source for index, source in found if source is not None}
+
+
+def _debug_handles(origins: list[Origin], handles: Handles) -> dict[int, tuple[int, ...]]:
+    return {
+        index: handles[origin.node] for index, origin in enumerate(origins) if origin.whole and origin.node in handles
+    }

@@ -1,0 +1,124 @@
+"""State: the buffers that keep their content from one call to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from etdev.errors import EmitError
+from etdev.pipeline.project import Project
+from etdev.pipeline.stages.artifacts import ExportedModel, LoweredModel
+from etdev.pipeline.stages.emit.graphs import lowered_modules
+from etdev.program.model import ExecutionPlan, ExtraTensorInfo, Tensor
+from etdev.program.sidecar import MethodNotes
+
+if TYPE_CHECKING:
+    import torch
+    from torch.export import ExportedProgram
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A state buffer of one method."""
+
+    name: str
+    """Name in the user's module."""
+    initialized: bool
+    """True if the initial value has a byte that is not zero.
+
+    The runtime sets zeros, and other values go into the file.
+    """
+
+
+def find_state(project: Project, lowered: LoweredModel, exported: ExportedModel, method: str) -> dict[str, State]:
+    """Return the state of a method by the name of its placeholder in the lowered graph.
+
+    This is the state that the method changes and, if methods share state, also the state that it reads and another
+    method changes. Raises :class:`~etdev.errors.EmitError` for state of which a delegate has its own copy that nothing
+    updates.
+    """
+    program = lowered.manager.exported_program(method)
+    buffers: Mapping[str, str] = program.graph_signature.inputs_to_buffers
+    shared = (
+        frozenset(name for name, users in find_common(lowered, exported).items() if method in users)
+        if project.config.model.share_state
+        else frozenset[str]()
+    )
+    state = {name: placeholder for placeholder, name in buffers.items() if name in shared}
+    changed = set(program.graph_signature.buffers_to_mutate.values())
+    state |= {name: placeholder for placeholder, name in buffers.items() if name in changed}
+    for name in sorted((shared | set(state)) & _inside_delegates(program)):
+        raise EmitError(
+            f"in method {method!r} a delegate has a copy of its own of the state {name!r}, which others change",
+            where=project.where("model", "share_state") if name in shared else project.where("methods", method),
+            hint="keep the ops that use it out of the partitioners"
+            + (", or give each method its own state (set `model.share_state` to false)" if name in shared else ""),
+        )
+    return {placeholder: State(name, _has_content(_initial(program, name))) for name, placeholder in state.items()}
+
+
+def with_names(plan: ExecutionPlan, notes: MethodNotes) -> ExecutionPlan:
+    """Return the emitted method with a name at every state, as ``emit_mutable_buffer_names`` writes it."""
+    values = list(plan.values)
+    for note in notes.state:
+        tensor = values[note.value]
+        assert isinstance(tensor, Tensor)
+        info = tensor.extra_tensor_info or ExtraTensorInfo()
+        values[note.value] = replace(tensor, extra_tensor_info=replace(info, fully_qualified_name=note.name))
+    return replace(plan, values=tuple(values))
+
+
+def find_common(lowered: LoweredModel, exported: ExportedModel) -> dict[str, list[str]]:
+    """Return the buffers that several methods use and at least one changes, each with these methods in order."""
+    if len(exported.methods) < 2:
+        return {}
+    changed = {name for each in lowered.methods for name in _changed(lowered.manager.exported_program(each))}
+    for other in exported.methods.keys() - set(lowered.methods):
+        changed.update(_changed_unlowered(exported.methods[other].program))
+    users: dict[str, list[str]] = {}
+    for method, each in exported.methods.items():
+        for name in _used(each.program):
+            users.setdefault(name, []).append(method)
+    return {name: found for name, found in users.items() if len(found) > 1 and name in changed}
+
+
+def _changed(program: ExportedProgram) -> Iterator[str]:
+    """Yield the buffers that a lowered method changes, on the host or in a delegate.
+
+    Before lowering, in-place ops hide these changes.
+    """
+    yield from program.graph_signature.buffers_to_mutate.values()
+    for delegate in lowered_modules(program.graph_module):
+        yield from delegate.original_module.graph_signature.buffers_to_mutate.values()
+
+
+def _changed_unlowered(program: ExportedProgram) -> Iterator[str]:
+    """Yield the buffers that a method changes that is lowered elsewhere, without its in-place ops."""
+    yield from program.run_decompositions({}).graph_signature.buffers_to_mutate.values()
+
+
+def _used(program: ExportedProgram) -> Iterator[str]:
+    for node in program.graph.nodes:
+        if node.op == "placeholder" and node.users and node.name in program.graph_signature.inputs_to_buffers:
+            yield program.graph_signature.inputs_to_buffers[node.name]
+
+
+def _inside_delegates(program: ExportedProgram) -> set[str]:
+    """Return the buffers that delegates of the method hold as their own."""
+    return {
+        name
+        for delegate in lowered_modules(program.graph_module)
+        for name in delegate.original_module.graph_signature.inputs_to_buffers.values()
+    }
+
+
+def _initial(program: ExportedProgram, name: str) -> torch.Tensor:
+    value: torch.Tensor = program.state_dict[name] if name in program.state_dict else program.constants[name]
+    return value
+
+
+def _has_content(value: torch.Tensor) -> bool:
+    import torch
+
+    return bool(value.detach().contiguous().reshape(-1).view(torch.uint8).any())

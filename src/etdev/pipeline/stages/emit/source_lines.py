@@ -1,0 +1,91 @@
+"""Source lines of ops, from the stack traces that ``torch.export`` leaves on nodes."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import sysconfig
+from collections.abc import Iterator
+from functools import cache
+from pathlib import PurePath
+from typing import TYPE_CHECKING
+
+from etdev.pipeline.stages.emit.graphs import delegated_nodes
+from etdev.program.sidecar import Source
+
+if TYPE_CHECKING:
+    from torch.fx import GraphModule, Node
+
+_FRAME = re.compile(
+    r'^ *File "(?P<file>[^"\n]+)", line (?P<line>\d+), in (?P<function>.+)(?:\n {4}(?P<text>.*))?', re.MULTILINE
+)
+_TRACING = ("torch", "torchao", "executorch", "etdev")
+"""Packages whose frames show how an op was traced, not its place in the model."""
+
+
+class SourceLines:
+    """Lookup of source lines: the innermost frame in the user's code, or else in an installed package."""
+
+    def __init__(self, root: str | os.PathLike[str]) -> None:
+        """Remember the project's folder, ``root``, and the folders of packages.
+
+        Files in it are named relative to it. Other files are named relative to the entry of ``sys.path`` from which
+        they were imported. So the same model has the same names on every machine.
+        """
+        self._root = PurePath(os.path.realpath(root))
+        self._packages = tuple(
+            PurePath(os.path.realpath(sysconfig.get_path(name))) for name in ("purelib", "platlib", "stdlib")
+        )
+        self._path = sorted(
+            {PurePath(os.path.realpath(entry)) for entry in sys.path}, key=lambda entry: -len(entry.parts)
+        )
+        self._tracing = tuple(place for name in _TRACING if (place := _folder_of(name)) is not None)
+        self._located = cache(self._locate)
+
+    def of(self, module: GraphModule, node: Node) -> Source | None:
+        """Return the line of a node, or of the last op inside a delegate call; None if no user code is known."""
+        for item in reversed(delegated_nodes(module, node) or [node]):
+            trace = item.meta.get("stack_trace")
+            if trace and (source := self._located(trace)) is not None:
+                return source
+        return None
+
+    def _locate(self, trace: str) -> Source | None:
+        installed = None
+        for frame in reversed(list(_FRAME.finditer(trace))):
+            name, theirs = self._name(frame["file"])
+            if name is None:
+                continue
+            source = Source(name, int(frame["line"]), frame["function"], (frame["text"] or "").strip())
+            if not theirs:
+                return source
+            installed = installed or source
+        return installed
+
+    def _name(self, file: str) -> tuple[str | None, bool]:
+        """Return the file's name, or None if it does not count, and whether it is of an installed package."""
+        if file.startswith("<"):  # Code that torch generated, such as that of branches.
+            return None, False
+        path = PurePath(os.path.realpath(file))
+        if any(path.is_relative_to(place) for place in self._tracing):
+            return None, False
+        theirs = any(path.is_relative_to(place) for place in self._packages)
+        if not theirs and path.is_relative_to(self._root):
+            return path.relative_to(self._root).as_posix(), False
+        for entry in self._path:
+            if path.is_relative_to(entry):
+                return path.relative_to(entry).as_posix(), theirs
+        return path.name, theirs
+
+
+def _folder_of(package: str) -> PurePath | None:
+    """Return the folder of an imported package; None if it is not imported."""
+    module = sys.modules.get(package)
+    for folder in _folders(module):
+        return PurePath(os.path.realpath(folder))
+    return None
+
+
+def _folders(module: object) -> Iterator[str]:
+    yield from getattr(module, "__path__", ())

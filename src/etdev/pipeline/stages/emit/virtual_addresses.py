@@ -1,0 +1,105 @@
+"""Virtual addresses: planned memory in which no two tensors share a byte unless the graph unites them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from etdev.pipeline.stages.emit.debug_handles import Handles, debug_handles
+from etdev.pipeline.stages.emit.mutable_state import State
+
+if TYPE_CHECKING:
+    from torch.fx import GraphModule, Node
+    from torch.fx.passes.infra.pass_base import PassResult
+
+MEMORY_ID = 1
+"""Planned buffer that contains every tensor."""
+
+ALIGNMENT = 64
+"""Alignment of every address in bytes; enough for any kernel's vectors."""
+
+GAP = 64
+"""Minimum number of bytes between tensors; XNNPACK reads up to that many past the end of a tensor."""
+
+
+def next_address(address: int, size: int) -> int:
+    """Return the address after a tensor of ``size`` bytes at ``address``; an empty tensor takes room too."""
+    return -(-(address + size + GAP) // ALIGNMENT) * ALIGNMENT
+
+
+class VirtualAddresses:
+    """Replacement for ExecuTorch's memory planning of one method.
+
+    Every ``TensorSpec`` gets an address of its own, from one counter for the graph and all its branches and loop
+    bodies. Nodes with the same spec object are one tensor, such as a buffer and the result of ``copy_`` into it. State
+    is marked so that emission keeps its initial value or its name.
+    """
+
+    def __init__(self, state: Mapping[str, State]) -> None:
+        self._state = state
+        self._end = 0
+        self.places: dict[int, State] = {}
+        """State by its address in bytes; known after planning."""
+        self.handles: Handles = {}
+        """Debug handles of the nodes before emission replaces them; known after planning."""
+
+    def run(self, graph_module: GraphModule, graph_signature: Any = None) -> PassResult:
+        """Plan the method's graph; ExecuTorch calls this as the last step before emission."""
+        from executorch.exir.passes import MemoryPlanningPass
+
+        # An upstream class does the inner planning. It knows which specs are one tensor (in-place ops) and which are
+        # not planned (constants). The callable only assigns addresses.
+        result: PassResult = MemoryPlanningPass(memory_planning_algo=self._place, alignment=ALIGNMENT).run(
+            graph_module, graph_signature
+        )
+        for node in graph_module.graph.nodes:
+            if node.op == "placeholder" and str(node.target) in self._state:
+                self._place_state(node, self._state[str(node.target)])
+            elif node.op == "placeholder" and graph_signature is not None:
+                _name_constant(node, graph_signature)
+        # Upstream's own sum omits a state that only this planning recognizes.
+        graph_module.meta["non_const_buffer_sizes"] = [0, self._end]
+        self.handles = debug_handles(graph_module)
+        return result
+
+    def _place(self, _alignment: int, specs: Sequence[Any], *_: Any) -> list[int]:
+        for spec in specs:
+            if spec.mem_offset is None:  # Otherwise a branch has the same tensor, which has its address.
+                self._place_spec(spec)
+        return [0, self._end]
+
+    def _place_spec(self, spec: Any) -> None:
+        spec.mem_id, spec.mem_offset = MEMORY_ID, self._end
+        self._end = next_address(self._end, spec.nbytes())
+
+    def _place_state(self, node: Node, state: State) -> None:
+        """Place a state, and mark it so that emission keeps its initial value or its name.
+
+        Emission looks up the initial value of a named state among the constants and would take the index of one with
+        the same bytes. So state with an initial value is named later, by
+        :func:`~etdev.pipeline.stages.emit.mutable_state.with_names`.
+        """
+        from executorch.exir.schema import ExtraTensorInfo
+
+        spec = node.meta["spec"]
+        if spec.mem_offset is None:  # To this method alone, the state is a constant.
+            self._place_spec(spec)
+        if state.initialized:
+            node.meta["et_init_buffer"] = True
+        else:
+            spec.extra_tensor_info = ExtraTensorInfo(fully_qualified_name=state.name)
+        self.places[spec.mem_offset] = state
+
+
+def _name_constant(node: Node, graph_signature: Any) -> None:
+    from executorch.exir.schema import ExtraTensorInfo
+
+    spec: Any = node.meta.get("spec")
+    name = _constant_name(str(node.target), graph_signature)
+    if name is not None and getattr(spec, "const", False) and spec.mem_offset is None:
+        spec.extra_tensor_info = ExtraTensorInfo(fully_qualified_name=name)
+
+
+def _constant_name(placeholder: str, graph_signature: Any) -> str | None:
+    tables = ("inputs_to_parameters", "inputs_to_buffers", "inputs_to_lifted_tensor_constants")
+    return next((found for table in tables if (found := getattr(graph_signature, table).get(placeholder))), None)

@@ -1,0 +1,188 @@
+"""Stage *export*: turns every method of the module into a graph of ATen ops with ``torch.export``."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from etdev.errors import ExportError, MismatchError
+from etdev.pipeline.project import Project
+from etdev.pipeline.project.quiet import held_back
+from etdev.pipeline.project.torch_tensors import Tensors
+from etdev.pipeline.project.usercode import UserCode
+from etdev.pipeline.stages.artifacts import ExportedMethod, ExportedModel, LoadedModel
+from etdev.pipeline.stages.export_errors import explain_export_error
+from etdev.pipeline.stages.inputs import Signature, make_inputs
+from etdev.pipeline.stages.lower_errors import line_of_node
+from etdev.pipeline.stages.writes import find_clash, separate_copies, untie_buffers
+
+if TYPE_CHECKING:
+    import torch
+    from torch.export import ExportedProgram
+
+DynamicShapes = tuple[dict[int, Any] | None, ...]
+
+
+def signatures(project: Project, loaded: LoadedModel) -> dict[str, Signature]:
+    """Return the declared inputs of every method; those of a saved program come from its placeholders."""
+    from etdev.pipeline.stages.load.saved_program import signature_of_program
+
+    if loaded.program is not None:
+        declared = project.config.methods.get("forward")
+        return {"forward": signature_of_program(project, loaded.program, declared)}
+    return {name: Signature.of(name, method) for name, method in project.config.methods.items()}
+
+
+def export_model(project: Project, loaded: LoadedModel, user: UserCode) -> ExportedModel:
+    """Export every method that the config names.
+
+    Raises :class:`~etdev.errors.ExportError` in the config's terms: which dimension, which input, which line of the
+    user's model.
+    """
+    methods: dict[str, ExportedMethod] = {}
+    eager: dict[str, Callable[..., Any]] = {}
+    declared = signatures(project, loaded)
+    for name, signature in declared.items():
+        example = make_inputs(signature, signature.largest())
+        eager[name] = method_of(project, loaded.module, name)
+        if loaded.program is not None:
+            methods[name] = ExportedMethod(loaded.program, example)
+            continue
+        check_call(project, eager[name], signature)
+        with as_forward(loaded.module, name):
+            program = export_module(project, user, loaded.module, signature, example)
+        methods[name] = ExportedMethod(program, example)
+    return ExportedModel(methods, eager, declared, _output_counts(methods), constants=loaded.constants)
+
+
+def unexported_model(project: Project, loaded: LoadedModel, outputs: Mapping[str, int]) -> ExportedModel:
+    """Return the model for verification without exporting it; ``outputs`` has the counts of an earlier export."""
+    declared = signatures(project, loaded)
+    eager = {name: method_of(project, loaded.module, name) for name in declared}
+    return ExportedModel({}, eager, declared, outputs, constants=loaded.constants)
+
+
+def _output_counts(methods: Mapping[str, ExportedMethod]) -> dict[str, int]:
+    specs = {name: method.program.call_spec.out_spec for name, method in methods.items()}
+    return {name: spec.num_leaves if spec is not None else 0 for name, spec in specs.items()}
+
+
+def export_module(
+    project: Project, user: UserCode, module: torch.nn.Module, signature: Signature, example: Tensors
+) -> ExportedProgram:
+    """Export ``module.forward`` with the declared dynamic dimensions.
+
+    ``example`` must have every dynamic dimension at its maximum. Later passes evaluate guards on the example, which
+    narrows a dimension's range around it, and memory is planned for the upper end.
+    """
+    import torch
+
+    try:
+        with torch.no_grad(), held_back():
+            shapes = _as_taken(module.forward, dynamic_shapes(signature))
+            program = torch.export.export(module, example, dynamic_shapes=shapes, strict=False)
+    except Exception as error:
+        raise explain_export_error(error, project, user, signature, module) from error
+    _refuse_unclear_writes(project, program)
+    separate_copies(program)
+    return program
+
+
+def _refuse_unclear_writes(project: Project, program: ExportedProgram) -> None:
+    """Refuse writes that would reach another tensor than in the model."""
+    if (clash := find_clash(program)) is not None:
+        name, node = clash
+        raise ExportError(
+            f"the method writes to its input {name!r}{line_of_node(project, node)}, which has the name of a buffer",
+            where=project.where("model"),
+            hint="give the buffer or the input another name: ExecuTorch 1.4.1 would write to the buffer",
+        )
+    if (tied := untie_buffers(program)) is not None:
+        written, other, node = tied
+        raise ExportError(
+            f"the buffers {written!r} and {other!r} share memory, and the method writes to {written!r}"
+            f"{line_of_node(project, node)}",
+            where=project.where("model"),
+            hint=f"register one of them, and take {other!r} in the method as a part of the other one",
+        )
+
+
+def dynamic_shapes(signature: Signature) -> DynamicShapes:
+    """Return the declaration in ``torch.export``'s terms: the dynamic axes of each input."""
+    import torch
+
+    dims = {
+        name: torch.export.Dim(name, min=dim.min, max=dim.max)
+        for name, dim in signature.dims.items()
+        if dim.min < dim.max
+    }
+    return tuple(
+        {axis: dims[size] for axis, size in enumerate(item.shape) if isinstance(size, str) and size in dims} or None
+        for item in signature.inputs
+    )
+
+
+def _as_taken(function: Callable[..., Any], shapes: DynamicShapes) -> tuple[Any, ...]:
+    """Pack the shapes of ``*args`` into one tuple, as ``torch.export`` expects."""
+    for index, parameter in enumerate(inspect.signature(function).parameters.values()):
+        if parameter.kind is inspect.Parameter.VAR_POSITIONAL and index < len(shapes):
+            return (*shapes[:index], shapes[index:])
+    return shapes
+
+
+def method_of(project: Project, module: torch.nn.Module, name: str) -> Callable[..., Any]:
+    """Return ``module.NAME`` as a function to call eagerly."""
+    function = module if name == "forward" else getattr(module, name, None)
+    if not callable(function) or (name == "forward" and _has_no_forward(module)):
+        own = [key for key, value in vars(type(module)).items() if callable(value) and not key.startswith("_")]
+        raise MismatchError(
+            f"the model {type(module).__name__} has no method {name!r}",
+            where=project.where("methods", name),
+            hint=f"its own methods: {', '.join(own) or 'none'}",
+        )
+    return function if name == "forward" else partial(getattr(module, name))
+
+
+def _has_no_forward(module: torch.nn.Module) -> bool:
+    import torch
+
+    return getattr(module.forward, "__func__", None) is torch.nn.Module.forward
+
+
+def check_call(project: Project, function: Callable[..., Any], signature: Signature) -> None:
+    """Raise an error if the method cannot be called with as many inputs as the config declares."""
+    target = getattr(function, "forward", function)
+    parameters = inspect.signature(target)
+    try:
+        parameters.bind(*signature.inputs)
+    except TypeError as error:
+        raise MismatchError(
+            f"method {signature.method!r} cannot be called with the {_count(signature)}: {error}",
+            where=project.where("methods", signature.method, "inputs"),
+            hint=f"it takes {parameters}",
+        ) from None
+
+
+def _count(signature: Signature) -> str:
+    number = len(signature.inputs)
+    return "one declared input" if number == 1 else f"{number} declared inputs"
+
+
+@contextmanager
+def as_forward(module: torch.nn.Module, name: str) -> Iterator[None]:
+    """Let ``module.forward`` be ``module.NAME`` inside the block; parameters and buffers keep their names."""
+    if name == "forward":
+        yield
+        return
+    before: Mapping[str, Any] = dict(vars(module))
+    module.forward = getattr(module, name)
+    try:
+        yield
+    finally:
+        if "forward" in before:
+            module.forward = before["forward"]
+        else:
+            del module.forward

@@ -1,0 +1,182 @@
+"""Translation of ``torch.export``'s errors into the terms of the config and of the user's code.
+
+The texts matched here are those of torch 2.13. An unknown text is passed on with its place.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from etdev.errors import ExportError
+from etdev.pipeline.project import Project
+from etdev.pipeline.project.usercode import UserCode
+from etdev.pipeline.stages.inputs import Signature
+from etdev.pipeline.stages.trials import Remedy, find_remedy, on_fakes, tensor_sizes
+
+if TYPE_CHECKING:
+    import torch
+
+_SIZE_OF_INPUT = re.compile(r"L\['(?P<argument>[^']+)'\]\.size\(\)\[(?P<axis>\d+)\]")
+_GUARD = re.compile(
+    r"Not all values of (?P<dim>\w+) = .*? satisfy the generated guard (?P<guard>.+?)\.?$", re.MULTILINE
+)
+_EQUAL = re.compile(r"The values of (?P<first>\w+) = .*? and (?P<second>\w+) = .*? must always be equal")
+_BROADCAST = re.compile(r"The size of tensor a \(s\d+\) must match the size of tensor b \(s\d+\)")
+_UNKNOWN_OUTPUT = re.compile(r"Found <class '(?P<kind>.+?)'> in output, which is not a known type")
+_ASSIGNED = re.compile(r"Node copy__default\w* of type call_function is missing nn_module_stack")
+_RANGE_FIX = re.compile(r"^\s*(?P<dim>\w+) = Dim\('\w+'(?:, min=(?P<min>\d+))?(?:, max=(?P<max>\d+))?\)", re.MULTILINE)
+_NUMBER = re.compile(r"\b\d{1,9}\b")
+_FIXED = re.compile(r"^\s*(?P<dim>\w+) = (?P<size>\d+)\s*$", re.MULTILINE)
+_MULTIPLE = re.compile(r"^\s*(?P<dim>\w+) = (?P<factor>\d+)\*_\w+\s*$", re.MULTILINE)
+
+
+def explain_export_error(
+    error: Exception, project: Project, user: UserCode, signature: Signature, module: torch.nn.Module
+) -> ExportError:
+    """Return the error to raise in place of ``error``, which calling or exporting ``module`` raised.
+
+    If the model itself raised, call it with other inputs to find some that it takes.
+    """
+    kinds: dict[str, Callable[[Exception, Project, UserCode, Signature], ExportError]] = {
+        "UserError": _guard,
+        "ConstraintViolationError": _guard,
+        "GuardOnDataDependentSymNode": _data_dependent,
+        "PendingUnbackedSymbolNotFound": _data_dependent,
+    }
+    explained = kinds.get(type(error).__name__, _model_error)(error, project, user, signature)
+    remedy = None
+    if explained.hint is None:
+        sizes = tensor_sizes(module) | set(map(int, _NUMBER.findall(_first_line(error, signature))))
+        remedy = find_remedy(signature, on_fakes(module), sizes)
+    if remedy is not None:
+        return unfit_input(error, project, user, signature, remedy)
+    explained.hint = explained.hint or f"the config declares {signature.describe()}"
+    return explained
+
+
+def unfit_input(
+    error: Exception, project: Project, user: UserCode, signature: Signature, remedy: Remedy
+) -> ExportError:
+    """Return the error of a method that does not take its declared inputs but is known to take others."""
+    place = user.place(error.__traceback__)
+    return ExportError(
+        f"method {signature.method!r} does not take {remedy.found}: {type(error).__name__}: "
+        + _first_line(error, signature)
+        + (f" ({place})" if place else ""),
+        where=project.where("methods", signature.method, *remedy.key),
+        hint=remedy.hint,
+    )
+
+
+def _guard(error: Exception, project: Project, user: UserCode, signature: Signature) -> ExportError:
+    """Explain that the model does not work for the whole range of a dynamic dimension."""
+    text = str(error).partition("\n\nThe error above occurred")[0]
+    equal = _EQUAL.search(text)
+    if equal:
+        return _must_be_equal(equal["first"], equal["second"], project, signature)
+    violated = _GUARD.search(text)
+    fixed = {match["dim"]: int(match["size"]) for match in _FIXED.finditer(text)}
+    dim = violated["dim"] if violated else next((name for name in fixed if name in signature.dims), None)
+    if dim is None or dim not in signature.dims:
+        return _model_error(error, project, user, signature)
+    declared = signature.dims[dim]
+    where = project.where("methods", signature.method, "dims", dim)
+    range_text = f"{declared.min}..{declared.max}"
+    if dim in fixed:
+        return ExportError(
+            f"the model works only with {dim!r} = {fixed[dim]}, not with all of {range_text}",
+            where=where,
+            hint=f"write {fixed[dim]} instead of {dim!r} in the shapes, or remove what fixes the size from the model",
+        )
+    return ExportError(
+        f"the model does not treat all sizes {range_text} of {dim!r} alike"
+        + (f": it asks whether {_condition(violated['guard'], dim)}" if violated else ""),
+        where=where,
+        hint=_guard_remedy(text, dim),
+    )
+
+
+def _must_be_equal(
+    first: str, second: str, project: Project, signature: Signature, place: str | None = None
+) -> ExportError:
+    return ExportError(
+        f"the model needs {first!r} and {second!r} to be equal" + (f" ({place})" if place else ""),
+        where=project.where("methods", signature.method, "dims", first),
+        hint=f"write {first!r} in the shapes instead of {second!r}",
+    )
+
+
+def _condition(guard: str, dim: str) -> str:
+    return _SIZE_OF_INPUT.sub(dim, guard).strip()
+
+
+def _guard_remedy(text: str, dim: str) -> str:
+    for match in _MULTIPLE.finditer(text):
+        if match["dim"] == dim:
+            return (
+                f"only multiples of {match['factor']} work: declare the dimension that is multiplied "
+                f"(the size is {match['factor']} times that) and reshape in the model, or fix the size"
+            )
+    for match in _RANGE_FIX.finditer(text):
+        if match["dim"] == dim and (match["min"] or match["max"]):
+            bounds = [f"{key} {match[key]}" for key in ("min", "max") if match[key]]
+            return f"this range works: {', '.join(bounds)}; or write the branch with torch.cond"
+    return "fix the size, or write the branch with torch.cond"
+
+
+def _data_dependent(error: Exception, project: Project, user: UserCode, signature: Signature) -> ExportError:
+    """Explain that the model depends on values in a tensor, which are unknown during export."""
+    place = user.place(error.__traceback__)
+    expression = re.search(r"data-dependent expression (.+?) \(unhinted", str(error))
+    number = "extract" in str(error)[:60] or (expression is not None and expression[1].isalnum())
+    doing = "turns a tensor's value into a number" if number else "branches on a tensor's value"
+    return ExportError(
+        f"method {signature.method!r} {doing}"
+        + (f" at {place}" if place else "")
+        + ", which is not known before it runs"
+        + (f" (the condition is {expression[1]})" if expression and not place else ""),
+        where=project.where("methods", signature.method),
+        hint="use torch.where or torch.cond instead of `if`; bound a size with torch._check(n <= 128)"
+        if not number
+        else "keep it a tensor; a size may be `n = t.long().item()`, bounded with torch._check(n <= 128)",
+    )
+
+
+def _model_error(error: Exception, project: Project, user: UserCode, signature: Signature) -> ExportError:
+    """Explain that the model itself raised on inputs of the declared types."""
+    text = _first_line(error, signature)
+    place = user.place(error.__traceback__)
+    where = project.where("methods", signature.method)
+    if _ASSIGNED.search(text):
+        return ExportError(
+            f"method {signature.method!r} assigns an input or another buffer to a buffer, "
+            "which torch.export cannot trace",
+            where=where,
+            hint="copy the value into the buffer: `self.NAME.copy_(value)` instead of `self.NAME = value`",
+        )
+    returned = _UNKNOWN_OUTPUT.search(text)
+    if returned:
+        return ExportError(
+            f"method {signature.method!r} returns an object of {returned['kind'].rpartition('.')[2]}",
+            where=where,
+            hint="return tensors, or tuples, lists and dicts of them",
+        )
+    if _BROADCAST.search(text) and len(signature.dims) == 2:
+        one, other = signature.dims
+        return _must_be_equal(one, other, project, signature, place)
+    return ExportError(
+        f"method {signature.method!r} raised {type(error).__name__} when it was traced: {text}"
+        + (f" ({place})" if place else ""),
+        where=where,
+    )
+
+
+def _first_line(error: Exception, signature: Signature) -> str:
+    """Return the error's first line; replace torch's symbol (``s77``) by the config's name if only one is possible."""
+    text = next(iter(str(error).strip().splitlines()), "no message")
+    symbols = set(re.findall(r"\bs\d+\b", text))
+    if len(symbols) == 1 and len(signature.dims) == 1:
+        return re.sub(r"\bs\d+\b", next(iter(signature.dims)), text)
+    return text

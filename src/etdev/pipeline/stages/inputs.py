@@ -1,0 +1,273 @@
+"""Inputs of a method: generated from the config's declaration, or checked against it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from etdev.config.describe.notation import literal
+from etdev.config.keys import nearest
+from etdev.config.models import Dim, Input, Method
+from etdev.errors import EtdevError, LoadError
+from etdev.pipeline.project import Project
+from etdev.pipeline.project.torch_tensors import Tensors
+from etdev.pipeline.project.usercode import UserCode, translated
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass(frozen=True)
+class Signature:
+    """The declared inputs of one method."""
+
+    method: str
+    inputs: tuple[Input, ...]
+    dims: Mapping[str, Dim]
+
+    @classmethod
+    def of(cls, name: str, method: Method) -> Signature:
+        """Return the declaration of ``[methods.NAME]``."""
+        return cls(name, method.inputs or (), method.dims)
+
+    def sizes(self, choice: Mapping[str, int]) -> list[tuple[int, ...]]:
+        """Return the shape of every input for one size per dynamic dimension."""
+        return [tuple(choice[size] if isinstance(size, str) else size for size in item.shape) for item in self.inputs]
+
+    def largest(self) -> dict[str, int]:
+        """Return every dynamic dimension at its maximum."""
+        return {name: dim.max for name, dim in self.dims.items()}
+
+    def smallest(self) -> dict[str, int]:
+        """Return every dynamic dimension at its minimum."""
+        return {name: dim.min for name, dim in self.dims.items()}
+
+    def describe(self) -> str:
+        """Return ``image: float32 [batch, 1, 8, 8], …``."""
+        return ", ".join(f"{item.name}: {item.dtype} [{', '.join(map(str, item.shape))}]" for item in self.inputs)
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of a method."""
+
+    method: str
+    inputs: Tensors
+
+
+def make_inputs(signature: Signature, choice: Mapping[str, int], seed: int = 0) -> Tensors:
+    """Return random inputs of the declared types: normal floats, random bools, and zeros for integers.
+
+    Integers are zero because the declaration does not say what they index, and zero is valid for every table.
+    """
+    import torch
+
+    generator = torch.Generator().manual_seed(seed)
+    made = []
+    for item, shape in zip(signature.inputs, signature.sizes(choice), strict=True):
+        dtype: torch.dtype = getattr(torch, item.dtype)
+        if dtype.is_floating_point:
+            made.append(torch.randn(shape, generator=generator).to(dtype))
+        elif dtype == torch.bool:
+            made.append(torch.randint(0, 2, shape, generator=generator).bool())
+        else:
+            made.append(torch.zeros(shape, dtype=dtype))
+    return tuple(made)
+
+
+def random_samples(signature: Signature) -> Iterator[Tensors]:
+    """Yield inputs for a method without samples: largest sizes, smallest sizes, largest sizes with other numbers."""
+    yield make_inputs(signature, signature.largest(), seed=1)
+    if signature.dims:
+        yield make_inputs(signature, signature.smallest(), seed=2)
+    yield make_inputs(signature, signature.largest(), seed=3)
+
+
+def read_samples(
+    user: UserCode, function: object, entry: str, signature: Signature, where: str, kind: type[EtdevError] = LoadError
+) -> Iterator[Tensors]:
+    """Yield the tuples from a config's ``samples`` or ``calibration`` function, each checked against the declaration.
+
+    The function is read lazily. Raises ``kind`` with the sample, the input and the axis that do not fit, or with the
+    error that the user's code raised.
+    """
+    hint = "return a list of tuples, or yield them"
+    for index, sample in _items(user, function, entry, where, kind, "sample", "tuples of tensors", hint):
+        problem = check_sample(sample, signature)
+        if problem is not None:
+            remedy = _sample_remedy(sample, signature)
+            raise kind(
+                f"{entry!r} gives inputs that method {signature.method!r} does not take: sample {index}: {problem}",
+                where=where,
+                hint=f"the config declares {signature.describe()}" + (f"; {remedy}" if remedy else ""),
+            )
+        yield tuple(sample)
+
+
+def first_sample(project: Project, user: UserCode, entry: str, signature: Signature, key: tuple[str, ...]) -> Tensors:
+    """Return the first sample of the function that a key names, checked as by :func:`read_samples`."""
+    where = project.where(*key)
+    function = user.get(entry, project.base(*key), where)
+    return next(read_samples(user, function, entry, signature, where))
+
+
+def read_sessions(
+    user: UserCode, function: object, entry: str, signatures: Mapping[str, Signature], where: str
+) -> Iterator[tuple[Call, ...]]:
+    """Yield the lists of (method, inputs) from a config's ``sessions`` function, checked against the declarations.
+
+    The function is read lazily. Raises :class:`~etdev.errors.LoadError` with the session, the call and the mismatch, or
+    with the error that the user's code raised.
+    """
+    hint = "return a list of sessions, each a list of pairs (method, inputs), or yield them"
+    for index, session in _items(user, function, entry, where, LoadError, "session", "lists of calls", hint):
+        if not isinstance(session, tuple | list) or not session:
+            what = "it holds no calls" if isinstance(session, tuple | list) else f"it is {_kind(session)}"
+            raise LoadError(f"{entry!r}: session {index} is not a list of calls: {what}", where=where, hint=hint)
+        calls = []
+        for number, call in enumerate(session):
+            problem = _check_call(call, signatures)
+            if problem is not None:
+                text, remedy = problem
+                raise LoadError(f"{entry!r}: session {index}, call {number}: {text}", where=where, hint=remedy or hint)
+            calls.append(Call(call[0], tuple(call[1])))
+        yield tuple(calls)
+
+
+def _check_call(call: object, signatures: Mapping[str, Signature]) -> tuple[str, str | None] | None:
+    """Return the problem with one call of a session, and a remedy if it has a specific one; None if the call fits."""
+    if not isinstance(call, tuple | list):
+        return f"it is {_kind(call)}, not a pair (method, inputs)", None
+    if len(call) != 2 or not isinstance(call[0], str):
+        return f"it holds {', '.join(map(_kind, call)) or 'nothing'}, not a method's name and its inputs", None
+    method, inputs = call
+    if method not in signatures:
+        near = nearest(method, signatures)
+        return (
+            f"there is no method {method!r}",
+            f"did you mean {near!r}?" if near else f"methods here: {', '.join(signatures)}",
+        )
+    problem = check_sample(inputs, signatures[method])
+    if problem is None:
+        return None
+    return (
+        f"method {method!r} does not take its inputs: {problem}",
+        f"the config declares {signatures[method].describe()}",
+    )
+
+
+def _items(
+    user: UserCode,
+    function: object,
+    entry: str,
+    where: str,
+    kind: type[EtdevError],
+    noun: str,
+    elements: str,
+    hint: str,
+) -> Iterator[tuple[int, Any]]:
+    """Yield the items that a user's function returns or yields, numbered.
+
+    Raises ``kind`` if it has no ``noun``.
+    """
+    assert callable(function)
+    with translated(user, kind, f"{entry!r} failed", where=where):
+        result = function()
+        iterator = iter(result) if isinstance(result, Iterable) else None
+    if iterator is None:
+        raise kind(f"{entry!r} returned {_kind(result)}, not an iterable of {elements}", where=where, hint=hint)
+    index = 0
+    while True:
+        with translated(user, kind, f"{entry!r} failed at {noun} {index}", where=where):
+            try:
+                item = next(iterator)
+            except StopIteration:
+                break
+        yield index, item
+        index += 1
+    if index == 0:
+        raise kind(f"{entry!r} gave no {noun}s", where=where, hint="check that it finds its data")
+
+
+def check_sample(sample: object, signature: Signature) -> str | None:
+    """Return the problem with one sample as a sentence; None if it fits."""
+    import torch
+
+    if not isinstance(sample, tuple | list):
+        return f"it is {_kind(sample)}, not a tuple of tensors"
+    if len(sample) != len(signature.inputs):
+        count = f"{len(sample)} value{'s' * (len(sample) != 1)}"
+        return f"it holds {count}, the method takes {len(signature.inputs)}"
+    bound: dict[str, int] = {}
+    for item, value in zip(signature.inputs, sample, strict=True):
+        if not isinstance(value, torch.Tensor):
+            return f"input {item.name!r} is {_kind(value)}, not a tensor"
+        if value.device.type != "cpu":
+            return f"input {item.name!r} is on the device {str(value.device)!r}, not on the CPU"
+        if value.layout != torch.strided:
+            return f"input {item.name!r} has the layout {value.layout}, not a dense one"
+        if value.dtype != getattr(torch, item.dtype):
+            return f"input {item.name!r} is {str(value.dtype).removeprefix('torch.')}, declared {item.dtype}"
+        problem = _check_shape(item, tuple(value.shape), signature.dims, bound)
+        if problem is not None:
+            return problem
+    return None
+
+
+def _sample_remedy(sample: object, signature: Signature) -> str | None:
+    """Return the change of the config that makes a correct sample fit, or what the sample may lack."""
+    import torch
+
+    if not isinstance(sample, tuple | list) or len(sample) != len(signature.inputs):
+        return None
+    for item, value in zip(signature.inputs, sample, strict=True):
+        if not isinstance(value, torch.Tensor):
+            return None
+        dtype, shape = str(value.dtype).removeprefix("torch."), tuple(value.shape)
+        if dtype != item.dtype:
+            return f"if the samples are right, set `dtype` of {item.name!r} to {literal(dtype)}"
+        if len(shape) + 1 == len(item.shape) and _check_shape(item, (1, *shape), signature.dims, {}) is None:
+            return f"add a batch axis to {item.name!r} in the samples: tensor.unsqueeze(0)"
+        if len(shape) != len(item.shape):
+            return f"if the samples are right, write a shape of {len(shape)} axes for {item.name!r}"
+        if _check_shape(item, shape, signature.dims, {}) is not None:
+            return _size_remedy(item, shape, signature.dims)
+    return None
+
+
+def _size_remedy(item: Input, shape: tuple[int, ...], dims: Mapping[str, Dim]) -> str | None:
+    for size, expected in zip(shape, item.shape, strict=True):
+        if isinstance(expected, str) and not dims[expected].min <= size <= dims[expected].max:
+            return f"if the samples are right, the range of {expected!r} has to hold {size}"
+    right = [size if isinstance(expected, int) else expected for size, expected in zip(shape, item.shape, strict=True)]
+    if right == list(item.shape):
+        return None
+    return f"if the samples are right, set `shape` of {item.name!r} to {literal(right)}"
+
+
+def _check_shape(item: Input, shape: tuple[int, ...], dims: Mapping[str, Dim], bound: dict[str, int]) -> str | None:
+    declared = f"[{', '.join(map(str, item.shape))}]"
+    found = f"input {item.name!r} has the shape {list(shape)}, declared {declared}"
+    if len(shape) != len(item.shape):
+        return found
+    for axis, (size, expected) in enumerate(zip(shape, item.shape, strict=True)):
+        if isinstance(expected, int):
+            if size != expected:
+                return f"{found}: axis {axis} is {size}, not {expected}"
+            continue
+        dim = dims[expected]
+        if not dim.min <= size <= dim.max:
+            return f"{found}: axis {axis} is {size}, outside {expected!r} = {dim.min}..{dim.max}"
+        if bound.setdefault(expected, size) != size:
+            return f"{found}: {expected!r} is {size} here and {bound[expected]} at an earlier axis"
+    return None
+
+
+def _kind(value: object) -> str:
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        return f"a tensor of shape {list(value.shape)}"
+    name = type(value).__name__
+    return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"

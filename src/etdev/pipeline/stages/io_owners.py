@@ -1,0 +1,87 @@
+"""Owners of the memory of inputs and outputs: maps the config's names to the linker's positions and back."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from etdev.config.issues import REFERENCE
+from etdev.config.keys import KeyPath, format_key, nearest
+from etdev.config.models import Owner
+from etdev.errors import ConfigError
+from etdev.linker import CallerOwned
+from etdev.linker.io import CallerOwnedError
+from etdev.pipeline.project import Project
+from etdev.pipeline.stages.emit import ObjectProgram
+from etdev.pipeline.stages.inputs import Signature
+
+_END = re.compile(r"\b(?P<kind>input|output) (?P<position>\d+)(?= of method )")
+"""The linker's name for an input or output."""
+
+
+def caller_owned(
+    project: Project, target: str, method: str, objects: ObjectProgram, signatures: Mapping[str, Signature]
+) -> CallerOwned:
+    """Return ``[targets.X.io.METHOD]`` by positions.
+
+    Raises :class:`~etdev.errors.ConfigError` for an unknown name.
+    """
+    key = ("targets", target, "io", method)
+    if method not in signatures:
+        raise _error(project, key, f"the program has no method {method!r}", _valid(method, "methods", (*signatures,)))
+    settings = project.config.targets[target].io[method]
+    names = [item.name for item in signatures[method].inputs]
+    outputs = [str(position) for position in range(len(objects.program.method(method).outputs))]
+    inputs = _owners(project, (*key, "inputs"), settings.inputs, names)
+    results = _owners(project, (*key, "outputs"), settings.outputs, outputs)
+    return CallerOwned(
+        inputs=_positions_of("caller", inputs),
+        outputs=_positions_of("caller", results),
+        device_inputs=_positions_of("device", inputs),
+        device_outputs=_positions_of("device", results),
+    )
+
+
+def refused_end(project: Project, target: str, error: CallerOwnedError, signature: Signature) -> ConfigError:
+    """Return the linker's refusal as an error at the key that asks for it, with the input's name."""
+    key: KeyPath = ("targets", target, "io", error.method)
+    found = _END.search(error.message)
+    if found is None:
+        return _error(project, key, error.message, error.hint)
+    names = [item.name for item in signature.inputs]
+    kind, position = found["kind"], int(found["position"])
+    is_named = kind == "input" and position < len(names)
+    called = f"input {names[position]!r}" if is_named else found[0]
+    owners = getattr(project.config.targets[target].io[error.method], f"{kind}s")
+    key = (
+        *key,
+        f"{kind}s",
+        *((names[position] if is_named else str(position),) if isinstance(owners, Mapping) else ()),
+    )
+    return _error(project, key, error.message.replace(found[0], called, 1), error.hint)
+
+
+def _positions_of(owner: Owner, owners: Mapping[int, Owner]) -> frozenset[int]:
+    return frozenset(position for position, found in owners.items() if found == owner)
+
+
+def _owners(
+    project: Project, key: KeyPath, owners: Owner | Mapping[str, Owner], names: Sequence[str]
+) -> dict[int, Owner]:
+    """Return the owner that the config names, by position among ``names``."""
+    given = dict.fromkeys(names, owners) if isinstance(owners, str) else owners
+    kinds = str(key[-1])
+    for name in given:
+        if name not in names:
+            message = f"method {key[-2]!r} has no {kinds.removesuffix('s')} {name!r}"
+            raise _error(project, (*key, name), message, _valid(name, kinds, names))
+    return {names.index(name): owner for name, owner in given.items()}
+
+
+def _valid(name: str, kinds: str, names: Sequence[str]) -> str:
+    near = nearest(name, names)
+    return f"did you mean {near!r}?" if near else f"its {kinds}: {', '.join(names) or 'none'}"
+
+
+def _error(project: Project, key: KeyPath, message: str, hint: str | None) -> ConfigError:
+    return project.error(f"`{format_key(key)}`: {message}", *key, hint=hint, rule=REFERENCE)

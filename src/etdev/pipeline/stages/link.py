@@ -1,0 +1,142 @@
+"""Stage *link*: turns an object program into a program with physical addresses, by the target's settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from etdev.decisions import ALL_ELISIONS
+from etdev.errors import LinkError
+from etdev.kernel_trials.custom_ops import InPlaceOps
+from etdev.linker import Linked, LinkOptions, link
+from etdev.linker.io import CallerOwnedError
+from etdev.pipeline.project import Project
+from etdev.pipeline.project.usercode import UserCode, translated
+from etdev.pipeline.stages.emit import ObjectProgram
+from etdev.pipeline.stages.inputs import Signature
+from etdev.pipeline.stages.io_owners import caller_owned, refused_end
+from etdev.pipeline.stages.nested import NestedReport, link_nested
+from etdev.pipeline.stages.proof import prove_link
+from etdev.planner import Problem
+from etdev.program import Program
+from etdev.program.analysis.inplace import DEFAULT
+from etdev.program.data_files.assignment import DataFiles
+from etdev.program.segments import CONSTANT_ALIGNMENT, SEGMENT_ALIGNMENT
+from etdev.validator import ValidationReport
+
+
+@dataclass(frozen=True)
+class LinkedProgram:
+    """A program with physical addresses, ready to be written."""
+
+    linked: Linked
+    greedy: Mapping[str, Mapping[int, int]]
+    """For comparison: bytes that ExecuTorch's greedy planner needs for the same tensors, per method and buffer."""
+    delegate_inputs: Mapping[str, Mapping[int, int]]
+    """Number of arguments that are inputs, per method and position of each delegate call."""
+    proof: ValidationReport
+    """Proof that it computes what the object program computes."""
+    debug_handles: Mapping[str, Mapping[int, tuple[int, ...]]]
+    """ExecuTorch's numbers of the ops that an instruction comes from, per method and position."""
+    data: DataFiles = field(default_factory=DataFiles)
+    """The files that its data is written to."""
+    nested: tuple[NestedReport, ...] = ()
+    """Reports on the programs in reference delegates."""
+
+
+def link_program(
+    project: Project,
+    target: str,
+    user: UserCode,
+    objects: ObjectProgram,
+    signatures: Mapping[str, Signature],
+    inplace: InPlaceOps,
+) -> LinkedProgram:
+    """Link an object program with the target's ``memory``, ``io``, ``elide``, ``inplace`` and ``external_weights``.
+
+    The link is proved. Raises :class:`~etdev.errors.ConfigError` with the key of ``io`` that asks for the impossible,
+    and :class:`~etdev.errors.LinkError` with the key of a planner that fails.
+    """
+    data = _data_files(project, target, objects)
+    options = replace(_options(project, target, user, objects, signatures), inplace=inplace.table)
+    try:
+        program, nested = link_nested(_aligned(objects.program), options)
+        objects = replace(objects, program=program)
+        linked = link(objects.program, options, objects.sidecar)
+    except CallerOwnedError as error:
+        raise refused_end(project, target, error, signatures[error.method]) from error
+    except LinkError as error:
+        where = project.where("targets", target, "memory", "planner")
+        place = where if error.where in (None, where) else f"{where}, {error.where}"
+        raise LinkError(error.message, where=place, hint=error.hint) from error
+    linked = replace(linked, program=data.joined(linked.program))
+    inputs = {name: notes.delegate_inputs for name, notes in objects.sidecar.methods.items()}
+    tried = {name: donors for name, donors in inplace.table.items() if name not in DEFAULT}
+    proof = prove_link(objects.program, linked, inputs, tried=tried)
+    greedy = link(objects.program, replace(options, planner="greedy", planner_name=None), objects.sidecar)
+    sidecar = objects.sidecar
+    for method in linked.methods:
+        if method.name in sidecar.methods:
+            gone = dict.fromkeys(_positions(objects, method.name))
+            sidecar = sidecar.renumbered(method.name, {**gone, **method.renumbered})
+    return LinkedProgram(
+        linked,
+        {method.name: {buffer.index: buffer.size for buffer in method.buffers} for method in greedy.methods},
+        {name: notes.delegate_inputs for name, notes in sidecar.methods.items()},
+        proof,
+        {name: notes.debug_handles for name, notes in sidecar.methods.items()},
+        data,
+        nested,
+    )
+
+
+def _aligned(program: Program) -> Program:
+    """Set the alignments that ExecuTorch used.
+
+    The file does not state them, and its offsets may fit larger ones by chance.
+    """
+    return replace(program, segment_alignment=SEGMENT_ALIGNMENT, inline_alignment=CONSTANT_ALIGNMENT)
+
+
+def _data_files(project: Project, target: str, objects: ObjectProgram) -> DataFiles:
+    """Return the files that a target's data goes into.
+
+    Raises :class:`~etdev.errors.LinkError` if ``external_weights`` names a file that a backend asks for.
+    """
+    delegates, weights = objects.sidecar.data_files, project.config.targets[target].external_weights
+    if weights is not None and weights.casefold() in map(str.casefold, delegates):
+        raise LinkError(
+            f"`external_weights` is {weights!r}, which a backend of the target wants for its own data",
+            where=project.where("targets", target, "external_weights"),
+            hint="choose another name",
+        )
+    return DataFiles(delegates, weights)
+
+
+def _positions(objects: ObjectProgram, method: str) -> range:
+    return range(sum(len(chain.instructions) for chain in objects.program.method(method).chains))
+
+
+def _options(
+    project: Project, target: str, user: UserCode, objects: ObjectProgram, signatures: Mapping[str, Signature]
+) -> LinkOptions:
+    settings = project.config.targets[target]
+    options = LinkOptions(
+        alignment=settings.memory.alignment,
+        share_state=project.config.model.share_state,
+        elide=frozenset(kind for kind in ALL_ELISIONS if getattr(settings.elide, kind)),
+        caller={name: caller_owned(project, target, name, objects, signatures) for name in settings.io},
+    )
+    planner = settings.memory.planner
+    if ":" not in planner:
+        return replace(options, planner=planner)
+    key = ("targets", target, "memory", "planner")
+    where = project.where(*key)
+    function = user.get(planner, project.base(*key), where)
+
+    def run(problem: Problem) -> Sequence[int]:
+        with translated(user, LinkError, f"the planner {planner!r} failed", where=where):
+            offsets: Sequence[int] = function(problem)
+            return offsets
+
+    return replace(options, planner=run, planner_name=planner)

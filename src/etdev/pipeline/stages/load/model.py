@@ -1,0 +1,136 @@
+"""Stage *load*: makes an ``nn.Module`` in eval mode from the config's ``[model]``."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from etdev.errors import LoadError, MismatchError
+from etdev.pipeline.project import Project
+from etdev.pipeline.project.imports import register_imports
+from etdev.pipeline.project.usercode import UserCode, translated
+from etdev.pipeline.stages.artifacts import LoadedModel
+from etdev.pipeline.stages.load.constant_methods import constants_of
+from etdev.pipeline.stages.load.weights import load_weights
+from etdev.pipeline.stages.writes import aten_clone, separate_copies, separate_writes
+
+if TYPE_CHECKING:
+    import torch
+
+
+def load_model(project: Project, user: UserCode) -> LoadedModel:
+    """Import the modules that the config names under ``imports``, then make the model.
+
+    Raises :class:`~etdev.errors.LoadError` at the config's key that causes it.
+    """
+    _require_inputs(project)
+    register_imports(project, user)
+    loaded = _load(project, user)
+    return replace(loaded, constants=constants_of(project, user, loaded.module))
+
+
+def _load(project: Project, user: UserCode) -> LoadedModel:
+    config = project.config
+    if config.model.entry is not None:
+        return _load_entry(project, user, config.model.entry)
+    if config.model.pt2 is not None:
+        return _load_saved_program(project)
+    from etdev.pipeline.stages.load.hugging_face import load_transformers
+
+    return load_transformers(project)
+
+
+def _require_inputs(project: Project) -> None:
+    for index in range(len(project.config.model.inputs)):
+        path = project.loaded.resolve("model", "inputs", index)
+        if not path.exists():
+            raise MismatchError(
+                f"there is no file {path}",
+                where=project.where("model", "inputs", index),
+                hint="name a file or a folder that the model's code reads, relative to the config",
+            )
+
+
+def _load_entry(project: Project, user: UserCode, entry: str) -> LoadedModel:
+    import torch
+
+    model = project.config.model
+    where = project.where("model", "entry")
+    make = user.get(entry, project.base("model", "entry"), where)
+    _check_kwargs(project, make, entry, model.kwargs)
+    with translated(user, LoadError, f"{entry!r} failed", where=where), torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)  # values that the weights do not fill are equal in every build
+        module = make(**model.kwargs)
+    if not isinstance(module, torch.nn.Module):
+        raise LoadError(
+            f"{entry!r} returned {_described(module)}, not a torch.nn.Module",
+            where=where,
+            hint="return the model itself",
+        )
+    _check_device(module, entry, where)
+    notes: tuple[str, ...] = ()
+    if model.weights is not None:
+        notes = load_weights(module, project.loaded.resolve("model", "weights"), project.where("model", "weights"))
+    return LoadedModel(module.eval(), notes=notes)
+
+
+def _check_kwargs(project: Project, make: Callable[..., Any], entry: str, kwargs: Mapping[str, Any]) -> None:
+    """Report a mismatch at ``model.kwargs`` if they do not fit the callable, instead of a TypeError inside it."""
+    try:
+        signature = inspect.signature(make)
+    except (TypeError, ValueError):
+        return
+    takes_any = any(part.kind is inspect.Parameter.VAR_KEYWORD for part in signature.parameters.values())
+    for name in () if takes_any else kwargs.keys() - signature.parameters.keys():
+        near = difflib.get_close_matches(name, signature.parameters, n=1)
+        raise MismatchError(
+            f"{entry!r} takes no argument {name!r}",
+            where=project.where("model", "kwargs", name),
+            hint=f"did you mean {near[0]!r}?" if near else f"it takes {signature}",
+        )
+    try:
+        signature.bind(**kwargs)
+    except TypeError as error:
+        raise MismatchError(
+            f"{entry!r} cannot be called with `model.kwargs`: {error}",
+            where=project.where("model", "kwargs"),
+            hint=f"it takes {signature}",
+        ) from None
+
+
+def _described(value: object) -> str:
+    return f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
+
+
+def _check_device(module: torch.nn.Module, entry: str, where: str) -> None:
+    for name, tensor in (*module.named_parameters(), *module.named_buffers()):
+        if tensor.device.type != "cpu":
+            raise LoadError(
+                f"{entry!r} returned a model whose {name!r} is on the device {str(tensor.device)!r}",
+                where=where,
+                hint="return it on the CPU: models are exported there",
+            )
+
+
+def _load_saved_program(project: Project) -> LoadedModel:
+    import torch
+
+    path = project.loaded.resolve("model", "pt2")
+    where = project.where("model", "pt2")
+    if not path.is_file():
+        raise MismatchError(f"there is no file {path}", where=where)
+    try:
+        program = torch.export.load(path)
+    except Exception as error:
+        first = next(iter(str(error).strip().splitlines()), "no message")
+        raise MismatchError(
+            f"{path} is not a program that this torch ({torch.__version__}) can load: {type(error).__name__}: {first}",
+            where=where,
+            hint="save it again with torch.export.save of the same torch version",
+        ) from error
+    separate_copies(program)
+    separate_writes(program, aten_clone)
+    return LoadedModel(program.module(), program)

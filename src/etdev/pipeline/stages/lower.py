@@ -1,0 +1,121 @@
+"""Stage *lower*: runs the partitioners in the config's order, then chooses forms for the remaining ops."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from etdev import backends
+from etdev.backends.base import Backend, OptionError
+from etdev.backends.devices import placed_specs
+from etdev.errors import MissingRequirementError
+from etdev.pipeline.project import Project
+from etdev.pipeline.project.requirements import import_package, require_packages
+from etdev.pipeline.project.usable_forms import usable_forms
+from etdev.pipeline.stages.artifacts import ExportedModel, LoweredModel, ReplacedOps
+from etdev.pipeline.stages.candidates import choose_forms
+from etdev.pipeline.stages.delegation import summarize_delegation
+from etdev.pipeline.stages.lower_errors import translated_lowering
+from etdev.pipeline.stages.ranges import fixed_ranges
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+
+
+def lower_model(
+    project: Project,
+    exported: ExportedModel,
+    target: str,
+    methods: Sequence[str] | None = None,
+    place: Path | None = None,
+) -> LoweredModel:
+    """Lower all methods, or the given ones, with the target's partitioners; then apply forms to the remaining ops.
+
+    ``place`` is the final path of the object program. Emission moves the measured object program there. Raises
+    :class:`~etdev.errors.LowerError` with the backend that failed, and :class:`~etdev.errors.MissingRequirementError`
+    for a backend that is not installed.
+    """
+    steps = [_backend(project, target, index) for index in range(len(project.config.targets[target].partitioners))]
+    import_package("executorch.exir")
+    from executorch.exir import to_edge_transform_and_lower
+
+    programs = {name: exported.methods[name].program for name in methods or exported.methods}
+    names = [backend.name for backend in steps]
+    with translated_lowering(project, target, names, exported), ExitStack() as stack:
+        partitioners = {
+            name: [part for index in range(len(steps)) if (part := _make(project, target, index, name)) is not None]
+            for name in programs
+        }
+        for program in programs.values():
+            stack.enter_context(fixed_ranges(program))
+            stack.enter_context(_kept_tables(program))
+        manager = to_edge_transform_and_lower(
+            programs,
+            partitioner=partitioners,
+            constant_methods=dict(exported.constants) or None,
+            generate_etrecord=project.config.targets[target].etrecord,
+        )
+    delegations = tuple(summarize_delegation(name, manager.exported_program(name)) for name in programs)
+    stateful = frozenset(name for name in programs if manager.exported_program(name).graph_signature.buffers_to_mutate)
+    lowered = LoweredModel(manager, delegations, stateful, tuple(ReplacedOps(name, {}) for name in programs))
+    forms = usable_forms(project, target)
+    if not forms:
+        return lowered
+    chosen = choose_forms(project, exported, target, lowered, forms, place)
+    kernels = tuple(summarize_delegation(name, chosen.manager.exported_program(name)) for name in programs)
+    return replace(chosen, delegations=kernels)
+
+
+def require_backends(project: Project, target: str) -> None:
+    """Fail early if a backend or another package of the target is not installed."""
+    require_packages(project, [target], "building")
+    for index in range(len(project.config.targets[target].partitioners)):
+        _backend(project, target, index)
+
+
+def _backend(project: Project, target: str, index: int) -> Backend:
+    step = project.config.targets[target].partitioners[index]
+    backend = backends.get(step.backend)
+    availability = backend.availability()
+    if not availability.available:
+        raise MissingRequirementError(
+            f"the backend {backend.name!r} is not usable here: {availability.reason}",
+            where=project.where("targets", target, "partitioners", index, "backend"),
+            hint=availability.remedy,
+        )
+    return backend
+
+
+def _make(project: Project, target: str, index: int, method: str) -> Any | None:
+    backend = _backend(project, target, index)
+    step = project.config.targets[target].partitioners[index]
+    options = backend.options.model_validate(dict(step.options))
+    try:
+        return backend.partitioner(options, placed_specs(backend, step.device, step.compile_specs), method)
+    except OptionError as error:
+        error.where = project.where("targets", target, "partitioners", index, "options", *error.path)
+        raise
+    except ImportError as error:
+        raise MissingRequirementError(
+            f"the backend {backend.name!r} is installed but cannot be imported: {error}",
+            where=project.where("targets", target, "partitioners", index, "backend"),
+            hint=f"reinstall what it needs: {backend.availability().reason}",
+        ) from error
+
+
+@contextmanager
+def _kept_tables(program: ExportedProgram) -> Iterator[None]:
+    """Give lowering its own copies of the program's tables.
+
+    ExecuTorch 1.4.1 removes buffers that delegates own from the tables of the export, which the next target lowers
+    again.
+    """
+    tables: Any = program._state_dict, program._constants
+    program._state_dict, program._constants = map(dict, tables)
+    try:
+        yield
+    finally:
+        program._state_dict, program._constants = tables

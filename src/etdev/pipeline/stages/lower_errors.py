@@ -1,0 +1,237 @@
+"""Translation of errors of lowering and emission into the terms of the config and of the user's model.
+
+The texts matched here are those of executorch 1.4.1. An unknown text is passed on with its place.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from etdev.errors import EmitError, EtdevError, LowerError
+from etdev.pipeline.project import Project
+from etdev.pipeline.stages.artifacts import ExportedModel
+from etdev.pipeline.stages.trials import find_dtype, on_numbers
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+    from torch.fx import Node
+
+_NOT_CORE = re.compile(r"Operator (?:torch\._ops\.)?(?P<op>\S+) is not in Core ATen")
+_MIXED_DTYPES = re.compile(r"mismatched dtypes")
+_MISSING_OUT = re.compile(r"Missing out variants: (?P<ops>\{.*?\})", re.DOTALL)
+_NUMBERED_NAME = re.compile(r"'(?P<name>\d+(_\w+?)*)_fused_bn' is not in list")
+_CONTROL_FLOW = re.compile(r"Unsupported control flow operator: (?P<op>\w+)")
+_KEPT_WHOLE = re.compile(r"with op <EdgeOpOverload: (?P<op>[\w.]+)>.*was not decomposed or delegated")
+_NAMED_TUPLE = re.compile(r"No registered serialization name for <class '(?P<kind>.+?)'>")
+_NO_TENSOR = re.compile(r"Returning (?P<value>.*) is not yet supported in the emitter|graph_output_allocated not set")
+_FRAME = re.compile(r'File "(?P<file>.+)", line (?P<line>\d+), in (?P<name>\S+)')
+_UNBOUNDED = re.compile(r"Cannot evaluate .*upper bound", re.DOTALL)
+_IN_A_BODY = re.compile(r"operator '(?P<op>aten\.\w+_\.\w+)' is not functional")
+_LIFTED = re.compile(r"Input spec name \S*lifted_tensor\S* does not match node name")
+_VERBOSE = "run with -v for the whole trace"
+
+
+@contextmanager
+def translated_lowering(project: Project, target: str, names: list[str], exported: ExportedModel) -> Iterator[None]:
+    """Turn errors of partitioners and of the edge dialect's checks into a :class:`~etdev.errors.LowerError`."""
+    try:
+        yield
+    except EtdevError:
+        raise
+    except Exception as error:
+        raise _explain_lowering(error, project, target, names, exported) from error
+
+
+def _explain_lowering(
+    error: Exception, project: Project, target: str, names: list[str], exported: ExportedModel
+) -> LowerError:
+    text = str(error)
+    programs = [method.program for method in exported.methods.values()]
+    where = project.where("targets", target)
+    unsupported = _NOT_CORE.search(text)
+    if unsupported:
+        return _unsupported_ops(project, programs, unsupported["op"], where)
+    if _MIXED_DTYPES.search(text):
+        op = re.search(r"(?P<op>[\w.]+\.\w+)\b", text.partition("mismatched dtypes")[2])
+        line = line_of(project, decomposed(programs), op["op"]) if op else ""
+        return _mixed_dtypes(project, exported, where, f": {op['op']}{line}" if op else "")
+    kept = _KEPT_WHOLE.search(text)
+    if kept:
+        return LowerError(
+            f"a partitioner ({', '.join(names)}) asked to keep {kept['op']} whole and then did not take it",
+            where=project.where("targets", target, "partitioners"),
+            hint="it does that in branches of torch.cond: move the op out of the branch, or leave this partitioner out",
+        )
+    numbered = _NUMBERED_NAME.search(root_cause(error))
+    if numbered:
+        name = numbered["name"].replace("_", ".")
+        return LowerError(
+            f"XNNPACK cannot fuse a batch norm into {name!r}: the name begins with a digit",
+            where=where,
+            hint="give the layers names: wrap the nn.Sequential in a module that holds it as an attribute",
+        )
+    written = _IN_A_BODY.search(text)
+    if written:
+        line = line_of(project, programs, written["op"])
+        return LowerError(
+            f"{written['op']}{line} writes to a buffer inside a branch or a loop, which ExecuTorch cannot lower",
+            where=where,
+            hint="return the new value from the branch or the loop, and copy it into the buffer after it",
+        )
+    if _LIFTED.search(text):
+        return LowerError(
+            "ExecuTorch 1.4.1 cannot lower a method without inputs that uses several constants",
+            where=where,
+            hint="write its numbers as buffers of the module, or give the method an input",
+        )
+    steps = ", ".join(names) or "no partitioner"
+    hint = f"{_VERBOSE}; a target without this partitioner shows whether it is the cause" if names else _VERBOSE
+    return LowerError(
+        f"lowering target {target!r} failed ({steps}): {root_cause(error)}",
+        where=project.where("targets", target, "partitioners") if names else where,
+        hint=hint,
+    )
+
+
+def _unsupported_ops(project: Project, programs: Iterable[ExportedProgram], met: str, where: str) -> LowerError:
+    """Return an error that names every op outside Core ATen; ExecuTorch names only the first, ``met``."""
+    edge = tuple(decomposed(programs))
+    ops = dict.fromkeys((met, *_outside_core(edge)))
+    found = [f"{op}{line_of(project, edge, op)}" for op in ops]
+    if len(found) == 1:
+        message = f"the op {found[0]} is not one that ExecuTorch can lower, and nothing decomposes it"
+        return LowerError(message, where=where, hint="express it by other ops in the model")
+    message = f"ExecuTorch cannot lower these ops, and nothing decomposes them: {', '.join(found)}"
+    return LowerError(message, where=where, hint="express them by other ops in the model")
+
+
+def _outside_core(programs: Iterable[ExportedProgram]) -> Iterator[str]:
+    """Yield the ops that ExecuTorch's check refuses, each by its name there."""
+    from executorch.exir.verification.verifier import EXIRATenDialectVerifier
+
+    verifier = EXIRATenDialectVerifier()
+    for program in programs:
+        graphs = [module.graph for module in program.graph_module.modules() if hasattr(module, "graph")]
+        targets = [node.target for graph in graphs for node in graph.nodes if node.op == "call_function"]
+        for target in dict.fromkeys(targets):
+            try:
+                verifier.check_valid_op(target)
+            except Exception as error:  # noqa: BLE001 - what it raises for other reasons is not about this
+                refused = _NOT_CORE.search(str(error))
+                if refused:
+                    yield refused["op"]
+
+
+def _mixed_dtypes(project: Project, exported: ExportedModel, where: str, what: str) -> LowerError:
+    for name, signature in exported.signatures.items():
+        remedy = find_dtype(signature, on_numbers(exported.eager[name]))
+        if remedy is not None:
+            return LowerError(
+                f"method {name!r} does not take {remedy.found}: an op takes tensors of different dtypes{what}",
+                where=project.where("methods", name, *remedy.key),
+                hint=f"{remedy.hint}; or convert in the model",
+            )
+    return LowerError(
+        f"an op takes tensors of different dtypes{what}",
+        where=where,
+        hint="convert one of them in the model, with tensor.to(dtype)",
+    )
+
+
+def explain_emission(error: Exception, project: Project, target: str, programs: Iterable[ExportedProgram]) -> EmitError:
+    """Return the error to raise in place of the one that ``to_executorch`` raised on the lowered ``programs``."""
+    text = str(error)
+    where = project.where("targets", target)
+    missing = _MISSING_OUT.search(text)
+    if missing:
+        ops = sorted(re.findall(r"'([^']+)'", missing["ops"]))
+        return _missing_out_variants(ops, _lines_of(project, programs, ops), where)
+    returned = _NAMED_TUPLE.search(text)
+    if returned:
+        return EmitError(
+            f"a method returns a {returned['kind']}, which a program cannot hold",
+            where=where,
+            hint="return a plain tuple of its fields",
+        )
+    valueless = _NO_TENSOR.search(text)
+    if valueless:
+        return EmitError(
+            f"a method returns {valueless['value']!r}, which a program cannot hold"
+            if valueless["value"] is not None
+            else "a method returns no tensor",
+            where=where,
+            hint="return tensors and numbers only",
+        )
+    if _UNBOUNDED.search(text):
+        line = line_of(project, programs, "item") or line_of(project, programs, "_local_scalar_dense")
+        return EmitError(
+            f"a size comes from a tensor's value{line} and has no upper bound, so no memory can be planned for it",
+            where=where,
+            hint="bound it in the model: torch._check(n <= 128)",
+        )
+    control = _CONTROL_FLOW.search(text)
+    if control:
+        return EmitError(
+            f"ExecuTorch cannot emit {control['op']}",
+            where=where,
+            hint="use torch.cond, or unroll the loop in the model",
+        )
+    return EmitError(f"emitting target {target!r} failed: {root_cause(error)}", where=where, hint=_VERBOSE)
+
+
+def _missing_out_variants(ops: list[str], lines: list[str], where: str) -> EmitError:
+    quantized = all(op.startswith(("quantized_decomposed::", "torchao::")) for op in ops)
+    named = ops if quantized else [op + line for op, line in zip(ops, lines, strict=True)]
+    message = "these ops have no out variant, so no ExecuTorch kernel can run them: " + ", ".join(named)
+    if quantized:
+        return EmitError(
+            message,
+            where=where,
+            hint="they come from quantization and no delegate took them: add a partitioner that does (xnnpack)",
+        )
+    return EmitError(
+        message,
+        where=where,
+        hint="register one with torch.library in a module under project.imports, or express the op by others",
+    )
+
+
+def decomposed(programs: Iterable[ExportedProgram]) -> Iterator[ExportedProgram]:
+    """Yield the programs decomposed into the ops that lowering checks; slow, for errors only."""
+    return (program.run_decompositions() for program in programs)
+
+
+def _lines_of(project: Project, programs: Iterable[ExportedProgram], ops: list[str]) -> list[str]:
+    programs = tuple(programs)
+    return [line_of(project, programs, op.replace("::", ".")) for op in ops]
+
+
+def line_of(project: Project, programs: Iterable[ExportedProgram], op: str) -> str:
+    """Return `` (model.py:12, in forward)`` for the first node of this op that a project file made, else nothing."""
+    for program in programs:
+        graphs = [module.graph for module in program.graph_module.modules() if hasattr(module, "graph")]
+        for node in (node for graph in graphs for node in graph.nodes):
+            if node.op == "call_function" and op in str(node.target) and (line := line_of_node(project, node)):
+                return line
+    return ""
+
+
+def line_of_node(project: Project, node: Node) -> str:
+    """`` (model.py:12, in forward)`` if a line next to the config made this node, else nothing."""
+    root = project.loaded.root
+    for frame in reversed(list(_FRAME.finditer(node.meta.get("stack_trace") or ""))):
+        if (path := Path(frame["file"])).is_relative_to(root):
+            return f" ({path.relative_to(root)}:{frame['line']}, in {frame['name']})"
+    return ""
+
+
+def root_cause(error: BaseException) -> str:
+    """Return the first line of the innermost exception; pass managers wrap errors several times."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    lines = [line for line in str(error).strip().splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[0] if lines else 'no message'}"

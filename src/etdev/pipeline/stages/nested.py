@@ -1,0 +1,182 @@
+"""Programs inside programs: the blobs of reference delegates are linked and proved like the program around them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from etdev.backends.reference import DELEGATE_ID
+from etdev.devices import Device
+from etdev.errors import LinkError, ProgramError, UsageError
+from etdev.linker import LinkOptions, link_foreign
+from etdev.pipeline.stages.proof import compare_link, wrong_link
+from etdev.program import Blob, Program, parse, serialize
+from etdev.program.analysis.flow import flow_graph
+from etdev.program.constants import with_segment
+from etdev.program.delegates import delegate_inputs
+from etdev.program.devices import delegate_device
+from etdev.program.footprint import planned_memory
+from etdev.program.model import (
+    BackendDelegate,
+    BackendDelegateDataReference,
+    DataLocation,
+    DelegateCall,
+    ExecutionPlan,
+)
+from etdev.units import format_size
+from etdev.validator import guess_correspondences, validate_link
+
+
+@dataclass(frozen=True, slots=True)
+class NestedReport:
+    """The result of linking the program in one delegate."""
+
+    method: str
+    delegate: int
+    """Index into the method's delegates."""
+    device: Device
+    before: int
+    """Bytes of planned memory before the link."""
+    memory: int
+    """Bytes of planned memory that the delegate allocates on its device, in addition to the method's plan."""
+
+
+def link_nested(program: Program, options: LinkOptions | None = None) -> tuple[Program, tuple[NestedReport, ...]]:
+    """Link the program in each reference delegate with the same settings; equal blobs stay one.
+
+    Each link is proved. Raises :class:`~etdev.errors.LinkError` for a blob that is not a program, or as
+    :func:`etdev.linker.link` does, with the delegate.
+    """
+    options = replace(options or LinkOptions(), caller={}, keep={}, share_state=False)
+    linked: dict[BackendDelegateDataReference, tuple[Program, Program]] = {}
+    reports = []
+    for plan, index, delegate in reference_delegates(program):
+        where = delegate.processed
+        if where not in linked:
+            before = nested_program(program, plan, index)
+            linked[where] = before, _link(before, options, _place(plan, index))
+        sizes = [sum(planned_memory(each).values()) for each in linked[where]]
+        reports.append(NestedReport(plan.name, index, delegate_device(delegate), *sizes))
+    for where, (_, after) in linked.items():
+        program = _with_blob(program, where, Blob(serialize(after)))
+    return program, tuple(reports)
+
+
+def reference_delegates(program: Program) -> Iterator[tuple[ExecutionPlan, int, BackendDelegate]]:
+    """Yield the delegates whose blob is a program, each with its method and its index in that method."""
+    for plan in program.execution_plan:
+        for index, delegate in enumerate(plan.delegates):
+            if delegate.id == DELEGATE_ID:
+                yield plan, index, delegate
+
+
+def nested_program(program: Program, plan: ExecutionPlan, index: int) -> Program:
+    """Return the program in a reference delegate.
+
+    Raises :class:`~etdev.errors.LinkError` if its blob is not a program.
+    """
+    try:
+        return parse(_blob(program, plan.delegates[index]))
+    except ProgramError as error:
+        raise LinkError(
+            f"the blob of the delegate is not a program: {error.message}",
+            where=_place(plan, index),
+            hint="build it again from its model",
+        ) from error
+
+
+def known_delegate_inputs(program: Program, plan: ExecutionPlan) -> dict[int, int]:
+    """Return the number of arguments of each delegate call that are inputs, by position.
+
+    A nested program states it. For other delegates, it follows from the instructions before the call.
+    """
+    found = dict(delegate_inputs(plan))
+    nested: dict[int, int] = {}
+    for index, delegate in enumerate(plan.delegates):
+        if delegate.id == DELEGATE_ID:
+            with suppress(LinkError, UsageError):
+                nested[index] = len(nested_program(program, plan, index).method("forward").inputs)
+    for position, call in enumerate(flow_graph(plan).instructions):
+        if isinstance(call, DelegateCall) and call.delegate_index in nested:
+            found[position] = min(nested[call.delegate_index], len(call.args))
+    return found
+
+
+def with_nested_of(before: Program, after: Program) -> Program:
+    """Return ``before`` with the nested programs of ``after`` that are proved to compute the same.
+
+    This serves a comparison of the two: programs without a proof stay different.
+    """
+    for one, other in zip(before.execution_plan, after.execution_plan, strict=False):
+        for index in range(min(len(one.delegates), len(other.delegates))):
+            mine, theirs = one.delegates[index], other.delegates[index]
+            if mine.id == theirs.id == DELEGATE_ID and _blob(before, mine) != _blob(after, theirs):
+                nested = nested_program(before, one, index), nested_program(after, other, index)
+                if validate_link(*nested, guess_correspondences(*nested, {}), foreign=True).proved:
+                    before = _with_blob(before, mine.processed, _blob(after, theirs))
+    return before
+
+
+def device_memory(program: Program) -> dict[str, tuple[int, int]]:
+    """Return bytes per device: planned by methods, and planned by the programs of delegates in addition.
+
+    A blob that is not a program counts as 0.
+    """
+    nested: dict[str, int] = defaultdict(int)
+    for plan, index, delegate in reference_delegates(program):
+        with suppress(ProgramError, LinkError):
+            inside = nested_program(program, plan, index)
+            nested[str(delegate_device(delegate))] += sum(planned_memory(inside).values())
+    planned = planned_memory(program)
+    return {device: (planned.get(device, 0), nested.get(device, 0)) for device in (*planned, *nested)}
+
+
+def memory_by_device(reports: Sequence[NestedReport]) -> dict[str, int]:
+    """Return the bytes that delegates allocate for their programs, by device; each has memory of its own."""
+    found: dict[Device, int] = defaultdict(int)
+    for report in reports:
+        found[report.device] += report.memory
+    return {str(device): size for device, size in sorted(found.items())}
+
+
+def describe_nested(reports: Sequence[NestedReport]) -> Iterator[str]:
+    """Yield a note for the author of a program with reference delegates; nothing for one without."""
+    if reports:
+        sizes = ", ".join(f"{format_size(size)} on {device}" for device, size in memory_by_device(reports).items())
+        calls = f"{len(reports)} delegates" if len(reports) > 1 else "a delegate"
+        yield (
+            f"programs in {calls} of the backend 'reference' take {sizes} on top of the plan; no ExecuTorch runtime "
+            "runs them, `etdev run` and the check `replay` do"
+        )
+
+
+def _link(program: Program, options: LinkOptions, where: str) -> Program:
+    try:
+        linked = link_foreign(program, options)
+    except LinkError as error:
+        place = f"{where}, {error.where}" if error.where else where
+        raise LinkError(error.message, where=place, hint=error.hint) from error
+    for violation in compare_link(program, linked, {}, foreign=True).violations:
+        raise wrong_link(violation, where)
+    return linked.program
+
+
+def _place(plan: ExecutionPlan, index: int) -> str:
+    return f"method {plan.name!r}, delegate {index}"
+
+
+def _blob(program: Program, delegate: BackendDelegate) -> Blob:
+    where = delegate.processed
+    if where.location is DataLocation.INLINE:
+        return program.backend_delegate_data[where.index]
+    return program.segments[where.index].data
+
+
+def _with_blob(program: Program, where: BackendDelegateDataReference, blob: Blob) -> Program:
+    if where.location is DataLocation.SEGMENT:
+        return replace(program, segments=with_segment(program, where.index, blob))
+    inline = list(program.backend_delegate_data)
+    inline[where.index] = blob
+    return replace(program, backend_delegate_data=tuple(inline))

@@ -1,0 +1,65 @@
+"""Stage *quantize*: the schemes that a config can name; each works before or after export.
+
+A new scheme needs a model in :mod:`etdev.config.models` (its keys), a module here, and a line in one of the two tables.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from etdev.errors import QuantizeError
+from etdev.pipeline.project import Project
+from etdev.pipeline.project.requirements import import_package
+from etdev.pipeline.project.torch_tensors import Tensors
+from etdev.pipeline.project.usercode import UserCode
+from etdev.pipeline.stages.artifacts import ExportedModel, LoadedModel
+
+if TYPE_CHECKING:
+    import torch
+
+Calibration = Callable[[str], Iterable[Tensors]]
+"""Function that returns the calibration inputs of a method, by its name."""
+
+_BEFORE_EXPORT = {"8da4w": "etdev.pipeline.stages.quantize.int8_int4:quantize_module"}
+"""Schemes that change the eager module."""
+
+_AFTER_EXPORT = {"pt2e-xnnpack": "etdev.pipeline.stages.quantize.pt2e_xnnpack:quantize_program"}
+"""Schemes that change the exported graph."""
+
+
+def works_before_export(scheme: str) -> bool:
+    """Return whether a scheme is applied to the eager module."""
+    return scheme in _BEFORE_EXPORT
+
+
+def quantize_loaded(project: Project, loaded: LoadedModel, name: str) -> LoadedModel:
+    """Apply ``[quantize.NAME]`` to a copy of the eager module."""
+    settings = project.config.quantize[name]
+    quantize: Callable[[torch.nn.Module, Any, str], torch.nn.Module] = _function(_BEFORE_EXPORT[settings.scheme])
+    module = quantize(loaded.module, settings, project.where("quantize", name))
+    return replace(loaded, module=module)
+
+
+def quantize_exported(
+    project: Project, exported: ExportedModel, name: str, user: UserCode, calibration: Calibration
+) -> ExportedModel:
+    """Apply ``[quantize.NAME]`` to every exported method."""
+    settings = project.config.quantize[name]
+    import_package("executorch.exir")
+    quantize: Callable[..., ExportedModel] = _function(_AFTER_EXPORT[settings.scheme])
+    return quantize(project, exported, name, user, calibration)
+
+
+def quantize_failure(scheme: str, error: Exception, where: str) -> QuantizeError:
+    """Return a scheme's own failure as an error at its table."""
+    first = next(iter(str(error).strip().splitlines()), "no message")
+    return QuantizeError(f"the scheme {scheme!r} failed: {type(error).__name__}: {first}", where=where)
+
+
+def _function(path: str) -> Any:
+    import_package("torchao")
+    module, _, name = path.partition(":")
+    return getattr(importlib.import_module(module), name)

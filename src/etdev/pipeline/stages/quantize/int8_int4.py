@@ -1,0 +1,61 @@
+"""``8da4w``: torchao's int8 dynamic activations with grouped int4 weights, on the eager module's linear layers."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING
+
+from etdev.config.models import Int8DynamicInt4Weight
+from etdev.errors import QuantizeError
+from etdev.pipeline.stages.quantize import quantize_failure
+
+if TYPE_CHECKING:
+    import torch
+
+
+def quantize_module(module: torch.nn.Module, settings: Int8DynamicInt4Weight, where: str) -> torch.nn.Module:
+    """Return a quantized copy; the float module is unchanged, as the reference.
+
+    Raises :class:`~etdev.errors.QuantizeError` if the model has no linear layer, or one whose width the group size does
+    not divide.
+    """
+    import torch
+    from torchao.quantization import Int8DynamicActivationIntxWeightConfig, quantize_
+    from torchao.quantization.granularity import PerGroup
+
+    linears = {name: part for name, part in module.named_modules() if _takes(part)}
+    if not linears:
+        raise QuantizeError(
+            f"the scheme {settings.scheme!r} works on linear layers, and the model has none",
+            where=where,
+            hint="use the scheme 'pt2e-xnnpack'",
+        )
+    uneven = [
+        f"{name} ({part.in_features})" for name, part in linears.items() if part.in_features % settings.group_size
+    ]
+    if uneven:
+        raise QuantizeError(
+            f"group_size {settings.group_size} does not divide the input width of {', '.join(uneven)}",
+            where=where,
+            hint="choose a group_size that divides the widths of all linear layers (a multiple of 32)",
+        )
+    try:
+        quantized = copy.deepcopy(module)
+        quantize_(
+            quantized,
+            Int8DynamicActivationIntxWeightConfig(
+                weight_dtype=torch.int4,  # type: ignore[attr-defined]
+                weight_granularity=PerGroup(settings.group_size),
+            ),
+        )
+    except Exception as error:
+        raise quantize_failure(settings.scheme, error, where) from error
+    return quantized
+
+
+def _takes(part: torch.nn.Module) -> bool:
+    """Return whether torchao quantizes this module; an attention's output projection opts out by its class."""
+    import torch
+    from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
+
+    return isinstance(part, torch.nn.Linear) and not isinstance(part, NonDynamicallyQuantizableLinear)

@@ -1,0 +1,205 @@
+"""Files of a target that stay next to their places until all of them are accepted or rejected."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from etdev.errors import WriteError
+from etdev.files import file_sha256, temporary_beside, temporary_folder_beside, write_errors_named
+from etdev.pipeline.project import Project
+from etdev.pipeline.project.places import (
+    REJECTED_SUFFIX,
+    object_place,
+    operators_place,
+    record_place,
+    report_place,
+    reported_data,
+    sidecar_place,
+)
+
+
+class StagedFile:
+    """A file that stays next to its place until it is accepted or rejected.
+
+    A context manager. Leaving it without a verdict (an error, Ctrl-C) removes the file and leaves the file at
+    ``target`` as it was.
+    """
+
+    path: Path
+    """Path of the file until the verdict; set on entry."""
+
+    def __init__(self, target: Path) -> None:
+        self.target = target
+        self.rejected = target.with_name(target.name + REJECTED_SUFFIX)
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        with write_errors_named(self.target):
+            self.path = self._stack.enter_context(temporary_beside(self.target))
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self._stack.close()
+
+    def accept(self) -> Path:
+        """Put the file at its place; remove a rejected file of an earlier build."""
+        return self._settle(self.target, self.rejected)
+
+    def reject(self) -> Path:
+        """Put the file next to its place as ``NAME.pte.rejected``; remove the artifact of an earlier build.
+
+        Otherwise the old artifact could be mistaken for the new one.
+        """
+        return self._settle(self.rejected, self.target)
+
+    def withdraw(self) -> None:
+        """Remove the file at the place and a rejected one; this file may still take the place."""
+        with write_errors_named(self.target):
+            self.target.unlink(missing_ok=True)
+            self.rejected.unlink(missing_ok=True)
+
+    def is_in_place(self) -> bool:
+        """Return whether the bytes of this file are already at the place."""
+        with write_errors_named(self.target):
+            same_size = self.target.is_file() and self.target.stat().st_size == self.path.stat().st_size
+            return same_size and file_sha256(self.target) == file_sha256(self.path)
+
+    def _settle(self, place: Path, other: Path) -> Path:
+        with write_errors_named(place):
+            os.replace(self.path, place)
+            other.unlink(missing_ok=True)
+        return place
+
+
+class StagedObjects:
+    """The object program of a target in a folder of its own, until its files are moved to their places.
+
+    A context manager.
+    """
+
+    folder: Path
+    """Folder in which the files are made; set on entry."""
+
+    def __init__(self, project: Project, target: str) -> None:
+        self._place = object_place(project, target)
+        self._has_record = project.config.targets[target].etrecord
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        with write_errors_named(self._place):
+            self.folder = self._stack.enter_context(temporary_folder_beside(self._place))
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self._stack.close()
+
+    @contextmanager
+    def places_named(self) -> Iterator[None]:
+        """Report the final place of a file, not its temporary one, if the block cannot write it."""
+        try:
+            yield
+        except WriteError as error:
+            path = Path(error.where or "")
+            if path.parent != self.folder:
+                raise
+            raise WriteError(error.message, where=str(self._place.with_name(path.name)), hint=error.hint) from error
+
+    def settle(self, program: StagedFile) -> None:
+        """Move the files to their places, unless those of an earlier build stay.
+
+        The earlier linked program is removed before they change.
+        """
+        last = sidecar_place(self._place).name  # Once it is in place, all files belong together.
+        new = sorted((path.name for path in self.folder.iterdir()), key=lambda name: (name == last, name))
+        record = record_place(self._place)
+        gone = [record] if not self._has_record and record.exists() else []
+        if new or gone:
+            program.withdraw()
+        for place in (*(self._place.with_name(name) for name in reversed(new)), *gone):
+            with write_errors_named(place):
+                place.unlink(missing_ok=True)
+        for name in new:
+            place = self._place.with_name(name)
+            with write_errors_named(place):
+                os.replace(self.folder / name, place)
+
+
+class StagedTarget:
+    """The files of a target; ``data`` are the names of its data files. A context manager, as :class:`StagedFile` is.
+
+    At no time is a file at its place next to the program or the report of another build.
+    """
+
+    def __init__(self, project: Project, target: str, objects: StagedObjects, data: Sequence[str] = ()) -> None:
+        place, settings = project.artifact(target), project.config.targets[target]
+        self.program = StagedFile(place)
+        self.data = {name: StagedFile(place.with_name(name)) for name in data}
+        self.record = StagedFile(record_place(place))
+        self.operators = StagedFile(operators_place(place))
+        self._report = StagedFile(report_place(project, target))
+        self._objects = objects
+        self._beside = ((self.record, settings.etrecord), (self.operators, settings.selected_operators))
+        self._left = [old for old, _ in reported_data(project, target) if old.name not in data]
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            for file in (self.program, *self.data.values(), self.record, self.operators, self._report):
+                stack.enter_context(file)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *error: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self._stack.close()
+
+    def write_report(self, text: str) -> None:
+        """Write the report, which is moved to its place last."""
+        with write_errors_named(self._report.target):
+            self._report.path.write_text(text, encoding="utf-8")
+
+    def settle(self, *, rejected: bool) -> Path:
+        """Move all files to their places and return the program's place.
+
+        A file that needs or describes another is removed before the other changes, and placed after it. A rejected
+        program and its data files get ``.rejected`` added to their names.
+        """
+        self._withdraw_others()
+        self._report.withdraw()
+        self._objects.settle(self.program)
+        place = self._reject() if rejected else self._accept()
+        self._report.accept()
+        return place
+
+    def _accept(self) -> Path:
+        """Place data files before the program that needs them; remove the last program before one of them changes."""
+        changed = [file for file in self.data.values() if not file.is_in_place()]
+        if changed:
+            self.program.withdraw()
+        for file in changed:
+            file.withdraw()
+        for file in changed:
+            file.accept()
+        place = self.program.accept()
+        for file, wanted in self._beside:
+            if wanted:
+                file.accept()
+        return place
+
+    def _reject(self) -> Path:
+        place = self.program.reject()
+        for file in self.data.values():
+            file.reject()
+        return place
+
+    def _withdraw_others(self) -> None:
+        for file, _ in self._beside:
+            file.withdraw()
+        for old in self._left:
+            if old.exists():
+                self.program.withdraw()
+            StagedFile(old).withdraw()

@@ -1,0 +1,283 @@
+"""Trial calls of a method: check that it takes its declared inputs, or find a declaration that works.
+
+Torch's messages on unfit inputs have many forms, and often name neither input nor axis. So they are not parsed.
+Instead, the declaration is changed one thing at a time; a change with which the method runs is a remedy.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from etdev.config.describe.notation import literal
+from etdev.config.models import Input
+from etdev.pipeline.project.quiet import held_back
+from etdev.pipeline.stages.eager import module_of, restored_buffers
+from etdev.pipeline.stages.inputs import Signature, make_inputs
+
+if TYPE_CHECKING:
+    import torch
+
+Choice = Mapping[str, int]
+"""A size for each dynamic dimension."""
+Call = Callable[[Signature, Choice], Any]
+"""A call of a method on inputs of a declaration; it raises what the method raises."""
+
+_MOST_SECONDS = 10.0
+"""Time limit of the search for remedies; a large model takes a while for each call."""
+_MOST_SIZES = 10
+"""Number of sizes tried per axis, the nearest first."""
+_MOST_INSIDE = 64
+"""Number of sizes tried inside a range, from its smallest on."""
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """A change of the declaration with which a method runs."""
+
+    key: tuple[str | int, ...]
+    """Key to change, below ``methods.NAME``."""
+    found: str
+    """Input that the method does not take, in the config's terms: ``input 'x' as float32 [2, 5]``."""
+    hint: str
+
+
+def on_fakes(function: Callable[..., Any]) -> Call:
+    """Return a call on fake tensors: nothing is computed, and dtypes are not compared everywhere."""
+
+    def call(signature: Signature, choice: Choice) -> Any:
+        import torch
+        from torch._subclasses.fake_tensor import FakeTensorMode
+        from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+        module = module_of(function)
+        with (
+            restored_buffers(module),
+            _restored_attributes(module),
+            torch.no_grad(),
+            held_back(),
+            FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv()) as mode,  # symbols for values of tensors
+        ):
+            return function(
+                *(mode.from_tensor(tensor, static_shapes=True) for tensor in make_inputs(signature, choice))
+            )
+
+    return call
+
+
+@contextmanager
+def _restored_attributes(module: torch.nn.Module | None) -> Iterator[None]:
+    """Restore the attributes of a module and its submodules on exit, as ``torch.export`` does.
+
+    The content of dicts and lists is restored too: a model may store what its first call computes. Buffers that were
+    registered meanwhile stay.
+    """
+    tables = [vars(part) for part in module.modules()] if module is not None else []
+    owned = ("_parameters", "_buffers", "_modules")
+    before = [(table, _contents(table, owned)) for table in tables]
+    try:
+        yield
+    finally:
+        for table, attributes in before:
+            for name in table.keys() - attributes.keys() - set(owned):
+                del table[name]
+            for name, (value, content) in attributes.items():
+                table[name] = value
+                if type(value) is dict:
+                    value.clear()
+                    value.update(content)
+                elif type(value) is list:
+                    value[:] = content
+
+
+def _contents(table: Mapping[str, Any], but: Sequence[str]) -> dict[str, tuple[Any, Any]]:
+    """Return each attribute, and its content if it is a dict or a list."""
+    return {
+        name: (value, type(value)(value) if type(value) in (dict, list) else None)
+        for name, value in table.items()
+        if name not in but
+    }
+
+
+def on_numbers(function: Callable[..., Any]) -> Call:
+    """Return a call on random numbers, which computes."""
+
+    def call(signature: Signature, choice: Choice) -> Any:
+        import torch
+
+        with restored_buffers(module_of(function)), torch.no_grad(), held_back():
+            return function(*make_inputs(signature, choice, seed=2))
+
+    return call
+
+
+def sizes_to_try(signature: Signature) -> list[dict[str, int]]:
+    """Return both ends of all ranges, then two choices between them, in which dimensions differ if possible."""
+    ends = [signature.smallest(), signature.largest()]
+    spread = {
+        name: dim.min + (dim.max - dim.min) * (index + 1) // (len(signature.dims) + 1)
+        for index, (name, dim) in enumerate(signature.dims.items())
+    }
+    inner = {
+        name: max(dim.max - 1, dim.min) if index % 2 == 0 else min(dim.min + 1, dim.max)
+        for index, (name, dim) in enumerate(signature.dims.items())
+    }
+    tried: list[dict[str, int]] = []
+    for choice in (*ends, spread, inner):
+        if choice not in tried:
+            tried.append(choice)
+    return tried
+
+
+def describe_choice(choice: Choice) -> str:
+    """Return ``n = 1, m = 4``."""
+    return ", ".join(f"{name} = {size}" for name, size in choice.items())
+
+
+def find_remedy(signature: Signature, call: Call, sizes: Iterable[int] = ()) -> Remedy | None:
+    """Return the first single change with which the method runs; None if it runs as declared, or with no change.
+
+    ``sizes`` are those of the model's own tensors.
+    """
+    outcomes = [(choice, _runs(call, signature, choice)) for choice in sizes_to_try(signature)]
+    good = [choice for choice, runs in outcomes if runs]
+    bad = [choice for choice, runs in outcomes if not runs]
+    if not bad:
+        return None
+    if good:
+        return _of_dims(signature, good, bad[0])
+    remedy = _first_that_runs(signature, call, _dtypes(signature))
+    if remedy is not None:
+        return remedy
+    inside = _sizes_inside(signature, call, sizes)
+    if inside:
+        return _of_dims(signature, inside, bad[0])
+    return _first_that_runs(signature, call, _shapes(signature, sorted(set(sizes))))
+
+
+def _sizes_inside(signature: Signature, call: Call, sizes: Iterable[int]) -> list[dict[str, int]]:
+    """Return the first choice that runs with one dimension at a size inside its range: a model may fix that size."""
+    end = time.monotonic() + _MOST_SECONDS
+    known = sorted(set(sizes))
+    for name, dim in signature.dims.items():
+        start = [size for size in known if dim.min <= size <= dim.max]
+        for size in dict.fromkeys((*start, *range(dim.min, min(dim.max, dim.min + _MOST_INSIDE) + 1))):
+            choice = {**signature.smallest(), name: size}
+            if time.monotonic() > end:
+                return []
+            if _runs(call, signature, choice):
+                return [choice]
+    return []
+
+
+def find_dtype(signature: Signature, call: Call) -> Remedy | None:
+    """Return the first change of a dtype with which the method runs on the smallest sizes; ``call`` may compute.
+
+    The result is None as for :func:`find_remedy`.
+    """
+    if _runs(call, signature, signature.smallest()):
+        return None
+    return _first_that_runs(signature, call, _dtypes(signature), smallest_only=True)
+
+
+@dataclass(frozen=True)
+class _Change:
+    index: int
+    """Index of the input."""
+    key: str
+    item: Input
+    """Replacement for the declared input."""
+    hint: str
+
+
+def _first_that_runs(
+    signature: Signature, call: Call, changes: Iterable[_Change], *, smallest_only: bool = False
+) -> Remedy | None:
+    end = time.monotonic() + _MOST_SECONDS
+    choices = [signature.smallest()] if smallest_only else sizes_to_try(signature)
+    for change in changes:
+        if time.monotonic() > end:
+            break
+        inputs = list(signature.inputs)
+        inputs[change.index] = change.item
+        if all(_runs(call, replace(signature, inputs=tuple(inputs)), choice) for choice in choices):
+            return Remedy(
+                ("inputs", change.index, change.key), _as_declared(signature.inputs[change.index]), change.hint
+            )
+    return None
+
+
+def _as_declared(item: Input) -> str:
+    return f"input {item.name!r} as {item.dtype} [{', '.join(map(str, item.shape))}]"
+
+
+def _runs(call: Call, signature: Signature, choice: Choice) -> bool:
+    with suppress(Exception):
+        call(signature, choice)
+        return True
+    return False
+
+
+def _of_dims(signature: Signature, good: list[dict[str, int]], bad: Choice) -> Remedy:
+    """Return the remedy if the method runs with some of the sizes that the config allows."""
+    names = list(signature.dims)
+    one = names[0] if len(names) == 1 else None
+    works = " and with ".join(describe_choice(choice) for choice in good)
+    if one is None and all(len(set(choice.values())) == 1 for choice in good) and len(set(bad.values())) > 1:
+        others = " and ".join(map(repr, names[1:]))
+        hint = f"it runs where they are equal: write {names[0]!r} in the shapes instead of {others}"
+    elif one is not None and len(good) == 1:
+        hint = f"it runs with {works}: narrow the range, or write {good[0][one]} instead of {one!r} in the shapes"
+    else:
+        hint = f"it runs with {works}: narrow the range, or remove what fixes the size from the model"
+    found = f"{describe_choice(bad)} ({signature.describe()})"
+    return Remedy(("dims", one) if one is not None else ("dims",), found, hint)
+
+
+_DTYPES = ("float32", "int64", "int32", "bool", "float16", "bfloat16", "float64")
+"""Dtypes to try, the most likely first."""
+
+
+def _dtypes(signature: Signature) -> Iterator[_Change]:
+    for index, item in enumerate(signature.inputs):
+        for dtype in _DTYPES:
+            if dtype != item.dtype:
+                changed = item.model_copy(update={"dtype": dtype})
+                yield _Change(index, "dtype", changed, f"it runs if `dtype` is {literal(dtype)}")
+
+
+def _shapes(signature: Signature, sizes: list[int]) -> Iterator[_Change]:
+    for index, item in enumerate(signature.inputs):
+        for shape, what in _other_shapes(item.shape, signature, sizes):
+            changed = item.model_copy(update={"shape": shape})
+            yield _Change(index, "shape", changed, f"{what}: set `shape` to {literal(list(shape))}")
+
+
+_Shape = tuple[int | str, ...]
+
+
+def _other_shapes(shape: _Shape, signature: Signature, sizes: list[int]) -> Iterator[tuple[_Shape, str]]:
+    if not shape or isinstance(shape[0], int):  # A dynamic first axis is the batch.
+        yield (1, *shape), "add a batch axis"
+    if len(shape) == 3:
+        yield (shape[0], 1, *shape[1:]), "add an axis of one channel"
+        yield (*shape, 1), "add an axis of one channel"
+    if len(shape) == 4:
+        batch, one, two, three = shape
+        yield (batch, three, one, two), "it takes channels first"
+        yield (batch, two, three, one), "it takes channels last"
+    for axis, declared in enumerate(shape):
+        size = declared if isinstance(declared, int) else signature.dims[declared].max
+        near = {other for step in (1, 2) for other in (size - step, size + step) if other > 0}
+        for other in sorted({*sizes, *near} - {declared}, key=lambda other: (abs(other - size), other))[:_MOST_SIZES]:
+            yield (*shape[:axis], other, *shape[axis + 1 :]), "this size works"
+    if shape and isinstance(shape[0], int):
+        yield shape[1:], "leave the first axis out"
+
+
+def tensor_sizes(module: torch.nn.Module) -> set[int]:
+    """Return the sizes of a model's parameters and buffers, which are often those that its inputs need."""
+    return {size for tensor in (*module.parameters(), *module.buffers()) for size in tensor.shape}

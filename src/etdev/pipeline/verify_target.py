@@ -1,0 +1,226 @@
+"""Verification of artifacts that were built before, against their targets' models."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from etdev.config.models import CheckName
+from etdev.errors import LoadError, ProgramError
+from etdev.files import file_sha256, read_file
+from etdev.kernel_trials.custom_ops import resolve_ops
+from etdev.pipeline.builder.compile import find_record, keep_reference, remembering
+from etdev.pipeline.builder.report_file import display_path, start_result
+from etdev.pipeline.cache import Cache, object_facts, open_store
+from etdev.pipeline.project import Project
+from etdev.pipeline.project.baseline_source import check_baseline
+from etdev.pipeline.project.options import BuildOptions, choose_targets, required_checks
+from etdev.pipeline.project.places import REJECTED_SUFFIX, data_places, object_place, sidecar_place
+from etdev.pipeline.project.progress import StageClock
+from etdev.pipeline.project.quiet import quiet_libraries
+from etdev.pipeline.project.requirements import require_packages
+from etdev.pipeline.project.runtime_contents import check_runtime_settings
+from etdev.pipeline.project.stock import runtime_for
+from etdev.pipeline.project.usercode import UserCode
+from etdev.pipeline.results.result import BuildResult, CheckResult, MethodResult, TargetResult, outcome
+from etdev.pipeline.since_built import SinceBuilt, since_built
+from etdev.pipeline.stages.known_outputs import KnownOutputs
+from etdev.pipeline.stages.models import Models
+from etdev.program.sidecar import read_sidecar
+from etdev.runtime.stock import StockRuntime
+from etdev.verification.order import Candidate, verify_program
+
+_REPORT = "report.json"
+_OF_THE_MODEL: tuple[CheckName, ...] = ("runtime", "replay", "device", "accuracy")
+"""Checks that compare a program with the current model."""
+
+
+def verify_project(project: Project, options: BuildOptions) -> BuildResult:
+    """Answer the checks for the artifacts of the chosen targets in the output folder.
+
+    Nothing is written or renamed. Raises :class:`~etdev.errors.LoadError` for a missing artifact.
+    """
+    names = choose_targets(project, options.targets)
+    paths = {name: project.artifact(name) for name in names}
+    for name, path in paths.items():
+        if not path.is_file():
+            rejected = path.with_name(path.name + REJECTED_SUFFIX).exists()
+            why = "; the last build of it was rejected" if rejected else ""
+            raise LoadError(f"target {name!r} has no artifact: {path}{why}", hint=f"run `etdev build {name}` first")
+    check_baseline(project, names)
+    require_packages(project, names, "verifying")
+    for name in names:
+        check_runtime_settings(project, name)
+    with (
+        Cache(open_store()) as cache,
+        quiet_libraries(verbose=options.verbose),
+        UserCode() as user,
+        runtime_for(project) as runtime,
+    ):
+        models = Models(project, user)
+        results = []
+        for name in names:
+            results.append(_verify_target(project, name, paths[name], options, user, runtime, models, cache))
+            options.progress.ended(name)
+    return start_result(project, tuple(results), options.device_map)
+
+
+def _verify_target(
+    project: Project,
+    name: str,
+    path: Path,
+    options: BuildOptions,
+    user: UserCode,
+    runtime: StockRuntime,
+    models: Models,
+    cache: Cache,
+) -> TargetResult:
+    clock = StageClock(name, options.progress)
+    known = KnownOutputs()
+    found = find_record(project, name, cache)
+    if found is None:
+        prepared = models.prepare(name, clock)
+    else:
+        record, reads = found
+        known = KnownOutputs(cache.reference(project, name, object_facts(project, name, cache.digests), reads))
+        prepared = models.prepare_unexported(name, record.outputs, clock, known)
+    float_model, reference = remembering(prepared, known)
+    with clock.stage("verify"):
+        required: tuple[CheckName, ...] = required_checks(project, name, options)
+        inplace = resolve_ops(project, name, user)
+        size, digest, data = path.stat().st_size, file_sha256(path), data_places(project, name)
+        built = _built(path, name)
+        change = _change_since_build(built, size, digest) or _data_change(built, data)
+        methods = _methods(built) if change is None else ()
+        candidate = Candidate(
+            path,
+            size,
+            float_model,
+            reference,
+            inplace=inplace.table,
+            methods=methods,
+            data=data,
+            lookups=_lookups(project, name),
+        )
+        checks = verify_program(
+            project,
+            user,
+            name,
+            candidate,
+            runtime,
+            options.device_map,
+            jobs=options.metric_jobs,
+            count=clock.count("verify"),
+        )
+        if change is not None:
+            where = display_path(project, path.with_name(_REPORT))
+            checks = tuple(
+                _fail_changed(check, name, change, where) if check.name == "bytes" else check for check in checks
+            )
+        if found is not None:
+            keep_reference(project, name, cache, reference, found[1])
+        since = since_built(project, name)
+        checks = tuple(_blame_change(check, since, project) for check in checks)
+    notes = models.notes if change is None else (f"the file is not the one that was built: {change}", *models.notes)
+    if since.said is not None:
+        notes = (since.said, *notes)
+    return TargetResult(
+        name=name,
+        status=outcome(checks),
+        artifact=display_path(project, path),
+        size=candidate.size,
+        sha256=digest,
+        quantize=reference.scheme,
+        checks=checks,
+        required=required,
+        seconds=clock.seconds,
+        notes=notes,
+    )
+
+
+def _built(path: Path, target: str) -> Any:
+    """Return a file's target in the ``report.json`` next to it; None if it is missing or about another file."""
+    try:
+        report: Any = json.loads(read_file(path.with_name(_REPORT)))
+        return next(
+            item
+            for item in report["targets"]
+            if item["name"] == target and Path(item["artifact"]).name.removesuffix(REJECTED_SUFFIX) == path.name
+        )
+    except (OSError, ValueError, LookupError, TypeError, StopIteration):
+        return None
+
+
+def _lookups(project: Project, target: str) -> Mapping[str, tuple[str, ...]]:
+    """Return the names of data that delegates look up, from the object program's notes; empty without them."""
+    try:
+        return read_sidecar(sidecar_place(object_place(project, target))).lookups
+    except ProgramError:
+        return {}
+
+
+def _methods(built: Any) -> tuple[MethodResult, ...]:
+    """Return how lowering split the methods of a build; empty if its report does not say."""
+    try:
+        return tuple(MethodResult.model_validate(item) for item in built["methods"])
+    except (ValidationError, LookupError, TypeError):
+        return ()
+
+
+def _change_since_build(built: Any, size: int, digest: str) -> str | None:
+    """Return how a file differs from the one that was built; None if it does not or if that is unknown."""
+    try:
+        built_size, built_digest = int(built["size"]), str(built["sha256"])
+    except (ValueError, LookupError, TypeError):
+        return None
+    if size != built_size:
+        return f"it has {size:,} bytes, {_REPORT} says {built_size:,}"
+    if digest != built_digest:
+        return f"its sha256 is {digest[:12]}…, {_REPORT} says {built_digest[:12]}…"
+    return None
+
+
+def _data_change(built: Any, data: Sequence[Path]) -> str | None:
+    """Return how data files differ from those that were built; None as :func:`_change_since_build`."""
+    try:
+        stated = {item["name"]: item for item in built["data"]}
+        if [path.name for path in data] != sorted(stated):
+            wanted = _in_files(path.name for path in data)
+            return f"its weights are to be {wanted}, by {_REPORT} they are {_in_files(stated)}"
+        for path in data:
+            if path.is_file():
+                change = _change_since_build(stated[path.name], path.stat().st_size, file_sha256(path))
+                if change is not None:
+                    return f"of its weights in {path.name}, {change}"
+    except (LookupError, TypeError):
+        return None
+    return None
+
+
+def _blame_change(check: CheckResult, since: SinceBuilt, project: Project) -> CheckResult:
+    """Add the change of the model since the build to a check that failed to reproduce the model."""
+    if check.status != "failed" or check.name not in _OF_THE_MODEL or since.said is None:
+        return check
+    return check.model_copy(update={"where": project.where("targets", since.target), "hint": since.said})
+
+
+def _in_files(names: Iterable[str]) -> str:
+    listed = ", ".join(sorted(names))
+    return f"in {listed}" if listed else "inside it"
+
+
+def _fail_changed(check: CheckResult, target: str, change: str, where: str) -> CheckResult:
+    problem = f"changed since it was built: {change}"
+    return CheckResult(
+        name=check.name,
+        status="failed",
+        summary=problem,
+        problems=(problem, *check.problems),
+        where=where,
+        devices=check.devices,
+        hint=f"build it again (`etdev build {target}`), or put back the file that was built",
+    )

@@ -1,0 +1,1 @@
+"""Data-flow analysis of programs: effects, flow, reaching writes, storage and lifetimes."""

@@ -1,0 +1,64 @@
+"""Persistent maps from pieces of planned memory to the writes that their bytes may come from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+
+from etdev.program.analysis.persistent import Node, assigned, room, updated, values
+
+Writes: TypeAlias = frozenset[int]
+"""Numbers of writes. :data:`BEFORE` represents the content from before the method began."""
+
+BEFORE = 0
+"""Number reserved for content from before the method began. Writes count from 1."""
+UNWRITTEN: Writes = frozenset({BEFORE})
+
+Pieces: TypeAlias = tuple[int, int]
+"""Half-open range of pieces: the first piece, and the one after the last."""
+
+
+class Memory:
+    """The pieces of all planned memory, and maps from them to the writes that they may come from.
+
+    No place begins or ends inside a piece.
+    """
+
+    def __init__(self, places: Mapping[int, tuple[int, int, int]]) -> None:
+        """Cut memory into pieces. ``places``: value → its buffer, its first byte and the end, exclusive."""
+        borders = sorted({(buffer, at) for buffer, start, end in places.values() for at in (start, end)})
+        number = {border: index for index, border in enumerate(borders)}
+        self.pieces: dict[int, Pieces] = {
+            value: (number[buffer, start], number[buffer, end]) for value, (buffer, start, end) in places.items()
+        }
+        """Range of pieces of each value's place."""
+        self.size = room(len(borders))
+        self._alone: dict[int, Writes] = {}
+        """Number of a write → the set with only that number."""
+
+    def of(self, contents: Node, place: int) -> Writes:
+        """Return all writes that any byte of a place may come from."""
+        found: Writes = frozenset()
+        for writes in values(contents, self.size, *self.pieces[place]):
+            found = found | writes if found else writes
+        return found
+
+    def part(self, contents: Node, place: int) -> Node:
+        """Return the content of one place only; all other memory is unwritten."""
+        start, end = self.pieces[place]
+        contents = assigned(contents, self.size, 0, start, UNWRITTEN) if start else contents
+        return assigned(contents, self.size, end, self.size, UNWRITTEN) if end < self.size else contents
+
+    def written(self, number: int, contents: Node, pieces: Pieces) -> Node:
+        """Replace the content of some pieces by a write."""
+        alone = self._alone.setdefault(number, frozenset({number}))
+        return assigned(contents, self.size, *pieces, alone)
+
+    def added(self, number: int, keeps: Callable[[int], bool] | None, contents: Node, pieces: Pieces) -> Node:
+        """Add a write to the content of some pieces. Earlier writes that ``keeps`` rejects are dropped."""
+
+        def change(known: Writes) -> Writes:
+            kept = known if keeps is None else filter(keeps, known)
+            return frozenset({number, *kept})
+
+        return updated(contents, self.size, *pieces, change)

@@ -1,0 +1,138 @@
+"""Kernels that may write an output over one of their inputs.
+
+The table is etdev's own. Each entry was measured with the kernels of executorch 1.4.1
+(``benchmarks/inplace_table.py``). A kernel ran with separate memory and over its input. The sizes were all sizes from 1
+to beyond the blocks and vectors that kernels work in. The results were bit-identical.
+
+An entry says that a kernel never reads an element of that input after it wrote to its place. It says nothing about
+values. The linker checks that no other instruction needs the input any more, and that it has the output's shape.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+
+@dataclass(frozen=True, slots=True)
+class Donor:
+    """An input whose bytes an output may reuse.
+
+    The input must have the output's shape, and no other instruction may need it any more.
+    """
+
+    argument: int
+    """Position among the arguments of the kernel's schema, from 0; also the position in ``KernelCall.args``."""
+    output: int = 0
+    """Index of the kernel's output, from 0."""
+
+
+_FIRST = (Donor(0),)
+_SECOND = (Donor(1),)
+_BOTH = (Donor(0), Donor(1))
+_THREE = (Donor(0), Donor(1), Donor(2))
+
+_UNARY = """
+    abs acos acosh asin asinh atan atanh bitwise_not ceil cos cosh elu erf exp expm1 floor gelu hardtanh isinf isnan
+    leaky_relu log log10 log1p log2 logical_not logit neg reciprocal relu round rsqrt sigmoid sign sin sinh sqrt tan
+    tanh trunc
+"""
+_BINARY = """
+    add atan2 div floor_divide logical_and logical_or logical_xor maximum minimum mul sub
+"""
+_BINARY_TENSORS = """
+    bitwise_and bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor eq fmod ge gt le lt ne remainder
+"""
+_WITH_SCALAR = """
+    add bitwise_and bitwise_or bitwise_xor div eq fmod ge gt le lt mul ne remainder rsub sub
+"""
+
+
+def _table() -> Iterable[tuple[str, tuple[Donor, ...]]]:
+    # Pointwise: element i of the output depends only on the elements i of the inputs.
+    yield from ((f"aten::{name}.out", _FIRST) for name in _UNARY.split())
+    yield from ((f"aten::{name}.out", _BOTH) for name in _BINARY.split())
+    yield from ((f"aten::{name}.Tensor_out", _BOTH) for name in _BINARY_TENSORS.split())
+    yield from ((f"aten::{name}.Scalar_out", _FIRST) for name in _WITH_SCALAR.split())
+    yield "aten::bitwise_left_shift.Tensor_Scalar_out", _FIRST
+    yield "aten::bitwise_right_shift.Tensor_Scalar_out", _FIRST
+    yield "aten::div.out_mode", _BOTH
+    yield "aten::div.Scalar_mode_out", _FIRST
+    yield "aten::pow.Tensor_Tensor_out", _BOTH
+    yield "aten::pow.Tensor_Scalar_out", _FIRST
+    yield "aten::pow.Scalar_out", _SECOND
+    yield "aten::clamp.out", _FIRST
+    yield "aten::clamp.Tensor_out", _THREE
+    yield "aten::where.self_out", _THREE
+    yield "aten::masked_fill.Scalar_out", _BOTH
+    yield "aten::masked_scatter.out", _BOTH
+    yield "quantized_decomposed::add.out", (Donor(0), Donor(5))
+    # These read a row first, and then write it element by element, each from its own place.
+    yield "aten::_softmax.out", _FIRST
+    yield "aten::_log_softmax.out", _FIRST
+    yield "aten::cumsum.out", _FIRST
+    yield "aten::native_layer_norm.out", _FIRST
+    yield "aten::native_group_norm.out", _FIRST
+    yield "aten::_native_batch_norm_legit_no_training.out", _FIRST
+    yield "aten::_native_batch_norm_legit.out", _FIRST
+    yield "aten::_native_batch_norm_legit.no_stats_out", _FIRST
+    # These begin with a copy of the whole input onto itself, and then change a part.
+    yield "aten::index_put.out", _FIRST
+    yield "aten::scatter.src_out", _FIRST
+    yield "aten::scatter.value_out", _FIRST
+    yield "aten::scatter_add.out", _FIRST
+    yield "aten::select_scatter.out", _FIRST
+    yield "aten::slice_scatter.out", _FIRST
+    # These read only the shape of the input.
+    yield "aten::fill.Scalar_out", _FIRST
+    yield "aten::fill.Tensor_out", _FIRST
+    yield "aten::full_like.out", _FIRST
+
+
+DEFAULT: Mapping[str, tuple[Donor, ...]] = MappingProxyType(dict(_table()))
+"""Kernel, named as by :func:`etdev.program.analysis.effects.operator_name` → inputs that its outputs may reuse."""
+
+_SPELLED = re.compile(
+    r"(?:torch\.ops\.)?(?:(?P<namespace>\w+)::|(?P<dotted>\w+)\.(?=\w+\.)|aten\.)?"
+    r"(?P<name>\w+)(?:\.(?P<overload>\w+))?",
+    re.ASCII,
+)
+_OTHERWISE = {"default": ("out", ""), "Tensor": ("out",), "Tensor_mode": ("out_mode",)}
+"""Overload without ``out`` → names other than ``OVERLOAD_out`` for the overload with it."""
+
+
+def parse_operator(text: str, known: Iterable[str] = DEFAULT) -> tuple[str, ...]:
+    """Return the operators among ``known`` that a text means; none if it does not mean any of them.
+
+    ``aten::relu.out``, ``aten.relu.default`` and ``relu`` are one operator. A text without an overload means all of
+    them: ``add`` is ``aten::add.out`` and ``aten::add.Scalar_out``. Raises :class:`ValueError` for a text that is not
+    the name of an operator.
+    """
+    spelled = _SPELLED.fullmatch(text)
+    if spelled is None:
+        raise ValueError(f"{text!r} does not name an operator as `aten::relu.out`, `aten.relu.default` or `relu` does")
+    namespace = spelled["namespace"] or spelled["dotted"] or "aten"
+    start = f"{namespace}::{spelled['name']}"
+    family = {name: name.removeprefix(start).removeprefix(".") for name in known if name.partition(".")[0] == start}
+    wanted = spelled["overload"]
+    if wanted is None:
+        return tuple(sorted(family))
+    for overload in (wanted, f"{wanted}_out", *_OTHERWISE.get(wanted, ())):
+        found = tuple(name for name in family if family[name] == overload)
+        if found:
+            return found
+    return ()
+
+
+def nearest_operators(text: str, known: Iterable[str] = DEFAULT) -> tuple[str, ...]:
+    """Return the names among ``known`` that are nearest to a text for which :func:`parse_operator` finds nothing."""
+    spelled = _SPELLED.fullmatch(text)
+    wanted = spelled["name"] if spelled else text
+    by_name: dict[str, list[str]] = {}
+    for name in sorted(known):
+        by_name.setdefault(name.partition("::")[2].partition(".")[0], []).append(name)
+    close = difflib.get_close_matches(wanted, by_name, n=2)
+    return tuple(name for short in close for name in by_name[short])

@@ -1,0 +1,89 @@
+"""Liveness of references: values whose reference is read on some path before it is set again.
+
+A move or a view sets the reference of a value. That reference is dead if no instruction reads the value before the next
+one sets it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from etdev.program import model as m
+from etdev.program.analysis.effects import Effects, tensors
+from etdev.program.analysis.flow import FlowGraph
+from etdev.program.analysis.persistent import Node, room, united, value_at, with_members
+
+
+@dataclass(frozen=True, slots=True)
+class References:
+    """Values whose reference is read before it is set again."""
+
+    _after: tuple[Node, ...]
+    """Set of them at the end of each block, by block index."""
+    _at_start: Node
+    """Set of them at the start of a call."""
+    _size: int
+    """Size of the persistent sets."""
+
+    def at_start(self, value: int) -> bool:
+        """Return whether a call reads a value's reference before it sets it. The caller reads the inputs."""
+        return bool(value_at(self._at_start, self._size, value))
+
+    def after(self, block: int, value: int) -> bool:
+        """Return whether a value's reference is read after a block before it is set again."""
+        return bool(value_at(self._after[block], self._size, value))
+
+
+def references(plan: m.ExecutionPlan, flow: FlowGraph, effects: Sequence[Effects]) -> References:
+    """Follow a method backwards. Its end leads to its start, since references persist from call to call.
+
+    Only values in moves and views matter.
+    """
+    pairs = [pair for found in effects for pair in (found.move, found.view) if pair]
+    referring = {value for pair in pairs for value in pair}
+    moved = {found.move[1] for found in effects if found.move}
+    summaries = [_summary(effects[block.start : block.end], moved, referring) for block in flow.blocks]
+    size = room(len(plan.values))
+    before: list[Node] = [False] * len(flow.blocks)
+    after: list[Node] = [False] * len(flow.blocks)
+    inputs, outputs = (referring.intersection(tensors(plan, ends)) for ends in (plan.inputs, plan.outputs))
+    order, heads = flow.order(), flow.heads()
+    at_start = with_members(False, size, inputs, True)
+    changed = True
+    while changed:
+        changed = False
+        at_end = with_members(at_start, size, outputs, True)
+        for number in reversed(order):
+            out: Node = False
+            for successor in flow.blocks[number].successors:
+                out = united(out, at_end if successor == flow.exit else before[successor])
+            looks, sets = summaries[number]
+            into = with_members(with_members(out, size, sets, False), size, looks, True)
+            after[number] = out
+            if into != before[number]:
+                before[number] = into
+                changed = changed or number in heads
+        known, at_start = at_start, united(at_start, before[order[0]]) if order else at_end
+        changed = changed or at_start != known
+    return References(tuple(after), at_start, size)
+
+
+def _summary(effects: Iterable[Effects], moved: Collection[int], referring: set[int]) -> tuple[set[int], set[int]]:
+    """Return the values that some instructions read before they set them, and the values that they set."""
+    looked: set[int] = set()
+    was_set: set[int] = set()
+    for found in effects:
+        used = [*found.reads, *found.writes, *found.updates, *found.fills]
+        if found.move:
+            used.append(found.move[0])
+        if found.view:
+            of, out = found.view
+            # A view sets the data of the tensor that ``out`` is, which may be another one after a move.
+            used += [of, out] if out in moved else [of]
+        looked |= referring.intersection(used) - was_set
+        if found.move:
+            was_set.add(found.move[1])
+        if found.view and found.view[1] not in moved:
+            was_set.add(found.view[1])
+    return looked, was_set

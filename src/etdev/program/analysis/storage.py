@@ -1,0 +1,253 @@
+"""Storages of a method: which tensors share bytes on purpose, and the lifetime of each.
+
+A memory plan puts many tensors at the same bytes at different times. The data flow shows which tensors belong together.
+A tensor that is read belongs with the one whose write its bytes come from: a view, a mutated buffer and its result, the
+parts of a concatenation. An output belongs with the operand in whose place it is written. In an object program, nothing
+else shares bytes, so this finds exactly the aliases.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from etdev.errors import LinkError
+from etdev.program import model as m
+from etdev.program.analysis.contents import BEFORE
+from etdev.program.analysis.effects import DelegateInputs, operator_name
+from etdev.program.analysis.liveness import lifetimes
+from etdev.program.analysis.reaching import Kind, Place, Reaching, Use, reaching
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """Bytes that have to stay together: one tensor, or several tensors with aliases among them.
+
+    Time is counted in instants. At instant 0 the caller fills the inputs. Instant 1 + position is an instruction. At
+    the last instant, 1 + the number of instructions, the caller reads the outputs.
+    """
+
+    values: tuple[int, ...]
+    """Tensors whose places form the storage."""
+    memory_id: int
+    offset: int
+    """Offset of its first byte in that buffer of the file."""
+    size: int
+    """Size in bytes."""
+    start: int
+    """First instant at which its bytes are in use."""
+    end: int
+    """First instant at which they are free again; equal to ``start`` if they are never used."""
+    persistent: bool
+    """Whether it keeps its content from one call to the next; if so, it is in use at all times."""
+    writes: tuple[int, ...]
+    """Instants at which it is written, in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class MethodMemory:
+    """All planned memory of a method."""
+
+    storages: tuple[Storage, ...]
+    """Storages in the order of their first value."""
+    of: Mapping[int, int]
+    """Value index → index into ``storages``, for each tensor in planned memory."""
+    instants: int
+    """Number of instants."""
+    reaching: Reaching
+    """Data flow that the storages were found from."""
+
+
+def method_memory(
+    plan: m.ExecutionPlan, delegate_inputs: DelegateInputs, persistent: Iterable[int] = ()
+) -> MethodMemory:
+    """Find the storages of a method.
+
+    ``persistent`` are tensors that are known to be kept between calls, even if no instruction, input or output refers
+    to them. Three more kinds of tensors are kept: those that are read before they are written, have an initial value,
+    or have the name of a buffer. Raises :class:`~etdev.errors.LinkError` if a tensor is read after another one
+    overwrote it, which no program does on purpose.
+    """
+    persistent = frozenset(persistent)
+    found = reaching(plan, delegate_inputs, persistent)
+    _refuse_clobbered(plan, found)
+    groups = _Groups(found.places)
+    for use in found.uses:
+        for number in use.writes - {BEFORE}:
+            groups.unite(use.place, found.writes[number - 1].place)
+    for one, other in _in_place(found):
+        groups.unite(one, other)
+    kept = {*persistent, *_declared_persistent(plan), *_read_before_written(plan, found)}
+    _unite_persisted(found, groups, kept)
+    roots = {groups.root(value) for value in kept if value in found.places}
+    members: dict[int, list[int]] = defaultdict(list)
+    for value in found.places:
+        members[groups.root(value)].append(value)
+    index_of = {root: index for index, root in enumerate(members)}
+    belongs = {value: index_of[groups.root(value)] for value in found.places}
+    storages = tuple(_storage(found, values, root in roots) for root, values in members.items())
+    instants = len(found.flow.instructions) + 2
+    return MethodMemory(_with_lifetimes(storages, found, belongs, instants), belongs, instants, found)
+
+
+def _declared_persistent(plan: m.ExecutionPlan) -> set[int]:
+    """Return the planned tensors that have an initial value, or the name of a buffer of the module."""
+    return {
+        index
+        for index, tensor in plan.tensors()
+        if tensor.has_initial_value
+        or (tensor.allocation_info and tensor.extra_tensor_info and tensor.extra_tensor_info.fully_qualified_name)
+    }
+
+
+def _read_before_written(plan: m.ExecutionPlan, found: Reaching) -> Iterator[int]:
+    """Yield places that may still hold content from before the call when they are read.
+
+    A write to a dynamic tensor only covers its current rows. A static tensor in the same bytes has more of them.
+    """
+    dynamic = {index for index, tensor in plan.tensors() if tensor.shape_dynamism is not m.TensorShapeDynamism.STATIC}
+    for use in found.uses:
+        written_by = {found.writes[number - 1].place for number in use.writes - {BEFORE}}
+        if BEFORE in use.writes or (use.place not in dynamic and written_by & dynamic):
+            yield use.place
+
+
+def _in_place(found: Reaching) -> Iterator[tuple[int, int]]:
+    """Yield operands with the outputs that the same instruction writes to exactly the same bytes."""
+    written: dict[tuple[int, Place], int] = {
+        (write.position, found.places[write.place]): write.place for write in found.writes if write.kind is Kind.ALL
+    }
+    for use in found.uses:
+        out = written.get((use.position, found.places[use.place]))
+        if out is not None:
+            yield use.place, out
+
+
+def _unite_persisted(found: Reaching, groups: _Groups, kept: Iterable[int]) -> None:
+    """Unite state with the tensors that a method leaves in its bytes, since the next call reads them as state."""
+    waiting = [value for value in kept if value in found.places]
+    _unite_overlapping(found, groups, waiting)
+    while waiting:
+        value = waiting.pop()
+        for number in found.at_exit(value) - {BEFORE}:
+            other = found.writes[number - 1].place
+            if groups.root(other) != groups.root(value):
+                groups.unite(value, other)
+                waiting.append(other)
+
+
+def _unite_overlapping(found: Reaching, groups: _Groups, kept: Iterable[int]) -> None:
+    """Unite state that overlaps in memory. No write reveals the views of a buffer that is only read."""
+    furthest: int | None = None
+    for value in sorted(kept, key=lambda value: (found.places[value].buffer, found.places[value].start)):
+        place = found.places[value]
+        if furthest is not None:
+            before = found.places[furthest]
+            if before.buffer == place.buffer and place.start < before.end:
+                groups.unite(furthest, value)
+                if place.end <= before.end:
+                    continue
+        furthest = value
+
+
+def _storage(found: Reaching, values: list[int], persistent: bool) -> Storage:
+    """Return a storage without its lifetime and writes."""
+    places = [found.places[value] for value in values]
+    start = min(place.start for place in places)
+    return Storage(
+        values=tuple(values),
+        memory_id=places[0].buffer,
+        offset=start,
+        size=max(place.end for place in places) - start,
+        start=0,
+        end=0,
+        persistent=persistent,
+        writes=(),
+    )
+
+
+def _with_lifetimes(
+    storages: Sequence[Storage], found: Reaching, of: Mapping[int, int], instants: int
+) -> tuple[Storage, ...]:
+    written: dict[int, set[int]] = defaultdict(set)
+    for write in found.writes:
+        written[of[write.place]].add(write.position + 1)
+    spans = lifetimes(found, of, _covers(storages, found.places, of))
+    complete = []
+    for index, storage in enumerate(storages):
+        start, end = (0, instants) if storage.persistent else spans.get(index, (0, 0))
+        complete.append(replace(storage, start=start, end=end, writes=tuple(sorted(written[index]))))
+    return tuple(complete)
+
+
+def _covers(storages: Sequence[Storage], places: Mapping[int, Place], of: Mapping[int, int]) -> Callable[[int], bool]:
+    """Return a predicate: whether writing all of a value's place writes all of its storage."""
+
+    def covers(value: int) -> bool:
+        place = places[value]
+        return place.end - place.start == storages[of[value]].size
+
+    return covers
+
+
+def _refuse_clobbered(plan: m.ExecutionPlan, found: Reaching) -> None:
+    """Raise an error for a read of bytes that another tensor has overwritten.
+
+    A tensor without a full write of its own is an alias, and holds what was written through others. A tensor with one
+    holds that content and later changes to it. If it is filled piece by piece, the pieces that are not read yet may
+    hold anything.
+    """
+    filled = {write.place for write in found.writes if write.kind is Kind.FILL}
+    replaced = {write.place for write in found.writes if write.kind is Kind.ALL} - filled
+    for use in found.uses:
+        if use.place not in replaced:
+            continue
+        for number in sorted(use.writes - {BEFORE}):
+            write = found.writes[number - 1]
+            if write.place != use.place and write.kind is Kind.ALL:
+                raise _clobbered(plan, found, use, write.position)
+
+
+def _clobbered(plan: m.ExecutionPlan, found: Reaching, use: Use, by: int) -> LinkError:
+    place = found.places[use.place]
+    value = f"value {use.value}" + (f" (which is value {use.place})" if use.value != use.place else "")
+    return LinkError(
+        f"{describe_position(plan, found, use.position)} reads {value} at bytes {place.start} to {place.end} of buffer "
+        f"{place.buffer} after {describe_position(plan, found, by)} wrote over it",
+        where=f"method {plan.name!r}",
+        hint="the plan of the file is wrong: build it again from its model with etdev",
+    )
+
+
+def describe_position(plan: m.ExecutionPlan, found: Reaching, position: int) -> str:
+    """Describe a position in words: ``instruction 12 (aten::add.out)``."""
+    if position < 0:
+        return "the caller, filling the inputs,"
+    if position >= len(found.flow.instructions):
+        return "the caller, reading the outputs,"
+    call = found.flow.instructions[position]
+    if isinstance(call, m.KernelCall):
+        name = operator_name(plan.operators[call.op_index])
+    elif isinstance(call, m.DelegateCall):
+        name = plan.delegates[call.delegate_index].id
+    else:
+        name = type(call).__name__
+    return f"instruction {position} ({name})"
+
+
+class _Groups:
+    """Disjoint sets of values."""
+
+    def __init__(self, values: Iterable[int]) -> None:
+        self._parent = {value: value for value in values}
+
+    def root(self, value: int) -> int:
+        while self._parent[value] != value:
+            self._parent[value] = self._parent[self._parent[value]]
+            value = self._parent[value]
+        return value
+
+    def unite(self, one: int, other: int) -> None:
+        low, high = sorted((self.root(one), self.root(other)))
+        self._parent[high] = low

@@ -1,0 +1,67 @@
+"""The data files of a program: the assignment of its data to files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TypeAlias
+
+from etdev.program.data_files.external import externalize, internalize, take_named, without_constant_names
+from etdev.program.flat_tensor.model import FlatTensor, TensorLayout
+from etdev.program.model import Program
+
+Keys: TypeAlias = Mapping[str, TensorLayout | None]
+"""Names of the data in one file, with a layout for each tensor."""
+
+
+def merge_data_files(parts: Iterable[Mapping[str, Keys]]) -> dict[str, Keys]:
+    """Merge the files that the backends of several methods ask for into those of one program.
+
+    Each name of data is in one file, the first that asks for it, as in ExecuTorch.
+    """
+    taken: set[str] = set()
+    merged: dict[str, dict[str, TensorLayout | None]] = {}
+    for part in parts:
+        for name, keys in part.items():
+            new = {key: layout for key, layout in keys.items() if key not in taken}
+            if new:
+                merged.setdefault(name, {}).update(new)
+                taken.update(new)
+    return dict(merged)
+
+
+@dataclass(frozen=True, slots=True)
+class DataFiles:
+    """The data files of one program. Names are plain file names in the folder of the program."""
+
+    delegates: Mapping[str, Keys] = field(default_factory=lambda: MappingProxyType({}))
+    """File name → data in that file, for files that the backends of delegates ask for."""
+    weights: str | None = None
+    """Name of the file for all other movable data; None keeps that data in the program."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of all files, sorted."""
+        return tuple(sorted({*self.delegates, *([] if self.weights is None else [self.weights])}))
+
+    def split(self, program: Program) -> tuple[Program, dict[str, FlatTensor]]:
+        """Move data out of a program; return the rest of the program, and the files by name, sorted.
+
+        A constant that stays inside loses its name, which no runtime reads. Raises :class:`~etdev.errors.ProgramError`
+        if constants are to be moved and some of the program's data is in another file already.
+        """
+        files: dict[str, FlatTensor] = {}
+        for name, keys in self.delegates.items():
+            program, files[name] = take_named(program, keys)
+        if self.weights is None:
+            program = without_constant_names(program)
+        else:
+            reserved = {key for keys in self.delegates.values() for key in keys}
+            program, files[self.weights] = externalize(program, reserved)
+        return program, dict(sorted(files.items()))
+
+    def joined(self, program: Program) -> Program:
+        """Return the program as a reader sees it when it joins the program with its files."""
+        program, files = self.split(program)
+        return internalize(program, *files.values()) if files else program

@@ -1,0 +1,43 @@
+"""Reader of a program together with its data files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TypeAlias
+
+from etdev.errors import ProgramError
+from etdev.program import flat_tensor
+from etdev.program.data_files.external import internalize
+from etdev.program.model import Program
+from etdev.program.reader import read
+
+DataArgument: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+"""Data files of a program as an API caller passes them: one, or several."""
+
+
+def data_paths(data: DataArgument) -> tuple[Path, ...]:
+    """Return the paths of the data files that a caller names."""
+    return (Path(data),) if isinstance(data, str | os.PathLike) else tuple(map(Path, data))
+
+
+def read_joined(file: str | os.PathLike[str], data: DataArgument = ()) -> Program:
+    """Read a ``.pte`` and move the data of its ``.ptd`` files into the program. Without files, it is unchanged.
+
+    Raises :class:`~etdev.errors.ProgramError` for a malformed file, or for data that does not belong to the program.
+    """
+    program, paths = read(file), data_paths(data)
+    if not paths:
+        return program
+    files = [flat_tensor.read(path) for path in paths]
+    try:
+        return internalize(program, *files)
+    except ProgramError as error:
+        which = "it does not belong" if len(paths) == 1 else "they do not belong"
+        raise ProgramError(
+            error.message,
+            where=", ".join(map(str, paths)),
+            hint=f"{which} to {os.fspath(file)}: give the .ptd {'file' if len(paths) == 1 else 'files'} that "
+            f"{'was' if len(paths) == 1 else 'were'} written with it",
+        ) from error

@@ -1,0 +1,1 @@
+"""The abstract domain of the proof: symbols for contents, states, and their merges."""

@@ -1,0 +1,93 @@
+"""Numbers of elements that views prove to be equal.
+
+A view's output has as many elements as its input, or the program fails there. Facts about merged numbers hold for the
+numbers that came in, on each path. A fact that holds on every path holds.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+
+from etdev.validator.domain import numbers
+from etdev.validator.domain.merge import Guards, Merges
+from etdev.validator.domain.numbers import Dims, Number
+
+
+class Counts:
+    """Known equalities at one point."""
+
+    __slots__ = ("_on", "_same")
+
+    def __init__(self) -> None:
+        self._same: dict[Number, Number] = {}
+        """Number → the number that it is equal to."""
+        self._on: dict[tuple[int, int], dict[Number, Number]] = {}
+        """``(merge, way)`` → further equalities that hold where the merge was last reached on that way."""
+
+    def copy(self) -> Counts:
+        """Return a copy."""
+        found = Counts()
+        found._same, found._on = self._same.copy(), self._on
+        return found
+
+    def equate(self, one: Dims, other: Dims) -> None:
+        """Record that two tensors have the same number of elements; otherwise, the program fails here."""
+        mine, theirs = (self._find(numbers.product(dims)) for dims in (one, other))
+        if mine != theirs:
+            self._same[theirs] = mine
+
+    def forget(self, merges: Merges, reached: Collection[int]) -> None:
+        """Drop facts whose meaning changes each time one of some merges is reached."""
+        self._same = {one: same for one, same in self._same.items() if not merges.mentions((one, same), reached)}
+        self._on = {way: known for way, known in self._on.items() if way[0] not in reached}
+
+    @classmethod
+    def joined(cls, merges: Merges, merge: int, ways: Sequence[Counts]) -> Counts:
+        """Return the facts that hold at a merge of some paths."""
+        found = cls()
+        # In a loop, a path that misses a merge in this iteration may have passed it in an earlier one.
+        found._on = {
+            way: known
+            for item in ways
+            for way, known in item._on.items()
+            if not merges.bit(way[0]) or all(other._on.get(way) == known for other in ways)
+        }
+        found._same = {one: same for one, same in ways[0]._same.items() if all(w._same.get(one) == same for w in ways)}
+        found.forget(merges, (merge,))
+        found._on.update(((merge, number), item._same) for number, item in enumerate(ways) if item._same)
+        return found
+
+    def same(self, merges: Merges, one: Number, other: Number, guards: Guards = ()) -> bool:
+        """Return whether two numbers are equal if merges were last reached on these ways."""
+        if self._find(one) == self._find(other) or self._same_on(merges, one, other, guards):
+            return True
+        # Facts about numbers of a merge hold only where it was reached, on one of its ways.
+        unknowns = {symbol for pair in self._same.items() for number in pair for symbol in numbers.unknowns(number)}
+        split = {merge: ways for symbol in unknowns for merge, ways in merges.ways_of_number(symbol)}
+        return any(
+            all(self._same_on(merges, one, other, (*guards, (merge, way))) for way in range(ways))
+            for merge, ways in sorted(split.items())
+            if all(merge != reached for reached, _ in guards)
+        )
+
+    def _find(self, number: Number) -> Number:
+        while number in self._same:
+            number = self._same[number]
+        return number
+
+    def _same_on(self, merges: Merges, one: Number, other: Number, guards: Guards) -> bool:
+        equal: dict[Number, set[Number]] = defaultdict(set)
+        for known in (self._same, *(self._on.get(way, {}) for way in guards)):
+            for pair in known.items():
+                found = {*pair, *(merges.number_on(number, guards) for number in pair)}
+                for number in found:
+                    equal[number] |= found
+        seen: set[Number] = set()
+        waiting = [one, merges.number_on(one, guards)]
+        while waiting:
+            number = waiting.pop()
+            if number not in seen:
+                seen.add(number)
+                waiting += equal.get(number, ())
+        return not seen.isdisjoint({other, merges.number_on(other, guards)})

@@ -1,0 +1,164 @@
+"""Symbolic contents of one block of memory."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+from typing import TypeAlias
+
+from etdev.validator.domain.numbers import Number
+
+Valid: TypeAlias = tuple[int, tuple[Number, ...], int] | None
+"""Extent of a dynamic tensor that was written: ``(address, sizes, bytes of an element)``.
+
+Bytes past its end may be older. None: all bytes are new.
+"""
+NOTHING: Valid = (0, (0,), 1)
+"""Extent that covers no read."""
+Cell: TypeAlias = tuple[int, int, Valid]
+"""``(symbol, shift, valid)``: the byte at address ``a`` is byte ``a - shift`` of the symbol."""
+Run: TypeAlias = tuple[int, int, int]
+"""``(symbol, offset, length)``: some bytes of a symbol."""
+Content: TypeAlias = tuple[Run, ...]
+"""Consecutive bytes; adjacent runs that continue each other are one run."""
+
+
+class Memory:
+    """Runs of bytes with a cell for each. Every byte has a cell; the last run has no end.
+
+    The time for a copy does not depend on the number of runs. Both copies share layers that do not change any more.
+    """
+
+    __slots__ = ("_below", "cells", "starts")
+
+    def __init__(self, starts: list[int], cells: list[Cell | None], below: Memory | None = None) -> None:
+        self.starts = starts
+        self.cells = cells
+        """None: as in the layer below."""
+        self._below = below
+
+    @classmethod
+    def filled(cls, symbol: int) -> Memory:
+        """Return memory that holds byte ``a`` of a symbol at each address ``a``."""
+        return cls([0], [(symbol, 0, None)])
+
+    def copy(self) -> Memory:
+        """Return a copy."""
+        if len(self.starts) > 1 or self._below is None:
+            self._below = Memory(self.starts, self.cells, self._below)
+            # Each layer has at least twice the runs of the one above it, so there are few layers.
+            while self._below._below and 2 * len(self._below.starts) > len(self._below._below.starts):
+                self._below = self._below._flattened()
+            self.starts, self.cells = [0], [None]
+        return Memory([0], [None], self._below)
+
+    def _flattened(self) -> Memory:
+        """Return the same memory with one layer less."""
+        assert self._below is not None
+        starts: list[int] = []
+        cells: list[Cell | None] = []
+        below = self._below
+        for start, end, cell in zip(self.starts, [*self.starts[1:], None], self.cells, strict=True):
+            if cell is not None:
+                starts.append(start)
+                cells.append(cell)
+                continue
+            first = bisect_right(below.starts, start) - 1
+            last = len(below.starts) if end is None else bisect_left(below.starts, end)
+            starts += [start, *below.starts[first + 1 : last]]
+            cells += below.cells[first:last]
+        return Memory(starts, cells, below._below)
+
+    def write(self, start: int, end: int, cell: Cell) -> None:
+        """Put a cell into the bytes from ``start`` to ``end`` (exclusive)."""
+        starts, cells = self.starts, self.cells
+        first = bisect_left(starts, start)
+        last = bisect_left(starts, end, first)
+        if last < len(starts) and starts[last] == end:
+            starts[first:last] = (start,)
+            cells[first:last] = (cell,)
+        else:
+            rest = cells[last - 1]
+            starts[first:last] = (start, end)
+            cells[first:last] = (cell, rest)
+
+    def write_content(self, start: int, content: Content, valid: Valid = None) -> None:
+        """Put some content at an address."""
+        for symbol, offset, length in content:
+            self.write(start, start + length, (symbol, start - offset, valid))
+            start += length
+
+    def pieces(self, start: int, end: int) -> Iterator[tuple[int, int, Cell]]:
+        """Yield ``(start, end, cell)`` of each run between two addresses."""
+        starts, cells = self.starts, self.cells
+        index = bisect_right(starts, start) - 1
+        while start < end:
+            last = starts[index + 1] if index + 1 < len(starts) else end
+            last = min(last, end)
+            cell = cells[index]
+            if cell is not None:
+                yield start, last, cell
+            else:
+                assert self._below is not None
+                yield from self._below.pieces(start, last)
+            start, index = last, index + 1
+
+
+def shifted(valid: Valid, by: int) -> Valid:
+    """Return an extent moved by some bytes."""
+    return valid if valid is None or valid == NOTHING else (valid[0] + by, *valid[1:])
+
+
+def joined(runs: Iterable[Run]) -> Content:
+    """Join consecutive runs; adjacent ones that continue each other become one."""
+    found: list[Run] = []
+    for symbol, offset, length in runs:
+        if found:
+            before, at, count = found[-1]
+            if before == symbol and at + count == offset:
+                found[-1] = (symbol, at, count + length)
+                continue
+        found.append((symbol, offset, length))
+    return tuple(found)
+
+
+def part(content: Content, start: int, length: int) -> Content:
+    """Return some bytes of a content."""
+    found: list[Run] = []
+    at = 0
+    for symbol, offset, count in content:
+        first, last = max(start, at), min(start + length, at + count)
+        if first < last:
+            found.append((symbol, offset + first - at, last - first))
+        at += count
+    return tuple(found)
+
+
+def overlaid(content: Content, at: int, new: Content) -> Content:
+    """Replace the bytes of a content from ``at`` on, as far as it reaches."""
+    count = size(new)
+    first, last = max(at, 0), min(at + count, size(content))
+    if first >= last:
+        return content
+    rest = part(content, last, size(content) - last)
+    return joined((*part(content, 0, first), *part(new, first - at, last - first), *rest))
+
+
+def size(content: Content) -> int:
+    """Return the number of bytes of a content."""
+    return sum(length for _, _, length in content)
+
+
+def aligned(contents: Iterable[Content]) -> Iterator[tuple[int, tuple[tuple[int, int], ...]]]:
+    """Yield the pieces that contents of the same size share: ``(length, ((symbol, offset) of each))``."""
+    iterators = [list(content) for content in contents]
+    at = [0] * len(iterators)
+    used = [0] * len(iterators)
+    while at[0] < len(iterators[0]):
+        heads = [iterator[at[i]] for i, iterator in enumerate(iterators)]
+        length = min(head[2] - used[i] for i, head in enumerate(heads))
+        yield length, tuple((head[0], head[1] + used[i]) for i, head in enumerate(heads))
+        for i, head in enumerate(heads):
+            used[i] += length
+            if used[i] == head[2]:
+                at[i], used[i] = at[i] + 1, 0

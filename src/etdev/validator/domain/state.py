@@ -1,0 +1,214 @@
+"""State at one point of the two programs: memory, sizes, numbers, and which tensor each value refers to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, ItemsView, Iterable
+from dataclasses import dataclass, field
+from typing import Generic, TypeAlias, TypeVar
+
+from etdev.validator.domain.counts import Counts
+from etdev.validator.domain.memory import Content, Memory
+from etdev.validator.domain.numbers import Dims
+from etdev.validator.facts import Place
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One of several things, depending on the path on which a merge was last reached."""
+
+    merge: int
+    """Number of the block that the paths lead to."""
+    ways: tuple[Tree, ...]
+    """One tree per predecessor of that block."""
+    size: int = field(default=1, compare=False)
+    """Number of leaves."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """Something that the validator does not follow."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class At:
+    """Tensor and its location."""
+
+    tensor: int
+    """Value index of the tensor."""
+    place: Place | None
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Location of an operand relative to an output that it overlaps."""
+
+    bytes: int
+    """Bytes from the first byte of the output to that of the operand."""
+    same: bool
+    """True if they are one tensor with the same shape, as far as known."""
+
+
+Tree: TypeAlias = Choice | Unknown | At | Gap | int | Place | None
+"""Which tensor a value refers to, where a tensor is located, both, or how two are located to each other."""
+Number_: TypeAlias = tuple[object, ...]
+"""Content of a number, as a part of a key: ``("i", Number)`` or ``("s", symbol)``."""
+Shadow: TypeAlias = tuple[tuple[object, ...], Dims, Content]
+"""Kind, sizes and content of a tensor."""
+
+_MOST_LEAVES = 256
+"""Limit on the tensors that a value may refer to, or on the places of one; beyond it, the tree is unknown."""
+MEMORY, NUMBER, DIMS, REFERENCE, PLACE = range(5)
+"""Kinds of entries of a log."""
+Entry: TypeAlias = tuple[int, ...]
+"""``(kind, side, value)``, or for memory ``(MEMORY, side, space, start, end)``."""
+
+
+class Log:
+    """Changes since another log."""
+
+    __slots__ = ("depth", "entries", "parent")
+
+    def __init__(self, parent: Log | None) -> None:
+        self.parent = parent
+        self.depth: int = 0 if parent is None else parent.depth + 1
+        self.entries: list[Entry] = []
+
+
+_Item = TypeVar("_Item")
+
+
+class Table(Generic[_Item]):
+    """Facts about values. The time for a copy does not depend on their number: copies share a constant base."""
+
+    __slots__ = ("_below", "_own")
+
+    def __init__(self, own: dict[int, _Item] | None = None, below: Table[_Item] | None = None) -> None:
+        self._own: dict[int, _Item] = own or {}
+        self._below = below
+
+    def get(self, value: int, default: _Item | None = None) -> _Item | None:
+        """Return the fact about a value."""
+        table: Table[_Item] | None = self
+        while table is not None:
+            if value in table._own:
+                return table._own[value]
+            table = table._below
+        return default
+
+    def __setitem__(self, value: int, item: _Item) -> None:
+        self._own[value] = item
+
+    def items(self) -> ItemsView[int, _Item]:
+        """Return all values with their facts, as of now."""
+        return {**dict(self._below.items() if self._below else ()), **self._own}.items()
+
+    def copy(self) -> Table[_Item]:
+        """Return a copy."""
+        if self._own:
+            below = Table(self._own, self._below)
+            # Each table has at least twice the values of the one above it, so there are few tables.
+            while below._below and 2 * len(below._own) > len(below._below._own):
+                below = Table({**below._below._own, **below._own}, below._below._below)
+            self._own, self._below = {}, below
+        return Table(None, self._below)
+
+
+class State:
+    """State of both programs at one point; the first of each pair is the program before the link."""
+
+    __slots__ = ("counts", "dims", "log", "memory", "numbers", "places", "references", "shadows")
+
+    def __init__(self) -> None:
+        self.memory: tuple[dict[int, Memory], dict[int, Memory]] = ({}, {})
+        self.numbers: tuple[Table[Number_], Table[Number_]] = (Table(), Table())
+        """Numbers that were set."""
+        self.dims: tuple[Table[Dims], Table[Dims]] = (Table(), Table())
+        """Sizes of the dynamic tensors that were given some."""
+        self.references: tuple[Table[Tree], Table[Tree]] = (Table(), Table())
+        """Value that a move has set → the value whose tensor it refers to."""
+        self.places: tuple[Table[Tree], Table[Tree]] = (Table(), Table())
+        """Tensor that a view has pointed elsewhere → its location."""
+        self.shadows: tuple[dict[int, Shadow], dict[int, Shadow]] = ({}, {})
+        """Contents of values that refer to another tensor in each iteration of a loop."""
+        self.counts = Counts()
+        self.log = Log(None)
+
+    def copy(self) -> State:
+        """Return a copy. From here on, both have logs of their own."""
+        found = State()
+        found.memory = tuple({space: item.copy() for space, item in side.items()} for side in self.memory)  # type: ignore[assignment]
+        for name in ("numbers", "dims", "references", "places", "shadows"):
+            setattr(found, name, tuple(side.copy() for side in getattr(self, name)))
+        found.counts = self.counts.copy()
+        found.log = Log(self.log)
+        self.log = Log(self.log)
+        return found
+
+    def table(self, kind: int, side: int) -> Table[object]:
+        """Return the table for a kind of entries, on one side."""
+        return (self.numbers, self.dims, self.references, self.places)[kind - 1][side]  # type: ignore[return-value]
+
+
+def changes(states: Iterable[State]) -> tuple[Log | None, list[Entry]]:
+    """Return the log that several states have in common, and all changes since then."""
+    logs: list[Log | None] = [state.log for state in states]
+    entries: dict[Entry, None] = {}
+    while any(log is not logs[0] for log in logs):
+        deepest = max(log.depth for log in logs if log is not None)
+        for index, log in enumerate(logs):
+            if log is not None and log.depth == deepest:
+                entries.update(dict.fromkeys(log.entries))
+                logs[index] = log.parent
+    return logs[0], list(entries)
+
+
+def changes_since(state: State, log: Log) -> list[Entry]:
+    """Return the changes of a state since a log that it comes from."""
+    entries: dict[Entry, None] = {}
+    at: Log | None = state.log
+    while at is not None and at is not log:
+        entries.update(dict.fromkeys(at.entries))
+        at = at.parent
+    return list(entries)
+
+
+def each_leaf(tree: Tree, change: Callable[[Tree], Tree]) -> Tree:
+    """Return a tree with its leaves replaced."""
+    if not isinstance(tree, Choice):
+        return change(tree)
+    return choice(tree.merge, tuple(each_leaf(way, change) for way in tree.ways))
+
+
+def choice(merge: int, ways: tuple[Tree, ...]) -> Tree:
+    """Return a choice between trees, or the tree itself if all are the same."""
+    if all(way == ways[0] for way in ways):
+        return ways[0]
+    size = sum(way.size if isinstance(way, Choice) else 1 for way in ways)
+    if size > _MOST_LEAVES:
+        return Unknown("which tensor a value is depends on too many conditions")
+    return Choice(merge, ways, size)
+
+
+def leaves(tree: Tree) -> list[Tree]:
+    """Return all leaves of a tree."""
+    if not isinstance(tree, Choice):
+        return [tree]
+    return [leaf for way in tree.ways for leaf in leaves(way)]
+
+
+def mentions(tree: Tree, merges: set[int]) -> bool:
+    """Return whether a tree depends on how one of some merges was last reached."""
+    if not isinstance(tree, Choice):
+        return False
+    return tree.merge in merges or any(mentions(way, merges) for way in tree.ways)
+
+
+def on_way(tree: Tree, merge: int, way: int) -> Tree:
+    """Return what a tree is if a merge was last reached on one of its ways."""
+    if not isinstance(tree, Choice):
+        return tree
+    if tree.merge == merge:
+        return on_way(tree.ways[way], merge, way)
+    return choice(tree.merge, tuple(on_way(item, merge, way) for item in tree.ways))

@@ -1,0 +1,101 @@
+"""Check *budget*: compare a file's figures with the config's limits.
+
+The figures are the file's size, its weights, the memory of each device, copied bytes and the share of delegated ops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from etdev.inspection.breakdown import (
+    Parts,
+    copy_parts,
+    memory_parts,
+    section_parts,
+    undelegated_parts,
+    weight_parts,
+)
+from etdev.inspection.transfers import copies_per_call
+from etdev.pipeline.project import Project
+from etdev.pipeline.results.result import CheckResult
+from etdev.pipeline.stages.nested import device_memory
+from etdev.program import Program
+from etdev.units import format_share, format_size
+from etdev.verification.advice import advise
+from etdev.verification.limits import Limit, Measured, Unjudged, judge
+
+
+def check_budget(project: Project, target: str, measured: Measured) -> CheckResult:
+    """Compare a file with each limit of ``[targets.X.budget]``, except those on growth and latency."""
+    limits, unjudged = _Limits(project, target, measured), []
+    budget = limits.budget
+    found = [*limits.of_file()]
+    if measured.program is not None:
+        found += limits.of_program(measured.program)
+        if budget.delegated is not None and measured.methods:
+            found.append(limits.of_delegation(measured.program, budget.delegated))
+        elif budget.delegated is not None:
+            reason = "neither the file nor a report.json of its build says how many ops its delegates took"
+            unjudged.append(Unjudged(("budget", "delegated"), reason))
+    else:
+        asked = {name: getattr(budget, name) for name in ("weights", "memory", "copies", "delegated")}
+        unread = (name for name, limit in asked.items() if limit not in (None, {}))
+        unjudged += [Unjudged(("budget", name), "the check `bytes` failed") for name in unread]
+    return judge(project, target, "budget", found, unjudged)
+
+
+class _Limits:
+    """Limits of one target, and the figures found."""
+
+    def __init__(self, project: Project, target: str, measured: Measured) -> None:
+        self._project, self._target, self._measured = project, target, measured
+        self.budget = project.config.targets[target].budget
+
+    def of_file(self) -> Iterator[Limit]:
+        found = self._measured
+        if self.budget.file is not None:
+            parts = None if found.program is None else partial(section_parts, found.path)
+            yield self._bytes("file", found.size, self.budget.file, parts, "file")
+
+    def of_program(self, program: Program) -> Iterator[Limit]:
+        figures, budget = self._measured.figures(program), self.budget
+        if budget.weights is not None:
+            parts = partial(weight_parts, program)
+            yield self._bytes("weights", figures.weights, budget.weights, parts, "weights")
+        inside = device_memory(program) if budget.memory else {}
+        for device, limit in budget.memory.items():
+            _, nested = inside.get(device, (0, 0))
+            name = f"memory of {device}" + (f", {format_size(nested)} of it in delegates" if nested else "")
+            parts = partial(memory_parts, program, device)
+            yield self._bytes(name, figures.memory.get(device, 0), limit, parts, "memory", device)
+        for plan in program.execution_plan if budget.copies is not None else ():
+            name, copied = f"copies in a call of {plan.name!r}", copies_per_call(plan).total
+            yield self._bytes(name, copied, budget.copies or 0, partial(copy_parts, plan), "copies")
+
+    def of_delegation(self, program: Program, least: float) -> Limit:
+        figures, methods = self._measured.figures(program), self._measured.methods
+        taken, left = figures.delegated_ops or 0, figures.undelegated_ops or 0
+        share = 1.0 if figures.delegated is None else figures.delegated  # Without ops, the share is 1.
+        seen = f"{taken:,} of {taken + left:,} ops delegated"
+        lacking = f"{seen}: {format_share(share)}, less than budget.delegated ({format_share(least)})"
+        return Limit(
+            ("budget", "delegated"),
+            f"{seen} (at least {format_share(least)})",
+            lacking if share < least else None,
+            lambda: f"on the runtime's own kernels: {undelegated_parts(methods).largest()}",
+            self._advice("delegated"),
+        )
+
+    def _bytes(self, name: str, found: int, limit: int, parts: Callable[[], Parts] | None, *key: str) -> Limit:
+        setting = ".".join(("budget", *key))
+        return Limit(
+            ("budget", *key),
+            f"{name} {format_size(found)} of {format_size(limit)}",
+            f"{name}: {found:,} bytes, {found - limit:,} more than {setting} ({limit:,})" if found > limit else None,
+            (lambda: parts().largest()) if parts is not None else None,
+            self._advice(*key),
+        )
+
+    def _advice(self, *key: str) -> str:
+        return advise(self._project, self._target, self._measured.program, key)

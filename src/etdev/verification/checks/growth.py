@@ -1,0 +1,148 @@
+"""Check *growth*: compare a target with its baseline, and its growth with the config's limits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from etdev.config.types import allowed_growth
+from etdev.inspection.breakdown import Parts, copy_parts, memory_parts, section_parts, weight_parts
+from etdev.inspection.transfers import copies_per_call
+from etdev.pipeline.project import Project
+from etdev.pipeline.project.baseline_source import judges_growth
+from etdev.pipeline.results.figures import Figures
+from etdev.pipeline.results.result import NO_LIMIT, CheckResult
+from etdev.program import Program
+from etdev.units import format_share, format_size
+from etdev.verification.advice import advise
+from etdev.verification.baseline import Baseline, NoBaseline, find_baseline
+from etdev.verification.limits import Limit, Measured, Unjudged, judge
+
+
+def check_growth(project: Project, target: str, measured: Measured) -> CheckResult:
+    """Compare a file with the baseline.
+
+    The check does not run if the config limits no growth or if there is no baseline. Raises as
+    :func:`~etdev.verification.baseline.find_baseline` does.
+    """
+    if not judges_growth(project, target):
+        return CheckResult(name="growth", status="not run", summary=NO_LIMIT)
+    where = project.where("targets", target, "budget", "growth")
+    if measured.program is None:
+        return CheckResult(name="growth", status="not run", summary="the check `bytes` failed", unjudged=where)
+    baseline = find_baseline(project, target)
+    if isinstance(baseline, NoBaseline):
+        summary = f"nothing to compare with: {baseline.reason}"
+        return CheckResult(name="growth", status="not run", summary=summary, unjudged=where)
+    comparison = _Comparison(project, target, measured, measured.program, baseline)
+    check = judge(project, target, "growth", *comparison.judged())
+    if check.status == "passed":
+        return check.model_copy(update={"summary": f"against {baseline.name}: {check.summary}"})
+    return check
+
+
+@dataclass(frozen=True)
+class _Figure:
+    """One figure, in the baseline and now."""
+
+    name: str
+    before: int
+    found: int
+    parts: Callable[[Program, Path], Parts]
+    """Breakdown of the figure, for one of the two programs and its file."""
+    is_least: bool = False
+    """True if the baseline's figure is a lower bound."""
+
+
+@dataclass(frozen=True)
+class _Comparison:
+    """A target's file and its baseline."""
+
+    project: Project
+    target: str
+    measured: Measured
+    program: Program
+    baseline: Baseline
+
+    def judged(self) -> tuple[list[Limit], list[Unjudged]]:
+        """Return the limits, and those that the baseline's figures do not suffice to judge."""
+        limits: list[Limit] = []
+        unjudged: list[Unjudged] = []
+        found, reason = self.measured.figures(self.program), self.baseline.more_weights
+        for key, allowed in self.project.config.targets[self.target].budget.growth:
+            for figure in () if allowed is None else _figures(key, self.baseline, found):
+                limit = self._limit(key, allowed, figure)
+                if limit.missed is not None and figure.is_least and reason is not None:
+                    unjudged.append(Unjudged(limit.key, reason))
+                else:
+                    limits.append(limit)
+        return limits, unjudged
+
+    def _limit(self, key: str, growth: int | str, figure: _Figure) -> Limit:
+        more = figure.found - figure.before
+        allowed = allowed_growth(growth, figure.before)
+        stated = f"{growth:,} bytes" if isinstance(growth, int) else growth
+        share = f" ({format_share(more / figure.before)})" if figure.before else ""
+        missed = (
+            f"{figure.name}: {figure.found:,} bytes, {more:,}{share} more than the {figure.before:,} of "
+            f"{self.baseline.name}; budget.growth.{key} allows {stated}"
+        )
+        return Limit(
+            ("budget", "growth", key),
+            _change(figure, allowed),
+            missed if more > allowed else None,
+            partial(self._cause, figure),
+            advise(self.project, self.target, self.program, ("growth", *_advised(key, figure))),
+        )
+
+    def _cause(self, figure: _Figure) -> str:
+        """Return what grew, if the baseline's file is available; otherwise the largest parts now."""
+        parts = figure.parts(self.program, self.measured.path)
+        if self.baseline.program is not None and self.baseline.file is not None:
+            grown = parts.grown_since(figure.parts(self.baseline.program, self.baseline.file))
+            if grown:
+                return grown
+        return parts.largest()
+
+
+def _figures(key: str, baseline: Baseline, found: Figures) -> Iterator[_Figure]:
+    before = baseline.figures
+    match key:
+        case "file":
+            yield _Figure("file", before.file, found.file, lambda _, file: section_parts(file))
+        case "weights":
+            is_least = baseline.more_weights is not None
+            yield _Figure("weights", before.weights, found.weights, lambda program, _: weight_parts(program), is_least)
+        case "copies":
+            yield _Figure("copies in a call", before.copies, found.copies, lambda program, _: _most_copies(program))
+        case "memory":
+            for device, size in found.memory.items():
+                parts = partial(_memory_of, device)
+                yield _Figure(f"memory of {device}", before.memory.get(device, 0), size, parts)
+
+
+def _memory_of(device: str, program: Program, _: Path) -> Parts:
+    return memory_parts(program, device)
+
+
+def _most_copies(program: Program) -> Parts:
+    """Return the copies of the method that copies most."""
+    plans = program.execution_plan
+    return copy_parts(max(plans, key=lambda plan: copies_per_call(plan).total)) if plans else Parts(())
+
+
+def _advised(key: str, figure: _Figure) -> tuple[str, ...]:
+    return (key, figure.name.removeprefix("memory of ")) if key == "memory" else (key,)
+
+
+def _change(figure: _Figure, allowed: int) -> str:
+    more = figure.found - figure.before
+    if figure.is_least:
+        return f"{figure.name} {f'at most {format_size(more)}' if more > 0 else 'no'} more, of {format_size(allowed)}"
+    if not more:
+        return f"{figure.name} the same"
+    if more < 0:
+        return f"{figure.name} {format_size(-more)} less"
+    return f"{figure.name} {format_size(more)} more, of {format_size(allowed)}"

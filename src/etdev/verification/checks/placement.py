@@ -1,0 +1,82 @@
+"""Check *placement*: compare the devices of tensors, planned buffers, copies and delegate arguments.
+
+This check needs no device. The check *device* allocates memory on devices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import chain, islice
+
+from etdev.devices import HOST, Device
+from etdev.pipeline.results.result import CheckResult
+from etdev.pipeline.stages.nested import device_memory
+from etdev.program import Program
+from etdev.program import model as m
+from etdev.program.devices import D2H_COPY, H2D_COPY, named_devices
+from etdev.program.footprint import planned_memory
+from etdev.units import format_size
+from etdev.verification.placement_rules import (
+    agreement_problems,
+    buffer_problems,
+    instruction_problems,
+    tensor_problems,
+)
+
+_MOST_PROBLEMS = 20
+
+
+def check_placement(program: Program, *, alignment: int = 1, capacity: Mapping[str, int] | None = None) -> CheckResult:
+    """Check every table of the file that locates memory, and every instruction that depends on one.
+
+    Addresses of tensors on devices are multiples of ``alignment``, in bytes. ``capacity`` has the available bytes per
+    device; planning more is a missed gate.
+    """
+    problems = tuple(islice(_problems(program, alignment), _MOST_PROBLEMS + 1))
+    if len(problems) > _MOST_PROBLEMS:
+        problems = (*problems[:_MOST_PROBLEMS], "there are more like these")
+    gate = not problems
+    if gate:
+        problems = tuple(_over_capacity(program, capacity or {}))
+    if problems:
+        return CheckResult(name="placement", status="failed", gate=gate, summary=problems[0], problems=problems)
+    return CheckResult(name="placement", status="passed", summary=_summary(program))
+
+
+def _problems(program: Program, alignment: int) -> Iterator[str]:
+    yield from agreement_problems(program)
+    for plan in program.execution_plan:
+        yield from chain(buffer_problems(plan), tensor_problems(plan, alignment), instruction_problems(plan))
+
+
+def _over_capacity(program: Program, capacity: Mapping[str, int]) -> Iterator[str]:
+    """Yield one sentence per device that is over its capacity.
+
+    The host is left out: the check *budget*, which has the figures of all devices, limits its memory.
+    """
+    for device, sizes in device_memory(program).items() if capacity else ():
+        if device != str(HOST) and device in capacity and sum(sizes) > capacity[device]:
+            yield f"more is planned on {device} than its budget: the check `budget` says how much"
+
+
+def _summary(program: Program) -> str:
+    devices = named_devices(program)
+    if not devices:
+        return "all memory is on the host"
+    memory = planned_memory(program)
+    parts = [_on(program, device, memory.get(str(device), 0)) for device in devices]
+    names = [
+        plan.operators[call.op_index].name
+        for plan in program.execution_plan
+        for part in plan.chains
+        for call in part.instructions
+        if isinstance(call, m.KernelCall)
+    ]
+    there, back = names.count(H2D_COPY), names.count(D2H_COPY)
+    copied = f"{there:,} {'copy' if there == 1 else 'copies'} to devices and {back:,} back"
+    return f"{', '.join(parts)}; {copied}; every argument where it is looked for"
+
+
+def _on(program: Program, device: Device, size: int) -> str:
+    tensors = sum(tensor.device == device for plan in program.execution_plan for _, tensor in plan.tensors())
+    return f"{device} {tensors:,} tensor{'s' * (tensors != 1)} in {format_size(size)}"

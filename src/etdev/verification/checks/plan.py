@@ -1,0 +1,201 @@
+"""Check *plan*: look for storages that overlap in the memory plan while both are in use."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from etdev.errors import LinkError, ProgramError
+from etdev.pipeline.results.result import CheckResult
+from etdev.pipeline.stages.nested import known_delegate_inputs, with_nested_of
+from etdev.pipeline.stages.proof import summarize_proof
+from etdev.planner import Buffer, PlanError, Problem, check_plan
+from etdev.program import Program, read
+from etdev.program.analysis.storage import MethodMemory, Storage, method_memory
+from etdev.program.delegates import delegate_inputs
+from etdev.program.devices import named_devices
+from etdev.program.model import DelegateCall, ExecutionPlan
+from etdev.program.sidecar import read_sidecar
+from etdev.units import format_size
+from etdev.validator import ValidationReport, guess_correspondences, validate_file, validate_link
+
+if TYPE_CHECKING:
+    from etdev.pipeline.stages.link import LinkedProgram
+
+
+def check_memory_plan(
+    program: Program, inputs: Mapping[str, Mapping[int, int]] | None = None, *, foreign: bool = False
+) -> CheckResult:
+    """Recover storages and lifetimes from the program, and look for overlaps.
+
+    ``inputs`` has, per method, the number of inputs of each delegate call; without it, that is derived from the file.
+    Some loaders give all methods the same buffers, so that one method may write over another's state. In a ``foreign``
+    program this is noted; in one of etdev's it is a failure.
+    """
+    problems: list[str] = []
+    memories: dict[str, MethodMemory] = {}
+    unknown = []
+    for plan in program.execution_plan:
+        known = delegate_inputs(plan) if inputs is None else inputs.get(plan.name, {})
+        if _delegate_calls(plan) > len(known):
+            unknown.append(plan.name)
+            continue
+        try:
+            memory = method_memory(plan, known)
+        except LinkError as error:
+            problems.append(f"method {plan.name!r}: {error.message}")
+            continue
+        memories[plan.name] = memory
+        if not foreign:
+            # Lifetimes include branches in between. Other tools may have used that two branches never both run.
+            problems += _collisions(plan, memory)
+    disturbed = list(_disturbed_state(memories))
+    if not foreign:
+        problems += disturbed
+    if problems:
+        return CheckResult(name="plan", status="failed", summary=problems[0], problems=tuple(problems))
+    if unknown:
+        names = ", ".join(map(repr, unknown))
+        reason = f"the file does not say which arguments of the delegate calls of {names} are outputs"
+        return CheckResult(name="plan", status="not run", summary=reason)
+    summary = _summary(memories)
+    if disturbed:
+        summary += f"; where all methods have the same buffers, {disturbed[0]}"
+    return CheckResult(name="plan", status="passed", summary=summary)
+
+
+def check_linked(program: Program, linked: LinkedProgram) -> CheckResult:
+    """Check the memory plan of the bytes read back, which must be the program that the link was proved for."""
+    check = check_memory_plan(program, linked.delegate_inputs)
+    if check.status != "passed":
+        return check
+    if program != linked.linked.program:
+        problem = "the bytes read back are not the program that was linked"
+        return CheckResult(name="plan", status="failed", summary=problem, problems=(problem,))
+    if not linked.proof.proved:
+        return CheckResult(name="plan", status="not run", summary=summarize_proof(linked.proof))
+    return check.model_copy(update={"summary": f"{summarize_proof(linked.proof)}; {check.summary}"})
+
+
+def check_existing(program: Program, objects: Path, *, share_state: bool) -> CheckResult:
+    """Check the memory plan of a file that was built before, compared with the object program at ``objects``.
+
+    If the file was not linked from that, or if it is missing, the file is checked alone. ``share_state`` is true if
+    state tensors of the same name share memory across methods.
+    """
+    compared = _compare(program, objects, share_state=share_state)
+    if isinstance(compared, str):
+        check = check_alone(program)
+        if check.status != "passed":
+            return check
+        return check.model_copy(update={"summary": f"{check.summary}; not compared with {objects.name}: {compared}"})
+    proof, inputs = compared
+    check = check_memory_plan(program, inputs)
+    if check.status != "passed":
+        return check
+    return check.model_copy(update={"summary": f"{summarize_proof(proof)}; {check.summary}"})
+
+
+def check_alone(program: Program, *, foreign: bool = False) -> CheckResult:
+    """Check the memory plan of a file by itself; ``foreign`` as in :func:`check_memory_plan`.
+
+    Also, no instruction may read a value after another was written over it. In a program with memory on devices, no
+    instruction may read what no instruction writes.
+    """
+    inputs = {plan.name: known_delegate_inputs(program, plan) for plan in program.execution_plan}
+    check = check_memory_plan(program, inputs, foreign=foreign)
+    if check.status != "passed":
+        return check
+    found = validate_file(program, inputs)
+    wrong = list(found.violations)
+    if named_devices(program):  # Only copies and delegates fill memory on devices, so one is missing.
+        wrong += found.never_written
+    problems = tuple(violation.message for violation in wrong)
+    if problems:
+        return CheckResult(name="plan", status="failed", summary=problems[0], problems=problems)
+    notes = [f"method {item.method!r} could not be followed: {item.reason}" for item in found.not_validated]
+    for doubtful in filter(None, (found.never_written, found.unwritten)):
+        more = len(doubtful) - 1
+        also = f" (and {more:,} more)" if more else ""
+        notes.append(f"{doubtful[0].message}{also}")
+    return check.model_copy(update={"summary": "; ".join([check.summary, *notes])})
+
+
+def _compare(
+    program: Program, objects: Path, *, share_state: bool
+) -> tuple[ValidationReport, dict[str, dict[int, int]]] | str:
+    """Prove that the file does what its object program does.
+
+    Returns the proof, and the number of inputs of each delegate call by position. Without a proof, returns the reason.
+    """
+    try:
+        before, sidecar = read(objects), read_sidecar(objects.with_suffix(".json"))
+    except ProgramError as error:
+        return error.message
+    inputs = {name: notes.delegate_inputs for name, notes in sidecar.methods.items()}
+    before = with_nested_of(before, program)
+    found = guess_correspondences(before, program, inputs)
+    states = Counter(state.name for notes in sidecar.methods.values() for state in notes.state)
+    shared = [name for name, methods in states.items() if methods > 1] if share_state else []
+    proof = validate_link(before, program, found, shared_state=shared)
+    if not proof.proved:
+        reasons = [*(item.message for item in proof.violations), *(item.reason for item in proof.not_validated)]
+        return f"it may be of another build ({reasons[0]})"
+    placed = {
+        name: {item.moved[at]: count for at, count in item.delegate_inputs.items() if at in item.moved}
+        for name, item in found.items()
+    }
+    return proof, placed
+
+
+def _delegate_calls(plan: ExecutionPlan) -> int:
+    return sum(isinstance(call, DelegateCall) for chain in plan.chains for call in chain.instructions)
+
+
+def _collisions(plan: ExecutionPlan, memory: MethodMemory) -> Iterator[str]:
+    buffers: dict[int, list[Storage]] = defaultdict(list)
+    for storage in memory.storages:
+        buffers[storage.memory_id].append(storage)
+    for memory_id, storages in sorted(buffers.items()):
+        problem = Problem(
+            tuple(Buffer(item.size, item.start, item.end, 1, name=f"value {item.values[0]}") for item in storages)
+        )
+        try:
+            check_plan(problem, [item.offset for item in storages])
+        except PlanError as error:
+            yield f"method {plan.name!r}, buffer {memory_id}: {error}"
+
+
+def _disturbed_state(memories: Mapping[str, MethodMemory]) -> Iterator[str]:
+    """Find state that another method overwrites if a loader gives all methods the same buffers."""
+    for name, memory in memories.items():
+        kept = [storage for storage in memory.storages if storage.persistent]
+        for other, others in memories.items():
+            for storage in kept if other != name else ():
+                if any(_disturbs(found, storage) for found in others.storages):
+                    value, buffer = storage.values[0], storage.memory_id
+                    yield f"method {other!r} writes over the state of {name!r} (value {value} in buffer {buffer})"
+
+
+def _disturbs(found: Storage, state: Storage) -> bool:
+    """Return whether another method's storage disturbs the state of a method.
+
+    Buffers after buffer 1 hold what methods share: a method may use a part of another's state, or write it without
+    reading its content.
+    """
+    end, state_end = found.offset + found.size, state.offset + state.size
+    if found.memory_id != state.memory_id or found.offset >= state_end or state.offset >= end:
+        return False
+    same = (found.offset <= state.offset and state_end <= end) or (state.offset <= found.offset and end <= state_end)
+    return found.memory_id == 1 or not same
+
+
+def _summary(memories: Mapping[str, MethodMemory]) -> str:
+    count = sum(len(memory.of) for memory in memories.values())
+    total = sum(storage.size for memory in memories.values() for storage in memory.storages)
+    if not count:
+        return "no tensor in planned memory"
+    tensors = f"{count:,} tensor{'s' * (count != 1)}"
+    return f"{tensors} of {format_size(total)} together, none over another that is in use"

@@ -1,0 +1,90 @@
+"""Runs at the ends of a dynamic range that the user's samples leave out.
+
+The inputs are random, so they may mean nothing to the model. An input that eager PyTorch refuses is not judged. These
+runs count for no figure of the report and no limit of the config. A quantized program is not compared by value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from etdev.errors import VerifyError
+from etdev.execution.runtimes import Runtime
+from etdev.pipeline.project.torch_tensors import Tensors
+from etdev.pipeline.stages.eager import compute
+from etdev.pipeline.stages.inputs import Signature, make_inputs
+from etdev.runtime.stock import ProgramFailureError
+from etdev.verification.compare import Difference, mismatch
+from etdev.verification.subject import Findings, Problem, Subject
+
+Shapes = tuple[tuple[int, ...], ...]
+"""Shapes of all inputs of one call."""
+
+EXTREMES = ("smallest", "largest")
+
+
+def shapes_of(inputs: Tensors) -> Shapes:
+    """Return the shapes of the inputs of one call."""
+    return tuple(tuple(tensor.shape) for tensor in inputs)
+
+
+def check_extremes(
+    subject: Subject, runtime: Runtime, method: str, signature: Signature, seen: set[Shapes], findings: Findings
+) -> None:
+    """Run a method at its smallest and largest sizes, unless the samples (``seen``) did."""
+    for name, inputs in _unseen(signature, seen):
+        try:
+            compute(subject.project, subject.user, subject.float_model, method, inputs)
+            expected = compute(subject.project, subject.user, subject.reference, method, inputs)
+        except VerifyError as error:
+            findings.untried.append(f"the {name} of {method!r} (eager PyTorch: {type(error.__cause__).__name__})")
+            continue
+        try:
+            problem = _compare(subject, expected, runtime.call(method, inputs, fresh=True))
+        except ProgramFailureError as error:
+            problem = f"failed: {error}"
+        findings.extremes.add(name)
+        if problem is not None:
+            shapes = ", ".join(str(list(shape)) for shape in shapes_of(inputs))
+            findings.broken.append(
+                Problem(
+                    f"method {method!r} at the {name} sizes (inputs {shapes}): {problem}",
+                    ("methods", method, "dims"),
+                    "narrow the dims to sizes for which the program holds, or look in the model for what depends on "
+                    "the size (squeeze, branches on a shape)",
+                )
+            )
+
+
+def _unseen(signature: Signature, seen: set[Shapes]) -> Iterator[tuple[str, Tensors]]:
+    if not signature.dims:
+        return
+    tried = set(seen)
+    for name, choice in zip(EXTREMES, (signature.smallest(), signature.largest()), strict=True):
+        shapes = tuple(signature.sizes(choice))
+        if shapes not in tried:
+            tried.add(shapes)
+            yield name, make_inputs(signature, choice)
+
+
+def _compare(subject: Subject, expected: Sequence[Any], found: Sequence[Any]) -> str | None:
+    """Return how the outputs of one call are wrong; None if they are not."""
+    if len(found) != len(expected):
+        return f"gives {len(found)} outputs, eager PyTorch gives {len(expected)}"
+    for position, (value, wanted) in enumerate(zip(found, expected, strict=True)):
+        problem = mismatch(value, wanted) if subject.quantized else _difference(subject, value, wanted)
+        if problem is not None:
+            return f"output {position} {problem}"
+    return None
+
+
+def _difference(subject: Subject, value: Any, wanted: Any) -> str | None:
+    dtype = str(getattr(wanted, "dtype", type(wanted).__name__)).removeprefix("torch.")
+    difference = Difference(dtype, subject.compute_dtype)
+    difference.add(value, wanted, "here")
+    if difference.problems:
+        return difference.problems[0].partition(": ")[2]
+    if difference.excess > 0:
+        return f"is off by {difference.max_abs_error:.3g}, more than the {difference.allowed:.3g} that {dtype} allows"
+    return None

@@ -1,0 +1,76 @@
+"""Workers for the check *accuracy*: they run several samples of a metric at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from etdev.execution.workers import keeps_state
+from etdev.pipeline.project import Project
+from etdev.program import Program
+from etdev.runtime.orchestrator import Orchestrator
+from etdev.runtime.pool import ProgramPool, ProgramSource
+from etdev.verification.subject import Subject
+
+
+@dataclass
+class Jobs:
+    """Processes that load the program too; a context manager.
+
+    They start when the metric first calls ``run.map``.
+    """
+
+    source: ProgramSource
+    count: int
+    obstacle: str | None = None
+    """Reason why requested workers are not used; None if they are."""
+    _pool: ProgramPool | None = None
+    _open: ExitStack = field(default_factory=ExitStack)
+
+    @property
+    def active(self) -> bool:
+        """True if samples run on workers."""
+        return self.count > 1 and self.obstacle is None
+
+    @property
+    def effect(self) -> str:
+        """Effect of ``--jobs``, as a suffix of a check's summary."""
+        if self.count <= 1:
+            return ""
+        if self._pool is not None:
+            return f", on {self.count} workers"
+        return f"; --jobs has no effect: {self.obstacle or 'the metric does not call `run.map`'}"
+
+    def map(self, method: str, samples: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
+        """Return an iterator over the outputs for each sample, in order."""
+        if self._pool is None:
+            orchestrator = self._open.enter_context(Orchestrator(self.count, "process"))
+            self._pool = self._open.enter_context(ProgramPool(orchestrator, self.source))
+        return (outputs for _, outputs in self._pool.map(method, samples))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._open.__exit__(*error)
+
+
+def jobs_for(subject: Subject, program: Program, *, alone: bool) -> Jobs:
+    """Return the workers for a subject's metric; ``alone`` is true if only the replay can run its program."""
+    project: Project = subject.project
+    imports = project.config.project.imports
+    source = ProgramSource(
+        subject.path.absolute(),
+        "stock",
+        shared=project.config.model.share_state,
+        data=tuple(path.absolute() for path in subject.data),
+        imports=tuple(imports),
+        path=(project.base("project", "imports"),) if imports else (),
+    )
+    if alone:
+        return Jobs(source, subject.jobs, "the replay runs the program in one process")
+    if any(keeps_state(program, plan) for plan in program.execution_plan):
+        return Jobs(source, subject.jobs, "the program keeps state from call to call")
+    return Jobs(source, subject.jobs)

@@ -1,0 +1,97 @@
+"""Limits of the config on one figure each, and the result of a check that judges them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from etdev.config.models import CheckName
+from etdev.inspection.measure import measure_program
+from etdev.pipeline.project import Project
+from etdev.pipeline.results.figures import Figures
+from etdev.pipeline.results.result import NO_LIMIT, CheckResult, Failure, MethodResult
+from etdev.program import Program
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A file, and the sources of its figures."""
+
+    path: Path
+    size: int
+    """Bytes."""
+    program: Program | None
+    """The file's content; None if it cannot be read."""
+    methods: tuple[MethodResult, ...] = ()
+    """How lowering split each method; empty if unknown."""
+
+    def figures(self, program: Program) -> Figures:
+        """Return the figures of the file; ``program`` is its content."""
+        return measure_program(program, self.size, self.methods)
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A limit, and the figure found."""
+
+    key: tuple[str, ...]
+    """Key below the target's table, such as ``("budget", "file")``."""
+    seen: str
+    """Figure and limit in short, such as ``file 129 KiB of 144 KiB``."""
+    missed: str | None
+    """Figure, and the amount by which it misses the limit; None if it does not."""
+    cause: Callable[[], str] | None
+    """Function that returns the cause, if it can be told; called only for a limit that was missed."""
+    remedy: str
+
+
+@dataclass(frozen=True)
+class Unjudged:
+    """A limit that could not be judged."""
+
+    key: tuple[str, ...]
+    reason: str
+
+
+def judge(
+    project: Project, target: str, check: CheckName, limits: Sequence[Limit], unjudged: Sequence[Unjudged] = ()
+) -> CheckResult:
+    """Return the result of a check from its limits.
+
+    The check failed if a limit was missed. It did not run if a limit could not be judged or if there are none.
+    Otherwise it passed.
+    """
+    failures = tuple(_failure(project, target, limit, limit.missed) for limit in limits if limit.missed is not None)
+    if failures:
+        return CheckResult(
+            name=check,
+            status="failed",
+            gate=True,
+            summary=failures[0].message,
+            problems=tuple(failure.message for failure in failures),
+            where="; ".join(dict.fromkeys(failure.where for failure in failures)),
+            hint="; ".join(dict.fromkeys(failure.hint for failure in failures)),
+            failures=failures,
+        )
+    kept = ", ".join(limit.seen for limit in limits)
+    if unjudged:
+        reasons = "; ".join(f"{'.'.join(item.key)}: {item.reason}" for item in unjudged)
+        return CheckResult(
+            name=check,
+            status="not run",
+            summary=f"{reasons}; what was judged: {kept}" if kept else reasons,
+            unjudged=project.where("targets", target, *unjudged[0].key),
+        )
+    if not limits:
+        return CheckResult(name=check, status="not run", summary=NO_LIMIT)
+    return CheckResult(name=check, status="passed", summary=kept)
+
+
+def _failure(project: Project, target: str, limit: Limit, missed: str) -> Failure:
+    cause = limit.cause() if limit.cause is not None else ""
+    return Failure(
+        message=f"{missed}; {cause}" if cause else missed,
+        where=project.where("targets", target, *limit.key),
+        hint=limit.remedy,
+    )

@@ -1,0 +1,146 @@
+"""Comparison of a method's outputs with the reference over many calls."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+from etdev.config.models import Verify
+from etdev.execution.runtimes import Runtime
+from etdev.pipeline.results.result import OutputError
+from etdev.pipeline.stages.inputs import Call
+from etdev.runtime.stock import ProgramFailureError
+from etdev.verification.compare import Difference, required_snr_db, worst_excess
+from etdev.verification.subject import Findings, Problem, Subject
+
+
+@dataclass
+class ComparedOutput:
+    """Differences of one output of a method, over all calls."""
+
+    method: str
+    position: int
+    """0-based."""
+    against_reference: Difference
+    against_float: Difference
+    reference_against_float: Difference
+    out_of_tolerance: float = -math.inf
+    """Largest error beyond the config's ``atol`` and ``rtol``; above 0 means out of tolerance."""
+
+    @classmethod
+    def begin(cls, method: str, position: int, wanted: Any, compute_dtype: str) -> Self:
+        """Return an empty comparison; ``wanted`` is an output of the reference."""
+        dtype = str(getattr(wanted, "dtype", type(wanted).__name__)).removeprefix("torch.")
+        first, second, third = (Difference(dtype, compute_dtype) for _ in range(3))
+        return cls(method, position, first, second, third)
+
+    def add(self, value: Any, wanted: Any, plain: Any, at: str, settings: Verify) -> None:
+        """Compare the program's value with the reference's and the float model's; ``at`` names the call."""
+        before = len(self.against_reference.problems)
+        self.against_reference.add(value, wanted, at)
+        if len(self.against_reference.problems) > before:
+            return
+        self.against_float.add(value, plain, at)
+        self.reference_against_float.add(wanted, plain, at)
+        if hasattr(wanted, "data_ptr") and (settings.atol is not None or settings.rtol is not None):
+            excess = worst_excess(value, wanted, settings.atol or 0.0, settings.rtol or 0.0)
+            self.out_of_tolerance = max(self.out_of_tolerance, excess)
+
+
+class Comparison:
+    """Calls of the program, compared with the reference."""
+
+    def __init__(self, subject: Subject, runtime: Runtime, findings: Findings) -> None:
+        self._subject, self._runtime, self._findings = subject, runtime, findings
+        self._outputs: dict[tuple[str, int], ComparedOutput] = {}
+
+    def call(self, call: Call, expected: Sequence[Any], plain: Sequence[Any], at: str, *, fresh: bool) -> bool:
+        """Make a call, and compare its outputs with the reference's and the float model's.
+
+        ``at`` names the call. Returns False, and records a problem, if there was nothing to compare.
+        """
+        try:
+            found = self._runtime.call(call.method, call.inputs, fresh=fresh)
+        except ProgramFailureError as error:
+            shapes = ", ".join(str(list(tensor.shape)) for tensor in call.inputs)
+            return self._broken(f"method {call.method!r} failed on {at} (inputs {shapes}): {error}")
+        if len(found) != len(expected):
+            return self._broken(
+                f"method {call.method!r} gives {len(found)} outputs, eager PyTorch gives {len(expected)} ({at})"
+            )
+        for position, (value, wanted, original) in enumerate(zip(found, expected, plain, strict=True)):
+            key = call.method, position
+            if key not in self._outputs:
+                self._outputs[key] = ComparedOutput.begin(*key, wanted, self._subject.compute_dtype)
+            self._outputs[key].add(value, wanted, original, at, self._subject.settings)
+        return True
+
+    def judge(self) -> None:
+        """Record the figures, broken outputs and missed limits."""
+        for output in self._outputs.values():
+            _judge(self._subject, output, self._findings)
+
+    def _broken(self, text: str) -> bool:
+        self._findings.broken.append(self._subject.broken(text))
+        return False
+
+
+def _judge(subject: Subject, output: ComparedOutput, findings: Findings) -> None:
+    difference = output.against_reference
+    snr = difference.snr_db
+    float_snr = output.against_float.snr_db if subject.quantized else snr
+    label = f"output {output.position} of {output.method!r}"
+    if difference.problems:
+        findings.broken.append(subject.broken(f"{label}: {difference.problems[0]}"))
+        return
+    findings.add_output(
+        OutputError(
+            method=output.method,
+            output=output.position,
+            dtype=difference.dtype,
+            max_abs_error=difference.max_abs_error,
+            allowed=difference.allowed if math.isfinite(difference.allowed) else 0.0,
+            snr_db=snr,
+            float_snr_db=float_snr if subject.quantized else None,
+        )
+    )
+    if difference.excess > 0 and snr is not None:
+        needed = required_snr_db(output.reference_against_float.snr_db) if subject.quantized else None
+        if needed is None:
+            text = (
+                f"{label} is off by {difference.max_abs_error:.3g}, more than the {difference.allowed:.3g} that "
+                f"{difference.dtype} allows by default ({difference.worst})"
+            )
+            findings.broken.append(subject.broken(text))
+        elif snr < needed:
+            text = f"{label} has {snr:.1f} dB against the quantized model before lowering, {needed:.1f} dB is the least"
+            findings.broken.append(subject.broken(text))
+    if subject.effort.limits:
+        _judge_gates(subject, label, output, float_snr, findings)
+
+
+def _judge_gates(
+    subject: Subject, label: str, output: ComparedOutput, float_snr: float | None, findings: Findings
+) -> None:
+    settings = subject.settings
+    table = ("targets", subject.target, "verify")
+    if output.out_of_tolerance > 0:
+        text = (
+            f"{label} exceeds the config's tolerance (atol {settings.atol or 0:g}, rtol {settings.rtol or 0:g}) "
+            f"by {output.out_of_tolerance:.3g}"
+        )
+        hint = (
+            f"kernels round otherwise than eager PyTorch: allow for the output's max abs error, "
+            f"{output.against_reference.max_abs_error:.2g}, or compute it in a wider dtype"
+        )
+        findings.missed.append(Problem(text, (*table, "rtol" if settings.atol is None else "atol"), hint))
+    if settings.min_snr_db is not None and float_snr is not None and float_snr < settings.min_snr_db:
+        text = f"{label} has {float_snr:.1f} dB against the float model, min_snr_db is {settings.min_snr_db:g}"
+        hint = (
+            "calibrate on more or other data, choose a scheme of more bits, or lower min_snr_db"
+            if subject.quantized
+            else "lower min_snr_db: kernels round otherwise than eager PyTorch"
+        )
+        findings.missed.append(Problem(text, (*table, "min_snr_db"), hint))

@@ -1,0 +1,130 @@
+"""Sessions: calls of several methods in order on one state, in the runtime and in eager PyTorch.
+
+The config may name sessions. A program with state is called several times in a row even without any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import cycle, islice
+
+from etdev.errors import VerifyError
+from etdev.execution.runtimes import Runtime
+from etdev.pipeline.stages.eager import Session
+from etdev.pipeline.stages.inputs import Call, read_sessions
+from etdev.verification.outputs import Comparison
+from etdev.verification.subject import Findings, Subject
+
+_ROUNDS = 3
+"""Number of calls of each method in a row on one state."""
+
+
+def check_sessions(subject: Subject, runtime: Runtime, findings: Findings) -> None:
+    """Run each session on fresh state, and compare the outputs of every call.
+
+    Some loaders give all methods of a program the same memory, others give each method its own. State that methods
+    share needs the first kind. A method's own state must be right with both; both are tried if there are several
+    methods.
+    """
+    if subject.settings.sessions is None:
+        return
+    if subject.project.config.model.share_state:
+        _run_all(subject, runtime, findings, shared=True, note="")
+        return
+    _run_all(subject, runtime, findings, shared=False, note="")
+    if len(subject.reference.signatures) > 1 and not findings.broken:
+        _run_all(
+            subject, runtime, Findings(broken=findings.broken), shared=True, note=" with all methods in one memory"
+        )
+
+
+def check_calls_in_a_row(subject: Subject, runtime: Runtime, findings: Findings) -> None:
+    """Call all methods in turn, three times each, from initial state, and compare every output.
+
+    The inputs are the first samples. Every second round runs in reverse order, so the first and the last method also
+    follow themselves. The order is not the user's: the config's limits do not apply, and the calls end where eager
+    PyTorch refuses one. A method's own state is tried in both kinds of memory, as in :func:`check_sessions`.
+    """
+    calls = _calls_in_a_row(subject)
+    shared = subject.project.config.model.share_state
+    findings.in_a_row = _run_row(subject, runtime, calls, findings, shared=shared, note="")
+    if not shared and len(subject.reference.signatures) > 1 and not findings.broken:
+        _run_row(subject, runtime, calls, findings, shared=True, note=" with all methods in one memory")
+
+
+def _calls_in_a_row(subject: Subject) -> list[Call]:
+    first = {name: list(islice(samples, _ROUNDS)) for name, samples in subject.samples.items()}
+    inputs = {name: list(islice(cycle(samples), _ROUNDS)) for name, samples in first.items()}
+    methods = list(subject.reference.signatures)
+    return [
+        Call(method, inputs[method][number])
+        for number in range(_ROUNDS)
+        for method in (reversed(methods) if number % 2 else methods)
+    ]
+
+
+def _run_row(
+    subject: Subject, runtime: Runtime, calls: Sequence[Call], findings: Findings, *, shared: bool, note: str
+) -> int:
+    """Make the calls, and return their number."""
+    subject.load(runtime, shared=shared)
+    judged = replace(subject, effort=replace(subject.effort, limits=False))
+    comparison = Comparison(judged, runtime, Findings(broken=findings.broken))
+    reference = Session(subject.project, subject.user, subject.reference)
+    original = Session(subject.project, subject.user, subject.float_model)
+    made = 0
+    for index, call in enumerate(calls):
+        at, where = f"call {index} in a row", subject.project.where("methods", call.method)
+        try:
+            expected = reference.compute(call, at, where)
+            plain = original.compute(call, at, where) if subject.quantized else expected
+        except VerifyError as error:
+            findings.row_ended = (
+                f"call {index} in a row, of {call.method!r}, fails in eager PyTorch too: "
+                + type(error.__cause__).__name__
+            )
+            break
+        if not comparison.call(call, expected, plain, at + note, fresh=index == 0):
+            return made
+        made += 1
+    comparison.judge()
+    return made
+
+
+def _run_all(subject: Subject, runtime: Runtime, findings: Findings, *, shared: bool, note: str) -> None:
+    project, key, entry = subject.project, ("targets", subject.target, "verify", "sessions"), subject.settings.sessions
+    assert entry is not None
+    where = project.where(*key)
+    function = subject.user.get(entry, project.base(*key), where)
+    subject.load(runtime, shared=shared)
+    comparison = Comparison(subject, runtime, findings)
+    room = subject.effort.session_calls
+    sessions = read_sessions(subject.user, function, entry, subject.reference.signatures, where)
+    for number, every in enumerate(sessions):
+        calls = every if room is None else every[: room - findings.session_calls]
+        findings.cut |= len(calls) < len(every)
+        if not calls:
+            break
+        if not _run(subject, comparison, calls, number, where, note):
+            break
+        findings.sessions += 1
+        findings.session_calls += len(calls)
+        findings.in_sessions.update(call.method for call in calls)
+    comparison.judge()
+
+
+def _run(subject: Subject, comparison: Comparison, calls: tuple[Call, ...], number: int, where: str, note: str) -> bool:
+    """Return whether every call of a session returned outputs to compare.
+
+    The session ends at the first failure, since later outputs would mean nothing.
+    """
+    reference = Session(subject.project, subject.user, subject.reference)
+    original = Session(subject.project, subject.user, subject.float_model)
+    for index, call in enumerate(calls):
+        at = f"session {number}, call {index}"
+        expected = reference.compute(call, at, where)
+        plain = original.compute(call, at, where) if subject.quantized else expected
+        if not comparison.call(call, expected, plain, at + note, fresh=index == 0):
+            return False
+    return True

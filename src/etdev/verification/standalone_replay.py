@@ -1,0 +1,108 @@
+"""Check *replay* of a file without its config: its outputs must not depend on bytes that are not in use.
+
+The program runs twice on the same random inputs: once with poison in all bytes that are not in use, once without. The
+outputs differ if the program reads bytes that it never wrote, or a value that was overwritten.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from etdev.errors import EtdevError, ExitCode, UsageError
+from etdev.execution.availability import named, simulated
+from etdev.execution.random_inputs import random_inputs
+from etdev.execution.runtimes import open_replay, replay_obstacle
+from etdev.pipeline.results.result import CheckResult
+from etdev.program import Program
+from etdev.program.devices import named_devices
+from etdev.runtime.device_map import DeviceMap
+from etdev.runtime.interpreter.settings import Bounds
+from etdev.runtime.stock import ProgramFailureError
+
+_HINT = "link it again: `etdev relink`; or run it with inputs of its own: `etdev run`"
+_SEEDS = (1, 2)
+"""Seeds of the calls of each method; the second call finds the state of the first."""
+_BOUNDS = Bounds(steps=200_000, memory=1 << 31)
+"""Bounds for a file of any origin."""
+
+Answers = dict[str, list[tuple[Any, ...]]]
+"""Per method, the outputs of each call."""
+
+
+def replay_alone(program: Program, device_map: DeviceMap) -> CheckResult:
+    """Run the check *replay* on a file of which nothing else is known."""
+    obstacle = replay_obstacle(program, device_map)
+    if obstacle is not None:
+        return obstacle.result
+    try:
+        inputs = {plan.name: [random_inputs(plan, seed) for seed in _SEEDS] for plan in program.execution_plan}
+        poisoned, plain = (_answers(program, device_map, inputs, poison=poison) for poison in (True, False))
+    except UsageError as error:
+        return _not_run(error.message)
+    except ProgramFailureError as error:
+        problem = f"the replay failed on random inputs: {error}"
+        return CheckResult(name="replay", status="failed", summary=problem, problems=(problem,), hint=_HINT)
+    except EtdevError as error:
+        if error.exit_code is not ExitCode.ENVIRONMENT:
+            raise
+        return _not_run(f"{error.message}; {error.hint}" if error.hint else error.message)
+    problems = tuple(_differences(program, poisoned, plain))
+    if problems:
+        return CheckResult(name="replay", status="failed", summary=problems[0], problems=problems, hint=_HINT)
+    return CheckResult(name="replay", status="passed", summary=_summary(program, poisoned, device_map))
+
+
+def _not_run(reason: str) -> CheckResult:
+    return CheckResult(name="replay", status="not run", summary=reason)
+
+
+def _answers(
+    program: Program, device_map: DeviceMap, inputs: dict[str, list[tuple[Any, ...]]], *, poison: bool
+) -> Answers:
+    with open_replay(device_map, poison=poison, bounds=_BOUNDS) as runtime:
+        runtime.load(program)
+        return {
+            plan.name: [
+                runtime.call(plan.name, given, fresh=not number) for number, given in enumerate(inputs[plan.name])
+            ]
+            for plan in program.execution_plan
+        }
+
+
+def _differences(program: Program, one: Answers, other: Answers) -> list[str]:
+    return [
+        f"output {position} of method {plan.name!r} depends on bytes that are not in use (call {number})"
+        for plan in program.execution_plan
+        for number, (first, second) in enumerate(zip(one[plan.name], other[plan.name], strict=True))
+        for position, (found, again) in enumerate(zip(first, second, strict=True))
+        if not _same(found, again)
+    ]
+
+
+def _same(found: Any, again: Any) -> bool:
+    """Return whether two outputs are equal bit by bit."""
+    import torch
+
+    if not isinstance(found, torch.Tensor) or not isinstance(again, torch.Tensor):
+        return bool(found == again) or (found != found and again != again)
+    if found.shape != again.shape or found.dtype != again.dtype:
+        return False
+    one, two = (item.contiguous().reshape(-1).view(torch.uint8) for item in (found, again))
+    return bool(torch.equal(one, two))
+
+
+def _summary(program: Program, answers: Answers, device_map: DeviceMap) -> str:
+    outputs = [output for calls in answers.values() for call in calls for output in call]
+    methods = len(program.execution_plan)
+    parts = [f"{methods} method{'s' * (methods != 1)} on random inputs, the same with and without poison"]
+    strange = sum(_has_nan(output) for output in outputs)
+    if strange:
+        parts.append(f"NaN in {strange} of {len(outputs)} outputs")
+    mapped = simulated(named_devices(program), device_map)
+    if mapped:
+        parts.append(f"{named(mapped)} simulated")
+    return "; ".join([*parts, "weak: nothing says what the outputs should be"])
+
+
+def _has_nan(output: Any) -> bool:
+    return bool(hasattr(output, "isnan") and output.is_floating_point() and output.isnan().any())

@@ -1,0 +1,330 @@
+"""``etdev.report``: what the page is told of a file, and of what its build left next to it."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+import etdev
+from etdev.errors import ProgramError, UsageError
+from etdev.inspection.report.document import build_document, file_document
+from etdev.page.model import BufferPage, Document, MethodPage, ProgramPage
+from etdev.pipeline.results.figures import Figures
+from etdev.pipeline.results.result import BuildResult, DataFile
+from etdev.program import Blob, Program, flat_tensor, write
+from etdev.program import model as m
+from inspection.report.builds import built_file, line, two_files
+from program.hand import everything, tensor
+from program.strategies import programs
+from support.files import branches, chain, copies, delegated, method, overwriting, program, sin
+from support.on_devices import two_devices
+
+MOST = 6_000_000
+"""Bytes of the page of a program with 10,000 tensors."""
+
+
+def page_of(found: Program, folder: Path) -> tuple[Document, ProgramPage]:
+    write(found, folder / "m.pte")
+    document = file_document(folder / "m.pte")
+    (page,) = document.programs
+    return document, page
+
+
+def only_buffer(found: Program, folder: Path) -> tuple[Document, MethodPage, BufferPage]:
+    document, page = page_of(found, folder)
+    (one,) = page.methods
+    return document, one, one.buffers[0]
+
+
+def named(document: Document, numbers: tuple[int, ...]) -> list[str | None]:
+    return [None if number < 0 else document.texts[number] for number in numbers]
+
+
+def test_tensors_of_a_known_layout(tmp_path: Path) -> None:
+    document, one, buffer = only_buffer(chain(2), tmp_path)
+    tensors = buffer.tensors
+
+    assert (buffer.index, buffer.device, buffer.size, buffer.lower_bound, buffer.greedy) == (1, "cpu", 48, 32, None)
+    assert tensors.value == (0, 1, 2)
+    assert named(document, tensors.name) == ["input 0", None, "output 0"]
+    assert named(document, tensors.kind) == ["input", "kernel", "kernel"]
+    assert named(document, tensors.dtype) == ["float32"] * 3
+    assert named(document, tensors.shape) == ["[4]"] * 3
+    assert (tensors.offset, tensors.size) == ((0, 16, 32), (16, 16, 16))
+    assert (tensors.start, tensors.end) == ((0, 1, 2), (2, 3, 4))
+    assert (tensors.writer, tensors.storage) == ((-1, 0, 1), (-1, -1, -1))
+    assert named(document, tensors.reason) == [None] * 3
+    assert buffer.live == ((0, 16), (1, 32), (3, 16), (4, 0))
+    assert named(document, one.instructions.operator) == ["aten::sin.out"] * 2
+    assert one.instants == 4
+
+
+def test_the_peak_is_explained(tmp_path: Path) -> None:
+    document, _, buffer = only_buffer(copies(), tmp_path)
+    assert buffer.peak is not None
+    assert (buffer.peak.instant, buffer.peak.size, buffer.peak.during) == (8, 240, "aten::expand_copy.out")
+    assert (buffer.peak.tensors.value, buffer.peak.tensors.size) == ((8, 7), (216, 24))
+    assert named(document, buffer.peak.tensors.written_by) == ["aten::expand_copy.out", "aten::sin.out"]
+    assert max(live for _, live in buffer.live) == buffer.peak.size
+
+
+def test_outputs_over_operands(tmp_path: Path) -> None:
+    found = program(method([tensor(4, at=0)] * 2, [sin(0, 1)]))
+    document, _, buffer = only_buffer(found, tmp_path)
+    assert named(document, buffer.tensors.reason) == [None, "in place: over value 0, which is not needed any more"]
+    assert buffer.tensors.storage == (0, 0)
+    assert (buffer.storages.offset, buffer.storages.start, buffer.storages.end) == ((0,), (0,), (3,))
+
+
+def test_devices_and_copies_between_them(tmp_path: Path) -> None:
+    document, page = page_of(two_devices(), tmp_path)
+    timeline = page.methods[0].timeline
+    assert timeline is not None
+    assert timeline.devices == ("cpu", "cuda:0", "cuda:1")
+    assert list(zip(timeline.lane, timeline.start, timeline.end, strict=True)) == [(1, 1, 2), (0, 3, 4), (2, 5, 6)]
+    copied = timeline.transfers
+    assert (copied.instruction, copied.to_device) == ((0, 2, 4, 6), (True, False, True, False))
+    assert named(document, copied.device) == ["cuda:0", "cuda:0", "cuda:1", "cuda:1"]
+    assert copied.size == (16,) * 4
+    assert [buffer.device for buffer in page.methods[0].buffers] == ["cpu", "cuda:0", "cuda:1"]
+
+
+def test_a_program_on_the_host_has_no_timeline(tmp_path: Path) -> None:
+    assert page_of(branches(), tmp_path)[1].methods[0].timeline is None
+
+
+@pytest.mark.parametrize("found", [overwriting(), delegated(ambiguous=True)])
+def test_what_cannot_be_known_is_said(found: Program, tmp_path: Path) -> None:
+    _, page = page_of(found, tmp_path)
+    assert page.methods[0].unknown
+    assert page.methods[0].buffers == ()
+
+
+def test_sections_are_the_file(tmp_path: Path) -> None:
+    _, page = page_of(everything(), tmp_path)
+    assert sum(section.size for section in page.files[0].sections) == page.size == (tmp_path / "m.pte").stat().st_size
+    (delegates,) = [
+        section for section in page_of(delegated(), tmp_path)[1].files[0].sections if section.name == "delegates"
+    ]
+    assert delegates.items == (("XnnpackBackend 0", 8, "called 1 time in forward"),)
+
+
+def test_a_file_of_others_says_what_is_not_known(tmp_path: Path) -> None:
+    document, page = page_of(chain(2), tmp_path)
+    assert page.status is None
+    assert page.sources == page.unverified == "there is no report.json of a build next to the file"
+    assert page.methods[0].instructions.source == (-1, -1)
+    assert document.versions == {}
+
+
+def test_lines_of_the_model_are_where_the_link_put_their_instructions(tmp_path: Path) -> None:
+    document = file_document(built_file(tmp_path, chain(2)))
+    (page,) = document.programs
+    (one,) = page.methods
+
+    assert named(document, one.instructions.source) == [str(line(11)), str(line(12))]
+    assert page.sources is None
+    assert (page.name, page.file, page.status) == ("cpu", "tiny.pte", "gate failed")
+    assert document.versions == {"etdev": "0.1.0"}
+    assert one.buffers[0].greedy == 48
+    assert named(document, one.buffers[0].tensors.name)[0] == "input images"
+    assert named(document, one.buffers[0].tensors.reason)[1] == "not in place: its operand is used later"
+    (copied,) = [table for table in one.tables if table.title == "What became of copies"]
+    assert copied.rows == (("", "aten::view_copy.out", "views", "alias", 16, ""),)
+    (inplace,) = [table for table in one.tables if table.title == "What is done in place"]
+    assert inplace.rows == (("0", "aten::sin.out", "0", "", 16, "its operand is used later"),)
+
+
+def test_checks_with_what_failed(tmp_path: Path) -> None:
+    (page,) = file_document(built_file(tmp_path, chain(2))).programs
+    assert [(check.name, check.status) for check in page.checks] == [
+        ("bytes", "passed"),
+        ("budget", "failed"),
+        ("device", "not needed"),
+    ]
+    assert page.checks[1].details == ("file 2 of 1", "help: less")
+
+
+def test_weights_in_another_file(tmp_path: Path) -> None:
+    """What the build said of them; a file alone does not tell how many bytes they are."""
+    data = DataFile(name="w.ptd", size=4352, sha256="ab" * 32)
+    figures = Figures(file=1, weights=4224, memory={"cpu": 48}, copies=0)
+    file = built_file(tmp_path, chain(2), data=(data,), figures=figures)
+    (page,) = file_document(file).programs
+    facts = dict(page.facts)
+    assert facts["data file w.ptd"] == f"4,352 bytes, SHA-256 {'ab' * 32}"
+    assert facts["weights"] == "4,224 bytes, with what delegates look up by name"
+
+    (tmp_path / "report.json").unlink()
+    (page,) = file_document(file).programs
+    facts = dict(page.facts)
+    assert not any("data file" in label for label in facts)
+    assert facts["weights"] == "0 bytes outside of delegates"
+
+
+def test_which_weight_lies_in_which_file(tmp_path: Path) -> None:
+    """E4: both files, each with what its bytes are spent on; data that several names share is counted once."""
+    file, data = two_files(tmp_path)
+    (page,) = file_document(file).programs
+    own, weights = page.files
+    assert (own.name, own.size) == ("tiny.pte", page.size)
+    assert (weights.name, weights.size, page.without) == ("w.ptd", data.stat().st_size, None)
+    assert sum(section.size for section in weights.sections) == weights.size
+    constants, named_data, rest = weights.sections
+    ((name, size, what),) = constants.items
+    assert (constants.size, name, size) == (16, "layer.weight", 16)
+    assert what.startswith(f"float32 [4], for aten::add.out at {line(11)}, the same bytes as ")
+    assert "tied.weight" in what
+    assert (named_data.name, named_data.items) == ("named data", (("blob", 40, "looked up by delegates"),))
+    assert (rest.name, rest.items) == ("names and padding", ())
+
+
+def test_weights_that_somebody_names(tmp_path: Path) -> None:
+    file, data = two_files(tmp_path, reported=False)
+    (page,) = file_document(file).programs
+    assert len(page.files) == 1
+    assert page.without is not None
+    assert page.without.startswith("nothing next to the file says which has 'layer.weight'")
+    named = file_document(file, (data,)).programs[0]
+    assert ([one.name for one in named.files], named.without) == (["tiny.pte", "w.ptd"], None)
+    assert etdev.report(file, data=data).is_file()
+    flat_tensor.write(flat_tensor.FlatTensor(), tmp_path / "other.ptd")
+    with pytest.raises(ProgramError, match="is not there") as caught:
+        etdev.report(file, data=tmp_path / "other.ptd")
+    assert caught.value.where == str(tmp_path / "other.ptd")
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (Path.unlink, "there is no w.ptd next to the file"),
+        (lambda data: data.write_bytes(b"x"), "w.ptd is not the one that was built with the file"),
+    ],
+)
+def test_weights_that_are_not_those_of_the_build(damage: object, said: str, tmp_path: Path) -> None:
+    file, data = two_files(tmp_path)
+    damage(data)  # type: ignore[operator]
+    (page,) = file_document(file).programs
+    assert ([one.name for one in page.files], page.without) == (["tiny.pte"], said)
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (lambda file: (file.parent / "report.json").write_text("{}"), "is not of this version of etdev"),
+        (lambda file: write(chain(3), file), "is of another file, or the file was changed"),
+    ],
+)
+def test_a_report_of_another_file_is_not_believed(damage: object, said: str, tmp_path: Path) -> None:
+    file = built_file(tmp_path, chain(2))
+    damage(file)  # type: ignore[operator]
+    (page,) = file_document(file).programs
+    assert said in (page.unverified or "")
+    assert page.checks == ()
+    assert set(page.methods[0].instructions.source) == {-1}
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (Path.unlink, "there is no tiny.object.json"),
+        (lambda notes: notes.write_text(notes.read_text() + " "), "was written again since the file was linked"),
+    ],
+)
+def test_notes_of_another_object_program_are_not_believed(damage: object, said: str, tmp_path: Path) -> None:
+    """An edited model that was exported and then failed to link leaves new notes next to the old file."""
+    file = built_file(tmp_path, chain(2))
+    damage(tmp_path / "tiny.object.json")  # type: ignore[operator]
+    (page,) = file_document(file).programs
+    assert said in (page.sources or "")
+    assert page.checks
+    assert set(page.methods[0].instructions.source) == {-1}
+
+
+def test_a_rejected_file_that_nobody_can_read_has_a_page_too(tmp_path: Path) -> None:
+    file = built_file(tmp_path, chain(2))
+    build = BuildResult.model_validate_json((tmp_path / "report.json").read_bytes())
+    rejected = file.rename(tmp_path / "tiny.pte.rejected")
+    target = build.targets[0].model_copy(update={"artifact": rejected.name, "status": "rejected"})
+    build = build.model_copy(update={"targets": (target,)})
+
+    (readable,) = build_document(build).programs
+    assert readable.problem is None
+    assert readable.sources is None
+    rejected.write_bytes(b"nothing")
+    (page,) = build_document(build).programs
+    assert page.problem == "the file has 7 bytes, too few for a program"
+    assert (page.status, len(page.checks), page.methods) == ("rejected", 3, ())
+
+
+def test_the_page_goes_beside_the_file(tmp_path: Path) -> None:
+    write(chain(1), tmp_path / "m.pte")
+    assert etdev.report(tmp_path / "m.pte") == tmp_path / "m.html"
+    assert etdev.report(str(tmp_path / "m.pte"), tmp_path / "new" / "x.html") == tmp_path / "new" / "x.html"
+    assert (tmp_path / "new" / "x.html").read_bytes() == (tmp_path / "m.html").read_bytes()
+
+
+def test_bad_files_and_places(tmp_path: Path) -> None:
+    file = tmp_path / "m.pte"
+    with pytest.raises(ProgramError, match="there is no such file"):
+        etdev.report(file)
+    write(chain(1), file)
+    content = file.read_bytes()
+    with pytest.raises(UsageError, match="is a file that the page is made from"):
+        etdev.report(file, file)
+    with pytest.raises(UsageError, match="is a file that the page is made from"):
+        etdev.report(file, tmp_path / "report.json")
+    with pytest.raises(UsageError, match="is a file that the page is made from"):
+        etdev.report(file, tmp_path / "weights", data=tmp_path / "weights")
+    with pytest.raises(UsageError, match=r"cannot be a page"):
+        etdev.report(file, tmp_path / "other.ptd")
+    assert file.read_bytes() == content
+
+
+def test_the_same_input_gives_the_same_bytes_anywhere(tmp_path: Path) -> None:
+    """Neither the time nor the folder is in it."""
+    pages = []
+    for name in ("one", "another"):
+        (tmp_path / name).mkdir()
+        pages.append(etdev.report(built_file(tmp_path / name, copies())).read_bytes())
+    assert pages[0] == pages[1]
+    assert str(tmp_path).encode() not in pages[0]
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(found=programs())
+def test_every_valid_file_has_a_page(found: Program, tmp_path: Path) -> None:
+    """Law: columns are of equal lengths, numbers name what there is, and tensors lie in their buffers."""
+    document, page = page_of(found, tmp_path)
+    for one in page.methods:
+        for buffer in one.buffers:
+            columns = [getattr(buffer.tensors, name) for name in type(buffer.tensors).__slots__]
+            assert len({len(column) for column in columns}) == 1
+            assert all(offset + size <= buffer.size for offset, size in zip(*columns[5:7], strict=True))
+            for numbers in (buffer.tensors.name, buffer.tensors.kind, buffer.tensors.reason):
+                assert all(-1 <= number < len(document.texts) for number in numbers)
+            assert all(-1 <= row < len(buffer.storages.size) for row in buffer.tensors.storage)
+            assert all(-1 <= position < one.instants - 2 for position in buffer.tensors.writer)
+
+
+def test_ten_thousand_tensors(tmp_path: Path) -> None:
+    write(chain(9_999), tmp_path / "m.pte")
+    content = etdev.report(tmp_path / "m.pte").read_text(encoding="utf-8")
+    assert len(content.encode()) < MOST
+    (stored,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', content)
+    (buffer,) = json.loads(stored)["programs"][0]["methods"][0]["buffers"]
+    assert len(buffer["tensors"]["value"]) == 10_000
+
+
+def test_delegates_and_weights_are_named(tmp_path: Path) -> None:
+    weight = tensor(4, data=1, extra_tensor_info=m.ExtraTensorInfo(fully_qualified_name="layer.weight"))
+    values = [tensor(4, at=0), weight, tensor(4, at=16), m.Int(1)]
+    plan = method(values, [m.KernelCall(0, (0, 1, 3, 2, 2))], outputs=(2,))
+    found = program(plan, segments=(m.Segment(0, Blob(bytes(16))),), constant_segment=m.SubsegmentOffsets(0, (0, 0)))
+    _, page = page_of(found, tmp_path)
+    (constants,) = [section for section in page.files[0].sections if section.name == "constants"]
+    assert constants.items == (("layer.weight", 16, "float32 [4], for aten::add.out"),)

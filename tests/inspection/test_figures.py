@@ -1,0 +1,74 @@
+"""The figures that budgets, baselines and the lock are about (E2)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from etdev.inspection.measure import measure_program, weight_bytes
+from etdev.pipeline.results.figures import Figures
+from etdev.pipeline.results.result import MethodResult, UndelegatedOps
+from etdev.program import Blob
+from etdev.program import model as m
+from support.files import chain, delegated, program
+from support.on_devices import across, file_of, two_devices, two_devices_plan
+
+
+def lowered(delegated: int, undelegated: int) -> MethodResult:
+    rest = (UndelegatedOps(op="aten.sin", count=undelegated),) if undelegated else ()
+    return MethodResult(
+        name="forward",
+        inputs=(),
+        stateful=False,
+        delegate_calls={},
+        delegated_ops=delegated,
+        undelegated=rest,
+        operators=(),
+    )
+
+
+def test_a_program_on_two_devices() -> None:
+    found = measure_program(two_devices(), 1000, [lowered(3, 1)])
+
+    assert found.memory == {"cpu": 64, "cuda:0": 32, "cuda:1": 32}
+    assert (found.file, found.weights, found.copies) == (1000, 0, 64)
+    assert (found.delegated_ops, found.undelegated_ops, found.delegated) == (3, 1, 0.75)
+
+
+def test_the_method_that_copies_most_counts() -> None:
+    assert measure_program(across(two_devices_plan(), two_devices_plan("other")), 0).copies == 64
+
+
+@pytest.mark.parametrize(("methods", "share"), [([], None), ([lowered(0, 0)], None), ([lowered(0, 2)], 0.0)])
+def test_no_share_without_ops(methods: list[MethodResult], share: float | None) -> None:
+    assert measure_program(chain(2), 0, methods).delegated == share
+
+
+def test_weights_are_constants_and_named_data_each_once() -> None:
+    constants, named = m.Segment(0, Blob(bytes(48))), m.Segment(128, Blob(bytes(5)))
+    made = replace(
+        delegated(),
+        segments=(constants, named),
+        constant_segment=m.SubsegmentOffsets(0, (0, 0)),
+        named_data=(m.NamedData("a", 1), m.NamedData("b", 1)),
+    )
+
+    assert weight_bytes(made) == 48 + 5
+
+
+def test_weights_of_a_program_in_a_delegate_count_once_for_all_delegates_that_have_it() -> None:
+    inside = replace(
+        program(*chain(1).execution_plan),
+        segments=(m.Segment(0, Blob(bytes(64))),),
+        constant_segment=m.SubsegmentOffsets(0, (0, 0)),
+    )
+    around = replace(two_devices(), segments=(m.Segment(0, Blob()), m.Segment(128, Blob(file_of(inside)))))
+
+    assert weight_bytes(around) == 64
+
+
+def test_json_gives_the_same_figures() -> None:
+    found = measure_program(two_devices(), 1000)
+
+    assert Figures.model_validate_json(found.model_dump_json()) == found

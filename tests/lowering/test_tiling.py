@@ -1,0 +1,311 @@
+"""The fullest moment of a method in pieces: the same outputs in less memory."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from etdev.linker import LinkOptions, link_foreign
+from etdev.program import read, write
+from etdev.program.footprint import planned_memory
+from support.stock import shared_runtime
+
+torch = pytest.importorskip("torch", reason="needs the extra `build`")
+F = torch.nn.functional
+
+
+class Net(torch.nn.Module):
+    """A function of one input and of parameters."""
+
+    def __init__(self, function: Callable[..., Any], parameters: tuple[Any, ...]) -> None:
+        super().__init__()
+        self.function = function
+        for index, value in enumerate(parameters):
+            self.register_parameter(f"p{index}", torch.nn.Parameter(value, requires_grad=False))
+
+    def forward(self, x: Any) -> Any:
+        return self.function(x, *self.parameters())
+
+
+def _random(*shape: int) -> Any:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(sum(shape)))
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model, and how many times less memory it has to take."""
+
+    function: Callable[..., Any]
+    x: Any
+    parameters: tuple[Any, ...] = ()
+    less: float = 1.0
+
+    @property
+    def net(self) -> Net:
+        """The module."""
+        return Net(self.function, self.parameters)
+
+
+def _mlp(x: Any, first: Any, second: Any) -> Any:
+    return x + F.linear(F.gelu(F.linear(F.layer_norm(x, x.shape[-1:]), first)), second)
+
+
+def _attention(x: Any, wide: Any, back: Any) -> Any:
+    rows, width = x.shape
+    query, key, value = (part.view(rows, 4, -1).transpose(0, 1) for part in F.linear(x, wide).split(width, dim=1))
+    scores = torch.softmax(query @ key.transpose(1, 2) / 4, dim=-1)
+    return F.linear((scores @ value).transpose(0, 1).reshape(rows, width), back)
+
+
+def _mobile(x: Any, wide: Any, each: Any, narrow: Any) -> Any:
+    hidden = F.relu6(F.conv2d(x, wide))
+    return F.conv2d(F.relu6(F.conv2d(F.pad(hidden, (0, 1, 0, 1)), each, stride=2, groups=each.shape[0])), narrow)
+
+
+def _windows(x: Any, weight: Any) -> Any:
+    """16 windows of 4 x 4, each of which looks at itself."""
+    parts = x.view(4, 4, 4, 4, 8).permute(0, 2, 1, 3, 4).reshape(16, 16, 8)
+    mixed = torch.softmax(parts @ parts.transpose(1, 2), dim=-1) @ parts
+    return F.linear(mixed, weight).view(4, 4, 4, 4, 8).permute(0, 2, 1, 3, 4).reshape(16, 16, 8)
+
+
+def _both(x: Any, first: Any, second: Any) -> Any:
+    """What is in the middle is returned too."""
+    hidden = F.linear(x, first)
+    return F.linear(F.gelu(hidden), second), hidden
+
+
+CASES = {
+    "mlp": Case(_mlp, _random(64, 32), (_random(256, 32), _random(32, 256)), less=2.5),
+    "attention": Case(_attention, _random(128, 32), (_random(96, 32), _random(32, 32)), less=2.0),
+    "channels": Case(
+        _mobile, _random(1, 8, 24, 24), (_random(48, 8, 1, 1), _random(48, 1, 3, 3), _random(8, 48, 1, 1)), less=2.0
+    ),
+    "windows": Case(_windows, _random(16, 16, 8), (_random(8, 8),), less=1.2),
+    "images of a batch": Case(
+        lambda x, w, v: F.conv2d(F.relu(F.conv2d(x, w)), v),
+        _random(8, 2, 9, 9),
+        (_random(32, 2, 3, 3), _random(2, 32, 3, 3)),
+        less=2.0,
+    ),
+    "a group norm": Case(
+        lambda x, w: F.group_norm(F.conv2d(x, w), 8).amax((2, 3)),
+        _random(1, 4, 16, 16),
+        (_random(64, 4, 1, 1),),
+        less=3.0,
+    ),
+    "an output in the middle": Case(_both, _random(64, 32), (_random(256, 32), _random(32, 256)), less=1.2),
+    "nothing to do": Case(lambda x: x + 1, _random(64, 64)),
+    "all rows are needed": Case(lambda x, w: F.linear(x, w).cumsum(0).cumsum(1), _random(64, 32), (_random(64, 32),)),
+}
+
+
+def _lowered(case: Case, *, pieces: bool) -> tuple[Any, int]:
+    from executorch.exir import to_edge_transform_and_lower
+
+    from etdev.lowering.graph import FormSettings
+    from etdev.lowering.rewrite import apply_forms
+
+    manager = to_edge_transform_and_lower(torch.export.export(case.net, (case.x,)))
+    names = ["linear", "addmm", *(["tiling"] if pieces else [])]
+    applied = apply_forms(manager.exported_program("forward"), FormSettings(frozenset(names)))
+    return manager, applied.counts.get("tiling", 0)
+
+
+def _outputs_and_memory(manager: Any, x: Any, folder: Path) -> tuple[list[Any], int]:
+    plain, path = folder / "plain.pte", folder / "program.pte"
+    plain.write_bytes(manager.to_executorch().buffer)
+    linked = link_foreign(read(plain), LinkOptions())
+    write(linked.program, path)
+    runtime = shared_runtime()
+    runtime.load(path)
+    return list(runtime.call("forward", (x,))), sum(planned_memory(linked.program).values())
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_pieces_take_less_memory_and_compute_the_same(case: Case, tmp_path: Path) -> None:
+    whole, _ = _lowered(case, pieces=False)
+    parts, count = _lowered(case, pieces=True)
+    _, before = _outputs_and_memory(whole, case.x, tmp_path)
+    found, after = _outputs_and_memory(parts, case.x, tmp_path)
+
+    assert (count > 0) == (case.less > 1)
+    assert after * case.less <= before
+    expected = case.net(case.x)
+    for value, reference in zip(found, expected if isinstance(expected, tuple) else [expected], strict=True):
+        torch.testing.assert_close(value, reference, atol=1e-5 * float(reference.abs().max()), rtol=0)
+
+
+def test_a_dynamic_expansion_stays_dynamic() -> None:
+    """An estimate of memory must not fix a size that changes."""
+    from executorch.exir import to_edge_transform_and_lower
+
+    from etdev.lowering.forms import FORMS
+    from etdev.lowering.graph import FormSettings
+    from etdev.lowering.rewrite import apply_forms
+
+    class Expand(torch.nn.Module):
+        def forward(self, x: Any, y: Any) -> Any:
+            return x.unsqueeze(0).expand(3, -1, -1) * y + 1
+
+    size = torch.export.Dim("n", min=2, max=64)
+    shapes = {"x": {0: size}, "y": {1: size}}
+    exported = torch.export.export(Expand(), (_random(10, 4), _random(3, 10, 4)), dynamic_shapes=shapes)
+    program = to_edge_transform_and_lower(exported).exported_program("forward")
+    apply_forms(program, FormSettings(frozenset(form.name for form in FORMS)))
+
+    sizes = [node.meta["val"].shape[0] for node in program.graph.nodes if node.name == "x"]
+    assert not sizes[0].node.expr.is_number
+
+
+@pytest.fixture(scope="module")
+def own_ops() -> Any:
+    """Operators of somebody's own: one named like ATen's that does something else, one that changes its operand."""
+    library = torch.library.Library("etdevtest", "DEF")
+    library.define("relu(Tensor x) -> Tensor")
+    library.impl("relu", lambda x: x.flip(0).clone(), "CompositeExplicitAutograd")
+    library.define("bump(Tensor(a!) x) -> ()")
+    library.impl("bump", lambda x: (x.add_(1), None)[1], "CompositeExplicitAutograd")
+    yield torch.ops.etdevtest
+    library._destroy()
+
+
+def _graph(function: Callable[..., Any], *inputs: Any) -> Any:
+    from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower
+
+    exported = torch.export.export(Net(function, inputs[1:]), inputs[:1])
+    lowered = to_edge_transform_and_lower(exported, compile_config=EdgeCompileConfig(_check_ir_validity=False))
+    return lowered.exported_program("forward")
+
+
+def test_what_is_only_named_like_an_op_of_atens_stays_whole(own_ops: Any) -> None:
+    from etdev.lowering.axes import needs
+
+    program = _graph(lambda x: (own_ops.relu(x + 1), (x * 2).view(torch.int32) + 1), _random(8, 8))
+    named = {node.target.__name__: node for node in program.graph.nodes if node.op == "call_function"}
+    assert needs(named["aten.add.Tensor"], 0)
+    for name in ("etdevtest.relu.default", "aten.view_copy.dtype"):
+        assert needs(named[name], 0) is None
+        assert needs(named[name], 1) is None
+
+
+def test_nothing_is_read_after_an_op_that_changes_it(own_ops: Any) -> None:
+    """Pieces are done where the last op of a region is; the op in between writes over what the first one reads."""
+    from etdev.lowering.graph import FormSettings
+    from etdev.lowering.rewrite import apply_forms
+
+    def mlp(x: Any, first: Any, second: Any) -> Any:
+        doubled = x * 2
+        hidden = F.linear(doubled, first)
+        own_ops.bump(doubled)
+        return F.linear(F.gelu(hidden) * hidden, second), doubled
+
+    program = _graph(mlp, _random(64, 32), _random(256, 32), _random(32, 256))
+    assert apply_forms(program, FormSettings(frozenset(["linear", "tiling"]))).counts["tiling"]
+    order = {node: place for place, node in enumerate(program.graph.nodes)}
+    (change,) = (node for node in order if "auto_functionalized" in str(node.target))
+    (doubled,) = change.all_input_nodes
+    assert {user for user in doubled.users if order[user] > order[change]} == set()
+
+
+# What each op needs ---------------------------------------------------------------------------------------------------
+
+
+IMAGE, ROWS, BATCH = _random(2, 6, 8, 10), _random(6, 8), _random(4, 6, 8)
+OPS: dict[str, Case] = {
+    "broadcast": Case(lambda x: x * x.mean(1, keepdim=True) + x[0, 0, 0] + 1, IMAGE),
+    "where": Case(lambda x: torch.where(x > 0, x, -x).clamp(-1, 1), IMAGE),
+    "views": Case(lambda x: x.view(2, 3, 2, 80).view(12, 8, 10).unsqueeze(1).squeeze(1).view(12, 80) + 1, IMAGE),
+    "moved": Case(lambda x: x.permute(2, 0, 3, 1).transpose(1, 2) + 1, IMAGE),
+    "linear": Case(F.linear, BATCH, (_random(10, 8), _random(10))),
+    "product": Case(lambda x, y: x @ y, ROWS, (_random(8, 12),)),
+    "products": Case(lambda x: x @ x.transpose(1, 2), BATCH),
+    "softmax": Case(lambda x: F.softmax(x, 1) + F.log_softmax(x, -1), BATCH),
+    "layer norm": Case(lambda x, w, b: F.layer_norm(x, (8,), w, b), BATCH, (_random(8), _random(8))),
+    "group norm": Case(lambda x, w, b: F.group_norm(x, 3, w, b), IMAGE, (_random(6), _random(6))),
+    "batch norm": Case(lambda x, w, b: F.batch_norm(x, b, w.abs() + 1, w, b), IMAGE, (_random(6), _random(6))),
+    "convolution": Case(lambda x, w, b: F.conv2d(x, w, b, 2, 1), IMAGE, (_random(8, 6, 3, 3), _random(8))),
+    "convolution of groups": Case(lambda x, w: F.conv2d(x, w, groups=3), IMAGE, (_random(12, 2, 3, 3),)),
+    "convolution of pixels": Case(F.conv2d, IMAGE, (_random(8, 6, 1, 1),)),
+    "pools": Case(lambda x: F.max_pool2d(x, 2) + F.avg_pool2d(x, 2), IMAGE),
+    "larger images": Case(lambda x: F.interpolate(x, scale_factor=2, mode="nearest"), IMAGE),
+    "reductions": Case(lambda x: x.sum(1).amax(-1) + x.mean((1, 3)), IMAGE),
+    "parts": Case(
+        lambda x: torch.cat([x[:, 1:3], x[:, ::2]], 1).split([2, 3], 1)[1] + x[:, :3].select(2, 1)[:, :, None], IMAGE
+    ),
+    "padding": Case(lambda x: F.pad(x, (0, 0, 1, 2)), IMAGE),
+    "expansion": Case(lambda x: x.unsqueeze(1).expand(2, 5, 6, 8, 10) + 1, IMAGE),
+    "rows of a table": Case(lambda x, w: F.embedding((x > 0).long(), w), ROWS, (_random(4, 6),)),
+    "rows by index": Case(lambda x: x[(x[:4, :4] > 0).long()] + x[:, (x[0] > 0).long()].sum(), ROWS),
+    "pixels by index": Case(lambda x: x[:, :, (x[0, 0, :6, :1] > 0).long(), (x[1, 0, 0] > 0).long()], IMAGE),
+    "elements by index": Case(lambda x: x.gather(1, (x > 0).long()), ROWS),
+}
+
+
+@pytest.mark.parametrize("case", OPS.values(), ids=OPS)
+def test_pieces_of_an_op_make_up_its_output(case: Case) -> None:
+    """Along each axis that the rules allow, in two and in three pieces."""
+    from etdev.lowering.axes import needs, shape_of
+
+    manager, _ = _lowered(case, pieces=False)
+    program = manager.exported_program("forward")
+    values = _values(program, case)
+    seen = 0
+    for node in program.graph.nodes:
+        if node.op != "call_function" or node.target is operator.getitem:
+            continue
+        for axis in range(len(shape_of(node) or ())):
+            what = needs(node, axis)
+            for count in (2, 3):
+                if what is not None and what.grain % count == 0:
+                    pieces = [_piece(node, axis, what, values, number, count) for number in range(count)]
+                    torch.testing.assert_close(torch.cat(pieces, axis), _first(values[node]), atol=1e-5, rtol=1e-5)
+                    seen += 1
+    assert seen
+
+
+def _piece(node: Any, axis: int, what: Any, values: dict[Any, Any], number: int, count: int) -> Any:
+    """One of so many equal pieces of an op's output, computed from pieces of its inputs."""
+    from etdev.lowering.axes import VIEWS, piece_arguments, shape_of
+    from etdev.lowering.graph import edge
+    from etdev.lowering.occupancy import kind_of
+
+    def part(source: Any) -> Any:
+        value, along = values[source], what.axes[source]
+        return value if along is None else value.chunk(count, along)[number].contiguous()
+
+    shape = shape_of(node)
+    assert shape is not None
+    given = piece_arguments(node, axis, shape[axis] // count, torch.fx.node.map_arg(node.args, part))
+    target = edge("view_copy.default") if kind_of(node) in VIEWS else node.target
+    return _first(target(*given, **torch.fx.node.map_arg(node.kwargs, part)))
+
+
+def _first(value: Any) -> Any:
+    return value[0] if isinstance(value, (tuple, list)) else value
+
+
+def _values(program: Any, case: Case) -> dict[Any, Any]:
+    """What each node of a graph is for the case's input."""
+    values: dict[Any, Any] = {}
+    for node in program.graph.nodes:
+        if node.op == "placeholder":
+            signature = program.graph_signature
+            tables = (
+                signature.inputs_to_parameters,
+                signature.inputs_to_buffers,
+                signature.inputs_to_lifted_tensor_constants,
+            )
+            names = [table[node.name] for table in tables if node.name in table]
+            values[node] = {**program.constants, **program.state_dict}[names[0]] if names else case.x
+        elif node.op == "call_function":
+            values[node] = node.target(
+                *torch.fx.node.map_arg(node.args, values.__getitem__),
+                **torch.fx.node.map_arg(node.kwargs, values.__getitem__),
+            )
+    return values

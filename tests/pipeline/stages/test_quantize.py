@@ -1,0 +1,336 @@
+"""Stage *quantize*: what each scheme does to the program, what it leaves alone, and what stands in its way (E2)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from etdev.errors import EmitError, QuantizeError
+from etdev.pipeline.project import Project
+from etdev.pipeline.stages.artifacts import ExportedModel
+from etdev.pipeline.stages.emit import ObjectProgram
+from support.stages import Failure, check_failure, emit, prepare, quantize
+
+torch = pytest.importorskip("torch", reason="needs the extra `build`")
+
+CONFIG = """
+version = 1
+[model]
+entry = "model:Net"
+[methods.forward]
+inputs = [{ name = "x", dtype = "float32", shape = ["n", 32] }]
+dims.n = { max = 8 }
+[quantize.small]
+SCHEME
+[targets.cpu]
+quantize = "small"
+partitioners = [{ backend = "BACKEND" }]
+"""
+MODEL = """
+    import torch
+    from torch import nn
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            torch.manual_seed(3)
+            self.first = nn.Linear(32, 64)
+            self.second = nn.Linear(64, 8)
+            self.register_buffer("count", torch.zeros(1))
+
+        def forward(self, x):
+            self.count.add_(1)
+            return self.second(self.first(x).relu()) + 0 * self.count
+"""
+DATA = """
+    import torch
+
+    def calibration():
+        generator = torch.Generator().manual_seed(0)
+        return [(torch.randn(4, 32, generator=generator),) for _ in range(4)]
+"""
+STATIC = 'scheme = "pt2e-xnnpack"\ncalibration = "data:calibration"'
+DYNAMIC = 'scheme = "pt2e-xnnpack"\ndynamic = true'
+INT4 = 'scheme = "8da4w"'
+TABLE = "etdev.toml:7:1 (quantize.small)"
+CALIBRATION = "etdev.toml:9:15 (quantize.small.calibration)"
+
+
+def _config(scheme: str, backend: str = "xnnpack") -> str:
+    return CONFIG.replace("SCHEME", scheme).replace("BACKEND", backend)
+
+
+def _ops(model: ExportedModel, method: str = "forward") -> set[str]:
+    """The quantization ops of a graph, ``quantize_per_tensor`` for short."""
+    nodes = model.methods[method].program.graph.nodes
+    names = [str(node.target).split(".") for node in nodes if node.op == "call_function"]
+    return {name[1] for name in names if name[0] in ("quantized_decomposed", "torchao")}
+
+
+def _snr(mine: torch.Tensor, reference: torch.Tensor) -> float:
+    return float(20 * (reference.detach().norm() / (mine - reference).detach().norm()).log10())
+
+
+ACTIVATIONS = {"quantize_per_tensor", "dequantize_per_tensor"}
+
+
+@pytest.mark.parametrize(
+    ("scheme", "ops"),
+    [
+        (STATIC, ACTIVATIONS | {"dequantize_per_channel"}),
+        (STATIC + "\nper_channel = false", ACTIVATIONS),
+        (DYNAMIC, ACTIVATIONS | {"dequantize_per_channel", "choose_qparams"}),
+        (INT4, {"choose_qparams_affine", "quantize_affine", "dequantize_affine"}),
+    ],
+    ids=["static", "static per tensor", "dynamic", "8da4w"],
+)
+def test_each_scheme_quantizes_the_linear_layers_and_lowers(
+    project: Callable[..., Project], scheme: str, ops: set[str]
+) -> None:
+    """The float model stays the reference of the quantized one; sizes stay dynamic."""
+    made = project(_config(scheme), model=MODEL, data=DATA)
+    floating, quantized = prepare(made)
+    assert floating is not quantized
+    assert (floating.scheme, quantized.scheme) == (None, scheme.split('"')[1])
+    assert (_ops(quantized), _ops(floating)) == (ops, set())
+    x = torch.randn(4, 32, generator=torch.Generator().manual_seed(1))
+    reference, result = (model.eager["forward"](x) for model in (floating, quantized))
+    assert 15 < _snr(result, reference) < 60
+    assert quantized.eager["forward"](torch.ones(8, 32)).shape == (8, 8)  # the batch is dynamic still
+
+
+def operators(emitted: ObjectProgram) -> list[str]:
+    """Names of the operators that the only method calls."""
+    return [operator.name for operator in emitted.program.execution_plan[0].operators]
+
+
+@pytest.mark.parametrize("scheme", [STATIC, INT4], ids=["static", "8da4w"])
+def test_a_quantized_program_goes_to_the_delegate(project: Callable[..., Project], scheme: str) -> None:
+    fixed = _config(scheme).replace('["n", 32]', "[4, 32]").replace("dims.n = { max = 8 }", "")
+    emitted = emit(project(fixed, model=MODEL, data=DATA))
+    (plan,) = emitted.program.execution_plan
+    assert {delegate.id for delegate in plan.delegates} == {"XnnpackBackend"}
+    assert not [name for name in operators(emitted) if "quantize" in name]
+
+
+@pytest.mark.parametrize("scheme", [STATIC, DYNAMIC, INT4], ids=["static", "dynamic", "8da4w"])
+def test_quantizing_leaves_the_float_model_and_its_state_alone(project: Callable[..., Project], scheme: str) -> None:
+    """A reproducer: calibration ran on buffers that it shared with the float model, whose counter began at 5."""
+    floating, quantized = prepare(project(_config(scheme), model=MODEL, data=DATA))
+    module = floating.eager["forward"]
+    torch.manual_seed(3)
+    assert torch.equal(module.first.weight, torch.nn.Linear(32, 64).weight)
+    assert type(module.first.weight) is torch.nn.Parameter
+    assert module.count.item() == 0
+    for model in (floating, quantized):
+        assert model.methods["forward"].program.state_dict["count"].item() == 0
+    assert dict(quantized.eager["forward"].named_buffers())["count"].item() == 0
+
+
+def test_every_calibration_sample_starts_on_fresh_state(project: Callable[..., Project]) -> None:
+    model = MODEL.replace("+ 0 * self.count", "* self.count")
+    graph = quantize(project(_config(STATIC), model=model, data=DATA)).methods["forward"].program.graph
+    (result,) = next(node for node in graph.nodes if node.op == "output").args[0]
+    scale = result.args[1]  # of the last dequantize_per_tensor; four samples in a row would have stretched it fourfold
+    assert scale * 256 < 4
+
+
+METHODS = """
+version = 1
+[model]
+entry = "model:Net"
+[methods.wide]
+inputs = [{ name = "x", dtype = "float32", shape = [2, 32] }]
+[methods.narrow]
+inputs = [{ name = "x", dtype = "float32", shape = [2, 8] }]
+[quantize.small]
+scheme = "pt2e-xnnpack"
+calibration = { wide = "data:wide", narrow = "data:narrow" }
+[targets.cpu]
+quantize = "small"
+"""
+TWO = """
+    from torch import nn
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a = nn.Linear(32, 4)
+            self.b = nn.Linear(8, 4)
+
+        def wide(self, x):
+            return self.a(x)
+
+        def narrow(self, x):
+            return self.b(x)
+"""
+
+
+def test_each_method_is_calibrated_on_its_own_data(project: Callable[..., Project]) -> None:
+    data = "import torch\n"
+    for name, scale, size in (("wide", 1.0, 32), ("narrow", 100.0, 8)):
+        data += f"def {name}():\n    return [(sign * {scale} * torch.ones(2, {size}),) for sign in (1, -1)]\n"
+    quantized = quantize(project(METHODS, model=TWO, data=data))
+    scales = {}
+    for name, method in quantized.methods.items():
+        node = next(node for node in method.program.graph.nodes if "quantize_per_tensor" in str(node.target))
+        scales[name] = node.args[1]
+    assert scales["wide"] == pytest.approx(2 / 255, rel=0.01)
+    assert scales["narrow"] == pytest.approx(200 / 255, rel=0.01)
+
+
+BAD_DATA = {
+    "another shape": (
+        "return [(torch.ones(4, 31),)]",
+        (
+            "'data:calibration' gives inputs that method 'forward' does not take: sample 0: "
+            "input 'x' has the shape [4, 31], declared [n, 32]: axis 1 is 31, not 32"
+        ),
+        ("the config declares x: float32 [n, 32]; if the samples are right, set `shape` of 'x' to [\"n\", 31]"),
+    ),
+    "raising": (
+        "raise OSError('no such file')",
+        "'data:calibration' failed: OSError: no such file (data.py:3, in calibration)",
+        None,
+    ),
+    "raising midway": (
+        "yield (torch.ones(4, 32),)\n    raise OSError('no such file')",
+        "'data:calibration' failed at sample 1: OSError: no such file (data.py:4, in calibration)",
+        None,
+    ),
+    "empty": ("return []", "'data:calibration' gave no samples", "check that it finds its data"),
+}
+
+
+@pytest.mark.parametrize(("body", "message", "hint"), BAD_DATA.values(), ids=BAD_DATA)
+def test_calibration_that_cannot_be_used(
+    project: Callable[..., Project], body: str, message: str, hint: str | None
+) -> None:
+    made = project(_config(STATIC), model=MODEL, data=f"import torch\ndef calibration():\n    {body}\n")
+    check_failure(lambda: quantize(made), Failure(QuantizeError, CALIBRATION, message, hint))
+
+
+RESET = """
+        def reset(self):
+            self.count.zero_()
+            return self.count.clone()
+"""
+"""A method of :data:`MODEL` in which there is nothing to quantize."""
+
+
+@pytest.mark.parametrize("scheme", [STATIC, DYNAMIC], ids=["static", "dynamic"])
+def test_a_method_with_nothing_to_quantize_stays_float(project: Callable[..., Project], scheme: str) -> None:
+    """It takes no inputs, so that nobody has to name any to calibrate on; and the others are quantized."""
+    config = _config(scheme).replace("[quantize.small]", "[methods.reset]\ninputs = []\n[quantize.small]")
+    made = project(config, model=MODEL.rstrip() + "\n" + RESET, data=DATA)
+    model = quantize(made)
+    assert model.notes == ("nothing to quantize in 'reset', which stays float",)
+    assert _ops(model)
+    assert not _ops(model, "reset")
+
+
+CONV = """
+    from torch import nn
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = LAYER
+
+        def forward(self, x):
+            return self.layer(x[:, None])
+"""
+
+
+@pytest.mark.parametrize(
+    ("scheme", "layer", "message", "hint"),
+    [
+        (
+            STATIC,
+            "nn.Sigmoid()",
+            "the scheme 'pt2e-xnnpack' found nothing to quantize in method 'forward'",
+            "leave `quantize` out",
+        ),
+        (
+            DYNAMIC,
+            "nn.Conv1d(1, 1, 3)",
+            "the scheme 'pt2e-xnnpack' found nothing to quantize in method 'forward'",
+            "dynamic quantization covers linear layers only",
+        ),
+        (
+            INT4,
+            "nn.Conv1d(1, 1, 3)",
+            "the scheme '8da4w' works on linear layers, and the model has none",
+            "use the scheme 'pt2e-xnnpack'",
+        ),
+        (
+            INT4 + "\ngroup_size = 64",
+            "nn.Sequential(nn.Linear(32, 64), nn.Linear(64, 1))",
+            "group_size 64 does not divide the input width of layer.0 (32)",
+            "choose a group_size that divides the widths of all linear layers (a multiple of 32)",
+        ),
+    ],
+    ids=["static", "dynamic", "8da4w", "8da4w, uneven"],
+)
+def test_models_that_a_scheme_does_not_fit(
+    project: Callable[..., Project], scheme: str, layer: str, message: str, hint: str
+) -> None:
+    made = project(_config(scheme), model=CONV.replace("LAYER", layer), data=DATA)
+    check_failure(lambda: quantize(made), Failure(QuantizeError, TABLE, message, hint))
+
+
+def test_the_output_projection_of_attention_stays_float(project: Callable[..., Project]) -> None:
+    """torchao passes it over by its class; its width does not count either."""
+    layer = "nn.TransformerEncoderLayer(32, 2, 64, batch_first=True)"
+    quantized = quantize(project(_config(INT4), model=CONV.replace("LAYER", layer)))
+    kinds = {
+        name: type(part.weight).__name__ == "IntxUnpackedToInt8Tensor"
+        for name, part in quantized.eager["forward"].named_modules()
+        if isinstance(part, torch.nn.Linear)
+    }
+    assert kinds == {"layer.self_attn.out_proj": False, "layer.linear1": True, "layer.linear2": True}
+
+
+def test_a_model_that_cannot_be_copied(project: Callable[..., Project]) -> None:
+    model = MODEL.replace("self.count.add_(1)", "pass").replace(
+        "self.register_buffer(", "self.kept = self.first.weight * 2\n            self.register_buffer("
+    )
+    message = "the scheme '8da4w' failed: RuntimeError: Only Tensors created explicitly by the user…"
+    check_failure(lambda: quantize(project(_config(INT4), model=model)), Failure(QuantizeError, TABLE, message))
+
+
+def test_8da4w_without_a_delegate_says_which_to_add(project: Callable[..., Project]) -> None:
+    made = project(_config(INT4, "portable"), model=MODEL)
+    check_failure(
+        lambda: emit(made),
+        Failure(
+            EmitError,
+            "etdev.toml:9:1 (targets.cpu)",
+            "these ops have no out variant, so no ExecuTorch kernel can run them: "
+            "torchao::choose_qparams_affine, torchao::dequantize_affine, torchao::quantize_affine",
+            "they come from quantization and no delegate took them: add a partitioner that does (xnnpack)",
+        ),
+    )
+
+
+@pytest.mark.parametrize("scheme", [STATIC, DYNAMIC], ids=["static", "dynamic"])
+def test_int8_without_a_delegate_runs_on_kernels(project: Callable[..., Project], scheme: str) -> None:
+    emitted = emit(project(_config(scheme, "portable"), model=MODEL, data=DATA))
+    assert any(name.startswith("quantized_decomposed::") for name in operators(emitted))
+
+
+def test_a_saved_program_is_quantized_too(project: Callable[..., Project], tmp_path: Path) -> None:
+    net = torch.nn.Sequential(torch.nn.Linear(32, 8))
+    program = torch.export.export(
+        net, (torch.zeros(4, 32),), dynamic_shapes=({0: torch.export.Dim("n", max=8)},), strict=False
+    )
+    torch.export.save(program, tmp_path / "model.pt2")
+    config = _config(STATIC)
+    start, end = config.index("entry"), config.index("[quantize")
+    config = config[:start] + 'pt2 = "model.pt2"\ntrust = true\n' + config[end:]
+    floating, quantized = prepare(project(config, data=DATA))
+    assert "dequantize_per_channel" in _ops(quantized)
+    x = torch.randn(3, 32)
+    assert _snr(quantized.eager["forward"](x), floating.eager["forward"](x)) > 15

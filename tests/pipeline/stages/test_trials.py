@@ -1,0 +1,174 @@
+"""Wrong shapes and dtypes in a config: the input, what the model said, and a declaration that it runs with (E2)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+
+from etdev.errors import EtdevError, ExportError
+from etdev.pipeline.dry_run import dry_run
+from etdev.pipeline.project import Project
+from etdev.pipeline.project.options import BuildOptions
+from support.stages import export
+
+torch = pytest.importorskip("torch", reason="needs the extra `build`")
+
+CONFIG = """
+version = 1
+[model]
+entry = "model:{net}"
+[methods.forward]
+dims.n = {{ max = 8 }}
+inputs = [{{ name = "x", dtype = "{dtype}", shape = {shape} }}]
+[targets.cpu]
+"""
+MODEL = """
+    import torch
+    from torch import nn
+
+    class Dense(nn.Linear):
+        def __init__(self):
+            super().__init__(4, 3)
+
+    class Words(nn.Embedding):
+        def __init__(self):
+            super().__init__(10, 4)
+
+    class Picture(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.convolve = nn.Conv2d(3, 4, 3)
+            self.norm = nn.BatchNorm2d(4)
+            self.classify = nn.Linear(4 * 6 * 6, 2)
+
+        def forward(self, x):
+            return self.classify(self.norm(self.convolve(x)).flatten(1))
+
+    class Grey(Picture):
+        def __init__(self):
+            super().__init__()
+            self.convolve = nn.Conv2d(1, 4, 3)
+
+    class Counter(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale = nn.Parameter(torch.ones(4))
+            self.register_buffer("calls", torch.zeros(1))
+
+        def forward(self, x):
+            self.calls = self.calls + 1
+            return x.reshape(-1, 3, 5) * self.calls
+
+    class Four(nn.Module):
+        def forward(self, x):
+            return x.view(4, 30).relu()
+
+    class Stubborn(nn.Module):
+        def forward(self, x):
+            raise ValueError("no")
+"""
+SHAPE, DTYPE = "methods.forward.inputs[0].shape", "methods.forward.inputs[0].dtype"
+
+REMEDIES = {
+    "a wrong width": ("Dense", "float32", "[2, 5]", SHAPE, "this size works: set `shape` to [2, 4]"),
+    "a wrong width beside a dynamic axis": (
+        "Dense",
+        "float32",
+        '["n", 5]',
+        SHAPE,
+        'this size works: set `shape` to ["n", 4]',
+    ),
+    "a wrong image size": (
+        "Picture",
+        "float32",
+        '["n", 3, 9, 8]',
+        SHAPE,
+        'this size works: set `shape` to ["n", 3, 8, 8]',
+    ),
+    "a wrong number of channels": (
+        "Picture",
+        "float32",
+        "[2, 1, 8, 8]",
+        SHAPE,
+        "this size works: set `shape` to [2, 3, 8, 8]",
+    ),
+    "no batch axis": ("Picture", "float32", "[3, 8, 8]", SHAPE, "add a batch axis: set `shape` to [1, 3, 8, 8]"),
+    "no axis for a channel": (
+        "Grey",
+        "float32",
+        '["n", 8, 8]',
+        SHAPE,
+        'add an axis of one channel: set `shape` to ["n", 1, 8, 8]',
+    ),
+    "state that is assigned": ("Counter", "float32", "[2, 5]", SHAPE, "this size works: set `shape` to [3, 5]"),
+    "channels last": (
+        "Picture",
+        "float32",
+        '["n", 8, 8, 3]',
+        SHAPE,
+        'it takes channels first: set `shape` to ["n", 3, 8, 8]',
+    ),
+    "numbers for words": ("Words", "float32", '["n"]', DTYPE, 'it runs if `dtype` is "int64"'),
+    "integers for an image": ("Picture", "uint8", '["n", 3, 8, 8]', DTYPE, 'it runs if `dtype` is "float32"'),
+    "two mistakes": ("Picture", "float32", "[8, 8]", "methods.forward", None),
+    "whatever it is given": ("Stubborn", "float32", "[2, 4]", "methods.forward", None),
+}
+
+
+def _made(project: Callable[..., Project], net: str, dtype: str, shape: str) -> Project:
+    config = CONFIG.format(net=net, dtype=dtype, shape=shape)
+    return project(config if '"n"' in shape else config.replace("dims.n = { max = 8 }\n", ""), model=MODEL)
+
+
+def _error(run: Callable[[], object]) -> EtdevError:
+    with pytest.raises(ExportError) as caught:
+        run()
+    return caught.value
+
+
+@pytest.mark.parametrize(("net", "dtype", "shape", "key", "hint"), REMEDIES.values(), ids=REMEDIES)
+def test_a_declaration_that_the_model_runs_with_is_found(
+    project: Callable[..., Project], net: str, dtype: str, shape: str, key: str, hint: str | None
+) -> None:
+    """The dry run and the export name the same place and the same remedy."""
+    declared = f"{dtype} {shape}".replace('"', "")
+    for stage in (export, lambda made: dry_run(made, BuildOptions())):
+        error = _error(lambda stage=stage: stage(_made(project, net, dtype, shape)))
+        if hint is None:
+            assert error.message.startswith("method 'forward' raised ")
+            assert error.hint == f"the config declares x: {declared}"
+            continue
+        assert str(error.where).endswith(f"({key})")
+        assert error.message.startswith(f"method 'forward' does not take input 'x' as {declared}: ")
+        assert error.hint == hint
+
+
+def test_a_remedy_is_one(project: Callable[..., Project]) -> None:
+    """What the hint says to write passes."""
+    for net, dtype, shape, key, hint in REMEDIES.values():
+        if hint is not None:
+            value = re.split("` to |` is ", hint)[1]
+            written = (value.strip('"'), shape) if key == DTYPE else (dtype, value)
+            assert dry_run(_made(project, net, *written), BuildOptions()).methods
+
+
+def test_a_size_that_the_model_fixes_inside_the_range(project: Callable[..., Project]) -> None:
+    """The remedy repeated the declaration: only the ends of the range and sizes half way were tried."""
+    config = CONFIG.format(net="Four", dtype="float32", shape='["n", 30]').replace("max = 8", "max = 32")
+    for stage in (export, lambda made: dry_run(made, BuildOptions())):
+        error = _error(lambda stage=stage: stage(project(config, model=MODEL)))
+        assert error.hint == "it runs with n = 4: narrow the range, or write 4 instead of 'n' in the shapes"
+        assert str(error.where).endswith("(methods.forward.dims.n)")
+
+
+def test_dimensions_that_have_to_be_equal_are_told_by_a_dry_run(project: Callable[..., Project]) -> None:
+    config = CONFIG.replace("dims.n", "dims.m = {{ max = 8 }}\ndims.n").format(
+        net="Sum", dtype="float32", shape='["n"]'
+    )
+    config = config.replace("}]\n", '}, { name = "y", dtype = "float32", shape = ["m"] }]\n')
+    model = "from torch import nn\nclass Sum(nn.Module):\n    def forward(self, x, y): return x.reshape(y.shape) + y\n"
+    error = _error(lambda: dry_run(project(config, model=model), BuildOptions()))
+    assert error.hint == "it runs where they are equal: write 'm' in the shapes instead of 'n'"
+    assert str(error.where).endswith("(methods.forward.dims)")
