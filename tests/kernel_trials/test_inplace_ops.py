@@ -12,7 +12,8 @@ pytest.importorskip("executorch", reason="needs the extra `build`")
 from etdev.errors import ConfigError
 from etdev.kernel_trials import custom_ops as inplace_ops
 from etdev.kernel_trials import trial as inplace_trial
-from etdev.kernel_trials.cases import Case, cases
+from etdev.kernel_trials.case import Case
+from etdev.kernel_trials.cases import cases
 from etdev.kernel_trials.custom_ops import InPlaceOps, resolve_ops
 from etdev.kernel_trials.op_schema import operator_schema
 from etdev.kernel_trials.trial import Trial, try_operator

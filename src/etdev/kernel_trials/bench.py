@@ -8,7 +8,7 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from etdev.kernel_trials.cases import Case, TensorArg
+from etdev.kernel_trials.case import Case, TensorArg
 from etdev.kernel_trials.op_schema import Argument, Schema
 from etdev.program import Blob
 from etdev.program import model as m

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from etdev.kernel_trials.bench import DTYPES, Bench, Dtypes, Outcome, Run
-from etdev.kernel_trials.cases import Case, TensorArg, cases
+from etdev.kernel_trials.case import Case, TensorArg
+from etdev.kernel_trials.cases import cases
 from etdev.kernel_trials.op_schema import Schema
 from etdev.program import model as m
 from etdev.program.analysis.inplace import Donor

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import ast
-import difflib
-import functools
 import importlib
 import site
 import sys
 import sysconfig
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from importlib import metadata
@@ -21,20 +19,28 @@ from importlib.machinery import (
     FileFinder,
     ModuleSpec,
     PathFinder,
-    SourceFileLoader,
 )
 from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any, Self
 
-from etdev.config.module_files import MODULE_ENDS
 from etdev.errors import EtdevError, LoadError, MismatchError
 from etdev.files import real_path
+from etdev.pipeline.project.user_modules import (
+    STAMPS,
+    SourceLoader,
+    changed_files,
+    file_of,
+    is_module,
+    local_module,
+    no_attribute,
+    no_module,
+    packages_of_modules,
+    stamp_of,
+)
 
 LIBRARIES = (*map(sysconfig.get_path, ("purelib", "platlib", "stdlib")), site.getusersitepackages())
 
-_STAMPS: dict[Path, tuple[int, int, int] | None] = {}
-"""Size and times of each registered module's file when it was imported; None if it did not exist."""
 _REGISTERED: dict[tuple[Path, str], dict[str, ModuleType]] = {}
 """Modules that a registered module brought in, by folder and name: registering an op twice is an error."""
 
@@ -64,7 +70,7 @@ class UserCode:
         self._named: set[str] = set()
         """Names in the import statements of local code."""
         self._hook = FileFinder.path_hook(
-            (partial(_SourceLoader, self._note_imports), SOURCE_SUFFIXES),  # type: ignore[arg-type]
+            (partial(SourceLoader, self._note_imports), SOURCE_SUFFIXES),  # type: ignore[arg-type]
             (ExtensionFileLoader, EXTENSION_SUFFIXES),
         )
 
@@ -94,7 +100,7 @@ class UserCode:
                 self._import(name, base, where)
                 new = {key: module for key, module in sys.modules.items() if before.get(key) is not module}
                 known = {key: module for key, module in new.items() if self._is_local(module)}
-                _STAMPS.update({path: _stamp(path) for module in known.values() if (path := _file_of(module))})
+                STAMPS.update({path: stamp_of(path) for module in known.values() if (path := file_of(module))})
                 _REGISTERED[base, name] = known
             else:
                 self._add_base(base)
@@ -114,7 +120,7 @@ class UserCode:
             try:
                 found = getattr(found, part)
             except AttributeError:
-                raise _no_attribute(found, part, entry, where) from None
+                raise no_attribute(found, part, entry, where) from None
         if not callable(found):
             raise MismatchError(
                 f"{entry!r} is not callable but {type(found).__name__}", where=where, hint="name a function or a class"
@@ -151,7 +157,7 @@ class UserCode:
 
     def modules(self) -> dict[str, Path]:
         """Return every module of the user's code that has been imported so far, with its file."""
-        files = {name: _file_of(module) for name, module in list(sys.modules.items())}
+        files = {name: file_of(module) for name, module in list(sys.modules.items())}
         return {
             name: path
             for name, path in files.items()
@@ -161,17 +167,19 @@ class UserCode:
     def missing(self) -> set[Path]:
         """Return modules that were searched in the project's folders and do not exist, as paths without a suffix."""
         places = {base.joinpath(*parts) for base in self._bases for parts in self._asked}
-        return {place for place in places if not _is_module(place)}
+        return {place for place in places if not is_module(place)}
 
     def packages(self, roots: Iterable[str]) -> dict[str, str]:
         """Return versions of the installed packages that the project's imports or ``roots`` name, by package."""
         tops = {name.partition(".")[0] for name in (*self._named, *roots)}
-        known = _packages_of_modules()
+        known = packages_of_modules()
         return {package: metadata.version(package) for top in sorted(tops) for package in known.get(top, ())}
 
     def stale(self) -> set[Path]:
         """Return files of registered modules that changed after their import, so that the imported code is old."""
-        return {path for (base, _), known in _REGISTERED.items() if base in self._bases for path in _changed(known)}
+        return {
+            path for (base, _), known in _REGISTERED.items() if base in self._bases for path in changed_files(known)
+        }
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
         """Find a module where the importing local code expects it; this is a finder of ``sys.meta_path``."""
@@ -194,7 +202,7 @@ class UserCode:
             return importlib.import_module(name)
         except ModuleNotFoundError as error:
             if error.name is not None and (name == error.name or name.startswith(error.name + ".")):
-                raise _no_module(name, base, where) from None
+                raise no_module(name, base, where) from None
             raise LoadError(
                 f"importing {name!r} failed: {self.describe(error)}",
                 where=where,
@@ -232,7 +240,7 @@ class UserCode:
             local.append(base / top)  # A namespace package, which only another namespace package can hide.
         if not local or loaded is None:
             return
-        path = _file_of(loaded)
+        path = file_of(loaded)
         if path is not None and path.is_relative_to(real_path(base)):
             return
         if path is not None and self._is_local(loaded):
@@ -257,13 +265,13 @@ class UserCode:
 
     def _note_import(self, dotted: str, base: Path) -> None:
         """Record the file in ``base`` that an import means, if any, and refuse a second file for the same name."""
-        name, file = _local_module(dotted, base)
+        name, file = local_module(dotted, base)
         if file is None:
             return
         loaded = sys.modules.get(name)
         if loaded is not None and not self._is_local(loaded):
             return
-        found = _file_of(loaded) if loaded is not None else None
+        found = file_of(loaded) if loaded is not None else None
         other = found or self._meant.setdefault(name, file)
         if real_path(other) != real_path(file):
             raise LoadError(
@@ -272,7 +280,7 @@ class UserCode:
             )
 
     def _is_local(self, module: ModuleType) -> bool:
-        path = _file_of(module)
+        path = file_of(module)
         return path is not None and self._is_own(path)
 
     def _is_own(self, path: Path) -> bool:
@@ -289,26 +297,6 @@ class UserCode:
         )
 
 
-class _SourceLoader(SourceFileLoader):
-    """A loader that always compiles the current source.
-
-    Cached bytecode is compared with its source by whole seconds, and writing it would change the user's folder.
-    ``note`` receives the syntax tree and the folder in which the module's full name is searched, before the source
-    runs.
-    """
-
-    def __init__(self, note: Callable[[ast.Module, Path], None], fullname: str, path: str) -> None:
-        super().__init__(fullname, path)
-        self._note = note
-
-    def get_code(self, fullname: str) -> Any:
-        path = self.get_filename(fullname)
-        source = self.get_data(path)
-        code = self.source_to_code(source, path)
-        self._note(ast.parse(source), Path(path).parents[fullname.count(".") + self.is_package(fullname)])
-        return code
-
-
 @contextmanager
 def translated(
     user: UserCode, kind: type[EtdevError], what: str, *, where: str | None = None, hint: str | None = None
@@ -320,83 +308,3 @@ def translated(
         raise
     except (Exception, SystemExit) as error:
         raise kind(f"{what}: {user.describe(error)}", where=where, hint=hint) from error
-
-
-@functools.cache
-def _packages_of_modules() -> Mapping[str, list[str]]:
-    """Return the installed packages that provide each module; cached, because the search is slow."""
-    return metadata.packages_distributions()
-
-
-def _is_module(place: Path) -> bool:
-    """Return whether a module or a folder is at a path without a suffix."""
-    return place.is_dir() or any(Path(f"{place}{end}").is_file() for end in MODULE_ENDS)
-
-
-def _stamp(path: Path) -> tuple[int, int, int] | None:
-    """Return size and times of a file, which change with it; None if it does not exist."""
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_size, found.st_mtime_ns, found.st_ctime_ns
-
-
-def _changed(known: Mapping[str, ModuleType]) -> Iterator[Path]:
-    for module in known.values():
-        path = _file_of(module)
-        if path is not None and _STAMPS.get(path) != _stamp(path):
-            yield path
-
-
-def _file_of(module: ModuleType) -> Path | None:
-    file = getattr(module, "__file__", None)
-    if file is None:
-        paths = list(getattr(module, "__path__", []))
-        file = paths[0] if paths else None
-    return real_path(file) if file else None
-
-
-def _local_module(dotted: str, base: Path) -> tuple[str, Path | None]:
-    """Return the name and file of the outermost module of a dotted name that is in ``base``.
-
-    Folders without an ``__init__`` file are searched further. The file is None if ``base`` has no such module.
-    """
-    parts = dotted.split(".")
-    for count, part in enumerate(parts, 1):
-        folder = base.joinpath(*parts[: count - 1])
-        for file in (folder / f"{part}{end}" for end in MODULE_ENDS):
-            if file.is_file():
-                return ".".join(parts[:count]), file
-        if not (folder / part).is_dir():
-            break
-    return dotted, None
-
-
-def _no_module(name: str, base: Path, where: str) -> MismatchError:
-    package = name.rpartition(".")[0]
-    folder = base / package.replace(".", "/")
-    found = {path.stem for path in folder.glob("*.py")} | {path.parent.name for path in folder.glob("*/__init__.py")}
-    here = sorted(f"{package}.{stem}" if package else stem for stem in found - {"__init__"})
-    near = difflib.get_close_matches(name, here, n=1)
-    if near:
-        hint = f"did you mean {near[0]!r}?"
-    elif here:
-        hint = f"modules there: {', '.join(here)}"
-    else:
-        hint = f"create {base / (name.replace('.', '/') + '.py')}, or name an installed module"
-    return MismatchError(
-        f"there is no module {name!r}, neither in {base} nor among the installed packages", where=where, hint=hint
-    )
-
-
-def _no_attribute(holder: object, part: str, entry: str, where: str) -> MismatchError:
-    public = [name for name in dir(holder) if not name.startswith("_")]
-    near = difflib.get_close_matches(part, public, n=1)
-    label = getattr(holder, "__name__", type(holder).__name__)
-    own = [name for name in public if getattr(getattr(holder, name), "__module__", None) == label]
-    return MismatchError(
-        f"{label!r} has no attribute {part!r} (from {entry!r})",
-        where=where,
-        hint=f"did you mean {near[0]!r}?" if near else f"it has: {', '.join(own)}" if own else None,
-    )

@@ -1,0 +1,88 @@
+"""Cases of trials: one call each, with tensor arguments to be generated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from etdev.program.model import ScalarType
+
+Shape: TypeAlias = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TensorArg:
+    """A tensor argument to be generated for a kernel."""
+
+    shape: Shape
+    dtype: ScalarType | None = None
+    """Element type; None for the type under trial."""
+    below: int | None = None
+    """Exclusive upper bound of index values, which start at 0 and are distinct if possible; None for other data."""
+    ones: bool = False
+    channels_last: bool = False
+    same_as: str | None = None
+    """Name of another argument whose tensor is passed for this one too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One call: its arguments by the names of the operator's schema, and the outputs that it makes."""
+
+    arguments: Mapping[str, Any]
+    """Tensors, numbers, strings, None, and lists of these. Missing arguments have the schema's default."""
+    outputs: tuple[TensorArg, ...]
+
+    def __str__(self) -> str:
+        """Return ``[64, 33], dim 1``: the shape of the first output, and the numbers that matter."""
+        shape = f"[{', '.join(map(str, self.outputs[0].shape))}]"
+        shown = [f"{name} {value}" for name, value in self.arguments.items() if name in ("dim", "dims", "alpha")]
+        order = ["channels last"] if self.outputs[0].channels_last else []
+        return ", ".join([shape, *shown, *order])
+
+
+SIZES = (*range(1, 71), 127, 128, 129, 255, 256, 257, 1000, 1023, 1024, 1025, 4096, 100_003)
+"""Sizes of one dimension: all up to beyond four AVX-512 vectors, and those around kernels' block sizes."""
+
+_ROWS = (1, 2, 7, 8, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 129, 256, 257, 1023, 1025)
+
+SHAPES: tuple[Shape, ...] = (
+    (),
+    *((n,) for n in SIZES),
+    *((3, n) for n in _ROWS),
+    *((n, 3) for n in _ROWS),
+    *((n, n) for n in (1, 2, 4, 16, 33, 64, 65, 128)),
+    *((1, 1, 1), (2, 16, 16), (2, 64, 64), (3, 4, 5), (2, 3, 65), (64, 1, 33)),
+    *((1, 2, 3, 4), (2, 8, 7, 7), (1, 4, 16, 16), (3, 4, 1, 1), (2, 3, 2, 2, 3)),
+)
+
+FEW_SHAPES: tuple[Shape, ...] = ((1,), (7,), (16,), (33,), (129,), (1025,), (3, 7), (64, 33), (33, 33), (2, 3, 8, 8))
+
+SQUARES = (1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 48, 63, 64, 65, 96, 127, 128, 129)
+
+IMAGES: tuple[Shape, ...] = ((1, 1, 1, 1), (2, 8, 7, 7), (1, 4, 16, 16), (3, 4, 1, 1), (1, 3, 33, 65), (2, 2, 64, 64))
+
+BOOL, BYTE, CHAR, INT, LONG = ScalarType.BOOL, ScalarType.BYTE, ScalarType.CHAR, ScalarType.INT, ScalarType.LONG
+
+FLOAT, DOUBLE = ScalarType.FLOAT, ScalarType.DOUBLE
+
+
+def broadcast_shapes(shape: Shape) -> Iterator[Shape]:
+    yield from ((), (1,), shape[-1:])
+    if len(shape) > 1:
+        yield (*shape[:-1], 1)
+
+
+def data(shape: Iterable[int], dtype: ScalarType | None = None) -> TensorArg:
+    """Return a tensor of numbers of any size and sign, except 0."""
+    return TensorArg(tuple(shape), dtype)
+
+
+def indices(below: int, *shape: int) -> TensorArg:
+    """Return a tensor of positions in a dimension of size ``below``."""
+    return TensorArg(shape, LONG, below=below)
+
+
+def make_case(shape: Shape, arguments: Mapping[str, Any], *more: TensorArg) -> Case:
+    return Case(arguments, (data(shape), *more))

@@ -1,0 +1,122 @@
+"""Modules of the user's code: their files, loader and packages, and errors about missing names."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import functools
+from collections.abc import Callable, Iterator, Mapping
+from importlib import metadata
+from importlib.machinery import (
+    SourceFileLoader,
+)
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from etdev.config.module_files import MODULE_ENDS
+from etdev.errors import MismatchError
+from etdev.files import real_path
+
+STAMPS: dict[Path, tuple[int, int, int] | None] = {}
+"""Size and times of each registered module's file when it was imported; None if it did not exist."""
+
+
+class SourceLoader(SourceFileLoader):
+    """A loader that always compiles the current source.
+
+    Cached bytecode is compared with its source by whole seconds, and writing it would change the user's folder.
+    ``note`` receives the syntax tree and the folder in which the module's full name is searched, before the source
+    runs.
+    """
+
+    def __init__(self, note: Callable[[ast.Module, Path], None], fullname: str, path: str) -> None:
+        super().__init__(fullname, path)
+        self._note = note
+
+    def get_code(self, fullname: str) -> Any:
+        path = self.get_filename(fullname)
+        source = self.get_data(path)
+        code = self.source_to_code(source, path)
+        self._note(ast.parse(source), Path(path).parents[fullname.count(".") + self.is_package(fullname)])
+        return code
+
+
+@functools.cache
+def packages_of_modules() -> Mapping[str, list[str]]:
+    """Return the installed packages that provide each module; cached, because the search is slow."""
+    return metadata.packages_distributions()
+
+
+def is_module(place: Path) -> bool:
+    """Return whether a module or a folder is at a path without a suffix."""
+    return place.is_dir() or any(Path(f"{place}{end}").is_file() for end in MODULE_ENDS)
+
+
+def stamp_of(path: Path) -> tuple[int, int, int] | None:
+    """Return size and times of a file, which change with it; None if it does not exist."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+def changed_files(known: Mapping[str, ModuleType]) -> Iterator[Path]:
+    for module in known.values():
+        path = file_of(module)
+        if path is not None and STAMPS.get(path) != stamp_of(path):
+            yield path
+
+
+def file_of(module: ModuleType) -> Path | None:
+    file = getattr(module, "__file__", None)
+    if file is None:
+        paths = list(getattr(module, "__path__", []))
+        file = paths[0] if paths else None
+    return real_path(file) if file else None
+
+
+def local_module(dotted: str, base: Path) -> tuple[str, Path | None]:
+    """Return the name and file of the outermost module of a dotted name that is in ``base``.
+
+    Folders without an ``__init__`` file are searched further. The file is None if ``base`` has no such module.
+    """
+    parts = dotted.split(".")
+    for count, part in enumerate(parts, 1):
+        folder = base.joinpath(*parts[: count - 1])
+        for file in (folder / f"{part}{end}" for end in MODULE_ENDS):
+            if file.is_file():
+                return ".".join(parts[:count]), file
+        if not (folder / part).is_dir():
+            break
+    return dotted, None
+
+
+def no_module(name: str, base: Path, where: str) -> MismatchError:
+    package = name.rpartition(".")[0]
+    folder = base / package.replace(".", "/")
+    found = {path.stem for path in folder.glob("*.py")} | {path.parent.name for path in folder.glob("*/__init__.py")}
+    here = sorted(f"{package}.{stem}" if package else stem for stem in found - {"__init__"})
+    near = difflib.get_close_matches(name, here, n=1)
+    if near:
+        hint = f"did you mean {near[0]!r}?"
+    elif here:
+        hint = f"modules there: {', '.join(here)}"
+    else:
+        hint = f"create {base / (name.replace('.', '/') + '.py')}, or name an installed module"
+    return MismatchError(
+        f"there is no module {name!r}, neither in {base} nor among the installed packages", where=where, hint=hint
+    )
+
+
+def no_attribute(holder: object, part: str, entry: str, where: str) -> MismatchError:
+    public = [name for name in dir(holder) if not name.startswith("_")]
+    near = difflib.get_close_matches(part, public, n=1)
+    label = getattr(holder, "__name__", type(holder).__name__)
+    own = [name for name in public if getattr(getattr(holder, name), "__module__", None) == label]
+    return MismatchError(
+        f"{label!r} has no attribute {part!r} (from {entry!r})",
+        where=where,
+        hint=f"did you mean {near[0]!r}?" if near else f"it has: {', '.join(own)}" if own else None,
+    )
