@@ -26,7 +26,8 @@ from etdev.pipeline.project.progress import StageClock
 from etdev.pipeline.project.quiet import quiet_libraries
 from etdev.pipeline.project.runtime_contents import check_runtime_settings
 from etdev.pipeline.project.stock import runtime_for
-from etdev.pipeline.project.usercode import LIBRARIES, UserCode
+from etdev.pipeline.project.user_modules import LIBRARIES
+from etdev.pipeline.project.usercode import UserCode
 from etdev.pipeline.results.figures import Figures
 from etdev.pipeline.results.notes import LINKED_AGAIN, QUANTIZED_AGAIN
 from etdev.pipeline.results.result import CHECKS, NOT_VERIFIED, DataFile, FileBeside, TargetResult, outcome

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 import difflib
 import functools
+import site
+import sysconfig
 from collections.abc import Callable, Iterator, Mapping
 from importlib import metadata
-from importlib.machinery import (
-    SourceFileLoader,
-)
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -18,6 +18,8 @@ from etdev.config.module_files import MODULE_ENDS
 from etdev.errors import MismatchError
 from etdev.files import real_path
 
+LIBRARIES = (*map(sysconfig.get_path, ("purelib", "platlib", "stdlib")), site.getusersitepackages())
+"""Folders of installed packages and of the standard library."""
 STAMPS: dict[Path, tuple[int, int, int] | None] = {}
 """Size and times of each registered module's file when it was imported; None if it did not exist."""
 
@@ -67,6 +69,19 @@ def changed_files(known: Mapping[str, ModuleType]) -> Iterator[Path]:
         path = file_of(module)
         if path is not None and STAMPS.get(path) != stamp_of(path):
             yield path
+
+
+def is_installed(module: ModuleType) -> bool:
+    """Return whether a module comes from an installed package or from the standard library."""
+    file = getattr(module, "__file__", None)
+    return isinstance(file, str) and _is_in_libraries(file)
+
+
+@functools.cache
+def _is_in_libraries(file: str) -> bool:
+    """Return whether a file is in a library's folder; cached, because a build asks for thousands of files."""
+    path = real_path(file)
+    return any(path.is_relative_to(folder) for library in LIBRARIES for folder in (library, real_path(library)))
 
 
 def file_of(module: ModuleType) -> Path | None:

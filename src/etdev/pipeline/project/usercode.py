@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
-import site
 import sys
-import sysconfig
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -27,10 +25,12 @@ from typing import Any, Self
 from etdev.errors import EtdevError, LoadError, MismatchError
 from etdev.files import real_path
 from etdev.pipeline.project.user_modules import (
+    LIBRARIES,
     STAMPS,
     SourceLoader,
     changed_files,
     file_of,
+    is_installed,
     is_module,
     local_module,
     no_attribute,
@@ -38,8 +38,6 @@ from etdev.pipeline.project.user_modules import (
     packages_of_modules,
     stamp_of,
 )
-
-LIBRARIES = (*map(sysconfig.get_path, ("purelib", "platlib", "stdlib")), site.getusersitepackages())
 
 _REGISTERED: dict[tuple[Path, str], dict[str, ModuleType]] = {}
 """Modules that a registered module brought in, by folder and name: registering an op twice is an error."""
@@ -157,7 +155,7 @@ class UserCode:
 
     def modules(self) -> dict[str, Path]:
         """Return every module of the user's code that has been imported so far, with its file."""
-        files = {name: file_of(module) for name, module in list(sys.modules.items())}
+        files = {name: file_of(module) for name, module in list(sys.modules.items()) if not is_installed(module)}
         return {
             name: path
             for name, path in files.items()
@@ -280,7 +278,7 @@ class UserCode:
             )
 
     def _is_local(self, module: ModuleType) -> bool:
-        path = file_of(module)
+        path = None if is_installed(module) else file_of(module)
         return path is not None and self._is_own(path)
 
     def _is_own(self, path: Path) -> bool:
