@@ -34,25 +34,15 @@ def random_inputs(plan: m.ExecutionPlan, seed: int) -> tuple[Any, ...]:
 def _random(plan: m.ExecutionPlan, position: int, value: m.Value, generator: torch.Generator) -> Any:
     import torch
 
-    match value:
-        case m.Tensor():
-            _require_bound(plan, position, value)
-            dtype = torch_dtype(value.scalar_type)
-            if dtype.is_floating_point:
-                return torch.randn(value.sizes, generator=generator).to(dtype)
-            if dtype == torch.bool:
-                return torch.randint(0, 2, value.sizes, generator=generator).bool()
-            return torch.zeros(value.sizes, dtype=dtype)
-        case m.Int():
-            return value.int_val
-        case m.Bool():
-            return value.bool_val
-        case m.Double():
-            return value.double_val
-        case m.String():
-            return value.string_val
-        case _:
-            return None
+    if not isinstance(value, m.Tensor):
+        return m.plain_value(value)
+    _require_bound(plan, position, value)
+    dtype = torch_dtype(value.scalar_type)
+    if dtype.is_floating_point:
+        return torch.randn(value.sizes, generator=generator).to(dtype)
+    if dtype == torch.bool:
+        return torch.randint(0, 2, value.sizes, generator=generator).bool()
+    return torch.zeros(value.sizes, dtype=dtype)
 
 
 def _require_bound(plan: m.ExecutionPlan, position: int, tensor: m.Tensor) -> None:

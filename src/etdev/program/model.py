@@ -282,6 +282,21 @@ Value: TypeAlias = (
 """The union ``KernelTypes``, in the schema's order."""
 
 
+def plain_value(value: Value) -> int | bool | float | str | None:
+    """Return the number or the text of a value that has one; None for any other value."""
+    match value:
+        case Int():
+            return value.int_val
+        case Bool():
+            return value.bool_val
+        case Double():
+            return value.double_val
+        case String():
+            return value.string_val
+        case _:
+            return None
+
+
 @dataclass(frozen=True, slots=True)
 class KernelCall:
     """An instruction that runs a kernel."""

@@ -163,16 +163,8 @@ class Method(MoveOnly):
         match value:
             case m.Tensor():
                 return self._tensor(index, value)
-            case m.Int():
-                return value.int_val
-            case m.Bool():
-                return value.bool_val
-            case m.Double():
-                return value.double_val
-            case m.String():
-                return value.string_val
-            case m.Null():
-                return None
+            case m.Int() | m.Bool() | m.Double() | m.String() | m.Null():
+                return m.plain_value(value)
             case _:
                 return value
 
