@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
+from support.stock import SpareProcesses
+
 if TYPE_CHECKING:
     from etdev.pipeline.project import Project
 
@@ -71,6 +73,22 @@ def _cache_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[No
         yield
 
 
+@pytest.fixture(scope="session")
+def _spare_processes() -> Iterator[SpareProcesses]:
+    found = SpareProcesses()
+    yield found
+    found.close()
+
+
+@pytest.fixture(autouse=True)
+def _runtimes_share_processes(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, _spare_processes: SpareProcesses
+) -> None:
+    """A test that looks at the runtime's process itself has the marker ``own_runtime``."""
+    if request.node.get_closest_marker("own_runtime") is None:
+        _spare_processes.patch(monkeypatch)
+
+
 @pytest.fixture(autouse=True)
 def _neutral_environment(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
     """No variable of the developer's shell changes what a test sees, and no build of another test."""
@@ -91,14 +109,3 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Pr
         return make_project(tmp_path, config, **files)
 
     return make
-
-
-@pytest.fixture
-def one_runtime(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Builds of this test share the stock runtime's process."""
-    from etdev.pipeline import verify_target as existing
-    from etdev.pipeline.builder import targets
-    from support.stock import share_runtime
-
-    monkeypatch.setattr(targets, "runtime_for", share_runtime())
-    monkeypatch.setattr(existing, "runtime_for", share_runtime())

@@ -10,10 +10,8 @@ import pytest
 
 import etdev
 from etdev.errors import ConfigError, EtdevError
-from etdev.pipeline.builder import targets as targets_module
 from etdev.pipeline.project.progress import Silent
 from support.projects import LINEAR, LINEAR_CONFIG, write_project
-from support.stock import share_runtime
 
 CONFIG = (
     LINEAR_CONFIG
@@ -30,7 +28,6 @@ CONFIG = (
 
 @pytest.fixture
 def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(targets_module, "runtime_for", share_runtime())
     return write_project(tmp_path, CONFIG, model=LINEAR)
 
 

@@ -13,11 +13,9 @@ from pathlib import Path
 import pytest
 
 from etdev.cli import app
-from etdev.pipeline.builder import targets as targets_module
 from etdev.pipeline.results.result import BuildResult
 from support.commands import run_etdev
 from support.projects import LINEAR, LINEAR_CONFIG, SAMPLES, write_project
-from support.stock import share_runtime
 from support.terminal import on_a_terminal
 
 TARGETS = """
@@ -52,7 +50,6 @@ def project(tmp_path: Path) -> Path:
 def run(project: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
     """Run a command line in the project's folder, in this process: exit code, stdout, stderr."""
     monkeypatch.chdir(project)
-    monkeypatch.setattr(targets_module, "runtime_for", share_runtime())
 
     def run(*arguments: str) -> Ending:
         capfd.readouterr()

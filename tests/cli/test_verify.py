@@ -11,9 +11,7 @@ import pytest
 
 import etdev
 from etdev.cli import app
-from etdev.pipeline import verify_target as existing
 from support.projects import LINEAR, LINEAR_CONFIG, SAMPLES, write_project
-from support.stock import share_runtime
 
 TARGETS = """
     samples = "data:samples"
@@ -44,7 +42,6 @@ def run(tmp_path: Path, built: Path, monkeypatch: pytest.MonkeyPatch, capfd: pyt
     write_project(tmp_path, LINEAR_CONFIG + TARGETS, model=LINEAR, data=SAMPLES)
     shutil.copytree(built, tmp_path / "build" / "cpu")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(existing, "runtime_for", share_runtime())
 
     def run(*arguments: str) -> tuple[int, str, str]:
         capfd.readouterr()

@@ -44,7 +44,7 @@ def _checks(result: TargetResult) -> dict[str, str]:
     return {check.name: check.status for check in result.checks}
 
 
-def test_each_delegate_of_the_file_names_its_device(project: Callable[..., Project], one_runtime: None) -> None:
+def test_each_delegate_of_the_file_names_its_device(project: Callable[..., Project]) -> None:
     """B1: in its one spelling, in the object program and in the linked one."""
     made = project(LINEAR_CONFIG + TWO, model=LINEAR)
     _build(made)
@@ -55,7 +55,7 @@ def test_each_delegate_of_the_file_names_its_device(project: Callable[..., Proje
         assert [str(device) for device in named_devices(program)] == ["cuda:0", "cuda:1"]
 
 
-def test_the_report_counts_what_nested_programs_plan(project: Callable[..., Project], one_runtime: None) -> None:
+def test_the_report_counts_what_nested_programs_plan(project: Callable[..., Project]) -> None:
     made = project(LINEAR_CONFIG + TWO, model=LINEAR)
     result = _build(made)
     program = read(made.out / "gpu" / "tiny.pte")
@@ -69,9 +69,7 @@ def test_the_report_counts_what_nested_programs_plan(project: Callable[..., Proj
     assert "no ExecuTorch runtime runs them" in note
 
 
-def test_the_budget_of_a_device_counts_what_nested_programs_plan(
-    project: Callable[..., Project], one_runtime: None
-) -> None:
+def test_the_budget_of_a_device_counts_what_nested_programs_plan(project: Callable[..., Project]) -> None:
     made = project(LINEAR_CONFIG + ONE, model=LINEAR)
 
     def limited(limit: int) -> tuple[TargetResult, CheckResult]:
@@ -88,9 +86,7 @@ def test_the_budget_of_a_device_counts_what_nested_programs_plan(
     assert f"{planned + nested:,} bytes, 1 more than budget.memory.cuda:0" in budget.summary
 
 
-def test_a_backend_that_no_runtime_has_is_no_broken_artifact(
-    project: Callable[..., Project], one_runtime: None
-) -> None:
+def test_a_backend_that_no_runtime_has_is_no_broken_artifact(project: Callable[..., Project]) -> None:
     """Checks that need a runtime are not run, the others hold; also where the config lists the runtime's backends."""
     made = project(LINEAR_CONFIG + TWO, model=LINEAR)
     for overrides in ((), ('targets.gpu.runtime.backends=["XnnpackBackend"]',)):
@@ -105,7 +101,7 @@ def test_a_backend_that_no_runtime_has_is_no_broken_artifact(
         assert result.status == "built"
 
 
-def test_the_file_is_proved_again_after_the_build(project: Callable[..., Project], one_runtime: None) -> None:
+def test_the_file_is_proved_again_after_the_build(project: Callable[..., Project]) -> None:
     """``etdev verify TARGET`` compares with the object program, whose nested programs are not linked."""
     made = project(LINEAR_CONFIG + TWO, model=LINEAR)
     _build(made, 'targets.gpu.memory.planner="naive"')
@@ -114,7 +110,7 @@ def test_the_file_is_proved_again_after_the_build(project: Callable[..., Project
     assert "not compared" not in plan.summary
 
 
-def test_the_same_bytes_each_time(project: Callable[..., Project], one_runtime: None) -> None:
+def test_the_same_bytes_each_time(project: Callable[..., Project]) -> None:
     made = project(LINEAR_CONFIG + TWO, model=LINEAR)
     assert _build(made).sha256 == _build(made, "targets.gpu.budget.file='1MiB'").sha256
 
@@ -134,9 +130,7 @@ KEPT = """
 """
 
 
-def test_what_one_target_gives_to_delegates_is_there_for_the_next(
-    project: Callable[..., Project], one_runtime: None
-) -> None:
+def test_what_one_target_gives_to_delegates_is_there_for_the_next(project: Callable[..., Project]) -> None:
     """Both lower one export, of which ExecuTorch would take the buffers away."""
     made = project(LINEAR_CONFIG + TWO + TWO.replace("targets.gpu", "targets.again"), model=KEPT)
     result = etdev.build(made.loaded.path, device_map="cuda:0=sim,cuda:1=sim")
@@ -145,7 +139,7 @@ def test_what_one_target_gives_to_delegates_is_there_for_the_next(
 
 
 def test_what_all_targets_need_of_a_device_map_is_said_once(
-    project: Callable[..., Project], one_runtime: None, monkeypatch: pytest.MonkeyPatch
+    project: Callable[..., Project], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("etdev.execution.availability.cuda_is_visible", lambda: False)
     made = project(LINEAR_CONFIG + TWO + ONE.replace("targets.gpu", "targets.one"), model=LINEAR)
@@ -160,7 +154,7 @@ def test_what_all_targets_need_of_a_device_map_is_said_once(
     assert etdev.build(made.loaded.path, verify=False).notes == ()
 
 
-def test_vulkan_lowers_anywhere(project: Callable[..., Project], one_runtime: None) -> None:
+def test_vulkan_lowers_anywhere(project: Callable[..., Project]) -> None:
     step = '    [targets.gpu]\n    partitioners = [{ backend = "vulkan", options = { storage = "buffer" } }]\n'
     made = project(LINEAR_CONFIG + step, model=LINEAR)
     result = _build(made, "targets.gpu.budget.file='1MiB'")

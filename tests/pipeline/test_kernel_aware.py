@@ -151,9 +151,7 @@ def _method(target: TargetResult) -> MethodResult:
         ("count", FORWARD),
     ],
 )
-def test_methods_compute_the_same(
-    project: Callable[..., Project], one_runtime: None, method: str, forms: dict[str, int]
-) -> None:
+def test_methods_compute_the_same(project: Callable[..., Project], method: str, forms: dict[str, int]) -> None:
     """Branches, state and several ops: the stock runtime computes what eager PyTorch does."""
     target = _build(project, _config(method=method))
     assert target.status == "built", target.checks
@@ -161,7 +159,7 @@ def test_methods_compute_the_same(
     assert "optimized" in _method(target).libraries
 
 
-def test_a_dynamic_batch_keeps_linear(project: Callable[..., Project], one_runtime: None) -> None:
+def test_a_dynamic_batch_keeps_linear(project: Callable[..., Project]) -> None:
     target = _build(project, _config(batch='"n"', more="dims.n = { max = 4 }"))
     assert target.status == "built", target.checks
     assert _method(target).forms == {"linear": 1}
@@ -193,14 +191,14 @@ def test_the_runtime_decides(project: Callable[..., Project], target: str, usabl
     assert ("aten::max_pool2d_with_indices.out" in operators) == ("pooling" not in usable)
 
 
-def test_the_report_of_a_stock_lowering(project: Callable[..., Project], one_runtime: None) -> None:
+def test_the_report_of_a_stock_lowering(project: Callable[..., Project]) -> None:
     target = _build(project, _config('lowering = "stock"'))
     assert (_method(target).forms, _method(target).libraries) == ({}, ("portable",))
 
 
 @pytest.mark.parametrize(("method", "forms"), [("forward", {}), ("rows", {"movement": 2})])
 def test_what_a_delegate_takes_is_left_to_it(
-    project: Callable[..., Project], one_runtime: None, method: str, forms: dict[str, int]
+    project: Callable[..., Project], method: str, forms: dict[str, int]
 ) -> None:
     """XNNPACK gets the ops that it expects; what it does not take gets its form."""
     steps = 'partitioners = [{ backend = "xnnpack" }]'
@@ -214,7 +212,7 @@ def test_what_a_delegate_takes_is_left_to_it(
 
 
 @pytest.mark.parametrize("backend", ["portable", "xnnpack"])
-def test_a_quantized_model(project: Callable[..., Project], one_runtime: None, backend: str) -> None:
+def test_a_quantized_model(project: Callable[..., Project], backend: str) -> None:
     """Its outputs stay those of the quantized model; XNNPACK takes as much of it as without."""
     more = '[quantize.int8]\nscheme = "pt2e-xnnpack"\ncalibration = "data:samples"'
     data = "import torch\n\ndef samples():\n    torch.manual_seed(0)\n    return [(torch.randn(1, 3, 16, 16),)]\n"
@@ -232,7 +230,7 @@ def test_a_quantized_model(project: Callable[..., Project], one_runtime: None, b
         assert _method(target).forms["convolution"] == 1
 
 
-def test_two_methods_with_one_weight(project: Callable[..., Project], one_runtime: None) -> None:
+def test_two_methods_with_one_weight(project: Callable[..., Project]) -> None:
     """A matrix that both use is stored once, as the form of both wants it."""
     model = """
         import torch

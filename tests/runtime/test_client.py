@@ -23,6 +23,8 @@ from support.projects import write_project
 from support.stock import shared_runtime
 from support.verification import prepare
 
+pytestmark = pytest.mark.own_runtime
+
 CONFIG = """
     version = 1
     [project]

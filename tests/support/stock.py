@@ -1,14 +1,19 @@
-"""One stock runtime for the whole test run: its process takes seconds to start."""
+"""Processes of the stock runtime that several tests use: each takes seconds to start."""
 
 from __future__ import annotations
 
 import atexit
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from functools import cache
+from typing import Any
 
-from etdev.pipeline.project import Project
+import pytest
+
 from etdev.runtime.stock import StockRuntime
+
+_PROCESS = ("_process", "_reading", "_writing", "_log", "_greeted", "_operators", "_backends", "_usable")
+"""Attributes of a runtime that belong to its process."""
+_MOST = 2
+"""Most processes that wait for the next runtime."""
 
 
 @cache
@@ -20,6 +25,37 @@ def shared_runtime() -> StockRuntime:
     return runtime
 
 
-def share_runtime() -> Callable[[Project], AbstractContextManager[StockRuntime]]:
-    """Takes the place of ``etdev.pipeline.project.options.runtime_for`` in tests that build many times."""
-    return lambda project: nullcontext(shared_runtime())
+class SpareProcesses:
+    """Processes that a runtime left in order, for the next one."""
+
+    def __init__(self) -> None:
+        self._spare: list[dict[str, Any]] = []
+
+    def close(self) -> None:
+        """End them."""
+        for found in self._spare:
+            found["_process"].kill()
+            found["_process"].wait()
+
+    def patch(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Let runtimes without modules of their own take a spare process, and leave theirs."""
+        begin, end = StockRuntime.__enter__, StockRuntime.__exit__
+
+        def enter(runtime: StockRuntime) -> StockRuntime:
+            if runtime._imports or not self._spare:
+                return begin(runtime)
+            vars(runtime).update(self._spare.pop())
+            return runtime
+
+        def leave(runtime: StockRuntime, *error: object) -> None:
+            process = runtime._process
+            in_order = process is not None and process.poll() is None and runtime._greeted and not any(error)
+            if runtime._imports or not in_order or len(self._spare) == _MOST:
+                end(runtime, *error)
+                return
+            self._spare.append({name: getattr(runtime, name) for name in _PROCESS})
+            runtime._process = None
+            runtime._joined.close()
+
+        monkeypatch.setattr(StockRuntime, "__enter__", enter)
+        monkeypatch.setattr(StockRuntime, "__exit__", leave)

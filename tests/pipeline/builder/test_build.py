@@ -87,7 +87,7 @@ def test_nothing_else_is_written(built: BuildResult) -> None:
     assert files(root / "build", objects=True) == sorted(["results.json", *each])
 
 
-def test_verifying_again_finds_the_same(built: BuildResult, one_runtime: None) -> None:
+def test_verifying_again_finds_the_same(built: BuildResult) -> None:
     before = {path: path.stat().st_mtime_ns for path in Path(built.config).parent.rglob("*") if path.is_file()}
     again = etdev.verify(built.config)
 
@@ -101,9 +101,7 @@ def test_verifying_again_finds_the_same(built: BuildResult, one_runtime: None) -
     assert before == {path: path.stat().st_mtime_ns for path in before}
 
 
-def test_a_program_of_another_target_is_rejected_but_left_alone(
-    built: BuildResult, tmp_path: Path, one_runtime: None
-) -> None:
+def test_a_program_of_another_target_is_rejected_but_left_alone(built: BuildResult, tmp_path: Path) -> None:
     """A changed artifact: the one of a model with other weights."""
     config = write_project(tmp_path, FOUR_TARGETS, model=LINEAR.replace("seed(1)", "seed(2)"), data=SAMPLES)
     artifact = tmp_path / "build" / "portable" / "tiny.pte"
@@ -116,7 +114,7 @@ def test_a_program_of_another_target_is_rejected_but_left_alone(
 
 
 @pytest.mark.parametrize("size", [0, 4, 100, 3000])
-def test_a_truncated_artifact_is_broken(built: BuildResult, tmp_path: Path, one_runtime: None, size: int) -> None:
+def test_a_truncated_artifact_is_broken(built: BuildResult, tmp_path: Path, size: int) -> None:
     config = write_project(tmp_path, FOUR_TARGETS, model=LINEAR, data=SAMPLES)
     artifact = tmp_path / "build" / "portable" / "tiny.pte"
     artifact.parent.mkdir(parents=True)
@@ -153,7 +151,7 @@ GATES = (
 )
 
 
-def test_a_missed_gate_keeps_its_artifact_and_the_other_targets_are_built(tmp_path: Path, one_runtime: None) -> None:
+def test_a_missed_gate_keeps_its_artifact_and_the_other_targets_are_built(tmp_path: Path) -> None:
     result = etdev.build(write_project(tmp_path, GATES, model=LINEAR, data=SAMPLES))
 
     assert result.exit_code == 1
@@ -166,7 +164,7 @@ def test_a_missed_gate_keeps_its_artifact_and_the_other_targets_are_built(tmp_pa
         assert files(tmp_path / "build" / target.name) == ["report.json", "tiny.pte"]
 
 
-def test_growth_against_the_output_of_an_earlier_build(tmp_path: Path, one_runtime: None) -> None:
+def test_growth_against_the_output_of_an_earlier_build(tmp_path: Path) -> None:
     """Also where the target is found again, and in a verification, which has the ops from the report of the build."""
     limits = "budget = { delegated = 0, growth = { file = '1%', weights = 0, memory = '0%' } }\n"
     config = dedent(LINEAR_CONFIG) + 'samples = "data:samples"\n[targets.cpu]\n' + limits
@@ -205,7 +203,7 @@ SORTING = """
 """``aten::sort.values`` has no kernel in executorch 1.4.1."""
 
 
-def test_a_rejected_program_takes_the_place_of_a_good_one_and_back(tmp_path: Path, one_runtime: None) -> None:
+def test_a_rejected_program_takes_the_place_of_a_good_one_and_back(tmp_path: Path) -> None:
     config = LINEAR_CONFIG + "    [targets.cpu]\n    [targets.later]\n"
     folder = tmp_path / "build" / "cpu"
     write_project(tmp_path, config, model=LINEAR)
@@ -253,7 +251,7 @@ def test_a_rejected_program_takes_the_place_of_a_good_one_and_back(tmp_path: Pat
     ],
 )
 def test_an_error_leaves_the_artifact_of_before(
-    tmp_path: Path, one_runtime: None, settings: dict[str, list[str]], error: type[Exception], said: str
+    tmp_path: Path, settings: dict[str, list[str]], error: type[Exception], said: str
 ) -> None:
     data = SAMPLES + "\n    def wrong():\n        yield (torch.ones(3, 32),)\n"
     config = write_project(tmp_path, LINEAR_CONFIG + "    [targets.cpu]\n", model=LINEAR, data=data)
@@ -317,7 +315,7 @@ def test_without_verification_nothing_passed(tmp_path: Path) -> None:
         (["plan", "device"], 3),
     ],
 )
-def test_a_required_check_must_run(tmp_path: Path, one_runtime: None, require: list[str], code: int) -> None:
+def test_a_required_check_must_run(tmp_path: Path, require: list[str], code: int) -> None:
     for place, settings in (("", {"require": require}), (f"verify.require = {require}", {})):
         config = write_project(tmp_path, LINEAR_CONFIG + f"    [targets.cpu]\n    {place}\n", model=LINEAR)
         result = etdev.build(config, **settings)  # type: ignore[arg-type]
@@ -326,7 +324,7 @@ def test_a_required_check_must_run(tmp_path: Path, one_runtime: None, require: l
         assert result.path("cpu").name == "tiny.pte"
 
 
-def test_a_stateful_model_is_reported_as_such(tmp_path: Path, one_runtime: None) -> None:
+def test_a_stateful_model_is_reported_as_such(tmp_path: Path) -> None:
     """It never was: the exported program does not tell which buffers it changes, only the lowered one does."""
     model = """
         import torch

@@ -284,7 +284,7 @@ def test_another_planner_gives_another_plan_of_the_same_program(
     assert any("linked again" in note for note in after.notes)
 
 
-def test_what_is_linked_again_is_verified_like_a_new_one(config: Path, one_runtime: None) -> None:
+def test_what_is_linked_again_is_verified_like_a_new_one(config: Path) -> None:
     target = again(config, 'targets.cpu.memory.planner="greedy"', verify=True)["cpu"]
     assert list(target.seconds) == ["load", "link", "write", "verify"]
     ran = {check.name for check in target.checks if check.status == "passed"}
@@ -360,7 +360,7 @@ def test_a_change_of_what_one_target_needs(config: Path, change: Callable[[Path]
     assert kinds(again(config, targets=())) == ("nothing", "all")
 
 
-def test_the_metrics_code_is_not_the_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, one_runtime: None) -> None:
+def test_the_metrics_code_is_not_the_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Verification has imported it before the model is lowered, all the same."""
     config = make_project(tmp_path)
     monkeypatch.chdir(tmp_path)
@@ -379,7 +379,7 @@ def test_a_change_back_is_no_change(config: Path) -> None:
     assert kinds(again(config)) == ("nothing",)
 
 
-def test_what_failed_is_not_remembered(config: Path, one_runtime: None) -> None:
+def test_what_failed_is_not_remembered(config: Path) -> None:
     for _ in range(2):
         result = again(config, "targets.cpu.budget.file=1", verify=True)
         assert (result["cpu"].status, kind(result["cpu"])) == ("gate failed", "link")
@@ -460,7 +460,7 @@ def test_what_the_cache_has_wrong_is_built(config: Path) -> None:
     assert kinds(again(config)) == ("nothing",)
 
 
-def test_a_model_that_cannot_be_loaded_any_more_is_told(config: Path, one_runtime: None) -> None:
+def test_a_model_that_cannot_be_loaded_any_more_is_told(config: Path) -> None:
     (config.parent / "model.py").unlink()
     with pytest.raises(LoadError, match="there is no module 'model'"):
         again(config)

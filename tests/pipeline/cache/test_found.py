@@ -127,7 +127,7 @@ def test_versions_of_packages_that_the_code_imports(tmp_path: Path, monkeypatch:
     assert "lower" in built(config)["cpu"].seconds
 
 
-def test_models_that_were_loaded_for_another_target(tmp_path: Path, one_runtime: None) -> None:
+def test_models_that_were_loaded_for_another_target(tmp_path: Path) -> None:
     """One that is only linked again loads what the next one lowers."""
     (tmp_path / "number.txt").write_text("1.5")
     config = make(
