@@ -320,11 +320,30 @@ def test_ten_thousand_tensors(tmp_path: Path) -> None:
     assert len(buffer["tensors"]["value"]) == 10_000
 
 
-def test_delegates_and_weights_are_named(tmp_path: Path) -> None:
-    weight = tensor(4, data=1, extra_tensor_info=m.ExtraTensorInfo(fully_qualified_name="layer.weight"))
-    values = [tensor(4, at=0), weight, tensor(4, at=16), m.Int(1)]
+def add_weight(name: str | None, content: bytes = bytes(16)) -> Program:
+    """``x + w`` of a weight with this name."""
+    info = m.ExtraTensorInfo(fully_qualified_name=name) if name else None
+    values = [tensor(4, at=0), tensor(4, data=1, extra_tensor_info=info), tensor(4, at=16), m.Int(1)]
     plan = method(values, [m.KernelCall(0, (0, 1, 3, 2, 2))], outputs=(2,))
-    found = program(plan, segments=(m.Segment(0, Blob(bytes(16))),), constant_segment=m.SubsegmentOffsets(0, (0, 0)))
-    _, page = page_of(found, tmp_path)
+    return program(plan, segments=(m.Segment(0, Blob(content)),), constant_segment=m.SubsegmentOffsets(0, (0, 0)))
+
+
+def constants_of(page: ProgramPage) -> list[str]:
+    (constants,) = [section for section in page.files[0].sections if section.name == "constants"]
+    return [name for name, _, _ in constants.items]
+
+
+def test_delegates_and_weights_are_named(tmp_path: Path) -> None:
+    _, page = page_of(add_weight("layer.weight"), tmp_path)
     (constants,) = [section for section in page.files[0].sections if section.name == "constants"]
     assert constants.items == (("layer.weight", 16, "float32 [4], for aten::add.out"),)
+
+
+@pytest.mark.parametrize(
+    ("content", "name"), [(bytes(16), "layer.weight"), (b"other" + bytes(11), "constant 1")], ids=["same", "other"]
+)
+def test_constants_have_the_names_of_the_object_program(content: bytes, name: str, tmp_path: Path) -> None:
+    """The link drops the names. An object program with other bytes is of another build."""
+    file = built_file(tmp_path, add_weight(None))
+    write(add_weight("layer.weight", content), tmp_path / "tiny.object.pte")
+    assert constants_of(file_document(file).programs[0]) == [name]

@@ -30,6 +30,8 @@ class Provenance:
     """Notes per method, with the positions of the file's instructions."""
     unnoted: str | None = None
     """Reason why there are no notes, if there are none."""
+    objects: Path | None = None
+    """Object program that the file was linked from, in which constants have the model's names."""
     data: tuple[Path, ...] = ()
     """Data files that the file was built with."""
     without: tuple[str, ...] = ()
@@ -72,7 +74,8 @@ def _with_notes(known: Provenance, target: TargetResult, file: Path) -> Provenan
         return replace(known, unnoted=f"{place.name} cannot be read: {error.message}")
     methods = {method.name: method for method in target.methods}
     notes = {name: _moved(notes, methods[name]) for name, notes in sidecar.methods.items() if name in methods}
-    return replace(known, notes=notes)
+    objects = place.with_suffix(".pte")
+    return replace(known, notes=notes, objects=objects if objects.is_file() else None)
 
 
 def _with_data(known: Provenance, target: TargetResult, file: Path) -> Provenance:
@@ -97,7 +100,8 @@ def _why_other(place: Path, sha256: str) -> str | None:
 
 def files_read(file: Path, data: Sequence[Path] = ()) -> tuple[Path, ...]:
     """Return the file, the given data files, and the paths of the files next to it that are read if they exist."""
-    return file, file.with_name(REPORT), sidecar_of(file), *data
+    sidecar = sidecar_of(file)
+    return file, file.with_name(REPORT), sidecar, sidecar.with_suffix(".pte"), *data
 
 
 def sidecar_of(file: Path) -> Path:

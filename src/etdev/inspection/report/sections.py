@@ -6,13 +6,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from etdev.errors import ProgramError
 from etdev.inspection.inspect import ProgramInfo
 from etdev.inspection.naming import dtype_name, instruction_name
 from etdev.inspection.report.provenance import Provenance
 from etdev.page.model import FilePage, Section
-from etdev.program import Program, flat_tensor
+from etdev.program import Program, flat_tensor, read
 from etdev.program import model as m
 from etdev.program.analysis.effects import tensors
+from etdev.program.blob import Blob
+from etdev.program.constants import constant_data
 from etdev.program.sidecar import Source
 
 _NAMES = {
@@ -94,6 +97,7 @@ def _called(calls: int, method: str) -> str:
 def _weights(program: Program, known: Provenance) -> tuple[list[_Weight], list[_Weight]]:
     """Return constants and initial values, each once, with their first use."""
     found: dict[tuple[bool, int], _Weight] = {}
+    named = _parameters(known)
     for plan in program.execution_plan:
         users = _first_users(plan)
         sources = known.notes[plan.name].sources if plan.name in known.notes else {}
@@ -104,9 +108,32 @@ def _weights(program: Program, known: Provenance) -> tuple[list[_Weight], list[_
             user = users.get(value)
             before = found.get(key)
             if before is None or before.size < tensor.nbytes:
-                found[key] = _Weight(_name(tensor, *key), tensor.nbytes, _use(plan, tensor, user, sources))
+                parameter, data = named.get(tensor.data_buffer_idx, ("", None))
+                same = data is not None and data == constant_data(program, tensor)
+                name = parameter if parameter and same else _name(tensor, *key)
+                found[key] = _Weight(name, tensor.nbytes, _use(plan, tensor, user, sources))
     constants = [weight for (initial, _), weight in found.items() if not initial]
     return constants, [weight for (initial, _), weight in found.items() if initial]
+
+
+def _parameters(known: Provenance) -> dict[int, tuple[str, Blob | None]]:
+    """Return the model's name and the bytes of each constant of the object program, by its index.
+
+    The link drops the names and keeps the indices. It may add other constants, and the object program may be of another
+    build, so a name counts only for the same bytes.
+    """
+    if known.objects is None:
+        return {}
+    try:
+        program = read(known.objects)
+    except (OSError, ProgramError):
+        return {}
+    return {
+        tensor.data_buffer_idx: (tensor.extra_tensor_info.fully_qualified_name or "", constant_data(program, tensor))
+        for plan in program.execution_plan
+        for _, tensor in plan.tensors()
+        if tensor.is_constant and tensor.extra_tensor_info is not None
+    }
 
 
 def _external_weights(program: Program, known: Provenance) -> dict[str, str]:
