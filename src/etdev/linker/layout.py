@@ -166,13 +166,14 @@ def _addressed(
     """Return the method with new addresses, and reports on its buffers."""
     ends: dict[int, int] = {buffer: plan.size for buffer, plan in plans.items()}
     values = list(method.plan.values)
+    outputs = frozenset(method.plan.outputs)
     for number, (buffer, offset) in places.items():
         storage = method.memory.storages[number]
         used = storage.start < storage.end
         for value in storage.values:
             inside = method.memory.reaching.places[value].start - storage.offset
             # A storage that is never in use needs no bytes. But an output without memory would be the caller's.
-            planned = used or value in method.plan.outputs
+            planned = used or value in outputs
             values[value] = _at(values[value], (buffer, offset + inside) if planned else None)
             if planned:
                 ends[buffer] = max(ends.get(buffer, 0), offset + storage.size)

@@ -10,12 +10,14 @@ from etdev.program.analysis.persistent import (
     assigned,
     differences,
     joined,
+    members,
     room,
     united,
     updated,
     value_at,
     values,
     with_members,
+    with_value,
 )
 
 SIZE = 300
@@ -58,6 +60,20 @@ def test_a_map_has_the_values_that_were_assigned(found: tuple[Node, list[object]
         known[index] | {9} if part[0] <= index < part[1] else known[index]  # type: ignore[operator]
         for index in range(SIZE)
     ]
+
+
+@given(found=WRITES, index=st.integers(0, SIZE - 1), value=st.frozensets(st.integers(0, 3)))
+def test_one_value_is_set_as_a_range_of_one(
+    found: tuple[Node, list[object]], index: int, value: frozenset[int]
+) -> None:
+    assert with_value(found[0], room(SIZE), index, value) == assigned(found[0], room(SIZE), index, index + 1, value)
+
+
+@given(found=maps(st.booleans()), part=ranges())
+def test_members_of_a_part(found: tuple[Node, list[object]], part: tuple[int, int]) -> None:
+    node, known = found
+
+    assert members(node, room(SIZE), *part) == [index for index in range(*part) if known[index]]
 
 
 @given(one=WRITES, other=WRITES)

@@ -13,12 +13,14 @@ if another instruction writes the output.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections import Counter
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 
 from etdev.decisions import Action, Elision
 from etdev.linker.edit import frees, renumbered, with_instructions, with_operator
 from etdev.linker.elide.runs import CLONES, IDENTITIES, Numbers, runs
+from etdev.linker.elide.writers import Writers, any_between
 from etdev.linker.joined import Refused
 from etdev.program import model as m
 from etdev.program.analysis.effects import ET_VIEW, operator_name, outputs
@@ -93,7 +95,8 @@ class _Group:
 
     start: int
     end: int
-    writes: set[int]
+    writes: tuple[int, ...]
+    """Instants, in order."""
 
 
 @dataclass(slots=True)
@@ -111,6 +114,8 @@ class _Work:
     """Removed group → groups that now hold its values."""
     _members: dict[int, set[int]] = field(init=False)
     """Group → values that have their address in it."""
+    _members_apart: dict[int, set[int]] = field(init=False)
+    """Group → those of them that the caller leaves on devices."""
     _values: dict[int, m.Value] = field(default_factory=dict)
     """Changed values."""
     _new_values: list[m.Value] = field(default_factory=list)
@@ -121,19 +126,23 @@ class _Work:
     """Values whose address is known at run time only."""
     _instead: dict[int, int] = field(default_factory=dict)
     """Value → value that its users use instead."""
-    _loops: list[tuple[int, int]] = field(init=False)
-    """Half-open ranges of positions, from the target of a jump back to after the jump."""
     _freed: dict[int, list[int]] = field(init=False)
     """Value → positions of the instructions that free it."""
     _origins: set[int] = field(init=False)
     """Values that moves and views make others refer to."""
-    _writers: dict[int, list[int]] = field(init=False)
-    """Value → positions that write it or set its place."""
+    _writers: Writers = field(init=False)
+    _inputs: frozenset[int] = field(init=False)
+    """Inputs of the method."""
+    _method_outputs: Counter[int] = field(init=False)
+    """Outputs of the method."""
+    _outputs: Counter[int] = field(init=False)
+    """Outputs of the method, with all decisions applied."""
 
     def __post_init__(self) -> None:
-        self._groups = [_Group(item.start, item.end, set(item.writes)) for item in self.memory.storages]
+        self._groups = [_Group(item.start, item.end, item.writes) for item in self.memory.storages]
         self._group = {value: [index] for value, index in self.memory.of.items()}
         self._members = {index: set(item.values) for index, item in enumerate(self.memory.storages)}
+        self._members_apart = {index: values & self.apart for index, values in self._members.items()}
         found = self.memory.reaching
         self._roving = set(found.references)
         for value in found.references:
@@ -141,20 +150,12 @@ class _Work:
         for use in found.uses:
             if use.value in found.references and self.memory.of[use.place] not in self._group[use.value]:
                 self._group[use.value].append(self.memory.of[use.place])
-        flow = self.memory.reaching.flow
-        self._loops = [
-            (flow.blocks[successor].start, block.end)
-            for number, block in enumerate(flow.blocks)
-            for successor in block.successors
-            if successor <= number
-        ]
-        self._freed = frees(flow.instructions)
+        self._freed = frees(found.flow.instructions)
         self._origins = {pair[0] for effect in found.effects for pair in (effect.view, effect.move) if pair}
-        self._writers = {}
-        for position, effect in enumerate(found.effects):
-            ends = [pair[1] for pair in (effect.view, effect.move) if pair]
-            for value in {*effect.writes, *effect.updates, *effect.fills, *ends}:
-                self._writers.setdefault(value, []).append(position)
+        self._writers = Writers(found, self.memory.of)
+        self._outputs = Counter(self.plan.outputs)
+        self._method_outputs = self._outputs.copy()
+        self._inputs = frozenset(self.plan.inputs)
 
     def consider(self, position: int, call: m.KernelCall, name: str) -> None:
         """Decide about one copy."""
@@ -191,10 +192,10 @@ class _Work:
             raise Refused("it copies nothing")
         if out not in self.memory.of:
             raise Refused("the memory of its output is not planned")
-        if self._writers.get(out) != [position]:
+        if self._writers.of(out) != [position]:
             raise Refused("its output is written elsewhere too")
         for index in self._lies_in(out):
-            if self._groups[index].writes != {position + 1}:
+            if self._groups[index].writes != (position + 1,):
                 raise Refused("its output shares bytes with others that are written")
             if self.memory.storages[index].persistent:
                 raise Refused("its output is state")
@@ -208,27 +209,28 @@ class _Work:
             raise Refused("its input may be what its output was before")
         if len(lies) > 1 and not self.merged:
             raise Refused("all that its input may be would be in use for longer")
-        rewritten = {write for index in lies for write in self._groups[index].writes}
-        rewritten.update(writer + 1 for writer in self._writers_elsewhere(of))
         use_end = max([position + 1, *(self._groups[index].end for index in own)])
-        if any(position + 1 < write < use_end for write in rewritten):
+        rewritten = any(any_between(self._groups[index].writes, position + 1, use_end) for index in lies)
+        if rewritten or self._is_written_elsewhere(of, position, use_end - 1):
             raise Refused("its input is written again while its output is in use")
 
-    def _writers_elsewhere(self, of: int) -> Iterator[int]:
-        """Yield positions that may write or set the input if its memory is not planned or not always the same."""
-        moving = self._roving | self.memory.reaching.references
-        if of in moving:
-            for value, positions in self._writers.items():
-                if value in moving or value not in self.memory.of:
-                    yield from positions
-        elif of not in self.memory.of:
-            for value in {of, *moving}:
-                yield from self._writers.get(value, ())
+    def _is_written_elsewhere(self, of: int, after: int, before: int) -> bool:
+        """Return whether the input may be written or set between two positions, other than by writes of its groups.
+
+        Its memory is then not planned, or not always the same.
+        """
+        if of in self._roving:
+            return self._writers.any_roving(after, before, unplanned=True)
+        if of in self.memory.of:
+            return False
+        return any_between(self._writers.of(of), after, before) or self._writers.any_roving(
+            after, before, unplanned=False
+        )
 
     def _apart_around(self, of: int, out: int) -> frozenset[int]:
         """Return the tensors in the bytes of these two that the caller leaves on devices."""
         groups = {*self._lies_in(of), *self._lies_in(out)}
-        return self.apart & {of, out}.union(*(self._members[index] for index in groups))
+        return (self.apart & {of, out}).union(*(self._members_apart[index] for index in groups))
 
     def _require_same_shape(self, of: int, out: int) -> None:
         """Raise an error if a tensor that the caller has on a device cannot share its bytes.
@@ -260,7 +262,7 @@ class _Work:
             return self._as_constant(position, out, source)
         if fixed and source.allocation_info is not None and out in self.memory.of and out not in self._roving:
             if position in self.device_copies and self._may_stand_for(position, of, out):
-                self._instead[out] = of
+                self._replace(out, of)
             return self._as_alias(position, of, out)
         # A static output of a dynamic input fixes the sizes, which its readers rely on.
         if name in _KEEPS_SHAPE and (from_static or not to_static) and self._may_stand_for(position, of, out):
@@ -268,7 +270,7 @@ class _Work:
         return self._as_view(position, call, name, of, out)
 
     def _as_constant(self, position: int, out: int, source: m.Tensor) -> Action:
-        if out in self.plan.outputs:
+        if self._method_outputs[out]:
             raise Refused("its output is an output of the method, its input a constant")
         self._require_no_aliases(out)
         self._values[out] = replace(
@@ -294,12 +296,13 @@ class _Work:
         self._removed.add(position)
         for index in self._lies_in(of):
             self._members[index].update(followers)
+            self._members_apart[index].update(self.apart.intersection(followers))
         self._merge(out, self._lies_in(of))
         return "alias"
 
     def _as_same(self, position: int, of: int, out: int) -> Action:
         self._require_no_aliases(out)
-        self._instead[out] = of
+        self._replace(out, of)
         self._removed.add(position)
         self._merge(out, self._lies_in(of))
         return "same value"
@@ -316,6 +319,7 @@ class _Work:
             raise Refused("its sizes are known at run time only")
         self._views[position] = (of, sizes, out)
         self._roving.add(out)
+        self._writers.add_view(position)
         self._merge(out, self._lies_in(of))
         return "view"
 
@@ -326,16 +330,18 @@ class _Work:
         """
         if of in self._roving or out in self._roving or of > out or not self._freed.keys().isdisjoint((of, out)):
             return False
-        if any(self._may_follow(writer, position) for writer in self._writers.get(of, ())):
+        if self._writers.may_follow(of, position):
             return False  # The input would get another size; the copy keeps the earlier one.
-        outputs = {self._instead.get(value, value) for value in self.plan.outputs}
-        return out not in self.plan.outputs or not (
-            of in self.plan.inputs or of in outputs or self._tensor(of).is_constant
+        return not self._method_outputs[out] or not (
+            of in self._inputs or self._outputs[of] or self._tensor(of).is_constant
         )
 
-    def _may_follow(self, writer: int, position: int) -> bool:
-        """Return whether the instruction at ``writer`` can run after the one at ``position``."""
-        return writer > position or any(start <= writer and position < end for start, end in self._loops)
+    def _replace(self, out: int, of: int) -> None:
+        """Let all users of ``out`` use ``of``."""
+        self._instead[out] = of
+        count = self._method_outputs[out]
+        self._outputs[out] -= count
+        self._outputs[of] += count
 
     def _aliases(self, out: int) -> list[int]:
         """Return other values with their address in the bytes that only this value's copy writes."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
-from etdev.program.analysis.persistent import Node, assigned, room, updated, values
+from etdev.program.analysis.persistent import Node, assigned, room, updated, value_at, values
 
 Writes: TypeAlias = frozenset[int]
 """Numbers of writes. :data:`BEFORE` represents the content from before the method began."""
@@ -44,10 +44,21 @@ class Memory:
         return found
 
     def part(self, contents: Node, place: int) -> Node:
-        """Return the content of one place only; all other memory is unwritten."""
+        """Return the content of one place only; all other memory is unwritten.
+
+        A place of one piece has a map with one value for everything, which takes no memory of its own.
+        """
         start, end = self.pieces[place]
+        if end - start == 1:
+            return value_at(contents, self.size, start)
         contents = assigned(contents, self.size, 0, start, UNWRITTEN) if start else contents
         return assigned(contents, self.size, end, self.size, UNWRITTEN) if end < self.size else contents
+
+    def inside(self, place: int, pieces: Pieces) -> Pieces:
+        """Return the pieces of a place's own content, see :meth:`part`, that some pieces of all memory are."""
+        start, end = self.pieces[place]
+        first, last = max(start, pieces[0]), min(end, pieces[1])
+        return (0, self.size) if end - start == 1 and first < last else (first, last)
 
     def written(self, number: int, contents: Node, pieces: Pieces) -> Node:
         """Replace the content of some pieces by a write."""

@@ -12,14 +12,15 @@ from typing import Any, TypeAlias
 
 Node: TypeAlias = Any
 """A tuple of nodes, or a value that is not a tuple. No tuple has equal values for all parts."""
-_PARTS = 16
+PARTS = 16
+"""Number of parts of a node."""
 
 
 def room(count: int) -> int:
     """Return the size of a map for at least ``count`` integers."""
-    size = _PARTS
+    size = PARTS
     while size < count:
-        size *= _PARTS
+        size *= PARTS
     return size
 
 
@@ -28,7 +29,7 @@ def assigned(node: Node, size: int, start: int, end: int, value: Node) -> Node:
     if not start and end == size:
         return value
     parts = list(_parts(node))
-    size //= _PARTS
+    size //= PARTS
     (first, begin), (last, rest) = divmod(start, size), divmod(end, size)
     if first == last:
         parts[first] = assigned(parts[first], size, begin, rest, value)
@@ -47,7 +48,7 @@ def updated(node: Node, size: int, start: int, end: int, change: Callable[[Node]
     if type(node) is not tuple and not start and end == size:
         return change(node)
     parts = list(_parts(node))
-    size //= _PARTS
+    size //= PARTS
     for index in range(start // size, (end - 1) // size + 1):
         at = index * size
         parts[index] = updated(parts[index], size, max(start - at, 0), min(end - at, size), change)
@@ -80,15 +81,35 @@ def united(one: Node, other: Node) -> Node:
 def with_members(node: Node, size: int, members: Iterable[int], value: bool) -> Node:
     """Add integers to a set if ``value`` is true; remove them otherwise."""
     for member in members:
-        if value_at(node, size, member) is not value:
-            node = assigned(node, size, member, member + 1, value)
+        node = with_value(node, size, member, value)
     return node
+
+
+def with_value(node: Node, size: int, index: int, value: Node) -> Node:
+    """Set the value of one integer. A faster :func:`assigned`."""
+    path: list[tuple[Node, int]] = []
+    at = node
+    while size > 1:
+        if type(at) is not tuple and at is value:
+            return node
+        size //= PARTS
+        part, index = divmod(index, size)
+        path.append((at, part))
+        if type(at) is tuple:
+            at = at[part]
+    if at is value or at == value:
+        return node
+    for old, part in reversed(path):
+        parts = list(_parts(old))
+        parts[part] = value
+        value = value if type(value) is not tuple and parts.count(value) == PARTS else tuple(parts)
+    return value
 
 
 def value_at(node: Node, size: int, index: int) -> Node:
     """Return the value of one integer."""
     while type(node) is tuple:
-        size //= _PARTS
+        size //= PARTS
         node = node[index // size]
         index %= size
     return node
@@ -99,32 +120,60 @@ def values(node: Node, size: int, start: int, end: int) -> Iterator[Node]:
     if type(node) is not tuple:
         yield node
         return
-    size //= _PARTS
+    size //= PARTS
     for index in range(start // size, (end - 1) // size + 1):
         at = index * size
         yield from values(node[index], size, max(start - at, 0), min(end - at, size))
 
 
-def differences(one: Node, other: Node, size: int, at: int = 0) -> Iterator[int]:
-    """Yield the integers whose values differ, in order. ``at`` is the first integer of the map."""
+def members(node: Node, size: int, start: int, end: int) -> list[int]:
+    """Return the integers of a set from ``start`` (inclusive) to ``end`` (exclusive), in order."""
+    found: list[int] = []
+    _collect(node, size, start, end, 0, found)
+    return found
+
+
+def _collect(node: Node, size: int, start: int, end: int, at: int, found: list[int]) -> None:
+    """Append the integers of a set from ``start`` to ``end``, where the set begins at the integer ``at``."""
+    if type(node) is not tuple:
+        if node:
+            found.extend(range(at + start, at + end))
+        return
+    size //= PARTS
+    for index in range(start // size, (end - 1) // size + 1):
+        if node[index] is not False:
+            first = index * size
+            _collect(node[index], size, max(start - first, 0), min(end - first, size), at + first, found)
+
+
+def differences(one: Node, other: Node, size: int) -> list[int]:
+    """Return the integers whose values differ, in order."""
+    found: list[int] = []
+    _compare(one, other, size, 0, found)
+    return found
+
+
+def _compare(one: Node, other: Node, size: int, at: int, found: list[int]) -> None:
+    """Append the integers whose values differ, where the maps begin at the integer ``at``."""
     if type(one) is not tuple and type(other) is not tuple:
         if one != other:
-            yield from range(at, at + size)
+            found.extend(range(at, at + size))
         return
-    size //= _PARTS
-    for index, (mine, theirs) in enumerate(zip(_parts(one), _parts(other), strict=True)):
+    size //= PARTS
+    for mine, theirs in zip(_parts(one), _parts(other), strict=True):
         if mine is not theirs:
-            yield from differences(mine, theirs, size, at + index * size)
+            _compare(mine, theirs, size, at, found)
+        at += size
 
 
 def _parts(node: Node) -> Sequence[Node]:
-    return node if type(node) is tuple else (node,) * _PARTS
+    return node if type(node) is tuple else (node,) * PARTS
 
 
 def _of(old: Node, parts: list[Node]) -> Node:
     """Return a node of these parts: the old one if it equals them."""
     first = parts[0]
-    if type(first) is not tuple and parts.count(first) == _PARTS:
+    if type(first) is not tuple and parts.count(first) == PARTS:
         return old if old == first else first
     found = tuple(parts)
     return old if old == found else found

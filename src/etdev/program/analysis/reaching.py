@@ -9,7 +9,7 @@ covers the paths on which the tensor is that one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from heapq import heappop, heappush
@@ -20,7 +20,8 @@ from etdev.program import model as m
 from etdev.program.analysis.contents import BEFORE, UNWRITTEN, Memory, Pieces, Writes
 from etdev.program.analysis.effects import DelegateInputs, Effects, effects, tensors
 from etdev.program.analysis.flow import FlowGraph, flow_graph
-from etdev.program.analysis.persistent import Node, joined
+from etdev.program.analysis.persistent import Node, joined, room
+from etdev.program.analysis.pointers import ELSEWHERE, Layout, Pointer, Pointers, Targets
 from etdev.program.analysis.references import References, references
 from etdev.program.used import used_values
 
@@ -28,8 +29,6 @@ _MOST_STEPS = 30_000_000
 """Limit on the places and writes visited over all blocks. A method above it is treated as hostile."""
 _TREE = 10
 """Steps that one change of a persistent map counts as."""
-_ELSEWHERE = -1
-"""Marker among places for unplanned memory: a constant's or the caller's."""
 
 
 class Kind(Enum):
@@ -102,19 +101,8 @@ class Reaching:
     """
 
 
-_Targets: TypeAlias = dict[int, Node]
-"""Possible place of a tensor, or :data:`_ELSEWHERE` → content of the place on the paths on which the tensor is in it.
-
-A place is named by the value that owns it.
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class _Left:
-    """References that a call leaves to the next one, for values that the next call reads before it sets them."""
-
-    targets: Mapping[int, frozenset[int]] = field(default_factory=dict)
-    tensors: Mapping[int, frozenset[int]] = field(default_factory=dict)
+_Left: TypeAlias = dict[int, tuple[frozenset[int], frozenset[int]]]
+"""Value that the next call reads before it sets it → its places and its tensors, as a call leaves them."""
 
 
 @dataclass(slots=True)
@@ -123,18 +111,11 @@ class _State:
 
     memory: Node
     """Writes that each piece comes from."""
-    targets: dict[int, _Targets] = field(default_factory=dict)
-    """Places of the tensors that a move or a view has set. All others are in their own place. Copies share items."""
-    tensors: dict[int, frozenset[int]] = field(default_factory=dict)
-    """Values whose tensors a value may be, for values that a move has set. All others are themselves."""
+    pointers: Pointers
+    """Values that a move or a view has set. All others are themselves, in their own place."""
 
     def copy(self) -> _State:
-        return _State(self.memory, dict(self.targets), dict(self.tensors))
-
-    def keep(self, live: Callable[[int], bool]) -> None:
-        """Drop references that are set again before their next use. ``live`` returns whether a value has such a use."""
-        self.targets = {value: targets for value, targets in self.targets.items() if live(value)}
-        self.tensors = {value: tensors for value, tensors in self.tensors.items() if live(value)}
+        return _State(self.memory, self.pointers.copy())
 
 
 def reaching(plan: m.ExecutionPlan, delegate_inputs: DelegateInputs, persistent: Iterable[int] = ()) -> Reaching:
@@ -170,8 +151,10 @@ class _Analysis:
         )
         self._places = _places(plan, persistent)
         self._memory = Memory({value: (item.buffer, item.start, item.end) for value, item in self._places.items()})
+        views = any(found.view for found in self._effects)
+        self._layout = Layout(self._memory.pieces, self._memory.size, room(len(plan.values)), views)
         self._live: References = references(plan, self._flow, self._effects)
-        self._set: set[int] = {pair[1] for found in self._effects for pair in (found.move, found.view) if pair}
+        self._pointing: set[int] = {pair[1] for found in self._effects for pair in (found.move, found.view) if pair}
         self._cycles = self._flow.cycles()
         self._loops = self._flow.loops()
         self._first_fill: dict[tuple[int, int], int] = {}
@@ -179,23 +162,25 @@ class _Analysis:
         self._writes: list[Write] = []
         self._numbers: dict[Write, int] = {}
         """Write → its number: 1 + its index in the list."""
-        self._uses: list[Use] | None = None
-        self._elsewhere: set[tuple[int, int]] = set()
+        self._uses: list[Use] = []
+        """Reads in the block that is followed."""
+        self._elsewhere: list[tuple[int, int]] = []
+        """Reads in that block of unplanned memory: position and tensor."""
+        self._reads: dict[int, tuple[list[Use], list[tuple[int, int]]]] = {}
+        """Block, or the exit → both lists, as of the last time that it was followed."""
         self._steps = 0
 
     def run(self) -> Reaching:
-        order = self._flow.order()
-        left = _Left()
+        order, last = self._flow.order(), self._flow.exit
+        left: _Left = {}
         while True:
             entries = self._settle(order, self._entry(left))
-            over = self._left_over(entries.get(self._flow.exit))
+            over = self._left_over(entries.get(last))
             if over == left:
                 break
             left = over
-        self._uses = []
-        for block in order:
-            self._run_block(block, entries[block])
-        end = entries.get(self._flow.exit) or self._entry(left)
+        end = entries.get(last) or self._entry(left)
+        self._start_reads(last)
         for value in tensors(self._plan, self._plan.outputs):
             self._read(end, len(self._flow.instructions), value)
         return Reaching(
@@ -203,35 +188,32 @@ class _Analysis:
             effects=self._effects,
             places=self._places,
             writes=tuple(self._writes),
-            uses=tuple(self._uses),
-            elsewhere=frozenset(self._elsewhere),
+            uses=tuple(use for block in (*order, last) for use in self._reads[block][0]),
+            elsewhere=frozenset(read for block in (*order, last) for read in self._reads[block][1]),
             at_exit=partial(self._memory.of, end.memory),
-            references=frozenset(self._set),
+            references=frozenset(self._pointing),
         )
 
     def _entry(self, left: _Left) -> _State:
         """Return the state at the start of this or of a later call, after the caller has filled the inputs."""
-        state = _State(UNWRITTEN)
-        for value, targets in left.targets.items():
-            state.targets[value] = {target: self._content(state, target) for target in targets}
-            state.targets[value] |= self._own(state, value)
-        for value, others in left.tensors.items():
-            state.tensors[value] = others | {value}
+        state = _State(UNWRITTEN, Pointers(self._layout))
+        for value, (places, others) in left.items():
+            targets = {target: self._content(state, target) for target in places} | self._own(state, value)
+            state.pointers.put(Pointer(value, targets, others | {value}))
         for value in tensors(self._plan, self._plan.inputs):
             self._write(state, -1, value, Kind.ALL)
         return state
 
     def _left_over(self, end: _State | None) -> _Left:
-        if end is None:
-            return _Left()
-        kept = end.copy()
-        kept.keep(self._live.at_start)
-        return _Left({value: frozenset(targets) for value, targets in kept.targets.items()}, kept.tensors)
+        return {
+            item.value: (frozenset(item.targets), item.tensors)
+            for item in (end.pointers if end else ())
+            if self._live.at_start(item.value)
+        }
 
     def _settle(self, order: Sequence[int], entry: _State) -> dict[int, _State]:
-        """Return the state before each block, and at the exit."""
-        first = order[0] if order else self._flow.exit
-        entries = {first: entry}
+        """Follow all blocks, and return the state at the exit, with the states before blocks that loops need."""
+        entries = {order[0] if order else self._flow.exit: entry}
         rank = {block: number for number, block in enumerate(order)}
         waiting = [0] if order else []
         waits = set(waiting)
@@ -239,9 +221,10 @@ class _Analysis:
             number = heappop(waiting)
             waits.remove(number)
             block = order[number]
-            state = self._run_block(block, entries[block])
+            # Without loops, no block is followed twice, and its state is not needed any more.
+            state = self._run_block(block, entries[block] if self._loops else entries.pop(block))
             for successor in self._flow.blocks[block].successors:
-                self._count(1 + len(state.targets))
+                self._count(_TREE)
                 known = entries.get(successor)
                 both = state.copy() if known is None else self._join(known, state)
                 if both != known:
@@ -261,17 +244,21 @@ class _Analysis:
             )
 
     def _join(self, one: _State, other: _State) -> _State:
-        memory = joined(one.memory, other.memory, self._either)
-        targets = {}
-        for value in one.targets.keys() | other.targets.keys():
-            mine, theirs = (self._targets(state, value) for state in (one, other))
-            common = {target: joined(mine[target], theirs[target], self._either) for target in mine.keys() & theirs}
-            targets[value] = {**mine, **theirs, **common}
-        same = {
-            value: one.tensors.get(value, frozenset({value})) | other.tensors.get(value, frozenset({value}))
-            for value in one.tensors.keys() | other.tensors.keys()
-        }
-        return _State(memory, targets, same)
+        def join(mine: Pointer | None, theirs: Pointer | None) -> Pointer:
+            return self._joined(mine or self._itself(one, theirs), theirs or self._itself(other, mine))
+
+        return _State(joined(one.memory, other.memory, self._either), one.pointers.joined(other.pointers, join))
+
+    def _itself(self, state: _State, other: Pointer | None) -> Pointer:
+        """Return the record of a value that no move and no view has set, but on another path."""
+        assert other is not None
+        return Pointer(other.value, self._own(state, other.value), frozenset({other.value}))
+
+    def _joined(self, one: Pointer, other: Pointer) -> Pointer:
+        self._count(_TREE + len(one.targets))
+        mine, theirs = one.targets, other.targets
+        common = {target: joined(mine[target], theirs[target], self._either) for target in mine if target in theirs}
+        return Pointer(one.value, {**mine, **theirs, **common}, one.tensors | other.tensors)
 
     def _either(self, one: Writes, other: Writes) -> Writes:
         """Return the union of two sets of writes. Reuse the object of one of them if it has all writes."""
@@ -286,9 +273,10 @@ class _Analysis:
     def _run_block(self, number: int, entry: _State) -> _State:
         state = entry.copy()
         block = self._flow.blocks[number]
+        self._start_reads(number)
         for position in range(block.start, block.end):
             self._run(state, position, self._effects[position])
-        state.keep(partial(self._live.after, number))
+        state.pointers.keep(partial(self._live.after, number), self._live.dropped(number))
         return state
 
     def _run(self, state: _State, position: int, found: Effects) -> None:
@@ -302,58 +290,66 @@ class _Analysis:
             self._set_view(state, of, out)
         if found.move:
             origin, to = found.move
-            state.targets[to] = self._targets(state, origin)
-            state.tensors[to] = state.tensors.get(origin, frozenset({origin}))
+            state.pointers.put(Pointer(to, self._targets(state, origin), self._tensors(state, origin)))
 
     def _set_view(self, state: _State, of: int, out: int) -> None:
         """Point the tensor that ``out`` is to the bytes of ``of``, and with it all values that are the same tensor."""
-        owners = state.tensors.get(out, frozenset({out}))
+        owners = self._tensors(state, out)
         seen = self._targets(state, of)
-        same = {out, *owners, *(value for value, others in state.tensors.items() if others & owners)}
-        self._set |= same
+        same = {out, *owners, *state.pointers.same(owners)}
+        self._pointing |= same
         for value in same:
-            certain = len(owners) == 1 and state.tensors.get(value, frozenset({value})) == owners
+            others = self._tensors(state, value)
+            certain = len(owners) == 1 and others == owners
             kept = {} if certain else self._targets(state, value)
-            state.targets[value] = {**kept, **seen}
+            state.pointers.put(Pointer(value, {**kept, **seen}, others))
 
-    def _targets(self, state: _State, value: int) -> _Targets:
+    def _tensors(self, state: _State, value: int) -> frozenset[int]:
+        """Return the values whose tensors a value may be."""
+        known = state.pointers.get(value)
+        return known.tensors if known else frozenset({value})
+
+    def _targets(self, state: _State, value: int) -> Targets:
         """Return the possible places of a tensor, each with its content."""
-        return state.targets[value] if value in state.targets else self._own(state, value)
+        known = state.pointers.get(value)
+        return known.targets if known else self._own(state, value)
 
-    def _own(self, state: _State, value: int) -> _Targets:
+    def _own(self, state: _State, value: int) -> dict[int, Node]:
         """Return the place of a tensor that no move and no view has set."""
-        target = value if value in self._places else _ELSEWHERE
+        target = value if value in self._places else ELSEWHERE
         return {target: self._content(state, target)}
 
     def _content(self, state: _State, target: int) -> Node:
-        return UNWRITTEN if target == _ELSEWHERE else self._memory.part(state.memory, target)
+        return UNWRITTEN if target == ELSEWHERE else self._memory.part(state.memory, target)
+
+    def _start_reads(self, block: int) -> None:
+        self._reads[block] = self._uses, self._elsewhere = [], []
 
     def _read(self, state: _State, position: int, value: int) -> None:
-        if self._uses is None:
-            return
-        if value in state.targets:
-            for target, contents in state.targets[value].items():
-                if target == _ELSEWHERE:
-                    self._elsewhere.add((position, value))
+        known = state.pointers.get(value)
+        if known is not None:
+            for target, contents in known.targets.items():
+                if target == ELSEWHERE:
+                    self._elsewhere.append((position, value))
                 else:
                     self._use(position, value, target, contents)
         elif value in self._places:
             self._use(position, value, value, state.memory)
         else:
-            self._elsewhere.add((position, value))
+            self._elsewhere.append((position, value))
 
     def _use(self, position: int, value: int, target: int, contents: Node) -> None:
-        assert self._uses is not None
         self._uses.append(Use(position, value, target, self._memory.of(contents, target)))
         self._count(len(self._uses[-1].writes))
 
     def _write(self, state: _State, position: int, value: int, kind: Kind) -> None:
-        targets = tuple(state.targets[value]) if value in state.targets else (value,)
+        known = state.pointers.get(value)
+        targets = tuple(known.targets) if known else (value,)
         sure = kind if len(targets) == 1 else Kind.SOME
         for target in targets:
             if target not in self._places:  # Unplanned memory, or an empty tensor.
                 continue
-            self._count(_TREE + len(state.targets))
+            self._count(_TREE)
             number = self._number(position, target, kind, len(targets) == 1)
             keeps = self._filled_with(position, target) if sure is Kind.FILL else None
             if sure is Kind.ALL:
@@ -363,17 +359,18 @@ class _Analysis:
 
     def _write_everywhere(self, state: _State, place: int, write: Callable[[Node, Pieces], Node]) -> None:
         """Update every record of the content of a place's bytes."""
-        start, end = self._memory.pieces[place]
-        state.memory = write(state.memory, (start, end))
-        for value, targets in state.targets.items():
-            changed = {}
-            for target, contents in targets.items():
-                if target != _ELSEWHERE:
-                    first, last = self._memory.pieces[target]
-                    if first < end and start < last:
-                        changed[target] = write(contents, (max(start, first), min(end, last)))
-            if changed:
-                state.targets[value] = {**targets, **changed}
+        pieces = self._memory.pieces[place]
+        state.memory = write(state.memory, pieces)
+        for value in state.pointers.over(pieces):
+            self._count(_TREE)
+            known = state.pointers.get(value)
+            assert known is not None
+            targets = dict(known.targets)
+            for target, contents in known.targets.items():
+                first, last = self._memory.inside(target, pieces) if target != ELSEWHERE else (0, 0)
+                if first < last:
+                    targets[target] = write(contents, (first, last))
+            state.pointers.put(Pointer(value, targets, known.tensors))
 
     def _filled_with(self, position: int, place: int) -> Callable[[int], bool]:
         """Return which of a place's earlier writes survive a fill: earlier fills, and writes to it in between.

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from etdev.program import model as m
 from etdev.program.analysis.effects import Effects, tensors
 from etdev.program.analysis.flow import FlowGraph
-from etdev.program.analysis.persistent import Node, room, united, value_at, with_members
+from etdev.program.analysis.persistent import Node, differences, room, united, value_at, with_members
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +21,8 @@ class References:
 
     _after: tuple[Node, ...]
     """Set of them at the end of each block, by block index."""
+    _before: tuple[tuple[Node, ...], ...]
+    """Sets of them on the ways that lead to each block: at the end of each block before it, or at the start."""
     _at_start: Node
     """Set of them at the start of a call."""
     _size: int
@@ -29,6 +31,16 @@ class References:
     def at_start(self, value: int) -> bool:
         """Return whether a call reads a value's reference before it sets it. The caller reads the inputs."""
         return bool(value_at(self._at_start, self._size, value))
+
+    def dropped(self, block: int) -> set[int]:
+        """Return the values whose reference is live on some way to a block, but not after it."""
+        live = self._after[block]
+        return {
+            value
+            for before in self._before[block]
+            for value in differences(before, live, self._size)
+            if not value_at(live, self._size, value)
+        }
 
     def after(self, block: int, value: int) -> bool:
         """Return whether a value's reference is read after a block before it is set again."""
@@ -66,7 +78,14 @@ def references(plan: m.ExecutionPlan, flow: FlowGraph, effects: Sequence[Effects
                 changed = changed or number in heads
         known, at_start = at_start, united(at_start, before[order[0]]) if order else at_end
         changed = changed or at_start != known
-    return References(tuple(after), at_start, size)
+    ways: list[list[Node]] = [[] for _ in flow.blocks]
+    for number in order:
+        for successor in flow.blocks[number].successors:
+            if successor != flow.exit:
+                ways[successor].append(after[number])
+    if order:
+        ways[order[0]].append(at_start)
+    return References(tuple(after), tuple(map(tuple, ways)), at_start, size)
 
 
 def _summary(effects: Iterable[Effects], moved: Collection[int], referring: set[int]) -> tuple[set[int], set[int]]:

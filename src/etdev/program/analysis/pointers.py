@@ -1,0 +1,210 @@
+"""Persistent records of the values that moves and views have set: the places of each, and the tensors that it may be.
+
+A copy takes no time, and both copies share all equal parts. So does the result of a join.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from etdev.program.analysis.contents import Pieces
+from etdev.program.analysis.persistent import (
+    PARTS,
+    Node,
+    joined,
+    members,
+    united,
+    value_at,
+    values,
+    with_members,
+    with_value,
+)
+
+Targets: TypeAlias = Mapping[int, Node]
+"""Possible place of a tensor, or :data:`ELSEWHERE` → content of the place on the paths on which the tensor is in it.
+
+A place is named by the value that owns it.
+"""
+ELSEWHERE = -1
+"""Marker among places for unplanned memory: a constant's or the caller's."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pointer:
+    """Facts about one value that a move or a view has set."""
+
+    value: int
+    targets: Targets
+    """Places that its bytes may be in."""
+    tensors: frozenset[int]
+    """Values whose tensors it may be; the value itself if no move has set it."""
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether all facts are the same, and also the order of the places."""
+        return self is other or (
+            isinstance(other, Pointer)
+            and (self.value, self.tensors) == (other.value, other.tensors)
+            and list(self.targets.items()) == list(other.targets.items())
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Numbers that all records of one method share."""
+
+    pieces: Mapping[int, Pieces]
+    """Value → pieces of its place, see :class:`etdev.program.analysis.contents.Memory`."""
+    pieces_size: int
+    """Size of a map over all pieces."""
+    size: int
+    """Size of a map over all values."""
+    views: bool
+    """Whether any instruction is a view. Only a view needs to know which values may be the same tensor."""
+
+
+class Pointers:
+    """All values that moves and views have set, at one point of a method. All others are themselves in their place."""
+
+    __slots__ = ("_known", "_layout", "_over", "_same", "_touched")
+
+    def __init__(self, layout: Layout, known: Node = None, over: Node = False, same: Node = False) -> None:
+        """Start with these records; with none by default."""
+        self._layout = layout
+        self._known = known
+        """Value → its :class:`Pointer`, or None."""
+        self._over = over
+        """Set of pairs of a stretch of pieces, see :func:`_stretches`, and a value that may be in all of it.
+
+        A pair is one integer.
+        """
+        self._same = same
+        """Set of pairs of a tensor and another value that may be the same tensor."""
+        self._touched: set[int] = set()
+        """Values that were put since the copy."""
+
+    def copy(self) -> Pointers:
+        """Return a copy."""
+        return Pointers(self._layout, self._known, self._over, self._same)
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether both have the same records."""
+        return isinstance(other, Pointers) and (self._known is other._known or self._known == other._known)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __iter__(self) -> Iterator[Pointer]:
+        """Yield all records in the order of their values."""
+        return (item for item in values(self._known, self._layout.size, 0, self._layout.size) if item is not None)
+
+    def get(self, value: int) -> Pointer | None:
+        """Return the record of a value, if a move or a view has set it."""
+        found: Pointer | None = value_at(self._known, self._layout.size, value)
+        return found
+
+    def put(self, pointer: Pointer) -> None:
+        """Replace the record of a value."""
+        value, size = pointer.value, self._layout.size
+        old = self.get(value)
+        self._touched.add(value)
+        self._known = with_value(self._known, size, value, pointer)
+        if old is None or old.targets.keys() != pointer.targets.keys():
+            self._note_places(value, old.targets if old else (), present=False)
+            self._note_places(value, pointer.targets, present=True)
+        if old is None or old.tensors != pointer.tensors:
+            self._note_tensors(value, old.tensors if old else (), present=False)
+            self._note_tensors(value, pointer.tensors, present=True)
+
+    def keep(self, needed: Callable[[int], bool], others: Iterable[int]) -> None:
+        """Forget records that are not needed, of the values that were put since the copy and of some others."""
+        for value in {*self._touched, *others}:
+            if not needed(value):
+                self._drop(value)
+
+    def over(self, pieces: Pieces) -> list[int]:
+        """Return the recorded values that may be in some pieces, in order."""
+        start, end = pieces
+        found: set[int] = set()
+        level, length = 0, 1
+        while length <= self._layout.pieces_size:
+            base = level * self._layout.pieces_size
+            stretches = base + start // length, base + (end - 1) // length + 1
+            found.update(self._others(self._over, self._over_size, *stretches))
+            level, length = level + 1, length * PARTS
+        return sorted(found)
+
+    def same(self, tensors: Iterable[int]) -> set[int]:
+        """Return the recorded values that may be one of these tensors, apart from the values of these numbers."""
+        return {other for tensor in tensors for other in self._others(self._same, self._same_size, tensor, tensor + 1)}
+
+    def joined(self, other: Pointers, join: Callable[[Pointer | None, Pointer | None], Pointer]) -> Pointers:
+        """Join the records of two paths. ``join`` gets the records that differ; None stands for no record."""
+        alone: list[Pointer] = []
+
+        def join_both(mine: Pointer | None, theirs: Pointer | None) -> Pointer:
+            found = join(mine, theirs)
+            if mine is None or theirs is None:
+                alone.append(found)
+            return mine if mine == found and mine is not None else found
+
+        known = joined(self._known, other._known, join_both)
+        over, same = united(self._over, other._over), united(self._same, other._same)
+        both = Pointers(self._layout, known, over, same)
+        for pointer in alone:  # On one of the paths, the value is still in its own place.
+            both._note_places(pointer.value, pointer.targets, present=True)
+            both._note_tensors(pointer.value, pointer.tensors, present=True)
+        return both
+
+    def _drop(self, value: int) -> None:
+        old = self.get(value)
+        if old is not None:
+            self._known = with_value(self._known, self._layout.size, value, None)
+            self._note_places(value, old.targets, present=False)
+            self._note_tensors(value, old.tensors, present=False)
+
+    @property
+    def _over_size(self) -> int:
+        return PARTS * self._layout.pieces_size * self._layout.size
+
+    @property
+    def _same_size(self) -> int:
+        return self._layout.size * self._layout.size
+
+    def _note_places(self, value: int, places: Iterable[int], *, present: bool) -> None:
+        size, pieces_size = self._layout.size, self._layout.pieces_size
+        pairs = (
+            (level * pieces_size + number) * size + value
+            for place in places
+            if place != ELSEWHERE
+            for level, number in _stretches(*self._layout.pieces[place])
+        )
+        self._over = with_members(self._over, self._over_size, pairs, present)
+
+    def _note_tensors(self, value: int, tensors: Collection[int], *, present: bool) -> None:
+        if self._layout.views:
+            pairs = (tensor * self._layout.size + value for tensor in tensors if tensor != value)
+            self._same = with_members(self._same, self._same_size, pairs, present)
+
+    def _others(self, pairs: Node, pairs_size: int, start: int, end: int) -> Iterator[int]:
+        """Yield the values in pairs whose first number is in a range."""
+        size = self._layout.size
+        return (pair % size for pair in members(pairs, pairs_size, start * size, end * size))
+
+
+def _stretches(start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Yield the few stretches of pieces that a range consists of, each as its level and number.
+
+    On level 0, a stretch is one piece; on each other level, it is as long as 16 of the level before.
+    """
+    level = 0
+    while start < end:
+        while start < end and start % PARTS:
+            yield level, start
+            start += 1
+        while start < end and end % PARTS:
+            end -= 1
+            yield level, end
+        level, start, end = level + 1, start // PARTS, end // PARTS
