@@ -25,11 +25,11 @@ demo: $(INSTALLED)  ## Build and verify a model trained on real data.
 		'Next: read examples/digits/etdev.toml, or start a project of your own:' \
 		'  . $(VENV)/bin/activate && etdev init my-model && cd my-model && etdev build'
 
-test: $(INSTALLED)  ## Run the tests; skipped ones say why.
+test: $(INSTALLED)  ## Run the tests of every commit; skipped ones say why.
 	$(BIN)/pytest --numprocesses $(JOBS) --dist loadfile $(ARGS)
 
-test-all: $(INSTALLED)  ## Run the slow tests too.
-	$(BIN)/pytest --slow --numprocesses $(JOBS) --dist loadfile $(ARGS)
+test-all: $(INSTALLED)  ## Run the integration tests and the slow ones too.
+	$(BIN)/pytest --integration --slow --numprocesses $(JOBS) --dist loadfile $(ARGS)
 
 lint: $(INSTALLED)  ## Check style, types and who imports whom.
 	$(BIN)/ruff check

@@ -32,15 +32,15 @@ ROOT = Path(__file__).resolve().parents[1]
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--slow", action="store_true", help="run the slow tests too")
+    parser.addoption("--integration", action="store_true", help="run the integration tests too")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if config.getoption("--slow"):
-        return
-    skip = pytest.mark.skip(reason="slow: run with --slow")
-    for item in items:
-        if item.get_closest_marker("slow"):
-            item.add_marker(skip)
+    for marker in ("slow", "integration"):
+        skip = pytest.mark.skip(reason=f"{marker}: run with --{marker}")
+        for item in items if not config.getoption(f"--{marker}") else ():
+            if item.get_closest_marker(marker):
+                item.add_marker(skip)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

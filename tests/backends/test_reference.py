@@ -262,6 +262,7 @@ def _lower(case: Case, *devices: str) -> Program:
     return parse(Blob(bytes(lowered.buffer)))
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_the_program_computes_what_the_model_does(case: Case) -> None:
     """As ExecuTorch emits it, and with its nested programs linked; what is inside and outside is as the case says."""

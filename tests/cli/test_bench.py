@@ -23,6 +23,8 @@ from etdev.runtime.stock import StockRuntime
 from program.hand import tensor
 from support.files import chain, method, program, sin
 
+pytestmark = pytest.mark.integration
+
 QUICK = ("--calls", "6", "--warmup", "1", "--transport", "thread", "--workers", "1")
 Bench = Callable[..., tuple[int, str, str]]
 

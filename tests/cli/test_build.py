@@ -186,6 +186,7 @@ def test_text_moves_to_stderr_when_json_has_stdout(run: Run) -> None:
     assert err.endswith("tiny: 1 target, 1 good\n")
 
 
+@pytest.mark.integration
 def test_json_is_alone_on_stdout_whoever_prints(project: Path) -> None:
     """User code, libraries written in C and programs that they start all wrote into the JSON."""
     (project / "model.py").write_text((project / "model.py").read_text() + dedented(LOUD))
@@ -206,6 +207,7 @@ def dedented(text: str) -> str:
     return "\n" + "\n".join(line.strip() for line in text.strip().splitlines()) + "\n"
 
 
+@pytest.mark.integration
 def test_the_project_may_be_elsewhere(project: Path, tmp_path_factory: pytest.TempPathFactory, run: Run) -> None:
     """Paths are those of the config, what is shown is relative to where the user is."""
     elsewhere = tmp_path_factory.mktemp("elsewhere")
@@ -217,6 +219,7 @@ def test_the_project_may_be_elsewhere(project: Path, tmp_path_factory: pytest.Te
     assert list(elsewhere.iterdir()) == []
 
 
+@pytest.mark.integration
 def test_a_terminal_sees_what_is_being_done(project: Path) -> None:
     """A line that moves while a stage runs, and one line per target that stays."""
     code, shown = on_a_terminal(project, "build", "-t", "cpu", "--no-verify")

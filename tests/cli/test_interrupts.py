@@ -18,6 +18,8 @@ from etdev.cli.interrupts import _ECHO, INTERRUPTS, Interruptible
 from etdev.cli.lazy import Entry
 from etdev.pipeline.project.progress import Silent
 
+pytestmark = pytest.mark.integration
+
 _WAITING = """
 import sys, time
 from pathlib import Path

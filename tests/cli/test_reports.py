@@ -425,6 +425,7 @@ def test_the_summary_of_the_step_has_everything(etdev: Etdev, tmp_path: Path, mo
     assert summary.read_text() == text, "nobody asked for it"
 
 
+@pytest.mark.integration
 def test_files_without_a_config(etdev: Etdev) -> None:
     write(chain(1), "good.pte")
     Path("bad.pte").write_bytes(b"no program at all")

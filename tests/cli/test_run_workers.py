@@ -17,6 +17,8 @@ from program.hand import tensor
 from support.files import chain, method, program, sin
 from support.on_devices import file_of
 
+pytestmark = pytest.mark.integration
+
 ROWS = np.linspace(-1, 1, 24, dtype=np.float32).reshape(6, 4)
 
 

@@ -27,7 +27,8 @@ open(sys.argv[1], "w").write(json.dumps({"code": code, "modules": sorted({m.part
 def _modules_after(arguments: list[str], folder: Path) -> set[str]:
     answer = folder / "answer.json"
     command = [sys.executable, "-c", _SPY, str(answer), *arguments]
-    subprocess.run(command, cwd=folder, capture_output=True, check=True, timeout=60)
+    environment = {**os.environ, "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}  # There may be no shell.
+    subprocess.run(command, cwd=folder, env=environment, capture_output=True, check=True, timeout=60)
     found = json.loads(answer.read_text())
     assert found["code"] == 0
     return set(found["modules"])
@@ -69,6 +70,7 @@ def test_commands_that_need_no_model_import_nothing_heavy(arguments: list[str], 
     assert not _modules_after(arguments, project) & HEAVY
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     ("arguments", "allowed"),
     [
@@ -98,6 +100,7 @@ def test_commands_on_targets_import_nothing_heavy(arguments: list[str], tmp_path
     assert not _modules_after(arguments, tmp_path) & HEAVY
 
 
+@pytest.mark.integration
 def test_files_of_a_thousand_instructions(tmp_path: Path) -> None:
     """Twice what they may take on a quiet machine, where ``benchmarks/files.py`` holds them to it."""
     file = tmp_path / "long.pte"

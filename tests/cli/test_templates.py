@@ -18,6 +18,8 @@ from etdev.templates import TEMPLATES, render
 from etdev.templates.existing import read_project
 from support.projects import LINEAR, LINEAR_CONFIG, write_project
 
+pytestmark = pytest.mark.integration
+
 
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> str:

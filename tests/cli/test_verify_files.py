@@ -242,6 +242,7 @@ def test_the_file_may_have_any_name(run: Run) -> None:
     assert run("chain.pte.rejected")[0] == 0
 
 
+@pytest.mark.integration
 def test_with_the_wheel_itself(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("executorch", reason="executorch brings the runtime")
     write(chain(3), tmp_path / "chain.pte")

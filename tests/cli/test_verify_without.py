@@ -14,6 +14,8 @@ from etdev.program import write
 from support.files import chain
 from support.on_devices import two_devices
 
+pytestmark = pytest.mark.integration
+
 SIMULATED = ("--device-map", "cuda:0=sim,cuda:1=sim")
 _WITHOUT = """
 import sys

@@ -18,6 +18,8 @@ from etdev.program import read, write
 from etdev.runtime.device_map import parse_device_map, registry_for
 from hardware.check import SIMULATED, Checked, check_files, describe_machine, main, real_registry, table
 
+pytestmark = pytest.mark.integration
+
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:

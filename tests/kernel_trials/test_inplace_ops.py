@@ -23,6 +23,8 @@ from etdev.program.analysis.inplace import DEFAULT, Donor
 from etdev.runtime.stock import StockRuntime
 from support.projects import LINEAR_CONFIG
 
+pytestmark = pytest.mark.integration
+
 Make = Callable[..., Project]
 
 

@@ -14,6 +14,8 @@ from etdev.program import model as m
 from linker.programs import Method, program
 from validator.test_proofs import check, proof
 
+pytestmark = pytest.mark.integration
+
 
 def moves(count: int) -> Method:
     """Add a chain in which each value becomes the tensor of the previous one."""

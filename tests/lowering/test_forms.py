@@ -267,6 +267,7 @@ def test_a_form_computes_the_same(case: Case, tmp_path: Path) -> None:
     _check(case, tmp_path)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("case", STAYS.values(), ids=STAYS)
 def test_what_no_form_is_for_stays(case: Case, tmp_path: Path) -> None:
     _check(case, tmp_path)

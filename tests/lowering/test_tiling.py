@@ -15,6 +15,8 @@ from etdev.program import read, write
 from etdev.program.footprint import planned_memory
 from support.stock import shared_runtime
 
+pytestmark = pytest.mark.integration
+
 torch = pytest.importorskip("torch", reason="needs the extra `build`")
 F = torch.nn.functional
 

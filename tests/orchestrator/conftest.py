@@ -47,7 +47,9 @@ def used_actors(ray_cluster: None, idle_actors: list[Any], monkeypatch: pytest.M
     monkeypatch.setattr(ray, "RayTransport", Thrifty)
 
 
-@pytest.fixture(params=TRANSPORTS)
+@pytest.fixture(
+    params=[pytest.param(name, marks=pytest.mark.integration) if name == "ray" else name for name in TRANSPORTS]
+)
 def transport(request: pytest.FixtureRequest) -> str:
     """The name of a transport."""
     if request.param == "ray":

@@ -21,6 +21,8 @@ from etdev.runtime.orchestrator import Orchestrator, WorkerLost, WorkerSpec
 from etdev.runtime.orchestrator.messages import Job
 from orchestrator import jobs
 
+pytestmark = pytest.mark.integration
+
 LIMIT = 60.0
 """Seconds that nothing takes."""
 SOON = 10.0

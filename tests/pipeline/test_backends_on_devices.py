@@ -17,6 +17,8 @@ from etdev.program.footprint import planned_memory
 from support.projects import LINEAR, LINEAR_CONFIG
 from support.stages import Failure, check_failure, lower
 
+pytestmark = pytest.mark.integration
+
 pytest.importorskip("executorch", reason="needs the extra `build`")
 
 TWO = """

@@ -30,6 +30,8 @@ from etdev.verification.verify_file import verify_files
 from support.blob_backend import CODE
 from support.projects import LINEAR, LINEAR_CONFIG, SAMPLES, write_project
 
+pytestmark = pytest.mark.integration
+
 TARGETS = """
     samples = "data:samples"
     [targets.apart]

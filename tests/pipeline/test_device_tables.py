@@ -23,6 +23,8 @@ from etdev.runtime.replay import ReplayRuntime
 from support.projects import LINEAR, LINEAR_CONFIG, write_project
 from support.stages import load
 
+pytestmark = pytest.mark.integration
+
 torch = pytest.importorskip("torch", reason="needs the extra `build`")
 pytest.importorskip("executorch", reason="needs the extra `build`")
 

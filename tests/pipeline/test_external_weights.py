@@ -29,6 +29,8 @@ from etdev.verification.verify_file import verify_files
 from support.projects import LINEAR, LINEAR_CONFIG, SAMPLES, write_project
 from support.stock import shared_runtime
 
+pytestmark = pytest.mark.integration
+
 TARGETS = """
     samples = "data:samples"
     [targets.portable]

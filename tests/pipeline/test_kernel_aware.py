@@ -16,6 +16,8 @@ from etdev.pipeline.project.runtime_contents import needed_libraries
 from etdev.pipeline.results.result import MethodResult, TargetResult
 from support.stages import emit
 
+pytestmark = pytest.mark.integration
+
 pytest.importorskip("torch", reason="needs the extra `build`")
 
 MODEL = """

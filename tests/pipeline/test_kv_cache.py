@@ -15,6 +15,8 @@ from etdev.program.model import KernelCall
 from pipeline.stages.emit.emitting import Case, Emitted, emit
 from support.stock import shared_runtime
 
+pytestmark = pytest.mark.integration
+
 LENGTH, WIDTH, CACHES = 64, 64, 4
 """Positions of a cache, its elements at each, and how many there are: keys and values of two layers."""
 

@@ -32,6 +32,8 @@ from etdev.program.devices import D2H_COPY, H2D_COPY
 from etdev.runtime.device_map import parse_device_map
 from etdev.runtime.replay import ReplayRuntime
 
+pytestmark = pytest.mark.integration
+
 torch = pytest.importorskip("torch", reason="needs the extra `build`")
 pytest.importorskip("executorch", reason="needs the extra `build`")
 

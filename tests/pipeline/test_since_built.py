@@ -18,6 +18,8 @@ from etdev.pipeline.api import open_project
 from etdev.pipeline.since_built import SinceBuilt, since_built
 from support.projects import LINEAR, LINEAR_CONFIG, write_project
 
+pytestmark = pytest.mark.integration
+
 MORE = """
     [targets.cpu.memory]
     planner = "best"

@@ -24,6 +24,8 @@ from pipeline.stages.emit import test_emit as objects
 from pipeline.stages.emit.emitting import Case, Emitted, emit
 from support.stock import shared_runtime
 
+pytestmark = pytest.mark.integration
+
 FOUR = {"x": "float32 [4]"}
 CASES = {
     name: objects.CASES[name]

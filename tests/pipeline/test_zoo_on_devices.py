@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.integration
+
 pytest.importorskip("executorch", reason="needs the extra `build`")
 pytest.importorskip("transformers", reason="needs the extra `hf`")
 

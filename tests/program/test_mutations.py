@@ -15,6 +15,8 @@ from etdev.program import write
 from program import hand, mutation_trials
 from support.on_devices import two_devices
 
+pytestmark = pytest.mark.integration
+
 if TYPE_CHECKING:
     from program.real import RealFile
 

@@ -14,6 +14,8 @@ from etdev.program.model import JumpFalseCall, TensorShapeDynamism
 from program import hand
 from program.flatc_json import flatc_json, our_json, same
 
+pytestmark = pytest.mark.integration
+
 if TYPE_CHECKING:
     from program.real import RealFile
 

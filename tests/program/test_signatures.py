@@ -78,6 +78,7 @@ def fitting(name: str) -> tuple[tuple[m.Value, ...], tuple[int, ...]]:
     return tuple(values), tuple(args)
 
 
+@pytest.mark.integration
 def test_the_table_is_that_of_the_installed_runtime() -> None:
     """The command runs in its own process, because the available schemas depend on earlier imports."""
     pytest.importorskip("executorch", reason="executorch has the operators")

@@ -16,6 +16,8 @@ from ruamel.yaml import YAML
 from etdev.cli import app
 from support.projects import LINEAR, LINEAR_CONFIG, write_project
 
+pytestmark = pytest.mark.integration
+
 _SHELL = ("bash", "--noprofile", "--norc", "-eo", "pipefail", "-c")
 """What GitHub runs a step's script with."""
 _TARGETS = "[targets.cpu]\n[targets.other]\n"

@@ -15,6 +15,8 @@ from etdev.pipeline.api import open_project
 from support.commands import run_etdev
 from support.stages import load
 
+pytestmark = pytest.mark.integration
+
 torch = pytest.importorskip("torch", reason="needs the extra `build`")
 
 _FILE = re.compile(r"^`(?P<name>[\w.]+)`:\n\n```\w+\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -23,7 +23,7 @@ from support.projects import write_project
 from support.stock import shared_runtime
 from support.verification import prepare
 
-pytestmark = pytest.mark.own_runtime
+pytestmark = [pytest.mark.own_runtime, pytest.mark.integration]
 
 CONFIG = """
     version = 1

@@ -26,6 +26,8 @@ from pipeline.stages.emit.test_state import PRIVATE
 from program import real
 from support.stock import shared_runtime
 
+pytestmark = pytest.mark.integration
+
 FILES: dict[str, tuple[Callable[[Path], real.RealFile], bool]] = {
     "layers": (real.portable, False),
     "branches": (real.branches, False),

@@ -18,6 +18,8 @@ from runtime.test_devices import X, resident, simulated
 from support.files import chain, counters
 from support.on_devices import two_devices
 
+pytestmark = pytest.mark.integration
+
 MAP = "cuda:0=sim,cuda:1=sim"
 SIMULATED = WorkerSpec("cuda:0", device_map=MAP)
 

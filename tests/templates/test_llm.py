@@ -31,6 +31,8 @@ from etdev.program.sidecar import read_sidecar
 from etdev.templates import render
 from etdev.templates.create import create_project, plan_project
 
+pytestmark = pytest.mark.integration
+
 MODULES = ("model", "data")
 GENERATE = """
 import json, sys

@@ -23,6 +23,8 @@ from support.stock import shared_runtime
 from validator.kernel_cases import MOVES, SHAPES, T, t
 from validator.pairs import Half, program
 
+pytestmark = pytest.mark.integration
+
 DTYPES = {
     m.ScalarType.FLOAT: torch.float32,
     m.ScalarType.INT: torch.int32,

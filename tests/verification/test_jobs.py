@@ -9,6 +9,8 @@ from etdev.pipeline.results.result import CheckResult
 from support.projects import LINEAR, LINEAR_CONFIG
 from support.verification import Prepared, prepare
 
+pytestmark = pytest.mark.integration
+
 _COUNTER = """
     import torch
     from torch import nn

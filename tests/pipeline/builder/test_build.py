@@ -164,6 +164,7 @@ def test_a_missed_gate_keeps_its_artifact_and_the_other_targets_are_built(tmp_pa
         assert files(tmp_path / "build" / target.name) == ["report.json", "tiny.pte"]
 
 
+@pytest.mark.integration
 def test_growth_against_the_output_of_an_earlier_build(tmp_path: Path) -> None:
     """Also where the target is found again, and in a verification, which has the ops from the report of the build."""
     limits = "budget = { delegated = 0, growth = { file = '1%', weights = 0, memory = '0%' } }\n"
@@ -231,6 +232,7 @@ def test_a_rejected_program_takes_the_place_of_a_good_one_and_back(tmp_path: Pat
     assert again["cpu"].sha256 == good["cpu"].sha256
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     ("settings", "error", "said"),
     [
@@ -355,6 +357,7 @@ def test_artifacts_can_go_elsewhere(tmp_path: Path) -> None:
     assert files(tmp_path / "project") == ["etdev.toml", "model.py"]
 
 
+@pytest.mark.integration
 def test_a_full_disk_leaves_the_artifact_of_before(tmp_path: Path) -> None:
     """Judging point 7."""
     config = write_project(tmp_path, LINEAR_CONFIG + "    [targets.cpu]\n", model=LINEAR)
@@ -383,6 +386,7 @@ def build_in_process(folder: Path, seed: str, *arguments: str) -> BuildResult:
     return BuildResult.model_validate_json(done.stdout)
 
 
+@pytest.mark.integration
 def test_the_same_bytes_everywhere(built: BuildResult, tmp_path: Path) -> None:
     """Judging point 6: in another folder, under another hash seed, in another order and alone."""
     expected = hashes(built)
@@ -409,6 +413,7 @@ WAITING = """
 """
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     ("number", "arguments"),
     [(signal.SIGINT, ()), (signal.SIGTERM, ()), (signal.SIGINT, ("-j", "2"))],

@@ -18,6 +18,8 @@ from etdev.pipeline.results.result import BuildResult
 from support.projects import write_project
 from support.told import Told
 
+pytestmark = pytest.mark.integration
+
 MODEL = """
     import os
     import signal

@@ -49,6 +49,7 @@ def results(config: Path) -> BuildResult:
     return BuildResult.model_validate_json((config.parent / "build" / "results.json").read_bytes())
 
 
+@pytest.mark.integration
 def test_the_same_as_in_turn(tmp_path: Path) -> None:
     in_turn = etdev.build(write_project(tmp_path / "turn", TWO, model=LINEAR), verify=False, cache=False)
     config = write_project(tmp_path / "jobs", TWO, model=LINEAR)
@@ -66,6 +67,7 @@ def test_the_same_as_in_turn(tmp_path: Path) -> None:
     assert (config.parent / "etdev.lock").read_bytes() == (tmp_path / "turn" / "etdev.lock").read_bytes()
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_one_that_fails(tmp_path: Path, jobs: int) -> None:
     """Without ``keep_going`` no other is begun; with it, all others are built, and the worst code is the answer."""
@@ -88,6 +90,7 @@ def test_one_that_fails(tmp_path: Path, jobs: int) -> None:
     assert results(config) == result
 
 
+@pytest.mark.integration
 def test_all_that_fail_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -155,6 +158,7 @@ def test_what_this_machine_lacks_is_known_first(tmp_path: Path) -> None:
     assert ([target.name for target in result.targets], result.exit_code) == (["a"], ExitCode.ENVIRONMENT)
 
 
+@pytest.mark.integration
 def test_a_process_that_dies(tmp_path: Path) -> None:
     """Takes its target along; another process builds the next one."""
     config = write_project(tmp_path, TWO + "    [targets.c]\n", model=LINEAR, data=METRICS)
@@ -169,6 +173,7 @@ def test_a_process_that_dies(tmp_path: Path) -> None:
     assert not list((tmp_path / "build" / "a").glob(".*")), left
 
 
+@pytest.mark.integration
 def test_a_time_is_measured_while_nothing_else_is_built(tmp_path: Path) -> None:
     config = write_project(tmp_path, TWO + '    [targets.c]\n    budget.latency = { p95 = "100s" }\n', model=LINEAR)
     told = Told()
@@ -194,6 +199,7 @@ def test_who_needs_the_machine(tmp_path: Path, settings: str, expected: bool) ->
     assert needs_the_machine(open_project(config), "cpu") == expected
 
 
+@pytest.mark.integration
 def test_what_is_no_error_of_a_target_ends_the_build(tmp_path: Path) -> None:
     config = write_project(tmp_path, TWO, model=LINEAR)
     (tmp_path / "planner.py").write_text("def plan(problem):\n    raise KeyboardInterrupt\n")
@@ -214,6 +220,7 @@ def _cluster() -> Iterator[None]:
     SHARED.leave()
 
 
+@pytest.mark.integration
 @pytest.mark.usefixtures("_cluster")
 def test_on_a_cluster(tmp_path: Path) -> None:
     config = write_project(tmp_path, TWO, model=LINEAR)

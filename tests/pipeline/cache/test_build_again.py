@@ -193,6 +193,7 @@ def test_an_unchanged_project_is_not_built(first: tuple[Path, Path, BuildResult]
         )
 
 
+@pytest.mark.integration
 def test_a_limit_alone_quantizes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The cache has the outputs of the quantized model on the calls of its verification."""
     monkeypatch.setenv("ETDEV_CACHE_DIR", str(tmp_path / "cache"))
@@ -221,6 +222,7 @@ def test_a_limit_alone_quantizes_nothing(tmp_path: Path, monkeypatch: pytest.Mon
     assert "quantize" not in etdev.build(config, overrides=[sessions, limited])["small"].seconds
 
 
+@pytest.mark.integration
 def test_an_unchanged_project_needs_no_torch(config: Path) -> None:
     """Nor any stage, so that it takes well below a second (judging point: 0.5 s)."""
     script = (
@@ -347,6 +349,7 @@ def test_a_change(config: Path, change: Callable[[Path], object], expected: str)
     assert kinds(again(config)) == ("nothing",)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     "change",
     [
@@ -393,6 +396,7 @@ def test_files_that_nobody_declared_are_named(first: tuple[Path, Path, BuildResu
     assert notes == [f"{text}because Python opens it"]
 
 
+@pytest.mark.integration
 def test_what_changes_during_a_build_is_not_remembered(config: Path) -> None:
     """It may have been read before or after."""
     model = config.with_name("model.py")
@@ -433,6 +437,7 @@ def test_no_cache_builds_again(first: tuple[Path, Path, BuildResult], config: Pa
     assert result["cpu"].sha256 == first[2]["cpu"].sha256
 
 
+@pytest.mark.integration
 def test_a_cache_that_cannot_be_written_fails_no_build(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (config.parent / "file").write_text("")
     monkeypatch.setenv("ETDEV_CACHE_DIR", str(config.parent / "file" / "cache"))

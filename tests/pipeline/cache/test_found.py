@@ -14,6 +14,8 @@ import etdev
 from etdev.pipeline.results.result import BuildResult
 from support.projects import LINEAR_CONFIG, write_project
 
+pytestmark = pytest.mark.integration
+
 TARGET = "    [targets.cpu]\n"
 MODEL = """
     import torch

@@ -22,6 +22,8 @@ from pipeline.cache.killing import contents, wrong_in_cache
 from support.mounts import fill, small_disk
 from support.projects import LINEAR, LINEAR_CONFIG, write_project
 
+pytestmark = pytest.mark.integration
+
 TARGET = """
     [targets.cpu]
     etrecord = true

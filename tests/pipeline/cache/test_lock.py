@@ -21,6 +21,8 @@ from etdev.pipeline.project.options import BuildOptions
 from etdev.pipeline.project.versions import package_version
 from support.projects import LINEAR, LINEAR_CONFIG, make_project, write_project
 
+pytestmark = pytest.mark.integration
+
 TARGETS = """
     [targets.cpu]
     [targets.naive.memory]

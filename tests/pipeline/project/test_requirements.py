@@ -18,6 +18,8 @@ from support.commands import break_package, run_etdev
 from support.projects import FOUR_TARGETS, LINEAR, LINEAR_CONFIG, SAMPLES, write_project
 from support.stages import Failure, check_failure
 
+pytestmark = pytest.mark.integration
+
 HF_CONFIG = """
     version = 1
     [model]

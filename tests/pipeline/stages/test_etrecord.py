@@ -25,6 +25,8 @@ from etdev.program.sidecar import read_sidecar
 from support.projects import make_project, write_project
 from support.stages import Failure, check_failure
 
+pytestmark = pytest.mark.integration
+
 MODEL = """
     import torch
     from torch import nn

@@ -13,6 +13,8 @@ from etdev.pipeline.stages.artifacts import ExportedModel
 from etdev.pipeline.stages.emit import ObjectProgram
 from support.stages import Failure, check_failure, emit, prepare, quantize
 
+pytestmark = pytest.mark.integration
+
 torch = pytest.importorskip("torch", reason="needs the extra `build`")
 
 CONFIG = """

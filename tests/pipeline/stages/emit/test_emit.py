@@ -228,6 +228,7 @@ def test_both_files_say_what_was_handed_on(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.integration
 def test_the_files_do_not_depend_on_the_folder(tmp_path: Path) -> None:
     case = replace(CASES["a scan"], more='project.name = "same"')
     contents = []
