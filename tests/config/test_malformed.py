@@ -45,7 +45,7 @@ YAML = {
     "text at the top": ("hello\n", 1, 1, "expected keys and values at the top of the file"),
     "unclosed list": ("a: [1,\n", 2, 1, "not valid YAML: expected the node content, but found '<stream end>'"),
     "tab": ("a:\n\tb: 2\n", 2, 1, "not valid YAML: found character '\\t' that cannot start any token"),
-    "two colons": ("a: b: c\n", 1, 5, "not valid YAML: a `:` stands where no key can be"),
+    "two colons": ("a: b: c\n", 1, 5, "not valid YAML: a `:` is where no key can be"),
     "twice": ("a: 1\nb:\n  c: 1\n  c: 2\n", 4, 3, "`b.c` is defined twice; the first time at etdev.yaml:3:3"),
     "anchor": ("a: &x 1\nb: 2\n", 1, 4, "anchors (`&x`) are not supported"),
     "alias": ("a: *x\n", 1, 4, "aliases (`*x`) are not supported"),
@@ -84,7 +84,7 @@ def test_yaml(case: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "hint"),
     [
-        ("[model]\nentry = model:make\n", 'text stands in quotes: "model:make"'),
+        ("[model]\nentry = model:make\n", 'text needs quotes: "model:make"'),
         ("a = True\n", "write `true`"),
         ("version: 1\n", "TOML writes `key = value`; for YAML, name the file .yaml"),
         ("a = [1,\nb = 2\n", "the `[` at line 1, column 5 is never closed"),

@@ -10,7 +10,7 @@ from etdev.planner.fit import best_fit, first_fit
 from etdev.planner.occupancy import Timeline
 from etdev.planner.orders import Strategy, find_crowds
 from etdev.planner.parts import find_parts
-from etdev.planner.windows import Mender
+from etdev.planner.windows import Fixer
 from planner import truth
 from planner.strategies import problems
 from planner.truth import problem
@@ -92,8 +92,8 @@ def test_what_lies_too_high_is_planned_anew_with_its_surroundings(capacity: int)
     buffers = [planned.buffers[index] for index in order]
     offsets = [100 if buffer.size == 16 else 0 for buffer in buffers]
     offsets[[buffer.size for buffer in buffers].index(16)] = 200
-    mender = Mender(buffers, offsets, 10_000_000)
-    assert mender.fit(capacity) == []
-    assert not truth.flaws(Problem(tuple(buffers)), mender.offsets)
-    assert max(offset + buffer.size for offset, buffer in zip(mender.offsets, buffers, strict=True)) <= capacity
-    assert mender.fit(39) != []
+    fixer = Fixer(buffers, offsets, 10_000_000)
+    assert fixer.fit(capacity) == []
+    assert not truth.flaws(Problem(tuple(buffers)), fixer.offsets)
+    assert max(offset + buffer.size for offset, buffer in zip(fixer.offsets, buffers, strict=True)) <= capacity
+    assert fixer.fit(39) != []

@@ -199,7 +199,7 @@ MALFORMED = {
         "data_files.b.ptd.größe.scalar_type: expected the name of a scalar type, found []",
     ),
     "more": (_with("more", value=1), "more: this key is unknown; there may be format, methods, data_files"),
-    "a key twice": ('{"format": 2, "methods": {}, "methods": {}}', "the key 'methods' stands there twice"),
+    "a key twice": ('{"format": 2, "methods": {}, "methods": {}}', "the key 'methods' is there twice"),
     "a list of methods": (_with("methods", value=[]), "methods: expected an object, found []"),
     "a method without state": (_with(*F, "state", value=...), "methods.forward.state: this is missing"),
     "state as an object": (_with(*F, "state", value={}), "methods.forward.state: expected a list, found {}"),
@@ -211,7 +211,7 @@ MALFORMED = {
     "a broken number": (_with(*F, "state", 0, "value", value=0.5), f"methods.forward.state[0].value: {NUMBER} 0.5"),
     "state out of order": (
         _with(*F, "state", 1, "value", value=0),
-        "methods.forward.state[1]: value 0 stands behind value 0",
+        "methods.forward.state[1]: value 0 comes after value 0",
     ),
     "no truth": (
         _with(*F, "state", 1, "initialized", value=1),

@@ -273,7 +273,7 @@ def _value_hint(node: Node, value: object, path: KeyPath) -> str | Example | Non
     if isinstance(value, float) and value.is_integer() and "integer" in node.kinds and "number" not in node.kinds:
         return f"write {int(value)}"
     if node.kinds == {"text"} and kind(value) in ("boolean", "integer", "number", "date") and node.is_free_text:
-        return f'text stands in quotes: "{short(value)}"'
+        return f'text needs quotes: "{short(value)}"'
     return None
 
 

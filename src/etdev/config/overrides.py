@@ -166,7 +166,7 @@ def _malformed_set(text: str, source: str) -> Problem:
     if "[" in key:
         hint = "elements of lists cannot be set one by one: set the whole list"
     else:
-        hint = "write names joined by dots; a name with other characters than letters, digits, _ and - stands in quotes"
+        hint = "write names joined by dots; a name with other characters than letters, digits, _ and - needs quotes"
     return _problem(source, (), f"`{short_text(key)}` is not a key", hint)
 
 

@@ -64,18 +64,18 @@ class Parts:
 def memory_parts(program: Program, device: str) -> Parts:
     """Return the tensors in use at the peak of each buffer on a device, in the method that needs most of it."""
     found: list[tuple[str, int]] = []
-    fullest: Peak | None = None
+    highest: Peak | None = None
     where = ""
     uses = memory_use(program, method_memories(program))
     for index, method in _largest_buffers(program, device):
         peak = next((peak for peak in uses[method].peaks if peak.buffer == index), None)
         found += _in_use(uses[method], index, peak)
-        if peak is not None and (fullest is None or peak.nbytes > fullest.nbytes):
-            fullest, where = peak, f" of {program.execution_plan[method].name!r}"
+        if peak is not None and (highest is None or peak.nbytes > highest.nbytes):
+            highest, where = peak, f" of {program.execution_plan[method].name!r}"
     nested = device_memory(program).get(device, (0, 0))[1]
     if nested:
         found.append(("programs in delegates", nested))
-    return Parts(tuple(found), _moment(fullest, where))
+    return Parts(tuple(found), _moment(highest, where))
 
 
 def _largest_buffers(program: Program, device: str) -> Iterator[tuple[int, int]]:

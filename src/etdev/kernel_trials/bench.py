@@ -220,9 +220,9 @@ def _dtypes_of(schema: Schema, run: Run) -> dict[str, m.ScalarType]:
     """Return the element type of every tensor: the type of the case if it states one, else that of the trial."""
     donor, output = schema.arguments[run.donor.argument].name, schema.outputs[run.donor.output].name
     # Other outputs of a kernel have the type of this one, as mean and deviation do, or that of the inputs.
-    beside = run.dtypes.others if run.case.outputs[run.donor.output].dtype else run.dtypes.output
+    other_dtypes = run.dtypes.others if run.case.outputs[run.donor.output].dtype else run.dtypes.output
     dtypes = {item.name: run.dtypes.others for item in schema.arguments}
-    dtypes |= {item.name: beside for item in schema.outputs}
+    dtypes |= {item.name: other_dtypes for item in schema.outputs}
     dtypes |= {donor: run.dtypes.donor, output: run.dtypes.output}
     made = {item.name: spec for item, spec in zip(schema.outputs, run.case.outputs, strict=True)}
     given = {**run.case.arguments, **made}

@@ -116,7 +116,7 @@ class _Options:
 
     node: Node
     sizes: Convolution
-    beside: int
+    others: int
     """Bytes in use during the convolution that are unrelated to it."""
     ways: list[Pieces]
 
@@ -125,8 +125,8 @@ def multiply_matrices(editor: Editor) -> int:
     """Replace the convolutions that are faster as matrix products. Return their number."""
     options, left, floor = _possible(editor)
     room = _room(editor, options, floor)
-    decided = [(item.node, item.sizes, fastest(item.ways, room - item.beside)) for item in options]
-    whole = [fastest(item.ways, editor.limit - item.beside) for item in options]
+    decided = [(item.node, item.sizes, fastest(item.ways, room - item.others)) for item in options]
+    whole = [fastest(item.ways, editor.limit - item.others) for item in options]
     editor.left += left
     editor.is_tiled |= any(pieces.calls > other.calls for (_, _, pieces), other in zip(decided, whole, strict=True))
     for node, sizes, pieces in decided:
@@ -150,17 +150,17 @@ def _possible(editor: Editor) -> tuple[list[_Options], int, int]:
     options, left = [], 0
     for node, found in sizes.items():
         freed = [arguments(node)[0]] if occupancy.ends_at(arguments(node)[0], node) else []
-        beside = occupancy.during(node) - sum(value(item).numel() * _BYTES for item in [node, *freed])
+        others = occupancy.during(node) - sum(value(item).numel() * _BYTES for item in [node, *freed])
         possible = possible_ways(found, input_stays=not freed)
-        ways = [way for way in possible if beside + way.memory <= editor.limit]
+        ways = [way for way in possible if others + way.memory <= editor.limit]
         left += bool(possible) and not ways
-        options += [_Options(node, found, beside, ways)] if ways else []
+        options += [_Options(node, found, others, ways)] if ways else []
     return options, left, occupancy.peak(without={item.node for item in options})
 
 
 def _room(editor: Editor, options: Sequence[_Options], floor: int) -> int:
     """Return the bytes that the method may use during a convolution. Each gets its fastest tiling for these."""
-    least = [item.beside + min(way.memory for way in item.ways) for item in options]
+    least = [item.others + min(way.memory for way in item.ways) for item in options]
     lowest = int(min(max((floor, *(size * _SLACK for size in least))), editor.limit))
     if editor.settings.tiling == "always" or not options:
         return lowest
@@ -173,8 +173,8 @@ def _room(editor: Editor, options: Sequence[_Options], floor: int) -> int:
 
 def _cost(options: Sequence[_Options], floor: int, room: int) -> int:
     """Return the bytes of memory and of instructions if each convolution gets its fastest tiling for ``room``."""
-    chosen = [(item.beside, fastest(item.ways, room - item.beside)) for item in options]
-    memory = max((floor, *(beside + way.memory for beside, way in chosen)))
+    chosen = [(item.others, fastest(item.ways, room - item.others)) for item in options]
+    memory = max((floor, *(others + way.memory for others, way in chosen)))
     return memory + INSTRUCTION_BYTES * sum(way.calls for _, way in chosen)
 
 
@@ -256,8 +256,8 @@ def _way(sizes: Convolution, parts: int, bands: int, input_stays: bool) -> Piece
     cut = region if bands > 1 else 0
     # Bands of one part are concatenated before the next part begins.
     joined = output / parts if bands > 1 else 0
-    fullest = max(source + region + cut, kept + region + columns)
-    memory = fullest + output + joined if split > 1 else max(source + region, fullest + output)
+    peak = max(source + region + cut, kept + region + columns)
+    memory = peak + output + joined if split > 1 else max(source + region, peak + output)
     calls = parts * ((2 + (region > 0) + (cut > 0)) * bands + (bands > 1)) + (parts > 1) + 2 * sizes.bias
     repeated = 1 if grouped else parts
     time = (

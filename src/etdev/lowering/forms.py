@@ -96,7 +96,7 @@ FORMS: tuple[Form, ...] = (
         library="optimized",
         measured="two layers of an MLP on 256 rows of 64 numbers, 256 numbers between them",
         gain=1,
-        reason="what lies between the ops needs memory for one piece only",
+        reason="the tensors between the ops need memory for one tile only",
         less_memory=2,
     ),
     Form(
@@ -140,7 +140,7 @@ LIBRARIES = frozenset(form.library for form in FORMS)
 
 
 def usable_forms(libraries: Collection[str] | None, operators: Collection[str] | None) -> tuple[str, ...]:
-    """Return the names of the forms for a runtime with these kernel libraries and operators; None stands for all."""
+    """Return the names of the forms for a runtime with these kernel libraries and operators; None means all."""
     if libraries is not None and not LIBRARIES.issubset(libraries):
         return ()
     return tuple(form.name for form in FORMS if operators is None or set(form.operators).issubset(operators))

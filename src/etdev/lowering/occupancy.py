@@ -116,9 +116,9 @@ class Occupancy:
         self.ops = [self._op(node, constants) for node in self.nodes]
         """Ops, one per node."""
         self.lifetimes = Lifetimes(self.ops, linked=linked)
-        self.fullest = max(range(len(self.nodes)), key=self.lifetimes.bytes.__getitem__)
+        self.peak_index = max(range(len(self.nodes)), key=self.lifetimes.bytes.__getitem__)
         """Index of the first op at the peak."""
-        self.at_fullest = self.lifetimes.homes_during(self.fullest)
+        self.at_peak = self.lifetimes.homes_during(self.peak_index)
 
     def _op(self, node: Node, constants: Container[str]) -> Op:
         is_call = node.op == "call_function"

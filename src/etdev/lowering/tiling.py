@@ -125,7 +125,7 @@ def _lower(editor: Editor, goal: int, most_added: int) -> int:
     """Lower the peak to the goal, or as far as possible. Return the number of tiled ops."""
     done, added = 0, 0
     occupancy = editor.occupancy()
-    while (fullest := _fullest(occupancy)) > (goal, 0):
+    while (highest := _peak_of(occupancy)) > (goal, 0):
         choice = _best(occupancy, goal)
         if choice is None or added + choice.added > most_added:
             break
@@ -133,12 +133,12 @@ def _lower(editor: Editor, goal: int, most_added: int) -> int:
         done += len(choice.region.axes)
         added += choice.added
         occupancy = editor.occupancy()
-        if _fullest(occupancy) >= fullest:
+        if _peak_of(occupancy) >= highest:
             break
     return done
 
 
-def _fullest(occupancy: Occupancy) -> tuple[int, int]:
+def _peak_of(occupancy: Occupancy) -> tuple[int, int]:
     """Return the peak in bytes, and the number of ops that use about as much."""
     found = occupancy.lifetimes.bytes
     peak = max(found, default=0)
@@ -158,7 +158,7 @@ def _best(occupancy: Occupancy, goal: int) -> Choice | None:
 
 def _seeds(occupancy: Occupancy) -> Iterator[tuple[Node, int]]:
     """Yield the outputs in use at the peak, with each axis along which they can be tiled."""
-    node = occupancy.nodes[occupancy.fullest]
+    node = occupancy.nodes[occupancy.peak_index]
     for seed in [node, *node.all_input_nodes]:
         if seed.op == "call_function":
             for axis in range(len(shape_of(seed) or ())):
@@ -210,13 +210,13 @@ def _fewest(occupancy: Occupancy, region: Region, goal: int) -> Choice | None:
 def _estimate(occupancy: Occupancy, region: Region, pieces: int) -> Choice | None:
     """Estimate the memory with a tiled region. Return None if it cannot be tiled.
 
-    All tiles run at the position of the last op. Each op of the region stands for one of its tiles.
+    All tiles run at the position of the last op. Each op of the region represents one of its tiles.
     """
     at, lifetimes = occupancy.at, occupancy.lifetimes
     nodes, outputs = list(region.axes), region.outputs
-    last, fullest = at[nodes[-1]], occupancy.fullest
+    last, highest = at[nodes[-1]], occupancy.peak_index
     used = max((lifetimes.last[lifetimes.home_of(at[node])] for node in outputs), default=last)
-    begin, end = min(at[nodes[0]], fullest), max(fullest, min(used, last + _AFTER))
+    begin, end = min(at[nodes[0]], highest), max(highest, min(used, last + _AFTER))
     others = [node for node in occupancy.nodes[begin : end + 1] if node not in region.axes]
     first = [node for node in others if at[node] < last]
     if not outputs or not all(is_whole(node) for node in outputs) or _are_dependent(first, region):
@@ -227,7 +227,7 @@ def _estimate(occupancy: Occupancy, region: Region, pieces: int) -> Choice | Non
     window.add_region(region, pieces)
     for node in others[len(first) :]:
         window.add_node(node)
-    limit = _LOWER * lifetimes.bytes[fullest]
+    limit = _LOWER * lifetimes.bytes[highest]
     after = window.bytes()
     full = sum(size > limit for size in after)
     fewer = sum(size > limit for size in lifetimes.bytes[begin : end + 1]) - full

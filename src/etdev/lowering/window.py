@@ -33,7 +33,7 @@ class Window:
         self._at[node] = self._add(op._replace(sources=tuple(map(self._place, node.all_input_nodes))))
 
     def add_region(self, region: Region, pieces: int) -> None:
-        """Add all tiles of a region. One tile stands for all of them.
+        """Add all tiles of a region. One tile represents all of them.
 
         Inputs and outputs of the region exist as a whole from the first to the last tile.
         """
@@ -71,19 +71,19 @@ class Window:
         """Return the bytes in use during each op, with the memory that is in use throughout."""
         after = [self._at[node] for node in self._at if self._lives_on(node)]
         after += [place for home, place in self._homes.items() if self._occupancy.lifetimes.last[home] > self._end]
-        beside = self._beside()
+        others = self._others()
         found = Lifetimes([*self._ops, Op("", tuple(after), 0)]).bytes[:-1]
-        return [size + beside for size, op in zip(found, self._ops, strict=True) if op.kind]
+        return [size + others for size, op in zip(found, self._ops, strict=True) if op.kind]
 
     def _lives_on(self, node: Node) -> bool:
         return any(self._occupancy.at[user] > self._end for user in node.users)
 
-    def _beside(self) -> int:
+    def _others(self) -> int:
         """Return the bytes in use from before to after the stretch that are unrelated to it."""
         lifetimes, ops = self._occupancy.lifetimes, self._occupancy.ops
         return sum(
             ops[at].nbytes
-            for at in self._occupancy.at_fullest
+            for at in self._occupancy.at_peak
             if at not in self._homes and lifetimes.first[at] < self._begin and lifetimes.last[at] > self._end
         )
 

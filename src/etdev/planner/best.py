@@ -27,7 +27,7 @@ from etdev.planner.problem import Buffer, Problem
 from etdev.planner.restarts import Restarts
 from etdev.planner.search import FOUND, NONE
 from etdev.planner.tables import make_tables
-from etdev.planner.windows import Mender
+from etdev.planner.windows import Fixer
 
 _PLACING_STEPS = 20_000_000
 """Steps after which no further order is tried (about ten seconds); the first order is always tried."""
@@ -51,7 +51,7 @@ _FIRST_STEPS = 30_000_000
 """Steps of the first search."""
 _PROBES = 16
 """Number of capacities that are tried between a goal that is not met and the smallest plan."""
-_MENDING_STEPS = 25_000_000
+_FIXING_STEPS = 25_000_000
 """Steps for planning again buffers that end too high."""
 _TURNS = 4
 """Largest number of times that a part is placed again after that; half as many for more than ``_MANY`` buffers."""
@@ -119,7 +119,7 @@ class _Refinement:
         count = len(part.buffers)
         self._steps = min(_SEARCH_STEPS, _STEPS_PER_PAIR * max(count, _LEAST_COUNTED) ** 2)
         self._demanded = demanded
-        self._mending = min(_MENDING_STEPS, self._steps)
+        self._fixing = min(_FIXING_STEPS, self._steps)
         self._turns = 0 if count <= _FEW else _TURNS if count <= _MANY else _TURNS // 2
         tables = make_tables(part.buffers, _MOST_PAIRS) if count <= _MOST_SEARCHED else None
         self._restarts = tables and Restarts(tables)
@@ -127,9 +127,9 @@ class _Refinement:
     def run(self) -> None:
         """Run the attempts, the quick ones first, until the goal is met."""
         few = len(self._part.buffers) <= _FEW
-        mend = [] if self._restarts is not None and few else [self._mend_goal]
+        fix = [] if self._restarts is not None and few else [self._fix_goal]
         whole = [self._place_further, self._search_first]
-        attempts = [*whole, *mend] if self._restarts is not None else [*mend, *whole, *mend]
+        attempts = [*whole, *fix] if self._restarts is not None else [*fix, *whole, *fix]
         # Without a demand, to search for the goal again would only repeat the first search and go on from there.
         insist = [self._insist] if self._demanded else []
         for attempt in (*attempts, self._improve, *insist, self._narrow):
@@ -140,8 +140,8 @@ class _Refinement:
     def _search_first(self) -> None:
         self._search(self._goal, min(_FIRST_STEPS, self._steps))
 
-    def _mend_goal(self) -> None:
-        self._mend(self._goal)
+    def _fix_goal(self) -> None:
+        self._fix(self._goal)
 
     def _place_further(self) -> None:
         _place_part(self._part, self._goal, further=True)
@@ -161,17 +161,17 @@ class _Refinement:
         elif result == NONE:
             self._part.bound = max(self._part.bound, capacity + 1)
 
-    def _mend(self, capacity: int) -> None:
+    def _fix(self, capacity: int) -> None:
         """Plan buffers that end too high again; if that fails, place them before all others and repeat."""
         part = self._part
         offsets = part.offsets
         first: list[int] = []
-        while min(self._mending, self._budget.left) > 0:
-            mender = Mender(part.buffers, offsets, min(self._mending, self._budget.left))
-            failed = mender.fit(capacity)
-            self._mending -= mender.steps
-            self._budget.left -= mender.steps
-            self._take(mender.offsets)
+        while min(self._fixing, self._budget.left) > 0:
+            fixer = Fixer(part.buffers, offsets, min(self._fixing, self._budget.left))
+            failed = fixer.fit(capacity)
+            self._fixing -= fixer.steps
+            self._budget.left -= fixer.steps
+            self._take(fixer.offsets)
             if not failed or not self._turns or any(index in first for index in failed):
                 return
             self._turns -= 1
@@ -196,7 +196,7 @@ class _Refinement:
                 return
             capacity = (low + part.size - 1) // 2
             if self._restarts is None:
-                self._mend(capacity)
+                self._fix(capacity)
             else:
                 self._search(capacity, self._steps // _PROBES)
             if part.size > capacity:

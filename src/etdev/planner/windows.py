@@ -28,7 +28,7 @@ _STEPS = 4_000_000
 """Steps of one search."""
 
 
-class Mender:
+class Fixer:
     """A plan of buffers, sorted by start, that is being made smaller."""
 
     def __init__(self, buffers: Sequence[Buffer], offsets: Sequence[int], most_steps: int) -> None:
@@ -43,12 +43,12 @@ class Mender:
     def fit(self, capacity: int) -> list[int]:
         """Make the plan fit a capacity; return the buffers that still end too high."""
         high = [index for index in range(len(self.offsets)) if self._end(index) > capacity]
-        return [index for index in high if self._end(index) > capacity and not self._mend(index, capacity)]
+        return [index for index in high if self._end(index) > capacity and not self._fix(index, capacity)]
 
     def _end(self, index: int) -> int:
         return self.offsets[index] + self._buffers[index].size
 
-    def _mend(self, index: int, capacity: int) -> bool:
+    def _fix(self, index: int, capacity: int) -> bool:
         """Plan the surroundings of a buffer again, in larger and larger windows; return whether it fits now."""
         margin, moved = _MARGIN, 0
         while self.steps < self._most_steps:

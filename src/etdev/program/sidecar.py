@@ -195,7 +195,7 @@ def _parsed(text: str) -> Any:
         found = dict(pairs)
         if len(found) < len(pairs):
             names = [name for name, _ in pairs]
-            raise FlawError(f"the key {next(name for name in names if names.count(name) > 1)!r} stands there twice")
+            raise FlawError(f"the key {next(name for name in names if names.count(name) > 1)!r} is there twice")
         return found
 
     try:
@@ -259,7 +259,7 @@ def _state(content: Any) -> tuple[StateNote, ...]:
     notes = _items(content, _state_note)
     for index, (note, other) in enumerate(pairwise(notes), 1):
         if other.value <= note.value:
-            raise FlawError(f"value {other.value} stands behind value {note.value}", f"[{index}]")
+            raise FlawError(f"value {other.value} comes after value {note.value}", f"[{index}]")
     return notes
 
 

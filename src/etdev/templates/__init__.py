@@ -38,7 +38,7 @@ class Template:
     and ``{{extras}}`` the extras of etdev that it needs.
     """
     shared: frozenset[str] = frozenset({".gitignore"})
-    """Written paths of files that may have lines besides the template's. An existing one is never replaced."""
+    """Written paths of files that may have lines in addition to the template's. An existing one is never replaced."""
     base: str | None = None
     """Template that is written first to a folder without a config, and that this one adds to."""
 

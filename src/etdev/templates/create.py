@@ -80,7 +80,7 @@ def _refuse(folder: Path, paths: Collection[str]) -> None:
         raise UsageError(
             f"would overwrite {', '.join(paths)}; nothing was written",
             where=str(folder),
-            hint=f"name a new folder, or say `--force`: what stands there is kept as NAME{BACKUP_SUFFIX}",
+            hint=f"name a new folder, or say `--force`: the files there are kept as NAME{BACKUP_SUFFIX}",
         )
 
 

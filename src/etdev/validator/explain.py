@@ -27,7 +27,7 @@ class Explainer:
     # Writers and instructions
 
     def who(self, symbol: int | None, depth: int = 0) -> str:
-        """Describe what a symbol stands for: ``what instruction 7 (aten::add.out) computes``."""
+        """Describe the meaning of a symbol: ``what instruction 7 (aten::add.out) computes``."""
         if symbol is None:
             return "nothing"
         key = self._symbols.keys[symbol]

@@ -77,7 +77,7 @@ BEFORE = f"""\
 
 One TOML or YAML file says what to build. The suffix tells the format (`.toml`, `.yaml`, `.yml`); the keys are the same.
 Without `-c FILE`, etdev reads `etdev.toml`, `etdev.yaml` or `etdev.yml` in the current folder, or else
-`[tool.etdev]` of `pyproject.toml`. An unknown key is an error: whatever stands in a config has an effect.
+`[tool.etdev]` of `pyproject.toml`. An unknown key is an error: everything in a config has an effect.
 
 * `etdev validate` checks a config without running any of its code.
 * `etdev config show` prints the effective config, with the origin of every value.
@@ -145,7 +145,7 @@ A file is UTF-8 text of at most {MAX_BYTES // 2**10} KiB, nested at most {MAX_DE
 
 ## Keys
 
-`X` stands for a name of your own.
+`X` is a name of your own.
 """
 
 AFTER = """\
@@ -159,7 +159,7 @@ AFTER = """\
 * Methods and constants do not share names, also where a function gives the constants.
 * A static `pt2e-xnnpack` scheme has `calibration`: one callable if there is one method, else a table from method to
   callable. `8da4w` works on the module, and so not with `pt2`.
-* The partitioner `portable` takes every op that is left, and so stands last if at all.
+* The partitioner `portable` takes every op that is left, so it comes last.
 * `io` names methods that there are, and their inputs.
 * `accuracy` has `min`, `max`, or both.
 * `budget.latency` has `p50`, `p95`, `p99`, or several of them; with several methods, it says which one is called.

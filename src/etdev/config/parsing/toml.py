@@ -100,7 +100,7 @@ def _syntax_hint(text: str, position: Position, unclosed: int | None) -> str | N
     if word and before.rstrip().endswith(("=", "[", ",")):
         if word.group().lower() in ("true", "false"):
             return f"write `{word.group().lower()}`"
-        return f'text stands in quotes: "{word.group()}"'
+        return f'text needs quotes: "{word.group()}"'
     if re.match(r"\s*[\w.-]+\s*:", line) and "=" not in line:
         return "TOML writes `key = value`; for YAML, name the file .yaml"
     if unclosed is not None:

@@ -60,8 +60,8 @@ def _syntax_error(error: Any, source: str) -> ConfigError:
     if r"'\t'" in cause:
         hint = "indent with spaces"
     elif "mapping values are not allowed" in cause:
-        cause = "a `:` stands where no key can be"
-        hint = "check the indentation; text that contains `: ` stands in quotes"
+        cause = "a `:` is where no key can be"
+        hint = "check the indentation; text that contains `: ` needs quotes"
     elif "cannot start any token" in cause:
         hint = "put the text in quotes"
     position = _position(mark) if mark else None

@@ -87,9 +87,9 @@ def keep_finished(session: BuildSession, finished: Finished, compiled: Compiled)
     )
     if cache.changed:
         return
-    beside = [*result.data, *([] if result.operators is None else [result.operators])]
+    others = [*result.data, *([] if result.operators is None else [result.operators])]
     written = {
-        **{item.name: Output(size=item.size, sha256=item.sha256) for item in beside},
+        **{item.name: Output(size=item.size, sha256=item.sha256) for item in others},
         artifact.name: Output(size=result.size, sha256=result.sha256),
         **cache.outputs(record),
     }

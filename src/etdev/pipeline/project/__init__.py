@@ -54,7 +54,7 @@ class Project:
 
     @property
     def files(self) -> list[Path]:
-        """Files that a build reads or writes besides the model's own: those of the config and of each target."""
+        """Files that a build reads or writes in addition to the model's own: those of the config and of each target."""
         suffixes = (".pte", ".etrecord", ".object.pte", ".object.json", ".object.etrecord")
         names = [f"{self.name}{suffix}" for suffix in suffixes]
         folders = [self.out / target for target in self.config.targets]

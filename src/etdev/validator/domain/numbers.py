@@ -26,7 +26,7 @@ class TooManyTermsError(Exception):
 
 
 def unknown(symbol: int) -> Number:
-    """Return the number that a symbol stands for."""
+    """Return the number that a symbol represents."""
     return (((symbol,), 1),)
 
 

@@ -1,6 +1,6 @@
 """Symbols for contents: equal keys are equal contents.
 
-A symbol stands for an endless stretch of bytes, of which programs use a part, or for one number. The key of a computed
+A symbol represents an endless stretch of bytes, of which programs use a part, or for one number. The key of a computed
 content has its operator, the attributes and the contents of the operands. The key of a content after a merge of paths
 has the contents that come in on each path.
 """
