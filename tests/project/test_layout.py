@@ -1,4 +1,4 @@
-"""E0: where what stands, and that what etdev depends on is put to use."""
+"""E0: the layout of the source, and that all dependencies are used."""
 
 from __future__ import annotations
 
@@ -55,3 +55,21 @@ def test_what_it_depends_on_is_imported(repository: Path) -> None:
     used = {*imports(repository / "src" / "etdev")}
     renamed = {"pyyaml": "yaml", "ruamel.yaml": "ruamel"}
     assert {renamed.get(name, name) for name in packages} - used == set()
+
+
+TABLES = {"program/model.py"}
+"""Files that are one table: the dataclasses of ExecuTorch's schema."""
+
+
+def test_a_file_can_be_read_in_one_sitting(repository: Path) -> None:
+    sources = repository / "src" / "etdev"
+    long = {
+        str(path.relative_to(sources)) for path in sources.rglob("*.py") if len(path.read_text().splitlines()) > 400
+    }
+    assert long == TABLES
+
+
+def test_a_folder_can_be_looked_through(repository: Path) -> None:
+    sources = repository / "src" / "etdev"
+    folders = {path.parent for path in sources.rglob("*.py")}
+    assert {folder.name for folder in folders if len(list(folder.glob("*.py"))) > 25} == set()

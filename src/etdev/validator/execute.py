@@ -23,9 +23,10 @@ from etdev.validator.domain.state import (
 )
 from etdev.validator.domain.symbols import OPERATION, OTHER, Origin
 from etdev.validator.facts import Code, TensorFacts
-from etdev.validator.machine import Machine, NotFollowedError, Part, whole
+from etdev.validator.machine import Machine, whole
 from etdev.validator.movement import KEEPS_COUNT, dims, is_tensor, joined_dims, moved
 from etdev.validator.operators import Act
+from etdev.validator.reading import NotFollowedError, Part
 from etdev.validator.shapes import output_dims, viewed_dims
 
 _ARITHMETIC = {

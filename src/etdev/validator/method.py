@@ -15,8 +15,9 @@ from etdev.validator.domain.symbols import INITIAL, Symbols
 from etdev.validator.ends import Ends
 from etdev.validator.explain import Explainer
 from etdev.validator.facts import Facts
-from etdev.validator.machine import Machine, NotFollowedError
+from etdev.validator.machine import Machine
 from etdev.validator.paths import Layout, Paths
+from etdev.validator.reading import NotFollowedError
 from etdev.validator.report import Violation
 from etdev.validator.run import InPlace, Run
 from etdev.validator.steps import Steps

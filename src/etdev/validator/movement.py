@@ -15,7 +15,7 @@ from etdev.validator.domain import numbers
 from etdev.validator.domain.memory import Content, joined, part, size
 from etdev.validator.domain.numbers import Dims
 from etdev.validator.facts import TensorFacts
-from etdev.validator.machine import Part
+from etdev.validator.reading import Part
 
 Rule: TypeAlias = Callable[[Sequence[Part], Sequence[TensorFacts]], list[Content] | None]
 """Function from operands and outputs to the content of each output; None if that is not a few runs of bytes."""

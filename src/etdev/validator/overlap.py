@@ -10,7 +10,7 @@ from etdev.validator import operators as ops
 from etdev.validator.domain.numbers import Dims
 from etdev.validator.domain.state import At, Choice, Gap, Tree, Unknown, choice, each_leaf, leaves, on_way
 from etdev.validator.facts import Clash, Code, Facts, share
-from etdev.validator.machine import NotFollowedError
+from etdev.validator.reading import NotFollowedError
 from etdev.validator.run import Run
 
 Key: TypeAlias = tuple[int, int, int]

@@ -24,9 +24,10 @@ from etdev.validator.execute import Results, run_move, run_view
 from etdev.validator.explain import Explainer
 from etdev.validator.facts import CONSTANT, Code, Facts
 from etdev.validator.loop import Loop
-from etdev.validator.machine import Machine, NotFollowedError, whole
+from etdev.validator.machine import Machine, whole
 from etdev.validator.operators import Act
 from etdev.validator.paths import Layout, Paths
+from etdev.validator.reading import NotFollowedError
 from etdev.validator.report import NotValidated, ValidationReport, Violation
 from etdev.validator.run import Run
 from etdev.validator.steps import Steps

@@ -11,9 +11,10 @@ from etdev.validator.domain.memory import Content
 from etdev.validator.domain.state import Tree
 from etdev.validator.execute import Results, run_move, run_view
 from etdev.validator.facts import Code, Facts
-from etdev.validator.machine import Part, whole
+from etdev.validator.machine import whole
 from etdev.validator.operators import Act
 from etdev.validator.overlap import Key, Overlaps
+from etdev.validator.reading import Part
 from etdev.validator.run import Run, form
 from etdev.validator.walk import Side, Step
 

@@ -29,7 +29,8 @@ from etdev.validator.domain.state import (
     mentions,
 )
 from etdev.validator.domain.symbols import OTHER
-from etdev.validator.machine import Machine, NotFollowedError
+from etdev.validator.machine import Machine
+from etdev.validator.reading import NotFollowedError
 
 OF_OLDER_ROUND = "which tensor a value is depends on more than the last round of a loop"
 Slot = tuple[int, int]

@@ -1,0 +1,396 @@
+"""Reads of tensors of one program, in the current state of both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias, cast
+
+from etdev.program import model as m
+from etdev.validator.domain import numbers
+from etdev.validator.domain.memory import Content, Memory, Run, Valid, joined, size
+from etdev.validator.domain.merge import Guards, Merges
+from etdev.validator.domain.numbers import Dims, Number
+from etdev.validator.domain.state import (
+    At,
+    Choice,
+    Number_,
+    State,
+    Tree,
+    Unknown,
+    choice,
+    each_leaf,
+    on_way,
+)
+from etdev.validator.domain.symbols import INITIAL, OTHER, Symbols
+from etdev.validator.facts import CONSTANT, Facts, Place
+from etdev.validator.operators import Act
+
+Part: TypeAlias = tuple[object, ...]
+"""Operand: ``(kind, sizes, content)`` of a tensor, or the name of another kind and its content."""
+Kind: TypeAlias = tuple[object, ...]
+"""Element type and order of dimensions in memory."""
+
+_LISTS = (m.IntList, m.TensorList, m.OptionalTensorList)
+
+
+_MOST_STEPS = 10_000_000
+"""Limit on executed instructions and merged pieces of memory, over all iterations of loops."""
+
+
+class NotFollowedError(Exception):
+    """Error for a method that the validator does not follow; the message is the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """Operand that never changes."""
+
+    part: Part
+
+
+@dataclass(frozen=True, slots=True)
+class _Fixed:
+    """Static tensor that is always located at the same place."""
+
+    kind: Kind
+    sizes: tuple[int, ...]
+    space: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Tensor:
+    """Any other tensor."""
+
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Sizes:
+    """Tensor of which only the sizes are read."""
+
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Variable:
+    """Number that instructions set."""
+
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Items:
+    """List of operands."""
+
+    items: tuple[_Reader, ...]
+
+
+_Reader: TypeAlias = _Known | _Fixed | _Tensor | _Sizes | _Variable | _Items
+"""Plan for reading an operand."""
+
+
+class StateReader:
+    """Two methods, with the state at the current point; reads it."""
+
+    def __init__(
+        self,
+        symbols: Symbols,
+        facts: tuple[Facts, Facts],
+        merges: Merges,
+        ways: Mapping[int, int],
+        canonical: Callable[[Content], Content],
+    ) -> None:
+        """Start with an empty state.
+
+        ``ways``: merge → number of ways that lead to it. ``canonical``: from content of the linked program to the same
+        content in terms of the program before the link, as far as known.
+        """
+        self.symbols = symbols
+        self.facts = facts
+        self.merges = merges
+        self.state = State()
+        self._canonical = canonical
+        self.pairs: dict[int, int] = {}
+        """Value after the link → its counterpart before it; earlier calls are assumed to leave the same in both."""
+        self.left_numbers: set[tuple[int, int]] = set()
+        """``(side, value)`` of the numbers that are used as an earlier call left them."""
+        self.left_dims: set[tuple[int, int]] = set()
+        """``(side, value)`` of the tensors whose sizes are used as an earlier call left them."""
+        self._ways = ways
+        self._spent = 0
+        self._plans: tuple[dict[int, list[_Reader]], ...] = ({}, {})
+
+    def spend(self, steps: int) -> None:
+        """Count work. Raise :class:`NotFollowedError` beyond the limit."""
+        self._spent += steps
+        if self._spent > _MOST_STEPS:
+            raise NotFollowedError(f"its control flow is too large: more than {_MOST_STEPS:,} steps")
+
+    # Operands
+
+    def operands(self, side: int, position: int) -> list[Part]:
+        """Return the operands of an instruction."""
+        plan = self._plans[side].get(position)
+        if plan is None:
+            code = self.facts[side].code[position]
+            sizes = self.facts[side].tensors if code.act is Act.SIZE else ()
+            plan = [_Sizes(value) if value in sizes else self._planned(side, value) for value in code.reads]
+            self._plans[side][position] = plan
+        return [self._read(side, item) for item in plan]
+
+    def value(self, side: int, value: int) -> Part:
+        """Return a value as an operand."""
+        return self._read(side, self._planned(side, value))
+
+    def _planned(self, side: int, index: int) -> _Reader:
+        """Return the plan for reading a value."""
+        facts = self.facts[side]
+        if index < 0:
+            return _Known(("none",))
+        if index in facts.tensors:
+            return self._planned_tensor(side, index)
+        if index in facts.variable:
+            return _Variable(index)
+        found = facts.plan.values[index]
+        if isinstance(found, _LISTS):
+            # No valid program has a list in a list, which may even be itself, or a tensor among numbers. A file from
+            # elsewhere may. No instruction can read them.
+            strange = (*_LISTS, m.Tensor) if isinstance(found, m.IntList) else _LISTS
+            odd = [item >= 0 and isinstance(facts.plan.values[item], strange) for item in found.items]
+            items = tuple(
+                _Known(("list",)) if unread else self._planned(side, item)
+                for item, unread in zip(found.items, odd, strict=True)
+            )
+            known = tuple(item.part for item in items if isinstance(item, _Known))
+            return _Known(("list", *known)) if len(known) == len(items) else _Items(items)
+        return _Known(_literal(found))
+
+    def _planned_tensor(self, side: int, index: int) -> _Reader:
+        facts = self.facts[side]
+        tensor = facts.tensors[index]
+        if index in facts.roving or tensor.dynamic or tensor.place is None:
+            return _Tensor(index)
+        space, start = tensor.place
+        if not tensor.nbytes:
+            return _Known((tensor.kind, tensor.sizes, ()))
+        if space == CONSTANT:
+            return _Known((tensor.kind, tensor.sizes, ((*facts.constants[start], tensor.nbytes),)))
+        return _Fixed(tensor.kind, tensor.sizes, space, start, tensor.end)
+
+    def _read(self, side: int, item: _Reader) -> Part:
+        match item:
+            case _Known():
+                return item.part
+            case _Fixed():
+                return item.kind, item.sizes, self._read_fixed(side, item)
+            case _Tensor():
+                return self.tensor(side, item.value)
+            case _Sizes():
+                kind, dims, _ = self._part(side, item.value, sizes_only=True)
+                return kind, dims, ()
+            case _Variable():
+                return self.number(side, item.value)
+            case _Items():
+                return ("list", *(self._read(side, each) for each in item.items))
+
+    def _read_fixed(self, side: int, item: _Fixed) -> Content:
+        memory = self.memory(side, item.space)
+        length = item.end - item.start
+        _, end, (symbol, shift, valid) = next(memory.pieces(item.start, item.end))
+        if end == item.end and valid is None and symbol not in self.merges.partly:
+            return ((symbol, item.start - shift, length),)
+        return self.stored(side, (item.space, item.start), length, length)
+
+    def number(self, side: int, value: int) -> Number_:
+        """Return a number that instructions set."""
+        found = self.state.numbers[side].get(value)
+        if found is not None:
+            return found
+        self.left_numbers.add((side, value))
+        literal = self.facts[side].plan.values[value]
+        origin = (0, value) if side == 0 else (0, self.pairs[value]) if value in self.pairs else (1, value)
+        symbol = self.symbols.number((INITIAL, "number", *origin))
+        return ("i", numbers.unknown(symbol)) if isinstance(literal, m.Int) else ("s", symbol)
+
+    def tensor(self, side: int, value: int) -> Part:
+        """Return a tensor, wherever it is located."""
+        return self._part(side, value)
+
+    def _part(self, side: int, value: int, *, sizes_only: bool = False) -> tuple[Kind, Dims, Content]:
+        found = self.state.shadows[side].get(value)
+        return found or self._gather(side, self.located(side, value), (), sizes_only=sizes_only)
+
+    def held(self, side: int, value: int) -> Part:
+        """Return the bytes at the place of a tensor, at its largest size, whichever instruction wrote them."""
+        tensor = self.facts[side].tensors[value]
+        at = self.located(side, value)
+        if not isinstance(at, At) or at.place is None:
+            raise NotFollowedError(f"rows are put into value {value}, which may be one of several tensors")
+        return tensor.kind, tensor.sizes, self.stored(side, at.place, tensor.nbytes, None)
+
+    def held_anywhere(self, side: int, value: int) -> Content:
+        """Return the content of all places where a tensor may be located."""
+        return tuple(run for _, content in self.contents(side, value) for run in content)
+
+    def contents(self, side: int, value: int) -> list[tuple[At, Content]]:
+        """Return the content of a value, for each of the tensors that it may refer to."""
+        found: list[tuple[At, Content]] = []
+        waiting: list[tuple[Tree, Guards]] = [(self.located(side, value), ())]
+        while waiting:
+            tree, guards = waiting.pop()
+            if isinstance(tree, Choice):
+                waiting += [(way, (*guards, (tree.merge, number))) for number, way in enumerate(tree.ways)]
+                continue
+            at = only_leaf(tree)
+            content = self._content(side, at, self.dims(side, at.tensor), guards)
+            found.append((at, self.merges.content_on(content, guards)))
+        return found
+
+    def tensor_dims(self, side: int, value: int) -> Dims:
+        """Return the sizes of a tensor, wherever it is located."""
+        return self._gather(side, self.located(side, value), (), sizes_only=True)[1]
+
+    def _gather(self, side: int, tree: Tree, guards: Guards, *, sizes_only: bool = False) -> tuple[Kind, Dims, Content]:
+        if isinstance(tree, Choice):
+            ways = [
+                self._gather(side, way, (*guards, (tree.merge, number)), sizes_only=sizes_only)
+                for number, way in enumerate(tree.ways)
+            ]
+            if len({(kind, size(content)) for kind, _, content in ways}) > 1:
+                raise NotFollowedError("a value may be one of several tensors that differ in type or size")
+            dims = self.merges.dims(tree.merge, [dims for _, dims, _ in ways])
+            found = self.merges.content(tree.merge, [content for _, _, content in ways], reached=True)
+            return ways[0][0], dims, found
+        at = only_leaf(tree)
+        dims = self.dims(side, at.tensor)
+        content = () if sizes_only else self._content(side, at, dims, guards)
+        kind = self.facts[side].tensors[at.tensor].kind
+        return kind, self.merges.dims_on(dims, guards), self.merges.content_on(content, guards)
+
+    def _content(self, side: int, at: At, dims: Dims, guards: Guards) -> Content:
+        tensor, place = self.facts[side].tensors[at.tensor], at.place
+        length = numbers.multiply(numbers.product(dims), tensor.itemsize)
+        most = length if isinstance(length, int) else tensor.nbytes
+        if not most:
+            return ()
+        if place is None:
+            return ((self.symbols.number((OTHER, "no address", side)), 0, most),)
+        if place[0] == CONSTANT:
+            return ((*self.facts[side].constants[place[1]], most),)
+        return self._known(side, self.stored(side, place, most, length, guards))
+
+    def _known(self, side: int, content: Content) -> Content:
+        """Return a content in terms of the program before the link, as far as known."""
+        return self._canonical(content) if side else content
+
+    def stored(self, side: int, place: Place, most: int, length: Number | None, guards: Guards = ()) -> Content:
+        """Return up to ``most`` bytes at a place, for a reader of ``length`` bytes.
+
+        With length None, return the bytes as they are, whatever their extent.
+        """
+        space, start = place
+        found: list[Run] = []
+        on_ways = None if length is None else self.merges.number_on(length, guards)
+        for first, end, (symbol, shift, valid) in self.memory(side, space).pieces(start, start + most):
+            piece = symbol, first - shift
+            if length is not None and not self.covers(valid, start, length, guards):
+                piece = self.merges.behind(side, symbol, shift, valid, length), first - shift
+            elif on_ways is not None and symbol in self.merges.partly:
+                for merge, way in guards:
+                    piece = self.merges.piece_on(piece, merge, way)
+                piece = self.merges.fresh(side, piece, piece[1] - (first - start), on_ways, self.covers)
+            found.append((*piece, end - first))
+        return joined(found)
+
+    def covers(self, valid: Valid, start: int, length: Number, guards: Guards = ()) -> bool:
+        """Return whether a read is inside an extent, if merges were last reached on these ways."""
+        if valid is None:
+            return True
+        begin, dims, itemsize = valid
+        count = numbers.product(dims)
+        wanted = numbers.subtract(numbers.add(start, length), begin)
+        rest = numbers.subtract(numbers.multiply(count, itemsize), wanted)
+        if isinstance(rest, int):
+            return rest >= 0
+        elements = numbers.divide(wanted, itemsize)
+        if elements is None:
+            return False
+        return self.state.counts.same(self.merges, elements, count, guards)
+
+    def memory(self, side: int, space: int) -> Memory:
+        """Return the memory of a space."""
+        spaces = self.state.memory[side]
+        found = spaces.get(space)
+        if found is None:
+            # Memory of the caller is the same in both programs.
+            origin = ("caller", space) if space < 0 and space % 3 else (side, space)
+            found = spaces[space] = Memory.filled(self.symbols.number((INITIAL, *origin)))
+        return found
+
+    # Locations and sizes of tensors
+
+    def located(self, side: int, value: int) -> Tree:
+        """Return which tensor a value refers to and where that is located: a tree of :class:`At`."""
+        facts = self.facts[side]
+        if value not in facts.roving:
+            return At(value, facts.tensors[value].place)
+        tensor: Tree = value
+        if value in facts.moved:
+            tensor = self.state.references[side].get(value, Unknown(f"value {value} is used before a move has set it"))
+        return self._located(side, tensor, ())
+
+    def _located(self, side: int, tensor: Tree, guards: Guards) -> Tree:
+        if isinstance(tensor, Choice):
+            ways = (
+                self._located(side, way, (*guards, (tensor.merge, number))) for number, way in enumerate(tensor.ways)
+            )
+            return choice(tensor.merge, tuple(ways))
+        if not isinstance(tensor, int):
+            return tensor
+        facts = self.facts[side]
+        place: Tree = facts.tensors[tensor].place
+        if tensor in facts.viewed:
+            lost = Unknown(f"value {tensor} is used before a view has set it")
+            place = self.state.places[side].get(tensor, lost)
+            for merge, way in guards:
+                place = on_way(place, merge, way)
+        return each_leaf(place, lambda at: at if isinstance(at, Unknown) else At(tensor, cast("Place | None", at)))
+
+    def dims(self, side: int, value: int) -> Dims:
+        """Return the sizes of a tensor."""
+        facts = self.facts[side]
+        tensor = facts.tensors[value]
+        if not tensor.dynamic:
+            return tensor.sizes
+        found = self.state.dims[side].get(value)
+        if found is None:
+            self.left_dims.add((side, value))
+            origin = (0, value) if side == 0 else (0, self.pairs[value]) if value in self.pairs else (1, value)
+            found = tuple(
+                numbers.unknown(self.symbols.number((INITIAL, "size", *origin, dim)))
+                for dim in range(len(tensor.sizes))
+            )
+        return found
+
+
+def only_leaf(tree: Tree) -> At:
+    """Return a tree that is a single tensor. Raise :class:`NotFollowedError` for an unknown one."""
+    if isinstance(tree, Unknown):
+        raise NotFollowedError(tree.reason)
+    assert isinstance(tree, At)
+    return tree
+
+
+def _literal(value: m.Value) -> Part:
+    match value:
+        case m.Int():
+            return ("i", value.int_val)
+        case m.Bool():
+            return ("b", value.bool_val)
+        case m.Null():
+            return ("none",)
+        case _:
+            return ("value", value)
