@@ -15,6 +15,7 @@ from etdev.backends import base
 from etdev.backends.base import Backend, encode_compile_spec, find_packages
 from etdev.devices import DeviceType
 from etdev.errors import ConfigError, MissingRequirementError
+from support.plugins import Packages
 from support.projects import LINEAR, LINEAR_CONFIG, make_project
 
 BUILT_IN = ("portable", "xnnpack", "openvino", "vulkan", "cuda", "reference")
@@ -33,16 +34,10 @@ backend = Mine()
 @pytest.fixture
 def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Installs packages, each with one module and one entry point, as far as Python's metadata can tell."""
-    folder = tmp_path / "site-packages"
-    monkeypatch.syspath_prepend(folder)
+    packages = Packages(tmp_path / "site-packages", "etdev.backends", monkeypatch)
 
     def install(package: str, name: str, source: str, attribute: str = "backend") -> None:
-        info = folder / f"{package}-1.0.dist-info"
-        info.mkdir(parents=True)
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
-        (info / "entry_points.txt").write_text(f"[etdev.backends]\n{name} = {package}:{attribute}\n")
-        (folder / f"{package}.py").write_text(source)
-        monkeypatch.delitem(sys.modules, package, raising=False)
+        packages.install(package, name, source, attribute)
 
     return install
 

@@ -11,10 +11,10 @@ import pytest
 
 from etdev.cli.rendering.build_result import describe_delegation, render_result
 from etdev.cli.rendering.detail import Detail
+from etdev.config.check_names import BUILT_IN
 from etdev.decisions import Elision, InPlace, TilingDecision
 from etdev.pipeline.results.decision_counts import count_copies, count_inplace
 from etdev.pipeline.results.result import (
-    CHECKS,
     NO_DEVICES,
     NO_LIMIT,
     NO_METRIC,
@@ -37,7 +37,7 @@ def _golden(detail: Detail) -> Path:
 
 def checks(**answers: CheckResult) -> tuple[CheckResult, ...]:
     later = "nobody asked for it"
-    return tuple(answers.get(name, CheckResult(name=name, status="not run", summary=later)) for name in CHECKS)
+    return tuple(answers.get(name, CheckResult(name=name, status="not run", summary=later)) for name in BUILT_IN)
 
 
 def answer(check: str, status: str, *problems: str, summary: str = "", **fields: Any) -> CheckResult:
@@ -239,7 +239,7 @@ def test_what_there_was_nothing_to_ask_of_is_one_line() -> None:
         "replay": "no time",
     }
     answers = {name: answer(name, "not run", summary=reason) for name, reason in reasons.items()}
-    found = checks(**{name: answer(name, "passed", summary="fine") for name in CHECKS} | answers)
+    found = checks(**{name: answer(name, "passed", summary="fine") for name in BUILT_IN} | answers)
     shown = render_result(RESULT.model_copy(update={"targets": (target("cpu", found),)}), Detail.FULL, io.StringIO())
     assert [line for line in shown.splitlines() if "not run" in line] == [
         (

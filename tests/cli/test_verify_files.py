@@ -16,6 +16,7 @@ from etdev.errors import MissingRequirementError
 from etdev.program import model as m
 from etdev.program import write
 from etdev.verification import verify_file as foreign
+from etdev.verification.checks import kernels
 from program.hand import everything, loop
 from support.files import branches, chain, counters, delegated, method, overwriting
 from support.on_devices import across, delegate, on, two_devices
@@ -78,7 +79,7 @@ def installed(monkeypatch: pytest.MonkeyPatch, runtime: object | None) -> None:
     """This runtime is the one of the installed wheel; None: it is not installed."""
     monkeypatch.setattr(foreign, "StockRuntime", lambda: nullcontext(runtime))
     found = Availability(runtime is not None, "the package 'executorch' is not installed", "pip install it")
-    monkeypatch.setattr(foreign, "find_packages", lambda *_, **__: found)
+    monkeypatch.setattr(kernels, "find_packages", lambda *_, **__: found)
 
 
 def checks(out: str) -> dict[str, tuple[str, str]]:

@@ -25,7 +25,7 @@ from etdev.program import flat_tensor, read
 from etdev.program.data_files.joined import read_joined
 from etdev.program.footprint import named_bytes
 from etdev.program.model import ScalarType
-from etdev.verification.checks.bytes import check_bytes
+from etdev.verification.read_back import read_contents
 from etdev.verification.verify_file import verify_files
 from support.blob_backend import CODE
 from support.projects import LINEAR, LINEAR_CONFIG, SAMPLES, write_project
@@ -178,8 +178,8 @@ def test_a_file_alone_lacks_its_data(built: Path) -> None:
     others = {other.name: other.status for other in found.checks}
     assert (others["plan"], others["placement"], others["replay"]) == ("passed", "passed", "not run")
     assert check.hint == "say which files have it, with a `--data FILE.ptd` for each"
-    assert len(check_bytes(program, data[:1])[0].problems) == 1
-    assert check_bytes(program, data)[0].status == "passed"
+    assert len(read_contents(program, data[:1]).problems) == 1
+    assert not read_contents(program, data).problems
 
 
 def test_inspect_and_relink_say_it(built: Path, tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ from ruamel.yaml import YAML
 
 from etdev import backends
 from etdev.backends.cuda import _CHOICES, _PATH
+from etdev.config.check_names import BUILT_IN
 from etdev.config.models import Config
-from etdev.pipeline.results.result import CHECKS
 from etdev.templates import TEMPLATES, render, shared_files
 from etdev.verification.compare import RELATIVE_TOLERANCE
 
@@ -41,7 +41,7 @@ def test_every_compile_spec_of_cuda_is_documented_with_its_values(repository: Pa
 
 def test_every_check_and_tolerance_is_documented(repository: Path) -> None:
     text = (repository / "docs" / "verification.md").read_text()
-    assert set(CHECKS) <= _codes(text)
+    assert set(BUILT_IN) <= _codes(text)
     for dtype, share in RELATIVE_TOLERANCE.items():
         assert dtype in text
         assert f"{share:g}" in text

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from etdev.config.models import CheckName
 from etdev.kernel_trials.custom_ops import resolve_ops
 from etdev.pipeline.api import open_project
 from etdev.pipeline.project.options import check_device_map
@@ -24,7 +23,8 @@ from etdev.pipeline.stages.models import Models
 from etdev.pipeline.stages.staging import StagedFile
 from etdev.pipeline.stages.write import write_program
 from etdev.program import Program
-from etdev.verification.order import Candidate, verify_program
+from etdev.verification.order import verify
+from etdev.verification.subject import BuiltTarget, Subject
 from support.projects import write_project
 from support.stock import shared_runtime
 
@@ -35,7 +35,7 @@ class Prepared:
 
     config: Path
     target: str
-    candidate: Candidate
+    candidate: BuiltTarget
 
     def judge(
         self,
@@ -45,23 +45,23 @@ class Prepared:
         jobs: int = 1,
         count: Count = uncounted,
         **changes: Any,
-    ) -> dict[CheckName, CheckResult]:
+    ) -> dict[str, CheckResult]:
         """Every check's answer with these ``--set`` texts, this ``--device-map`` and so many ``--jobs``.
 
-        ``changes`` replace fields of the candidate, or what its file is said to ask the runtime for (``operators``,
+        ``changes`` replace fields of the built target, or what its file is said to ask the runtime for (``operators``,
         ``delegates``).
         """
         project = open_project(self.config, overrides=overrides, environ={})
         required = {key: changes.pop(key) for key in ("operators", "delegates") if key in changes}
-        candidate = replace(self.candidate, **changes)
 
         def claimed(found: Program) -> Requirements:
             return replace(requirements(found), **required)
 
-        with quiet_libraries(), UserCode() as user, patch("etdev.verification.order.requirements", claimed):
+        with quiet_libraries(), UserCode() as user, patch("etdev.verification.subject.requirements", claimed):
             devices = check_device_map(device_map)
             stock = runtime or shared_runtime()
-            checks = verify_program(project, user, self.target, candidate, stock, devices, jobs=jobs, count=count)
+            built = replace(self.candidate, project=project, user=user, jobs=jobs, count=count, **changes)
+            checks = verify(Subject.read_built(built, stock, devices))
         return {check.name: check for check in checks}
 
 
@@ -77,5 +77,5 @@ def prepare(folder: Path, target: str, config: str, **files: str) -> Prepared:
         with StagedFile(project.artifact(target)) as staged:
             written = write_program(linked.linked.program, staged)
             place = staged.accept()
-    candidate = Candidate(place, written.size, float_model, reference, linked)
+        candidate = BuiltTarget(project, user, target, place, written.size, float_model, reference, linked)
     return Prepared(path, target, candidate)

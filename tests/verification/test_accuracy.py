@@ -1,4 +1,4 @@
-"""CheckName *accuracy*: the config's own metric, which calls the built program."""
+"""Check *accuracy*: the config's own metric, which calls the built program."""
 
 from __future__ import annotations
 

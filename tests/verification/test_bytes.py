@@ -7,7 +7,11 @@ from pathlib import Path
 import pytest
 
 from etdev.program import write
-from etdev.verification.checks.bytes import check_bytes
+from etdev.runtime.device_map import NO_MAP
+from etdev.runtime.stock import StockRuntime
+from etdev.verification.checks.bytes import BytesCheck
+from etdev.verification.read_back import read_contents
+from etdev.verification.subject import Subject
 from program.test_lookups import delegated, xnnpack
 
 UNKNOWN = "; the data that delegates of AnotherBackend look up is not known"
@@ -25,7 +29,8 @@ UNKNOWN = "; the data that delegates of AnotherBackend look up is not known"
 def test_delegates_that_tell_nothing(
     backend: str, lookups: dict[str, tuple[str, ...]] | None, ends: str, tmp_path: Path
 ) -> None:
-    write(delegated(backend, xnnpack("a"), "a"), tmp_path / "a.pte")
-    check, _ = check_bytes(tmp_path / "a.pte", (), lookups)
+    path = tmp_path / "a.pte"
+    write(delegated(backend, xnnpack("a"), "a"), path)
+    check = BytesCheck().run(Subject(path, (), read_contents(path, (), lookups), StockRuntime(), NO_MAP))
     assert check.status == "passed"
     assert check.summary.endswith(ends)

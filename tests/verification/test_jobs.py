@@ -1,4 +1,4 @@
-"""CheckName *accuracy* on workers: the same value, whoever computes the outputs (D1, E4)."""
+"""Check *accuracy* on workers: the same value, whoever computes the outputs (D1, E4)."""
 
 from __future__ import annotations
 

@@ -224,7 +224,7 @@ def growth(folder: Path) -> Growth:
     def judge(limits: str, found: Program, source: str = "old") -> CheckResult:
         made = project(folder, f"budget.growth = {{ {limits} }}", f'[baseline]\nfrom = "{source}"')
         check_baseline(made, ("cpu",))
-        return check_growth(made, "cpu", measured(folder, found))
+        return check_growth(made, "cpu", measured(folder, found), found)
 
     return judge
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from etdev.config.models import CheckName
 from etdev.pipeline.results.result import CheckResult, outcome, unmet
 from etdev.program import Program, write
 from etdev.program import model as m
@@ -61,10 +60,10 @@ def sines(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
 
 
 @pytest.fixture
-def judge(sines: Prepared, tmp_path: Path) -> Callable[..., dict[CheckName, CheckResult]]:
+def judge(sines: Prepared, tmp_path: Path) -> Callable[..., dict[str, CheckResult]]:
     """Every check's answer for a program that is said to be built from that model."""
 
-    def judge(found: Program, *overrides: str, device_map: str | None = SIMULATED) -> dict[CheckName, CheckResult]:
+    def judge(found: Program, *overrides: str, device_map: str | None = SIMULATED) -> dict[str, CheckResult]:
         file = tmp_path / "program.pte"
         write(found, file)
         return sines.judge(*overrides, device_map=device_map, path=file, linked=None)
@@ -97,7 +96,7 @@ def test_a_program_of_the_host_is_replayed_beside_the_stock_runtime(sines: Prepa
     assert "by the replay" not in checks["accuracy"].summary
 
 
-def test_on_simulated_devices(judge: Callable[..., dict[CheckName, CheckResult]]) -> None:
+def test_on_simulated_devices(judge: Callable[..., dict[str, CheckResult]]) -> None:
     checks = judge(two_devices(), ACCURACY)
 
     assert (checks["runtime"].status, checks["runtime"].summary) == (
@@ -113,7 +112,7 @@ def test_on_simulated_devices(judge: Callable[..., dict[CheckName, CheckResult]]
 
 
 def test_without_devices_nothing_is_claimed(
-    judge: Callable[..., dict[CheckName, CheckResult]], monkeypatch: pytest.MonkeyPatch
+    judge: Callable[..., dict[str, CheckResult]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("etdev.execution.availability.cuda_is_visible", lambda: False)
     checks = judge(two_devices(), ACCURACY, device_map=None)
@@ -129,7 +128,7 @@ def test_without_devices_nothing_is_claimed(
     ("device_map", "has"), [("cuda:1=sim", "cuda:1"), ("cuda:1=sim,cuda:5=sim", "cuda:1 and cuda:5")]
 )
 def test_a_map_that_leaves_a_device_out_is_named_with_it(
-    judge: Callable[..., dict[CheckName, CheckResult]], device_map: str, has: str
+    judge: Callable[..., dict[str, CheckResult]], device_map: str, has: str
 ) -> None:
     checks = judge(two_devices(), device_map=device_map)
 
@@ -147,9 +146,7 @@ def test_a_map_that_leaves_a_device_out_is_named_with_it(
     ],
     ids=["a copy back is missing", "a copy to a device is missing", "no memory"],
 )
-def test_a_program_that_is_wrong_fails(
-    judge: Callable[..., dict[CheckName, CheckResult]], found: Program, said: str
-) -> None:
+def test_a_program_that_is_wrong_fails(judge: Callable[..., dict[str, CheckResult]], found: Program, said: str) -> None:
     check = judge(found)["replay"]
 
     assert (check.status, check.gate) == ("failed", False)
@@ -158,7 +155,7 @@ def test_a_program_that_is_wrong_fails(
     assert check.hint
 
 
-def test_a_delegate_that_nothing_here_executes(judge: Callable[..., dict[CheckName, CheckResult]]) -> None:
+def test_a_delegate_that_nothing_here_executes(judge: Callable[..., dict[str, CheckResult]]) -> None:
     plan = two_devices_plan()
     other = across(replace(plan, delegates=tuple(replace(item, id="CudaBackend") for item in plan.delegates)))
     checks = judge(other, ACCURACY)
@@ -168,7 +165,7 @@ def test_a_delegate_that_nothing_here_executes(judge: Callable[..., dict[CheckNa
     assert checks["accuracy"].status == "not run"
 
 
-def test_an_operator_that_the_replay_lacks(judge: Callable[..., dict[CheckName, CheckResult]]) -> None:
+def test_an_operator_that_the_replay_lacks(judge: Callable[..., dict[str, CheckResult]]) -> None:
     plan = two_devices_plan()
     operators = (*plan.operators[:2], m.Operator("my::sin", "out"), *plan.operators[3:])
     checks = judge(across(replace(plan, operators=operators)))
@@ -236,7 +233,7 @@ def test_what_was_not_replayed_is_not_passed() -> None:
 
 
 def test_too_little_memory_is_not_the_programs_fault(
-    judge: Callable[..., dict[CheckName, CheckResult]], monkeypatch: pytest.MonkeyPatch
+    judge: Callable[..., dict[str, CheckResult]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The artifact stays, and the command ends with exit code 3 although nobody required the check."""
     simulated = SimulatedDevice(count=2, capacity=100)
@@ -251,7 +248,7 @@ def test_too_little_memory_is_not_the_programs_fault(
 
 
 @pytest.mark.parametrize(("limit", "status"), [(64, "passed"), (63, "failed")])
-def test_copies_have_a_budget(judge: Callable[..., dict[CheckName, CheckResult]], limit: int, status: str) -> None:
+def test_copies_have_a_budget(judge: Callable[..., dict[str, CheckResult]], limit: int, status: str) -> None:
     check = judge(two_devices(), f"targets.gpu.budget.copies={limit}")["budget"]
 
     assert (check.status, check.gate) == (status, status == "failed")
@@ -269,7 +266,7 @@ def test_copies_have_a_budget(judge: Callable[..., dict[CheckName, CheckResult]]
 
 
 def test_a_devices_memory_has_a_budget_whose_figures_are_said_once(
-    judge: Callable[..., dict[CheckName, CheckResult]],
+    judge: Callable[..., dict[str, CheckResult]],
 ) -> None:
     """What a device has is a limit of the config's own, so that the artifact stays."""
     checks = judge(two_devices(), 'targets.gpu.budget.memory={ "cuda:1" = 31 }')

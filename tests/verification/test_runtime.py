@@ -1,4 +1,4 @@
-"""CheckName *runtime*, and the gates on its figures: real programs in the stock runtime against eager PyTorch."""
+"""Check *runtime*, and the gates on its figures: real programs in the stock runtime against eager PyTorch."""
 
 from __future__ import annotations
 

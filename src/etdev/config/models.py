@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from etdev.config.budget import Baseline, Budget
+from etdev.config.check_names import CheckName
 from etdev.config.keys import KeyPath
 from etdev.config.operation import Deploy, Run
 from etdev.config.table import Table
@@ -35,19 +36,6 @@ from etdev.config.types import (
 )
 
 DType = Literal["float32", "float64", "float16", "bfloat16", "int8", "int16", "int32", "int64", "uint8", "bool"]
-CheckName = Literal[
-    "bytes",
-    "plan",
-    "placement",
-    "kernels",
-    "budget",
-    "growth",
-    "runtime",
-    "replay",
-    "device",
-    "accuracy",
-    "latency",
-]
 KernelLibrary = Literal["portable", "optimized", "quantized"]
 PlannerName = Literal["naive", "greedy", "best"]
 Owner = Literal["host", "device", "caller"]

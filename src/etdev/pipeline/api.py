@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from etdev.backends.opening import open_config
-from etdev.config.models import CheckName
 from etdev.pipeline.project import Project
 from etdev.pipeline.project.options import BuildOptions, check_device_map, parse_checks
 from etdev.pipeline.project.progress import Progress, Silent
@@ -34,7 +33,7 @@ def build(
     targets: Sequence[str] = (),
     profile: str | None = None,
     overrides: Sequence[str] = (),
-    require: Sequence[CheckName] = (),
+    require: Sequence[str] = (),
     verify: bool = True,
     cache: bool = True,
     locked: bool = False,
@@ -83,7 +82,7 @@ def verify(
     targets: Sequence[str] = (),
     profile: str | None = None,
     overrides: Sequence[str] = (),
-    require: Sequence[CheckName] = (),
+    require: Sequence[str] = (),
     device_map: str | None = None,
     jobs: int = 1,
     environ: Mapping[str, str] | None = None,

@@ -20,7 +20,6 @@ from etdev.files import atomic_path, real_path
 from etdev.linker import Linked, LinkOptions, link, link_foreign
 from etdev.linker.options import MethodReport
 from etdev.pipeline.results.decision_counts import KINDS, CopiesOfKind, InPlaceOutputs, count_copies, count_inplace
-from etdev.pipeline.results.result import CheckResult
 from etdev.pipeline.stages.proof import compare_link, summarize_proof, wrong_link
 from etdev.planner import PLANNERS
 from etdev.program import Program
@@ -33,6 +32,7 @@ from etdev.program.delegates import delegate_inputs
 from etdev.program.footprint import planned_memory
 from etdev.program.model import ExecutionPlan
 from etdev.validator import Correspondence, ValidationReport, validate_file, validate_link
+from etdev.verification.answers import Finding
 from etdev.verification.checks.plan import check_memory_plan
 
 FORMAT = 1
@@ -319,7 +319,7 @@ def _place(source: Path, error: LinkError) -> str:
     return f"{source}, {error.where}" if error.where else str(source)
 
 
-def _write(program: Program, linked: Linked, target: Path, source: Path | None) -> tuple[CheckResult, int | None]:
+def _write(program: Program, linked: Linked, target: Path, source: Path | None) -> tuple[Finding, int | None]:
     """Write the program, check the written file, and then move it into place; return the check and the size in bytes.
 
     ``source`` is the file that has all of ``program``: if the link changed nothing, its bytes are written.
@@ -338,11 +338,11 @@ def _write(program: Program, linked: Linked, target: Path, source: Path | None) 
         return _check(pte.read(place), program, linked.methods, target), place.stat().st_size
 
 
-def _check(written: Program, before: Program, reports: Sequence[MethodReport], target: Path) -> CheckResult:
+def _check(written: Program, before: Program, reports: Sequence[MethodReport], target: Path) -> Finding:
     """Check the new plans; the link has read kept plans already, and they come from elsewhere."""
     new = {report.name: report for report in reports if report.kept is None}
     if not new:
-        return CheckResult(name="plan", status="not run", summary="no method has a new plan")
+        return Finding("not run", "no method has a new plan")
     inputs = {
         plan.name: {new[plan.name].renumbered[position]: count for position, count in delegate_inputs(plan).items()}
         for plan in before.execution_plan

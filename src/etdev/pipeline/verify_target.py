@@ -9,7 +9,6 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from etdev.config.models import CheckName
 from etdev.errors import LoadError, ProgramError
 from etdev.files import file_sha256, read_file
 from etdev.kernel_trials.custom_ops import resolve_ops
@@ -26,17 +25,16 @@ from etdev.pipeline.project.requirements import require_packages
 from etdev.pipeline.project.runtime_contents import check_runtime_settings
 from etdev.pipeline.project.stock import runtime_for
 from etdev.pipeline.project.usercode import UserCode
-from etdev.pipeline.results.result import BuildResult, CheckResult, MethodResult, TargetResult, outcome
-from etdev.pipeline.since_built import SinceBuilt, since_built
+from etdev.pipeline.results.result import BuildResult, MethodResult, TargetResult, outcome
+from etdev.pipeline.since_built import since_built
 from etdev.pipeline.stages.known_outputs import KnownOutputs
 from etdev.pipeline.stages.models import Models
 from etdev.program.sidecar import read_sidecar
 from etdev.runtime.stock import StockRuntime
-from etdev.verification.order import Candidate, verify_program
+from etdev.verification.order import verify
+from etdev.verification.subject import Alteration, BuiltTarget, Subject
 
 _REPORT = "report.json"
-_OF_THE_MODEL: tuple[CheckName, ...] = ("runtime", "replay", "device", "accuracy")
-"""Checks that compare a program with the current model."""
 
 
 def verify_project(project: Project, options: BuildOptions) -> BuildResult:
@@ -90,41 +88,33 @@ def _verify_target(
         prepared = models.prepare_unexported(name, record.outputs, clock, known)
     float_model, reference = remembering(prepared, known)
     with clock.stage("verify"):
-        required: tuple[CheckName, ...] = required_checks(project, name, options)
+        required = required_checks(project, name, options)
         inplace = resolve_ops(project, name, user)
         size, digest, data = path.stat().st_size, file_sha256(path), data_places(project, name)
         built = _built(path, name)
         change = _change_since_build(built, size, digest) or _data_change(built, data)
-        methods = _methods(built) if change is None else ()
-        candidate = Candidate(
+        alteration = None if change is None else Alteration(change, display_path(project, path.with_name(_REPORT)))
+        since = since_built(project, name)
+        built_target = BuiltTarget(
+            project,
+            user,
+            name,
             path,
             size,
             float_model,
             reference,
             inplace=inplace.table,
-            methods=methods,
+            methods=_methods(built) if change is None else (),
             data=data,
             lookups=_lookups(project, name),
-        )
-        checks = verify_program(
-            project,
-            user,
-            name,
-            candidate,
-            runtime,
-            options.device_map,
+            alteration=alteration,
+            since_built=since.said,
             jobs=options.metric_jobs,
             count=clock.count("verify"),
         )
-        if change is not None:
-            where = display_path(project, path.with_name(_REPORT))
-            checks = tuple(
-                _fail_changed(check, name, change, where) if check.name == "bytes" else check for check in checks
-            )
+        checks = verify(Subject.read_built(built_target, runtime, options.device_map))
         if found is not None:
             keep_reference(project, name, cache, reference, found[1])
-        since = since_built(project, name)
-        checks = tuple(_blame_change(check, since, project) for check in checks)
     notes = models.notes if change is None else (f"the file is not the one that was built: {change}", *models.notes)
     if since.said is not None:
         notes = (since.said, *notes)
@@ -132,7 +122,7 @@ def _verify_target(
         name=name,
         status=outcome(checks),
         artifact=display_path(project, path),
-        size=candidate.size,
+        size=size,
         sha256=digest,
         quantize=reference.scheme,
         checks=checks,
@@ -201,26 +191,6 @@ def _data_change(built: Any, data: Sequence[Path]) -> str | None:
     return None
 
 
-def _blame_change(check: CheckResult, since: SinceBuilt, project: Project) -> CheckResult:
-    """Add the change of the model since the build to a check that failed to reproduce the model."""
-    if check.status != "failed" or check.name not in _OF_THE_MODEL or since.said is None:
-        return check
-    return check.model_copy(update={"where": project.where("targets", since.target), "hint": since.said})
-
-
 def _in_files(names: Iterable[str]) -> str:
     listed = ", ".join(sorted(names))
     return f"in {listed}" if listed else "inside it"
-
-
-def _fail_changed(check: CheckResult, target: str, change: str, where: str) -> CheckResult:
-    problem = f"changed since it was built: {change}"
-    return CheckResult(
-        name=check.name,
-        status="failed",
-        summary=problem,
-        problems=(problem, *check.problems),
-        where=where,
-        devices=check.devices,
-        hint=f"build it again (`etdev build {target}`), or put back the file that was built",
-    )

@@ -1,4 +1,4 @@
-"""Advice for each kind of limit that a target misses."""
+"""Advice for each kind of figure that exceeds a limit."""
 
 from __future__ import annotations
 
@@ -9,16 +9,14 @@ from etdev.program import model as m
 from etdev.program.devices import D2H_COPY, H2D_COPY
 
 
-def advise(project: Project, target: str, program: Program | None, key: tuple[str, ...]) -> str:
-    """Return advice on reducing the figure that ``budget.KEY`` limits, or on changing the limit.
+def advise(project: Project, target: str, program: Program | None, setting: str, figure: str, *device: str) -> str:
+    """Return advice on reducing a figure, or on raising the limit that the key ``setting`` sets.
 
-    A key may be ``("growth", "memory", "cuda:0")``. ``program`` is None if the file cannot be read.
+    The figure is a key of ``budget``: ``memory`` is that of a device, such as ``cuda:0``. ``program`` is None if the
+    file cannot be read.
     """
-    figure, *device = key[1:] if key[0] == "growth" else key
-    setting = f"budget.growth.{figure}" if key[0] == "growth" else f"budget.{figure}"
-    change = f"{'lower' if figure == 'delegated' else 'raise'} {setting}"
     helps = _advice(project, target, program, figure, *device)
-    return f"{helps}, or {change}" if helps else change
+    return f"{helps}, or raise {setting}" if helps else f"raise {setting}"
 
 
 def _advice(project: Project, target: str, program: Program | None, figure: str, device: str = "cpu") -> str:
@@ -30,10 +28,6 @@ def _advice(project: Project, target: str, program: Program | None, figure: str,
             at_ends = program is not None and _copies_ends(program)
             less = "leave inputs and outputs on their device (io), " if at_ends else ""
             return f"{less}let a delegate take the ops between two others"
-        case "latency":
-            return "measure it at length (`etdev bench`), let delegates take more ops (partitioners)"
-        case "delegated":
-            return "offer the ops to another backend (partitioners)"
     planner = "" if settings.memory.planner == "best" else 'set `memory.planner` to "best", '
     inputs = "the max of dims" if _has_dynamic_dims(project) else "their shapes"
     moved = "" if parse_device(device).is_host else "move a part of the model to another device, "

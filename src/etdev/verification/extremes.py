@@ -16,7 +16,8 @@ from etdev.pipeline.stages.eager import compute
 from etdev.pipeline.stages.inputs import Signature, make_inputs
 from etdev.runtime.stock import ProgramFailureError
 from etdev.verification.compare import Difference, mismatch
-from etdev.verification.subject import Findings, Problem, Subject
+from etdev.verification.output_findings import Findings, Problem
+from etdev.verification.subject import BuiltTarget
 
 Shapes = tuple[tuple[int, ...], ...]
 """Shapes of all inputs of one call."""
@@ -30,18 +31,18 @@ def shapes_of(inputs: Tensors) -> Shapes:
 
 
 def check_extremes(
-    subject: Subject, runtime: Runtime, method: str, signature: Signature, seen: set[Shapes], findings: Findings
+    built: BuiltTarget, runtime: Runtime, method: str, signature: Signature, seen: set[Shapes], findings: Findings
 ) -> None:
     """Run a method at its smallest and largest sizes, unless the samples (``seen``) did."""
     for name, inputs in _unseen(signature, seen):
         try:
-            compute(subject.project, subject.user, subject.float_model, method, inputs)
-            expected = compute(subject.project, subject.user, subject.reference, method, inputs)
+            compute(built.project, built.user, built.float_model, method, inputs)
+            expected = compute(built.project, built.user, built.reference, method, inputs)
         except VerifyError as error:
             findings.untried.append(f"the {name} of {method!r} (eager PyTorch: {type(error.__cause__).__name__})")
             continue
         try:
-            problem = _compare(subject, expected, runtime.call(method, inputs, fresh=True))
+            problem = _compare(built, expected, runtime.call(method, inputs, fresh=True))
         except ProgramFailureError as error:
             problem = f"failed: {error}"
         findings.extremes.add(name)
@@ -68,20 +69,20 @@ def _unseen(signature: Signature, seen: set[Shapes]) -> Iterator[tuple[str, Tens
             yield name, make_inputs(signature, choice)
 
 
-def _compare(subject: Subject, expected: Sequence[Any], found: Sequence[Any]) -> str | None:
+def _compare(built: BuiltTarget, expected: Sequence[Any], found: Sequence[Any]) -> str | None:
     """Return how the outputs of one call are wrong; None if they are not."""
     if len(found) != len(expected):
         return f"gives {len(found)} outputs, eager PyTorch gives {len(expected)}"
     for position, (value, wanted) in enumerate(zip(found, expected, strict=True)):
-        problem = mismatch(value, wanted) if subject.quantized else _difference(subject, value, wanted)
+        problem = mismatch(value, wanted) if built.quantized else _difference(built, value, wanted)
         if problem is not None:
             return f"output {position} {problem}"
     return None
 
 
-def _difference(subject: Subject, value: Any, wanted: Any) -> str | None:
+def _difference(built: BuiltTarget, value: Any, wanted: Any) -> str | None:
     dtype = str(getattr(wanted, "dtype", type(wanted).__name__)).removeprefix("torch.")
-    difference = Difference(dtype, subject.compute_dtype)
+    difference = Difference(dtype, built.compute_dtype)
     difference.add(value, wanted, "here")
     if difference.problems:
         return difference.problems[0].partition(": ")[2]

@@ -12,7 +12,7 @@ from etdev.pipeline.project import Project
 from etdev.program import Program
 from etdev.runtime.orchestrator import Orchestrator
 from etdev.runtime.pool import ProgramPool, ProgramSource
-from etdev.verification.subject import Subject
+from etdev.verification.subject import BuiltTarget
 
 
 @dataclass
@@ -57,20 +57,20 @@ class Jobs:
         self._open.__exit__(*error)
 
 
-def jobs_for(subject: Subject, program: Program, *, alone: bool) -> Jobs:
-    """Return the workers for a subject's metric; ``alone`` is true if only the replay can run its program."""
-    project: Project = subject.project
+def jobs_for(built: BuiltTarget, program: Program, *, alone: bool) -> Jobs:
+    """Return the workers for a target's metric; ``alone`` is true if only the replay can run its program."""
+    project: Project = built.project
     imports = project.config.project.imports
     source = ProgramSource(
-        subject.path.absolute(),
+        built.path.absolute(),
         "stock",
         shared=project.config.model.share_state,
-        data=tuple(path.absolute() for path in subject.data),
+        data=tuple(path.absolute() for path in built.data),
         imports=tuple(imports),
         path=(project.base("project", "imports"),) if imports else (),
     )
     if alone:
-        return Jobs(source, subject.jobs, "the replay runs the program in one process")
+        return Jobs(source, built.jobs, "the replay runs the program in one process")
     if any(keeps_state(program, plan) for plan in program.execution_plan):
-        return Jobs(source, subject.jobs, "the program keeps state from call to call")
-    return Jobs(source, subject.jobs)
+        return Jobs(source, built.jobs, "the program keeps state from call to call")
+    return Jobs(source, built.jobs)

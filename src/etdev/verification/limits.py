@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from etdev.config.models import CheckName
 from etdev.inspection.measure import measure_program
 from etdev.pipeline.project import Project
 from etdev.pipeline.results.figures import Figures
-from etdev.pipeline.results.result import NO_LIMIT, CheckResult, Failure, MethodResult
+from etdev.pipeline.results.result import NO_LIMIT, CheckResult, Failure, LatencyResult, MethodResult
 from etdev.program import Program
+from etdev.verification.answers import failed, not_run, passed
 
 
 @dataclass(frozen=True)
@@ -55,37 +55,42 @@ class Unjudged:
 
 
 def judge(
-    project: Project, target: str, check: CheckName, limits: Sequence[Limit], unjudged: Sequence[Unjudged] = ()
+    check: str,
+    project: Project,
+    target: str,
+    limits: Sequence[Limit],
+    unjudged: Sequence[Unjudged] = (),
+    *,
+    against: str = "",
+    note: str = "",
+    latency: LatencyResult | None = None,
 ) -> CheckResult:
     """Return the result of a check from its limits.
 
     The check failed if a limit was missed. It did not run if a limit could not be judged or if there are none.
-    Otherwise it passed.
+    Otherwise it passed. The summary of what passed begins with ``against``, and every summary of what was judged ends
+    with ``note``.
     """
     failures = tuple(_failure(project, target, limit, limit.missed) for limit in limits if limit.missed is not None)
     if failures:
-        return CheckResult(
-            name=check,
-            status="failed",
+        return failed(
+            check,
+            [failure.message for failure in failures],
             gate=True,
-            summary=failures[0].message,
-            problems=tuple(failure.message for failure in failures),
+            summary=failures[0].message + note,
             where="; ".join(dict.fromkeys(failure.where for failure in failures)),
             hint="; ".join(dict.fromkeys(failure.hint for failure in failures)),
             failures=failures,
+            latency=latency,
         )
     kept = ", ".join(limit.seen for limit in limits)
     if unjudged:
         reasons = "; ".join(f"{'.'.join(item.key)}: {item.reason}" for item in unjudged)
-        return CheckResult(
-            name=check,
-            status="not run",
-            summary=f"{reasons}; what was judged: {kept}" if kept else reasons,
-            unjudged=project.where("targets", target, *unjudged[0].key),
-        )
+        summary = f"{reasons}; what was judged: {kept}" if kept else reasons
+        return not_run(check, summary, unjudged=project.where("targets", target, *unjudged[0].key))
     if not limits:
-        return CheckResult(name=check, status="not run", summary=NO_LIMIT)
-    return CheckResult(name=check, status="passed", summary=kept)
+        return not_run(check, NO_LIMIT)
+    return passed(check, f"{against}{kept}{note}", latency=latency)
 
 
 def _failure(project: Project, target: str, limit: Limit, missed: str) -> Failure:

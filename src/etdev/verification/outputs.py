@@ -13,7 +13,8 @@ from etdev.pipeline.results.result import OutputError
 from etdev.pipeline.stages.inputs import Call
 from etdev.runtime.stock import ProgramFailureError
 from etdev.verification.compare import Difference, required_snr_db, worst_excess
-from etdev.verification.subject import Findings, Problem, Subject
+from etdev.verification.output_findings import Findings, Problem
+from etdev.verification.subject import BuiltTarget
 
 
 @dataclass
@@ -52,8 +53,8 @@ class ComparedOutput:
 class Comparison:
     """Calls of the program, compared with the reference."""
 
-    def __init__(self, subject: Subject, runtime: Runtime, findings: Findings) -> None:
-        self._subject, self._runtime, self._findings = subject, runtime, findings
+    def __init__(self, built: BuiltTarget, runtime: Runtime, findings: Findings) -> None:
+        self._built, self._runtime, self._findings = built, runtime, findings
         self._outputs: dict[tuple[str, int], ComparedOutput] = {}
 
     def call(self, call: Call, expected: Sequence[Any], plain: Sequence[Any], at: str, *, fresh: bool) -> bool:
@@ -73,27 +74,27 @@ class Comparison:
         for position, (value, wanted, original) in enumerate(zip(found, expected, plain, strict=True)):
             key = call.method, position
             if key not in self._outputs:
-                self._outputs[key] = ComparedOutput.begin(*key, wanted, self._subject.compute_dtype)
-            self._outputs[key].add(value, wanted, original, at, self._subject.settings)
+                self._outputs[key] = ComparedOutput.begin(*key, wanted, self._built.compute_dtype)
+            self._outputs[key].add(value, wanted, original, at, self._built.settings)
         return True
 
     def judge(self) -> None:
         """Record the figures, broken outputs and missed limits."""
         for output in self._outputs.values():
-            _judge(self._subject, output, self._findings)
+            _judge(self._built, output, self._findings)
 
     def _broken(self, text: str) -> bool:
-        self._findings.broken.append(self._subject.broken(text))
+        self._findings.broken.append(self._built.broken(text))
         return False
 
 
-def _judge(subject: Subject, output: ComparedOutput, findings: Findings) -> None:
+def _judge(built: BuiltTarget, output: ComparedOutput, findings: Findings) -> None:
     difference = output.against_reference
     snr = difference.snr_db
-    float_snr = output.against_float.snr_db if subject.quantized else snr
+    float_snr = output.against_float.snr_db if built.quantized else snr
     label = f"output {output.position} of {output.method!r}"
     if difference.problems:
-        findings.broken.append(subject.broken(f"{label}: {difference.problems[0]}"))
+        findings.broken.append(built.broken(f"{label}: {difference.problems[0]}"))
         return
     findings.add_output(
         OutputError(
@@ -103,29 +104,29 @@ def _judge(subject: Subject, output: ComparedOutput, findings: Findings) -> None
             max_abs_error=difference.max_abs_error,
             allowed=difference.allowed if math.isfinite(difference.allowed) else 0.0,
             snr_db=snr,
-            float_snr_db=float_snr if subject.quantized else None,
+            float_snr_db=float_snr if built.quantized else None,
         )
     )
     if difference.excess > 0 and snr is not None:
-        needed = required_snr_db(output.reference_against_float.snr_db) if subject.quantized else None
+        needed = required_snr_db(output.reference_against_float.snr_db) if built.quantized else None
         if needed is None:
             text = (
                 f"{label} is off by {difference.max_abs_error:.3g}, more than the {difference.allowed:.3g} that "
                 f"{difference.dtype} allows by default ({difference.worst})"
             )
-            findings.broken.append(subject.broken(text))
+            findings.broken.append(built.broken(text))
         elif snr < needed:
             text = f"{label} has {snr:.1f} dB against the quantized model before lowering, {needed:.1f} dB is the least"
-            findings.broken.append(subject.broken(text))
-    if subject.effort.limits:
-        _judge_gates(subject, label, output, float_snr, findings)
+            findings.broken.append(built.broken(text))
+    if built.effort.limits:
+        _judge_gates(built, label, output, float_snr, findings)
 
 
 def _judge_gates(
-    subject: Subject, label: str, output: ComparedOutput, float_snr: float | None, findings: Findings
+    built: BuiltTarget, label: str, output: ComparedOutput, float_snr: float | None, findings: Findings
 ) -> None:
-    settings = subject.settings
-    table = ("targets", subject.target, "verify")
+    settings = built.settings
+    table = ("targets", built.target, "verify")
     if output.out_of_tolerance > 0:
         text = (
             f"{label} exceeds the config's tolerance (atol {settings.atol or 0:g}, rtol {settings.rtol or 0:g}) "
@@ -140,7 +141,7 @@ def _judge_gates(
         text = f"{label} has {float_snr:.1f} dB against the float model, min_snr_db is {settings.min_snr_db:g}"
         hint = (
             "calibrate on more or other data, choose a scheme of more bits, or lower min_snr_db"
-            if subject.quantized
+            if built.quantized
             else "lower min_snr_db: kernels round otherwise than eager PyTorch"
         )
         findings.missed.append(Problem(text, (*table, "min_snr_db"), hint))

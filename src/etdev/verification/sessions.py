@@ -13,50 +13,49 @@ from etdev.errors import VerifyError
 from etdev.execution.runtimes import Runtime
 from etdev.pipeline.stages.eager import Session
 from etdev.pipeline.stages.inputs import Call, read_sessions
+from etdev.verification.output_findings import Findings
 from etdev.verification.outputs import Comparison
-from etdev.verification.subject import Findings, Subject
+from etdev.verification.subject import BuiltTarget
 
 _ROUNDS = 3
 """Number of calls of each method in a row on one state."""
 
 
-def check_sessions(subject: Subject, runtime: Runtime, findings: Findings) -> None:
+def check_sessions(built: BuiltTarget, runtime: Runtime, findings: Findings) -> None:
     """Run each session on fresh state, and compare the outputs of every call.
 
     Some loaders give all methods of a program the same memory, others give each method its own. State that methods
     share needs the first kind. A method's own state must be right with both; both are tried if there are several
     methods.
     """
-    if subject.settings.sessions is None:
+    if built.settings.sessions is None:
         return
-    if subject.project.config.model.share_state:
-        _run_all(subject, runtime, findings, shared=True, note="")
+    if built.project.config.model.share_state:
+        _run_all(built, runtime, findings, shared=True, note="")
         return
-    _run_all(subject, runtime, findings, shared=False, note="")
-    if len(subject.reference.signatures) > 1 and not findings.broken:
-        _run_all(
-            subject, runtime, Findings(broken=findings.broken), shared=True, note=" with all methods in one memory"
-        )
+    _run_all(built, runtime, findings, shared=False, note="")
+    if len(built.reference.signatures) > 1 and not findings.broken:
+        _run_all(built, runtime, Findings(broken=findings.broken), shared=True, note=" with all methods in one memory")
 
 
-def check_calls_in_a_row(subject: Subject, runtime: Runtime, findings: Findings) -> None:
+def check_calls_in_a_row(built: BuiltTarget, runtime: Runtime, findings: Findings) -> None:
     """Call all methods in turn, three times each, from initial state, and compare every output.
 
     The inputs are the first samples. Every second round runs in reverse order, so the first and the last method also
     follow themselves. The order is not the user's: the config's limits do not apply, and the calls end where eager
     PyTorch refuses one. A method's own state is tried in both kinds of memory, as in :func:`check_sessions`.
     """
-    calls = _calls_in_a_row(subject)
-    shared = subject.project.config.model.share_state
-    findings.in_a_row = _run_row(subject, runtime, calls, findings, shared=shared, note="")
-    if not shared and len(subject.reference.signatures) > 1 and not findings.broken:
-        _run_row(subject, runtime, calls, findings, shared=True, note=" with all methods in one memory")
+    calls = _calls_in_a_row(built)
+    shared = built.project.config.model.share_state
+    findings.in_a_row = _run_row(built, runtime, calls, findings, shared=shared, note="")
+    if not shared and len(built.reference.signatures) > 1 and not findings.broken:
+        _run_row(built, runtime, calls, findings, shared=True, note=" with all methods in one memory")
 
 
-def _calls_in_a_row(subject: Subject) -> list[Call]:
-    first = {name: list(islice(samples, _ROUNDS)) for name, samples in subject.samples.items()}
+def _calls_in_a_row(built: BuiltTarget) -> list[Call]:
+    first = {name: list(islice(samples, _ROUNDS)) for name, samples in built.samples.items()}
     inputs = {name: list(islice(cycle(samples), _ROUNDS)) for name, samples in first.items()}
-    methods = list(subject.reference.signatures)
+    methods = list(built.reference.signatures)
     return [
         Call(method, inputs[method][number])
         for number in range(_ROUNDS)
@@ -65,20 +64,20 @@ def _calls_in_a_row(subject: Subject) -> list[Call]:
 
 
 def _run_row(
-    subject: Subject, runtime: Runtime, calls: Sequence[Call], findings: Findings, *, shared: bool, note: str
+    built: BuiltTarget, runtime: Runtime, calls: Sequence[Call], findings: Findings, *, shared: bool, note: str
 ) -> int:
     """Make the calls, and return their number."""
-    subject.load(runtime, shared=shared)
-    judged = replace(subject, effort=replace(subject.effort, limits=False))
+    built.load(runtime, shared=shared)
+    judged = replace(built, effort=replace(built.effort, limits=False))
     comparison = Comparison(judged, runtime, Findings(broken=findings.broken))
-    reference = Session(subject.project, subject.user, subject.reference)
-    original = Session(subject.project, subject.user, subject.float_model)
+    reference = Session(built.project, built.user, built.reference)
+    original = Session(built.project, built.user, built.float_model)
     made = 0
     for index, call in enumerate(calls):
-        at, where = f"call {index} in a row", subject.project.where("methods", call.method)
+        at, where = f"call {index} in a row", built.project.where("methods", call.method)
         try:
             expected = reference.compute(call, at, where)
-            plain = original.compute(call, at, where) if subject.quantized else expected
+            plain = original.compute(call, at, where) if built.quantized else expected
         except VerifyError as error:
             findings.row_ended = (
                 f"call {index} in a row, of {call.method!r}, fails in eager PyTorch too: "
@@ -92,21 +91,21 @@ def _run_row(
     return made
 
 
-def _run_all(subject: Subject, runtime: Runtime, findings: Findings, *, shared: bool, note: str) -> None:
-    project, key, entry = subject.project, ("targets", subject.target, "verify", "sessions"), subject.settings.sessions
+def _run_all(built: BuiltTarget, runtime: Runtime, findings: Findings, *, shared: bool, note: str) -> None:
+    project, key, entry = built.project, ("targets", built.target, "verify", "sessions"), built.settings.sessions
     assert entry is not None
     where = project.where(*key)
-    function = subject.user.get(entry, project.base(*key), where)
-    subject.load(runtime, shared=shared)
-    comparison = Comparison(subject, runtime, findings)
-    room = subject.effort.session_calls
-    sessions = read_sessions(subject.user, function, entry, subject.reference.signatures, where)
+    function = built.user.get(entry, project.base(*key), where)
+    built.load(runtime, shared=shared)
+    comparison = Comparison(built, runtime, findings)
+    room = built.effort.session_calls
+    sessions = read_sessions(built.user, function, entry, built.reference.signatures, where)
     for number, every in enumerate(sessions):
         calls = every if room is None else every[: room - findings.session_calls]
         findings.cut |= len(calls) < len(every)
         if not calls:
             break
-        if not _run(subject, comparison, calls, number, where, note):
+        if not _run(built, comparison, calls, number, where, note):
             break
         findings.sessions += 1
         findings.session_calls += len(calls)
@@ -114,17 +113,19 @@ def _run_all(subject: Subject, runtime: Runtime, findings: Findings, *, shared: 
     comparison.judge()
 
 
-def _run(subject: Subject, comparison: Comparison, calls: tuple[Call, ...], number: int, where: str, note: str) -> bool:
+def _run(
+    built: BuiltTarget, comparison: Comparison, calls: tuple[Call, ...], number: int, where: str, note: str
+) -> bool:
     """Return whether every call of a session returned outputs to compare.
 
     The session ends at the first failure, since later outputs would mean nothing.
     """
-    reference = Session(subject.project, subject.user, subject.reference)
-    original = Session(subject.project, subject.user, subject.float_model)
+    reference = Session(built.project, built.user, built.reference)
+    original = Session(built.project, built.user, built.float_model)
     for index, call in enumerate(calls):
         at = f"session {number}, call {index}"
         expected = reference.compute(call, at, where)
-        plain = original.compute(call, at, where) if subject.quantized else expected
+        plain = original.compute(call, at, where) if built.quantized else expected
         if not comparison.call(call, expected, plain, at + note, fresh=index == 0):
             return False
     return True

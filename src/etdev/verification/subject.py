@@ -1,21 +1,33 @@
-"""Subject of the checks *runtime* and *replay*, and their findings so far."""
+"""Subject of the checks: a file, and the target that it was built for."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property, partial
 from pathlib import Path
+from typing import Any
 
 from etdev import backends
 from etdev.config.models import Verify
-from etdev.execution.runtimes import Runtime
+from etdev.execution.runtimes import Runtime, stock_obstacle
 from etdev.pipeline.project import Project
 from etdev.pipeline.project.progress import Count, uncounted
+from etdev.pipeline.project.runtime_contents import Requirements, requirements
 from etdev.pipeline.project.torch_tensors import Tensors
 from etdev.pipeline.project.usercode import UserCode
-from etdev.pipeline.results.result import OutputError
+from etdev.pipeline.results.result import CheckResult, MethodResult
 from etdev.pipeline.stages.artifacts import ExportedModel
+from etdev.pipeline.stages.inputs import random_samples, read_samples
+from etdev.pipeline.stages.link import LinkedProgram
+from etdev.program import Program
+from etdev.program.analysis.inplace import DEFAULT, Donor
+from etdev.runtime.device_map import DeviceMap
+from etdev.runtime.stock import StockRuntime
 from etdev.verification.compare import RELATIVE_TOLERANCE
+from etdev.verification.limits import Measured
+from etdev.verification.output_findings import Problem
+from etdev.verification.read_back import Contents, read_contents
 
 
 @dataclass(frozen=True)
@@ -33,31 +45,55 @@ class Effort:
 
 
 @dataclass(frozen=True)
-class Subject:
-    """The program in a runtime, and the models that it was built from."""
+class Alteration:
+    """A difference between a file and the one that was built."""
+
+    text: str
+    report: str
+    """Path of the report of the build, for messages."""
+
+
+@dataclass(frozen=True)
+class BuiltTarget:
+    """A target of a config: its file, and the models that the file was built from."""
 
     project: Project
     user: UserCode
     target: str
+    path: Path
+    """The program's file."""
+    size: int
+    """Bytes of that file."""
     float_model: ExportedModel
     reference: ExportedModel
     """The quantized model before lowering, or ``float_model`` itself."""
-    samples: Mapping[str, Iterable[Tensors]]
-    weak: frozenset[str]
-    """Methods whose samples are random."""
-    path: Path
-    """The program's file."""
+    linked: LinkedProgram | None = None
+    """The link's result; None if it is not available any more."""
+    inplace: Mapping[str, tuple[Donor, ...]] = field(default_factory=lambda: DEFAULT)
+    """Kernels that may write their output over an operand."""
+    methods: tuple[MethodResult, ...] = ()
+    """How lowering split each method; empty if unknown."""
     data: tuple[Path, ...] = ()
     """Data files of the program."""
-    effort: Effort = Effort()
+    lookups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Per method, the names of the data that its delegates look up, as emission noted them."""
+    alteration: Alteration | None = None
+    """How the file differs from the one that was built; None if it does not or if that is unknown."""
+    since_built: str | None = None
+    """Changes of the model since the file was built, and their remedy; None if there are none."""
     jobs: int = 1
     """Number of workers for the metric's samples."""
     count: Count = uncounted
     """Callback for each call that the metric makes."""
+    effort: Effort = Effort()
 
     def load(self, runtime: Runtime, *, shared: bool = False) -> tuple[str, ...]:
         """Open the program in a runtime, as :meth:`Runtime.load` does."""
         return runtime.load(self.path, shared=shared, data=self.data)
+
+    def measured(self, program: Program | None) -> Measured:
+        """Return the figures' sources for limits; ``program`` is the file's content, or None if it cannot be read."""
+        return Measured(self.path, self.size, program, self.methods)
 
     @property
     def settings(self) -> Verify:
@@ -76,6 +112,43 @@ class Subject:
         """True if the reference is not the float model."""
         return self.reference is not self.float_model
 
+    @cached_property
+    def samples(self) -> Mapping[str, Iterable[Tensors]]:
+        """Samples per method."""
+        return {name: _Samples(self._samples_of(name)) for name in self.reference.signatures}
+
+    @property
+    def weak(self) -> frozenset[str]:
+        """Methods whose samples are random."""
+        signatures = self.reference.signatures
+        return frozenset(name for name in signatures if signatures[name].inputs and self._declared(name) is None)
+
+    def _declared(self, method: str) -> str | None:
+        declared = self.project.config.methods.get(method)
+        return None if declared is None else declared.samples
+
+    def _samples_of(self, method: str) -> Callable[[], Iterator[Tensors]]:
+        signature, entry = self.reference.signatures[method], self._declared(method)
+        if entry is None:
+            return partial(random_samples, signature)
+        key = ("methods", method, "samples")
+        where = self.project.where(*key)
+        function = self.user.get(entry, self.project.base(*key), where)
+        return partial(read_samples, self.user, function, entry, signature, where)
+
+    def place(self, *key: str) -> str:
+        """Return the location of a key of the target's table."""
+        return self.project.where("targets", self.target, *key)
+
+    def remedy(self, where: str, hint: str) -> dict[str, Any]:
+        """Return ``where`` and ``hint`` for a program that does not compute what the model does.
+
+        If the model has changed since the build, that is the likely cause.
+        """
+        if self.since_built is None:
+            return {"where": where, "hint": hint}
+        return {"where": self.place(), "hint": self.since_built}
+
     def broken(self, text: str) -> Problem:
         """Return the problem of a program that does not compute what the model does.
 
@@ -88,63 +161,74 @@ class Subject:
         return Problem(text, ("targets", self.target), hint)
 
 
+class _Samples:
+    """Samples that each iteration makes again; none is kept."""
+
+    def __init__(self, make: Callable[[], Iterator[Tensors]]) -> None:
+        self._make = make
+
+    def __iter__(self) -> Iterator[Tensors]:
+        return self._make()
+
+
 @dataclass(frozen=True)
-class Problem:
-    """One failure."""
+class Subject:
+    """A file to verify. A check says in its ``needs`` which parts it uses; the others may be missing."""
 
-    text: str
-    key: tuple[str, ...]
-    """Key of the config that it concerns."""
-    hint: str
+    path: Path
+    """The program's file."""
+    data: tuple[Path, ...]
+    """Data files of the program."""
+    contents: Contents
+    """The files, read back."""
+    stock: StockRuntime
+    """The runtime of the ExecuTorch wheel. It starts when it is first used."""
+    device_map: DeviceMap
+    """The local devices for the program's devices."""
+    origin: BuiltTarget | None = None
+    """The target that the file was built for; None for a file without a config."""
+    results: dict[str, CheckResult] = field(default_factory=dict)
+    """Results so far, by check."""
 
+    @classmethod
+    def read(cls, path: Path, data: tuple[Path, ...], stock: StockRuntime, device_map: DeviceMap) -> Subject:
+        """Read a file without its config."""
+        return cls(path, data, read_contents(path, data), stock, device_map)
 
-@dataclass
-class Findings:
-    """Findings over all methods."""
+    @classmethod
+    def read_built(cls, built: BuiltTarget, stock: StockRuntime, device_map: DeviceMap) -> Subject:
+        """Read the file of a target."""
+        contents = read_contents(built.path, built.data, built.lookups)
+        return cls(built.path, built.data, contents, stock, device_map, built)
 
-    broken: list[Problem] = field(default_factory=list)
-    missed: list[Problem] = field(default_factory=list)
-    """Missed limits of the config."""
-    outputs: list[OutputError] = field(default_factory=list)
-    samples: int = 0
-    sessions: int = 0
-    session_calls: int = 0
-    """Number of calls in all sessions together."""
-    in_sessions: set[str] = field(default_factory=set)
-    """Methods that a session called."""
-    stateful: set[str] = field(default_factory=set)
-    """Methods that write to a buffer in eager PyTorch."""
-    in_a_row: int = 0
-    """Number of calls in a row on one state, in addition to sessions."""
-    row_ended: str | None = None
-    """Reason why the calls in a row ended early."""
-    extremes: set[str] = field(default_factory=set)
-    """Members of :data:`~etdev.verification.extremes.EXTREMES` that ran in addition to the samples."""
-    cut: bool = False
-    """True if :class:`Effort` cut samples or calls."""
-    untried: list[str] = field(default_factory=list)
-    """Extremes at which the model itself fails on random inputs."""
+    @property
+    def found(self) -> Program | None:
+        """The program; None if the file cannot be read, or if a target's files lack data that it needs."""
+        return None if self.contents.problems and self.origin is not None else self.contents.program
 
-    def add_output(self, output: OutputError) -> None:
-        """Add the figures of one output; merge those of its samples and of its sessions."""
-        for index, known in enumerate(self.outputs):
-            if (known.method, known.output) == (output.method, output.output):
-                self.outputs[index] = _worst(known, output)
-                return
-        self.outputs.append(output)
+    @property
+    def program(self) -> Program:
+        """The program, for a check with ``Need.PROGRAM``."""
+        assert self.found is not None, "a check that uses the program has `Need.PROGRAM` among its `needs`"
+        return self.found
 
+    @property
+    def built(self) -> BuiltTarget:
+        """The target with its config and models, for a check with ``Need.CONFIG``."""
+        assert self.origin is not None, "a check that uses the config has `Need.CONFIG` among its `needs`"
+        return self.origin
 
-def _worst(one: OutputError, other: OutputError) -> OutputError:
-    nearest = max(one, other, key=lambda output: output.max_abs_error - output.allowed)
-    return nearest.model_copy(
-        update={
-            "max_abs_error": max(one.max_abs_error, other.max_abs_error),
-            "snr_db": _least(one.snr_db, other.snr_db),
-            "float_snr_db": _least(one.float_snr_db, other.float_snr_db),
-        }
-    )
+    @property
+    def required(self) -> Requirements:
+        """Operators and delegates that the program needs from a runtime."""
+        return requirements(self.program)
 
+    @property
+    def stock_obstacle(self) -> str | None:
+        """Reason why the stock runtime cannot run the program; None if it can."""
+        return stock_obstacle(self.program, self.required, self.stock)
 
-def _least(*ratios: float | None) -> float | None:
-    """Return the smallest ratio; None means no noise."""
-    return min((ratio for ratio in ratios if ratio is not None), default=None)
+    def broken(self, *checks: str) -> bool:
+        """Return whether one of these checks has found the program broken. A missed limit is not meant."""
+        found = (self.results[name] for name in checks if name in self.results)
+        return any(result.status == "failed" and not result.gate for result in found)

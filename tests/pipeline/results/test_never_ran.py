@@ -10,11 +10,10 @@ import pytest
 from etdev.cli.rendering.build_result import render_result
 from etdev.cli.rendering.detail import Detail
 from etdev.cli.reports.findings import of_result
-from etdev.config.models import CheckName
+from etdev.config.check_names import BUILT_IN
 from etdev.errors import ExitCode
 from etdev.pipeline.results.never_ran import never_ran
 from etdev.pipeline.results.result import (
-    CHECKS,
     NOT_VERIFIED,
     BuildResult,
     CheckResult,
@@ -34,10 +33,10 @@ def target(
     replay: CheckResult,
     *data: str,
     devices: tuple[str, ...] = DEVICES,
-    answers: Mapping[CheckName, CheckResult] | None = None,
-    required: tuple[CheckName, ...] = (),
+    answers: Mapping[str, CheckResult] | None = None,
+    required: tuple[str, ...] = (),
 ) -> TargetResult:
-    found = {check: CheckResult(name=check, status="not run", summary=IGNORED) for check in CHECKS}
+    found = {check: CheckResult(name=check, status="not run", summary=IGNORED) for check in BUILT_IN}
     found["bytes"] = CheckResult(name="bytes", status="passed", summary="", devices=devices)
     found |= {"replay": replay, **(answers or {})}
     method = MethodResult(

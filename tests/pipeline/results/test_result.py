@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from etdev.config.check_names import BUILT_IN
 from etdev.decisions import Elision, InPlace
 from etdev.errors import ExitCode
 from etdev.pipeline.results.decision_counts import KINDS, count_copies, count_inplace
 from etdev.pipeline.results.result import (
-    CHECKS,
     BuildResult,
     CheckResult,
     MethodResult,
@@ -103,7 +103,7 @@ outputs = st.builds(
 )
 checks = st.builds(
     CheckResult,
-    name=st.sampled_from(CHECKS),
+    name=st.sampled_from([*BUILT_IN]),
     status=st.sampled_from(["passed", "failed", "not run"]),
     summary=st.text(max_size=9),
     gate=st.booleans(),

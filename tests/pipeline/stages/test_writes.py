@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from etdev.config.models import CheckName
 from etdev.errors import ExportError
 from etdev.pipeline.results.result import CheckResult
 from etdev.pipeline.stages.writes import aten_clone, separate_copies, separate_writes
@@ -237,7 +236,7 @@ DELAY = """
 MODELS = {"a reset of shared state": (RESET, "reset", True), "a delay line of its own": (DELAY, "double", False)}
 
 
-def _judge(folder: Path, model: str, other: str, share: bool) -> dict[CheckName, CheckResult]:
+def _judge(folder: Path, model: str, other: str, share: bool) -> dict[str, CheckResult]:
     config = CONFIG.format(other=other, share=str(share).lower())
     return prepare(folder, "cpu", config, model=model).judge()
 

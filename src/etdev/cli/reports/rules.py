@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from etdev.config.check_names import BUILT_IN
+
 CONFIG_RULES: Mapping[str, str] = {
     "unknown-key": "A key that this version of etdev does not have",
     "missing-key": "A required key is missing",
@@ -28,17 +30,7 @@ CONFIG_RULES: Mapping[str, str] = {
 """Rules for problems in a config."""
 
 CHECK_RULES: Mapping[str, str] = {
-    "bytes": "A file that the strict reader does not accept, or that was changed since it was built",
-    "plan": "A file that does not do what was linked, or that overwrites what it still reads",
-    "placement": "Devices of tensors, buffers, copies and delegates that do not agree",
-    "kernels": "Operators or delegates that the target's runtime does not have",
-    "budget": "A budget that was missed",
-    "growth": "More growth against the baseline than is allowed",
-    "runtime": "The stock runtime does not compute what the model computes",
-    "replay": "The interpreter does not compute what the model computes",
-    "device": "Memory on a device that is not as planned",
-    "accuracy": "A limit of the project's own metric that was missed",
-    "latency": "Calls that take longer than they may",
+    **{name: facts.failure for name, facts in BUILT_IN.items()},
     "not-run": "A required check that did not run",
     "never-ran": "A program that verification accepted although nothing ran it",
     "not-judged": "A limit of the config that was not judged",

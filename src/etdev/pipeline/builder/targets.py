@@ -30,7 +30,7 @@ from etdev.pipeline.project.user_modules import LIBRARIES
 from etdev.pipeline.project.usercode import UserCode
 from etdev.pipeline.results.figures import Figures
 from etdev.pipeline.results.notes import LINKED_AGAIN, QUANTIZED_AGAIN
-from etdev.pipeline.results.result import CHECKS, NOT_VERIFIED, DataFile, FileBeside, TargetResult, outcome
+from etdev.pipeline.results.result import DataFile, FileBeside, TargetResult, outcome
 from etdev.pipeline.stages.artifacts import WrittenFile, WrittenProgram
 from etdev.pipeline.stages.link import LinkedProgram, link_program
 from etdev.pipeline.stages.lower import require_backends
@@ -40,7 +40,8 @@ from etdev.pipeline.stages.staging import StagedFile, StagedObjects, StagedTarge
 from etdev.pipeline.stages.write import write_files, write_linked_record, write_operators
 from etdev.program.footprint import planned_memory
 from etdev.runtime.stock import StockRuntime
-from etdev.verification.order import Candidate, check_functions, not_run, verify_program
+from etdev.verification.order import prepare, unverified, verify
+from etdev.verification.subject import BuiltTarget, Subject
 
 
 def check_target(project: Project, name: str) -> None:
@@ -114,7 +115,7 @@ def _register(session: BuildSession, name: str, runtime: StockRuntime | None) ->
     """Import the functions that verification calls, and check the first samples, before the slow stages."""
     if runtime is not None:
         register_imports(session.project, session.user)
-        check_functions(session.project, session.user, name)
+        prepare(session.project, session.user, name)
         session.models.check_samples()
 
 
@@ -140,29 +141,27 @@ def _build_target(session: BuildSession, name: str, runtime: StockRuntime | None
             result = result.model_copy(update={"data": tuple(_data(program, written, staged))})
         figures = figures_of(result, program.linked.program)
         if runtime is None or compiled.models is None:
-            checks = tuple(not_run(check, NOT_VERIFIED) for check in CHECKS)
+            checks = unverified()
         else:
-            candidate = Candidate(
+            float_model, reference = compiled.models
+            built = BuiltTarget(
+                project,
+                user,
+                name,
                 written.program.path,
                 written.program.size,
-                *compiled.models,
-                program,
-                inplace.table,
-                compiled.record.methods,
-                tuple(file.path for file in written.data),
-                compiled.objects.sidecar.lookups,
+                float_model,
+                reference,
+                linked=program,
+                inplace=inplace.table,
+                methods=compiled.record.methods,
+                data=tuple(file.path for file in written.data),
+                lookups=compiled.objects.sidecar.lookups,
+                jobs=options.metric_jobs,
+                count=clock.count("verify"),
             )
             with clock.stage("verify"):
-                checks = verify_program(
-                    project,
-                    user,
-                    name,
-                    candidate,
-                    runtime,
-                    options.device_map,
-                    jobs=options.metric_jobs,
-                    count=clock.count("verify"),
-                )
+                checks = verify(Subject.read_built(built, runtime, options.device_map))
         status = outcome(checks)
         rejected = status == "rejected"
         artifact = staged.program.rejected if rejected else staged.program.target

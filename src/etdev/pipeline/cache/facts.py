@@ -7,10 +7,12 @@ import os
 import platform
 from collections.abc import Iterator, Mapping
 from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from etdev.backends import plugin_distribution
+from etdev.config.check_names import plugin_points
 from etdev.config.models import LINK_KEYS
 from etdev.pipeline.cache.digests import Digests, digest_of_text
 from etdev.pipeline.cache.entries import Facts, Plain, flattened
@@ -76,7 +78,7 @@ def linked_facts(project: Project, target: str, options: BuildOptions, digests: 
         "baseline": _baseline(project, target, digests) if options.verify else None,
         "machine": _machine() if project.config.targets[target].budget.latency is not None else None,
     }
-    return Facts(settings=flattened(settings), versions=_versions(project, target, digests))
+    return Facts(settings=flattened(settings), versions={**_versions(project, target, digests), **_checks(digests)})
 
 
 def locked_facts(project: Project, target: str) -> Facts:
@@ -149,6 +151,16 @@ def _plugins(project: Project, target: str) -> Iterator[metadata.Distribution]:
         package = plugin_distribution(step.backend)
         if package is not None:
             yield package
+
+
+def _checks(digests: Digests) -> dict[str, str]:
+    """Return the version of each check of another package, with a digest of its module if that is one file."""
+    found = {}
+    for point in plugin_points():
+        spec = find_spec(point.module.partition(".")[0])
+        source = digests.of(Path(spec.origin))[:12] if spec is not None and spec.origin is not None else "missing"
+        found[f"check {point.name}"] = f"{point.dist.version if point.dist else ''} ({source})"
+    return found
 
 
 def _source_digest(digests: Digests) -> str | None:

@@ -6,12 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
+from etdev.config.check_names import check_names
 from etdev.config.keys import nearest
-from etdev.config.models import CheckName
 from etdev.errors import UsageError
 from etdev.pipeline.project import Project
 from etdev.pipeline.project.progress import Progress, Silent
-from etdev.pipeline.results.result import CHECKS
 from etdev.runtime.device_map import NO_MAP, DeviceMap, parse_device_map
 
 
@@ -21,7 +20,7 @@ class BuildOptions:
 
     targets: Sequence[str] = ()
     """Glob patterns; none means every target."""
-    require: Sequence[CheckName] = ()
+    require: Sequence[str] = ()
     """Checks that must have run, in addition to those that the config requires."""
     verify: bool = True
     """False stops after writing; the artifact is put in place unverified, and the report says so."""
@@ -56,22 +55,22 @@ def choose_targets(project: Project, patterns: Iterable[str]) -> tuple[str, ...]
     return tuple(name for name in names if not patterns or any(fnmatchcase(name, pattern) for pattern in patterns))
 
 
-def required_checks(project: Project, name: str, options: BuildOptions) -> tuple[CheckName, ...]:
+def required_checks(project: Project, name: str, options: BuildOptions) -> tuple[str, ...]:
     """Return the checks that the config and the caller require to run."""
     return tuple(dict.fromkeys((*project.config.targets[name].verify.require, *options.require)))
 
 
-def parse_checks(names: Iterable[str]) -> tuple[CheckName, ...]:
+def parse_checks(names: Iterable[str]) -> tuple[str, ...]:
     """Return the checks with these names.
 
     Raises :class:`~etdev.errors.UsageError` for a name that does not exist.
     """
-    known = {str(check): check for check in CHECKS}
     names = (names,) if isinstance(names, str) else tuple(names)
+    known = check_names() if names else ()
     for name in names:
         if name not in known:
-            raise UsageError(f"there is no check {name!r}", hint=f"checks: {', '.join(CHECKS)}")
-    return tuple(known[name] for name in names)
+            raise UsageError(f"there is no check {name!r}", hint=f"checks: {', '.join(known)}")
+    return names
 
 
 def check_device_map(text: str | None) -> DeviceMap:

@@ -12,7 +12,7 @@ from etdev.backends.devices import placed_specs
 from etdev.config.issues import UNRUNNABLE_CHECK
 from etdev.config.keys import format_key
 from etdev.config.loader import LoadedConfig
-from etdev.config.models import CheckName, Target
+from etdev.config.models import Target
 from etdev.devices import TARGET_DEVICE
 from etdev.errors import Problem
 from etdev.pipeline.results.result import NO_LIMIT, NO_METRIC
@@ -27,7 +27,7 @@ def unrunnable_checks(loaded: LoadedConfig) -> Iterator[Problem]:
                 yield _problem(loaded, name, index, check, reason)
 
 
-def _obstacle(check: CheckName, target: Target) -> str | None:
+def _obstacle(check: str, target: Target) -> str | None:
     """Return the reason why a check cannot run for a target; None if it may run."""
     devices, foreign = _devices(target), _not_replayed(target)
     not_replayed = f"etdev cannot run delegates of the backend {foreign[0]!r} yet" if foreign else None
@@ -63,7 +63,7 @@ def _not_replayed(target: Target) -> list[str]:
     return [name for name in names if not replayed.issuperset(backends.get(name).delegate_ids)]
 
 
-def _problem(loaded: LoadedConfig, target: str, index: int, check: CheckName, reason: str) -> Problem:
+def _problem(loaded: LoadedConfig, target: str, index: int, check: str, reason: str) -> Problem:
     key = ("targets", target, "verify", "require", index)
     origin = loaded.origin(*key)
     source, line, column = (origin.source, origin.line, origin.column) if origin else (None, None, None)

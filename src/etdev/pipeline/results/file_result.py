@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Literal
 
-from etdev.config.models import CheckName
 from etdev.errors import ExitCode
 from etdev.pipeline.results.result import CheckResult, Part, unmet
 
@@ -19,7 +18,7 @@ class FileResult(Part):
     status: Literal["good", "rejected"]
     """``rejected`` if a check failed."""
     checks: tuple[CheckResult, ...]
-    required: tuple[CheckName, ...] = ()
+    required: tuple[str, ...] = ()
     """Checks that must run."""
 
     @property

@@ -7,27 +7,11 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from etdev.config.models import CheckName
 from etdev.decisions import Elision, InPlace, TilingDecision
 from etdev.errors import ExitCode
 from etdev.pipeline.results.decision_counts import CopiesOfKind, InPlaceOutputs
 from etdev.pipeline.results.figures import Figures
 from etdev.pipeline.results.result_parts import AllocatedBuffer, Copies, DeviceMemory
-
-CHECKS: tuple[CheckName, ...] = (
-    "bytes",
-    "plan",
-    "placement",
-    "kernels",
-    "budget",
-    "growth",
-    "runtime",
-    "replay",
-    "device",
-    "accuracy",
-    "latency",
-)
-"""Checks in the order in which they are reported."""
 
 Status = Literal["passed", "failed", "not run"]
 
@@ -93,7 +77,7 @@ class Failure(Part):
 class CheckResult(Part):
     """One check of the verification, and its result."""
 
-    name: CheckName
+    name: str
     status: Status
     summary: str
     """One line: the finding, or the reason why the check did not run."""
@@ -225,7 +209,7 @@ class TargetResult(Part):
     shared_state: tuple[str, ...] = ()
     """State that several methods share. It needs a loader that allocates the same buffers for all methods."""
     checks: tuple[CheckResult, ...] = ()
-    required: tuple[CheckName, ...] = ()
+    required: tuple[str, ...] = ()
     """Checks that must run."""
     seconds: dict[str, float] = {}
     """Seconds per stage, in the order in which they ran."""
@@ -311,7 +295,7 @@ class BuildResult(Part):
         return Path(self.config).parent / self[target].artifact
 
 
-def unmet(checks: tuple[CheckResult, ...], required: tuple[CheckName, ...]) -> tuple[CheckResult, ...]:
+def unmet(checks: tuple[CheckResult, ...], required: tuple[str, ...]) -> tuple[CheckResult, ...]:
     """Return the required checks that did not run."""
     return tuple(check for check in checks if check.status == "not run" and (check.name in required or check.lacking))
 

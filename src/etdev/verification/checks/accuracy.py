@@ -8,16 +8,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from etdev.config.models import Accuracy
-from etdev.errors import VerifyError
-from etdev.execution.runtimes import Runtime
-from etdev.pipeline.project import Project
-from etdev.pipeline.project.progress import Count, uncounted
-from etdev.pipeline.project.usercode import UserCode, translated
-from etdev.pipeline.results.result import CheckResult
+from etdev.errors import EtdevError, ExitCode, VerifyError
+from etdev.execution.runtimes import Runtime, open_replay
+from etdev.pipeline.project.progress import Count
+from etdev.pipeline.project.usercode import translated
+from etdev.pipeline.results.result import NO_METRIC, CheckResult
 from etdev.pipeline.stages.artifacts import ExportedModel
 from etdev.pipeline.stages.inputs import check_sample
+from etdev.program import Program
 from etdev.runtime.stock import ProgramFailureError
-from etdev.verification.jobs import Jobs
+from etdev.verification.answers import failed, not_run, passed
+from etdev.verification.check import Check, Need
+from etdev.verification.jobs import Jobs, jobs_for
+from etdev.verification.subject import BuiltTarget, Subject
 
 _FLOAT_HINT = (
     "check the metric's data and the model's weights; the check `runtime` tells whether the program is at fault"
@@ -92,40 +95,61 @@ class Run:
         return Run(self._runtime, self._model, name, self._jobs, self._tally)
 
 
-def check_accuracy(
-    project: Project,
-    user: UserCode,
-    target: str,
-    gate: Accuracy,
-    model: ExportedModel,
-    runtime: Runtime,
-    jobs: Jobs | None = None,
-    count: Count = uncounted,
-) -> CheckResult:
-    """Call the metric, and compare its value with the limits of ``gate``.
+class AccuracyCheck(Check):
+    """Does the config's own metric, on the config's own data, hold?"""
 
-    Samples that the metric passes to ``run.map`` run on ``jobs``. ``count`` is called for each call.
+    name = "accuracy"
+    needs = (Need.CONFIG, Need.PROGRAM)
+
+    def applies(self, subject: Subject) -> str | None:
+        """Return why the metric is not computed.
+
+        It runs in the stock runtime. If that cannot run the program, it runs in the replay, provided that the check
+        *replay* passed.
+        """
+        obstacle = subject.stock_obstacle
+        if obstacle is not None and subject.results["replay"].status != "passed":
+            return obstacle
+        if subject.built.settings.accuracy is None:
+            return NO_METRIC
+        return "the check `runtime` failed" if subject.broken("runtime") else None
+
+    def run(self, subject: Subject) -> CheckResult:
+        """Call the metric, and compare its value with the config's limits."""
+        built = subject.built
+        if subject.stock_obstacle is None:
+            return check_accuracy(built, subject.program, subject.stock, alone=False)
+        try:
+            with open_replay(subject.device_map, built.inplace) as replay:
+                return check_accuracy(built, subject.program, replay, alone=True)
+        except EtdevError as error:
+            if error.exit_code is not ExitCode.ENVIRONMENT:
+                raise
+            return not_run(self.name, error.message, lacking=True)
+
+
+def check_accuracy(built: BuiltTarget, program: Program, runtime: Runtime, *, alone: bool) -> CheckResult:
+    """Call the metric in a runtime; ``alone`` is true if only the replay can run the program.
 
     Raises :class:`~etdev.errors.VerifyError` if the metric itself fails or does not return a number. If the program
     fails in the runtime, the check fails as for a broken artifact.
     """
-    key = ("targets", target, "verify", "accuracy", "fn")
-    where = project.where(*key)
-    function: Callable[[Run], Any] = user.get(gate.fn, project.base(*key), where)
-    method = "forward" if "forward" in model.signatures else next(iter(model.signatures))
-    try:
-        with translated(user, VerifyError, f"{gate.fn!r} failed", where=where):
-            value = _protected(function, Run(runtime, model, method, jobs, _Tally(count)))
-    except _ProgramFailedError as error:
-        return CheckResult(
-            name="accuracy",
-            status="failed",
-            summary=error.message,
-            problems=(error.message,),
-            where=where,
-            hint=f"give the inputs that {gate.fn!r} calls it with as samples too: the check `runtime` then shows which",
-        )
-    return _judge(_number(value, gate.fn, where), gate, project, target, quantized=model.scheme is not None)
+    project, user, model, gate = built.project, built.user, built.reference, built.settings.accuracy
+    assert gate is not None
+    where = built.place("verify", "accuracy", "fn")
+    built.load(runtime, shared=project.config.model.share_state)
+    with jobs_for(built, program, alone=alone) as jobs:
+        function = user.get(gate.fn, project.base("targets", built.target, "verify", "accuracy", "fn"), where)
+        method = "forward" if "forward" in model.signatures else next(iter(model.signatures))
+        note = ", by the replay" if alone else ""
+        try:
+            with translated(user, VerifyError, f"{gate.fn!r} failed", where=where):
+                value = _protected(function, Run(runtime, model, method, jobs, _Tally(built.count)))
+        except _ProgramFailedError as error:
+            hint = f"give the inputs that {gate.fn!r} calls it with as samples too: the check `runtime` then "
+            remedy = built.remedy(where, f"{hint}shows which")
+            return failed("accuracy", (error.message,), summary=f"{error.message}{note}{jobs.effect}", **remedy)
+        return _judge(built, gate, _number(value, gate.fn, where), note + jobs.effect)
 
 
 class _ProgramFailedError(VerifyError):
@@ -151,28 +175,20 @@ def _number(value: Any, fn: str, where: str) -> float:
         raise VerifyError(f"{fn!r} returned {kind}, not a number", where=where) from None
 
 
-def _judge(value: float, gate: Accuracy, project: Project, target: str, *, quantized: bool) -> CheckResult:
+def _judge(built: BuiltTarget, gate: Accuracy, value: float, note: str) -> CheckResult:
     limits = []
     if gate.min is not None:
         limits.append((value >= gate.min, "min", f"at least {gate.min:g}"))
     if gate.max is not None:
         limits.append((value <= gate.max, "max", f"at most {gate.max:g}"))
     wanted = " and ".join(text for _, _, text in limits)
-    text = f"{gate.fn} = {value:.6g} ({wanted})"
     missed = [key for held, key, _ in limits if not held]  # A NaN satisfies no limit.
-    if missed:
-        problem = f"{gate.fn} gave {value:.6g}, the config asks for {wanted}"
-        return CheckResult(
-            name="accuracy",
-            status="failed",
-            gate=True,
-            summary=problem,
-            problems=(problem,),
-            where=project.where("targets", target, "verify", "accuracy", missed[0]),
-            hint=_QUANTIZED_HINT if quantized else _FLOAT_HINT,
-            value=_json(value),
-        )
-    return CheckResult(name="accuracy", status="passed", summary=text, value=_json(value))
+    if not missed:
+        return passed("accuracy", f"{gate.fn} = {value:.6g} ({wanted}){note}", value=_json(value))
+    problem = f"{gate.fn} gave {value:.6g}, the config asks for {wanted}"
+    hint = _QUANTIZED_HINT if built.reference.scheme is not None else _FLOAT_HINT
+    remedy = built.remedy(built.place("verify", "accuracy", missed[0]), hint)
+    return failed("accuracy", (problem,), gate=True, summary=problem + note, value=_json(value), **remedy)
 
 
 def _json(value: float) -> float | None:

@@ -23,7 +23,21 @@ from etdev.pipeline.stages.nested import device_memory
 from etdev.program import Program
 from etdev.units import format_share, format_size
 from etdev.verification.advice import advise
+from etdev.verification.check import Check, Need
 from etdev.verification.limits import Limit, Measured, Unjudged, judge
+from etdev.verification.subject import Subject
+
+
+class BudgetCheck(Check):
+    """Are the file's figures within the config's limits?"""
+
+    name = "budget"
+    needs = (Need.CONFIG,)
+
+    def run(self, subject: Subject) -> CheckResult:
+        """Judge each limit. A file that cannot be read has a size all the same."""
+        built = subject.built
+        return check_budget(built.project, built.target, built.measured(subject.found))
 
 
 def check_budget(project: Project, target: str, measured: Measured) -> CheckResult:
@@ -42,7 +56,7 @@ def check_budget(project: Project, target: str, measured: Measured) -> CheckResu
         asked = {name: getattr(budget, name) for name in ("weights", "memory", "copies", "delegated")}
         unread = (name for name, limit in asked.items() if limit not in (None, {}))
         unjudged += [Unjudged(("budget", name), "the check `bytes` failed") for name in unread]
-    return judge(project, target, "budget", found, unjudged)
+    return judge("budget", project, target, found, unjudged)
 
 
 class _Limits:
@@ -84,7 +98,7 @@ class _Limits:
             f"{seen} (at least {format_share(least)})",
             lacking if share < least else None,
             lambda: f"on the runtime's own kernels: {undelegated_parts(methods).largest()}",
-            self._advice("delegated"),
+            "offer the ops to another backend (partitioners), or lower budget.delegated",
         )
 
     def _bytes(self, name: str, found: int, limit: int, parts: Callable[[], Parts] | None, *key: str) -> Limit:
@@ -94,8 +108,5 @@ class _Limits:
             f"{name} {format_size(found)} of {format_size(limit)}",
             f"{name}: {found:,} bytes, {found - limit:,} more than {setting} ({limit:,})" if found > limit else None,
             (lambda: parts().largest()) if parts is not None else None,
-            self._advice(*key),
+            advise(self._project, self._target, self._measured.program, f"budget.{key[0]}", *key),
         )
-
-    def _advice(self, *key: str) -> str:
-        return advise(self._project, self._target, self._measured.program, key)

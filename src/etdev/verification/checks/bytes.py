@@ -2,61 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from pathlib import Path
-
-from etdev.errors import ProgramError
 from etdev.pipeline.results.result import CheckResult
-from etdev.program import Program, flat_tensor
-from etdev.program.data_files.joined import read_joined
-from etdev.program.data_files.lookups import delegate_lookups, missing_data
+from etdev.program import Program
 from etdev.program.devices import named_devices
+from etdev.verification.answers import failed, passed
+from etdev.verification.check import Check
+from etdev.verification.read_back import Contents
+from etdev.verification.subject import Subject
 
 _LISTED = 20
 """Maximum number of missing names listed."""
 
 
-def check_bytes(
-    path: Path, data: Sequence[Path] = (), lookups: Mapping[str, Collection[str]] | None = None
-) -> tuple[CheckResult, Program | None]:
-    """Read the file back with its ``data`` files; return its program, or None if a file cannot be read.
+class BytesCheck(Check):
+    """Do the files hold a program that the strict reader accepts, with all data that it needs?"""
 
-    One of the files must hold each item of data that the program needs. ``lookups`` are names, per method, that its
-    delegates are known to look up.
-    """
-    try:
-        found = read_joined(path, data)
-        held = {item.key for file in data for item in flat_tensor.read(file).named_data}
-    except ProgramError as error:
-        which = "the file is malformed" if error.where == str(path) else f"its external data {error.where}"
-        problem = f"{which}: {error.message}"
-        return CheckResult(name="bytes", status="failed", summary=problem, problems=(problem,), hint=error.hint), None
-    missing = tuple(map(str, missing_data(found, held, lookups)))
-    if missing:
-        more = f" (and {len(missing) - 1:,} more)" if len(missing) > 1 else ""
-        check = CheckResult(
-            name="bytes",
-            status="failed",
-            summary=f"{missing[0]}{more}",
-            problems=missing[:_LISTED],
-            hint="say which files have it, with a `--data FILE.ptd` for each",
+    name = "bytes"
+
+    def run(self, subject: Subject) -> CheckResult:
+        """Judge the contents. A file that is not the one that was built fails."""
+        contents, origin = subject.contents, subject.origin
+        problems, more = contents.problems[:_LISTED], len(contents.problems) - 1
+        devices = None if contents.program is None or problems else tuple(map(str, named_devices(contents.program)))
+        if origin is not None and origin.alteration is not None:
+            return failed(
+                self.name,
+                (f"changed since it was built: {origin.alteration.text}", *problems),
+                where=origin.alteration.report,
+                hint=f"build it again (`etdev build {origin.target}`), or put back the file that was built",
+                devices=devices,
+            )
+        if contents.program is not None and not problems:
+            return passed(self.name, _summary(contents.program, contents, subject), devices=devices)
+        return failed(
+            self.name,
+            problems,
+            summary=f"{problems[0]} (and {more:,} more)" if more else None,
+            where=None if origin is None else origin.place(),
+            hint=contents.hint if origin is None else f"build it again: `etdev build {origin.target}`",
         )
-        return check, found
-    summary = f"{_count(len(found.execution_plan), 'method')}, {_count(_instructions(found), 'instruction')} read back"
-    if data:
-        summary += ", with its external data"
-    if unknown := _unknown_lookups(found, lookups or {}):
-        summary += f"; the data that delegates of {', '.join(unknown)} look up is not known"
+
+
+def _summary(found: Program, contents: Contents, subject: Subject) -> str:
+    text = f"{_count(len(found.execution_plan), 'method')}, {_count(_instructions(found), 'instruction')} read back"
+    if subject.data:
+        text += ", with its external data"
+    if contents.unknown_lookups:
+        text += f"; the data that delegates of {', '.join(contents.unknown_lookups)} look up is not known"
     if found.unknown_fields:
-        summary += f"; fields that this version does not know: {', '.join(found.unknown_fields)}"
-    devices = tuple(map(str, named_devices(found)))
-    return CheckResult(name="bytes", status="passed", summary=summary, devices=devices), found
-
-
-def _unknown_lookups(found: Program, lookups: Mapping[str, Collection[str]]) -> list[str]:
-    """Return the ids of delegates whose lookups neither their blobs nor ``lookups`` tell."""
-    plans = [plan for plan in found.execution_plan if plan.name not in lookups]
-    return sorted({one.id for plan in plans for one in plan.delegates if delegate_lookups(found, one) is None})
+        text += f"; fields that this version does not know: {', '.join(found.unknown_fields)}"
+    return text
 
 
 def _instructions(found: Program) -> int:

@@ -6,6 +6,8 @@ simulated devices. The check *replay* runs the program on the devices.
 
 from __future__ import annotations
 
+from typing import Any
+
 from etdev.errors import MissingRequirementError
 from etdev.execution.availability import absent, named, simulated
 from etdev.pipeline.results.result import NO_DEVICES, CheckResult
@@ -15,6 +17,38 @@ from etdev.runtime.allocator import Registry
 from etdev.runtime.device_map import DeviceMap, registry_for
 from etdev.units import format_size
 from etdev.verification.allocations import Allocations, DelegateInputs, check_allocations
+from etdev.verification.answers import failed, not_run, passed
+from etdev.verification.check import Check, Need
+from etdev.verification.subject import Subject
+
+_ALIGNMENT = 16
+"""Default alignment of allocators, in bytes."""
+_HINT = "look whether others use the device (`nvidia-smi`), and whether another device behaves the same"
+
+
+class DeviceCheck(Check):
+    """Is the memory available on its devices, does it hold what is written to it, does the program run there?"""
+
+    name = "device"
+    needs = (Need.PROGRAM, Need.SOUND)
+
+    def applies(self, subject: Subject) -> str | None:
+        return device_obstacle(subject.program, subject.device_map)
+
+    def run(self, subject: Subject) -> CheckResult:
+        """Test the memory, and judge the check *replay* on the same devices."""
+        program, registry, replay = subject.program, registry_for(subject.device_map), subject.results["replay"]
+        built = subject.origin
+        if built is None:
+            return check_memory(program, registry, replay, alignment=_ALIGNMENT)
+        return check_memory(
+            program,
+            registry,
+            replay,
+            alignment=built.project.config.targets[built.target].memory.alignment,
+            inputs=None if built.linked is None else built.linked.delegate_inputs,
+            **built.remedy(built.place("partitioners"), _HINT),
+        )
 
 
 def device_obstacle(program: Program, device_map: DeviceMap) -> str | None:
@@ -29,25 +63,6 @@ def device_obstacle(program: Program, device_map: DeviceMap) -> str | None:
     return reason
 
 
-def check_device(
-    program: Program,
-    device_map: DeviceMap,
-    replay: CheckResult,
-    *,
-    alignment: int,
-    inputs: DelegateInputs | None = None,
-) -> CheckResult:
-    """Run the check.
-
-    ``replay`` is the result of the check *replay* on the same devices. The other parameters are those of
-    :func:`~etdev.verification.allocations.check_allocations`.
-    """
-    obstacle = device_obstacle(program, device_map)
-    if obstacle is not None:
-        return CheckResult(name="device", status="not run", summary=obstacle)
-    return check_memory(program, registry_for(device_map), replay, alignment=alignment, inputs=inputs)
-
-
 def check_memory(
     program: Program,
     registry: Registry,
@@ -55,29 +70,30 @@ def check_memory(
     *,
     alignment: int,
     inputs: DelegateInputs | None = None,
+    **remedy: Any,
 ) -> CheckResult:
-    """Test the memory of a registry's devices, and combine the result with the replay on them."""
+    """Test the memory of a registry's devices, and combine the result with the replay on them.
+
+    ``replay`` is the result of the check *replay* there, and ``remedy`` has the location and help of a failure. The
+    other parameters are those of :func:`~etdev.verification.allocations.check_allocations`.
+    """
     try:
         found = check_allocations(program, registry, alignment=alignment, inputs=inputs)
     except MissingRequirementError as error:
-        return CheckResult(name="device", status="not run", summary=error.message, lacking=True)
+        return not_run("device", error.message, lacking=True)
     problems = found.problems
     if replay.status == "failed":
         problems = (*problems, *(f"the replay there failed: {text}" for text in replay.problems))
-    check = CheckResult(
-        name="device",
-        status="passed",
-        summary=_summary(found, replay),
-        outputs=replay.outputs,
-        allocations=found.buffers,
-        device_memory=found.devices,
-    )
+    more: dict[str, Any] = {
+        "outputs": replay.outputs,
+        "allocations": found.buffers,
+        "device_memory": found.devices,
+    }
     if problems:
-        return check.model_copy(update={"status": "failed", "summary": problems[0], "problems": problems})
+        return failed("device", problems, **more, **remedy)
     if replay.status == "not run":
-        reason = f"its memory holds, but it was not replayed there: {replay.summary}"
-        return check.model_copy(update={"status": "not run", "summary": reason})
-    return check
+        return not_run("device", f"its memory holds, but it was not replayed there: {replay.summary}", **more)
+    return passed("device", _summary(found, replay), **more)
 
 
 def _summary(found: Allocations, replay: CheckResult) -> str:

@@ -17,30 +17,39 @@ from etdev.pipeline.results.result import NO_LIMIT, CheckResult
 from etdev.program import Program
 from etdev.units import format_share, format_size
 from etdev.verification.advice import advise
+from etdev.verification.answers import not_run
 from etdev.verification.baseline import Baseline, NoBaseline, find_baseline
+from etdev.verification.check import Check, Need
 from etdev.verification.limits import Limit, Measured, Unjudged, judge
+from etdev.verification.subject import Subject
 
 
-def check_growth(project: Project, target: str, measured: Measured) -> CheckResult:
-    """Compare a file with the baseline.
+class GrowthCheck(Check):
+    """Is each figure larger than the baseline's by no more than the config allows?"""
 
-    The check does not run if the config limits no growth or if there is no baseline. Raises as
-    :func:`~etdev.verification.baseline.find_baseline` does.
+    name = "growth"
+    needs = (Need.CONFIG, Need.PROGRAM)
+
+    def applies(self, subject: Subject) -> str | None:
+        return None if judges_growth(subject.built.project, subject.built.target) else NO_LIMIT
+
+    def run(self, subject: Subject) -> CheckResult:
+        """Compare the file with the baseline."""
+        built = subject.built
+        return check_growth(built.project, built.target, built.measured(subject.program), subject.program)
+
+
+def check_growth(project: Project, target: str, measured: Measured, program: Program) -> CheckResult:
+    """Compare a file, whose content is ``program``, with the baseline.
+
+    The check does not run if there is no baseline. Raises as :func:`~etdev.verification.baseline.find_baseline` does.
     """
-    if not judges_growth(project, target):
-        return CheckResult(name="growth", status="not run", summary=NO_LIMIT)
-    where = project.where("targets", target, "budget", "growth")
-    if measured.program is None:
-        return CheckResult(name="growth", status="not run", summary="the check `bytes` failed", unjudged=where)
     baseline = find_baseline(project, target)
     if isinstance(baseline, NoBaseline):
-        summary = f"nothing to compare with: {baseline.reason}"
-        return CheckResult(name="growth", status="not run", summary=summary, unjudged=where)
-    comparison = _Comparison(project, target, measured, measured.program, baseline)
-    check = judge(project, target, "growth", *comparison.judged())
-    if check.status == "passed":
-        return check.model_copy(update={"summary": f"against {baseline.name}: {check.summary}"})
-    return check
+        where = project.where("targets", target, "budget", "growth")
+        return not_run("growth", f"nothing to compare with: {baseline.reason}", unjudged=where)
+    comparison = _Comparison(project, target, measured, program, baseline)
+    return judge("growth", project, target, *comparison.judged(), against=f"against {baseline.name}: ")
 
 
 @dataclass(frozen=True)
@@ -94,7 +103,7 @@ class _Comparison:
             _change(figure, allowed),
             missed if more > allowed else None,
             partial(self._cause, figure),
-            advise(self.project, self.target, self.program, ("growth", *_advised(key, figure))),
+            advise(self.project, self.target, self.program, f"budget.growth.{key}", *_advised(key, figure)),
         )
 
     def _cause(self, figure: _Figure) -> str:

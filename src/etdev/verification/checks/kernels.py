@@ -2,12 +2,71 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from etdev.backends.base import BUILD_EXTRA, find_packages
 from etdev.backends.reference import DELEGATE_ID
-from etdev.pipeline.project.runtime_contents import _BACKENDS, _PRIMITIVE, Requirements, RuntimeContents
+from etdev.errors import MissingRequirementError
+from etdev.pipeline.project import Project
+from etdev.pipeline.project.runtime_contents import (
+    _BACKENDS,
+    _PRIMITIVE,
+    Requirements,
+    RuntimeContents,
+    library_operators,
+    target_runtime,
+)
 from etdev.pipeline.results.result import CheckResult
+from etdev.pipeline.stages.lower_errors import decomposed, line_of
+from etdev.verification.answers import Finding, not_run
+from etdev.verification.check import Check, Need
+from etdev.verification.subject import BuiltTarget, Subject
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+
+_LIBRARIES = ("portable", "optimized", "quantized")
 
 
-def check_kernels(contents: RuntimeContents, required: Requirements) -> CheckResult:
+class KernelsCheck(Check):
+    """Does the target's runtime have every operator and backend that the file names?"""
+
+    name = "kernels"
+    needs = (Need.PROGRAM,)
+
+    def run(self, subject: Subject) -> CheckResult:
+        """Compare with the runtime that the config describes, or with the wheel's."""
+        if subject.origin is None:
+            return self._of_file(subject)
+        built, stock, required = subject.origin, subject.stock, subject.required
+        contents = target_runtime(built.project, built.target, stock.operators, stock.backends)
+        found = check_kernels(contents, required)
+        if found.status != "failed":
+            return found.result(self.name)
+        where, hint = _remedy(built, missing_operators(contents, required), stock.operators)
+        return found.result(self.name, where=where, hint=hint)
+
+    def _of_file(self, subject: Subject) -> CheckResult:
+        """Compare a file without its config with the wheel's runtime, if that is installed."""
+        package = find_packages("executorch", remedy=BUILD_EXTRA)
+        if not package.available:
+            return not_run(self.name, f"{package.reason}; `{package.remedy}` brings a runtime to compare with")
+        try:
+            contents = RuntimeContents(subject.stock.operators, subject.stock.backends, closed=False)
+        except MissingRequirementError as error:
+            return not_run(self.name, error.message)
+        found = check_kernels(contents, subject.required)
+        if found.status == "not run":
+            named = {name for names in subject.required.delegates.values() for name in names}
+            unknown = ", ".join(sorted(named - contents.backends))
+            return not_run(self.name, f"the wheel's runtime does not know {unknown}")
+        hint = "if it is for another runtime, say in a config what that has: `targets.NAME.runtime`"
+        return found.result(self.name, hint=hint)
+
+
+def check_kernels(contents: RuntimeContents, required: Requirements) -> Finding:
     """Compare what the file needs, per method, with what the runtime has."""
     problems = []
     unknown = set()
@@ -21,14 +80,14 @@ def check_kernels(contents: RuntimeContents, required: Requirements) -> CheckRes
                 f"method {method!r} needs backends that {contents.backends_label} lacks: {', '.join(lacking)}"
             )
         unknown.update(absent)
-    if problems:
-        return CheckResult(name="kernels", status="failed", summary=problems[0], problems=tuple(problems))
-    if unknown:
+    if unknown and not problems:
         others = ", ".join(sorted(unknown - {DELEGATE_ID}))
         reason = f"neither {contents.backends_label} nor {_BACKENDS} knows {others}"
-        if not others:
-            reason = f"the backend {DELEGATE_ID} is etdev's own and in no runtime"
-        return CheckResult(name="kernels", status="not run", summary=reason)
+        return Finding("not run", reason if others else f"the backend {DELEGATE_ID} is etdev's own and in no runtime")
+    return Finding.of(problems, _summary(contents, required))
+
+
+def _summary(contents: RuntimeContents, required: Requirements) -> str:
     count = len({name for names in required.operators.values() for name in names})
     used = sorted({name for ids in required.delegates.values() for name in ids})
     text = f"{count} operator{'s' * (count != 1)}"
@@ -37,7 +96,7 @@ def check_kernels(contents: RuntimeContents, required: Requirements) -> CheckRes
     text += f" in {contents.operators_label}"
     if used and contents.operators_label != contents.backends_label:
         text += f", {', '.join(used)} in {contents.backends_label}"
-    return CheckResult(name="kernels", status="passed", summary=text)
+    return text
 
 
 def missing_operators(contents: RuntimeContents, required: Requirements) -> dict[str, list[str]]:
@@ -51,3 +110,57 @@ def missing_operators(contents: RuntimeContents, required: Requirements) -> dict
 
 def _has_operator(contents: RuntimeContents, name: str) -> bool:
     return contents.operators is None or name in contents.operators or _PRIMITIVE.match(name) is not None
+
+
+def _remedy(built: BuiltTarget, missing: dict[str, list[str]], wheel: frozenset[str]) -> tuple[str, str]:
+    """Return a location and help for a runtime that lacks operators, or backends if none are ``missing``.
+
+    The location is the lines of the model that need the operators, or the key of the config.
+    """
+    if not missing:
+        return built.place("runtime", "backends"), (
+            "add the backend to runtime.backends if the target's runtime has it, "
+            "or leave out the partitioner that delegates to it"
+        )
+    methods, settings = built.reference.methods, built.project.config.targets[built.target].runtime
+    places = [
+        f"{line} ({name})"
+        for method, names in missing.items()
+        if method in methods
+        for name in names
+        if (line := _model_line(built.project, methods[method].program, name))
+    ]
+    key = "operators" if settings.operators is not None else "kernels"
+    libraries = _libraries({name for names in missing.values() for name in names}, wheel)
+    if key == "kernels" and settings.kernels is not None and libraries:
+        hint = f"add {' or '.join(map(repr, libraries))} to runtime.kernels, or express the op by others in the model"
+    else:
+        hint = "express the op by others in the model, or name a runtime that has it in runtime.operators"
+    return "; ".join(dict.fromkeys(places)) or built.place("runtime", key), hint
+
+
+def _libraries(operators: set[str], wheel: frozenset[str]) -> list[str]:
+    """Return the kernel libraries that each have all of these operators."""
+    return [library for library in _LIBRARIES if operators <= library_operators(library, wheel)]
+
+
+def _model_line(project: Project, program: ExportedProgram, operator: str) -> str:
+    """Return the user's line that needs an operator: ``model.py:12, in forward``; empty if unknown."""
+    line = _first_line(project, [program], operator)
+    if not line:
+        with suppress(Exception):  # This only adds detail to a failure, so it must not raise.
+            line = _first_line(project, decomposed([program]), operator)
+    return line.strip(" ()")
+
+
+def _first_line(project: Project, programs: Iterable[ExportedProgram], operator: str) -> str:
+    """Return the first line that needs an operator.
+
+    The out variant ``aten::view_copy.out`` is a node ``aten.view_copy.default`` or ``aten.view.default``.
+    """
+    programs = tuple(programs)
+    namespace, _, rest = operator.partition("::")
+    name = rest.partition(".")[0]
+    spellings: Sequence[str] = (name, name.removesuffix("_copy"))
+    lines = (line_of(project, programs, f"{namespace}.{spelling}.") for spelling in spellings)
+    return next(filter(None, lines), "")

@@ -16,31 +16,50 @@ from etdev.program import model as m
 from etdev.program.devices import D2H_COPY, H2D_COPY, named_devices
 from etdev.program.footprint import planned_memory
 from etdev.units import format_size
+from etdev.verification.answers import Finding
+from etdev.verification.check import Check, Need
 from etdev.verification.placement_rules import (
     agreement_problems,
     buffer_problems,
     instruction_problems,
     tensor_problems,
 )
+from etdev.verification.subject import Subject
 
 _MOST_PROBLEMS = 20
 
 
-def check_placement(program: Program, *, alignment: int = 1, capacity: Mapping[str, int] | None = None) -> CheckResult:
+class PlacementCheck(Check):
+    """Do tensors, planned buffers, copies and arguments of delegates agree on their devices?"""
+
+    name = "placement"
+    needs = (Need.PROGRAM,)
+
+    def run(self, subject: Subject) -> CheckResult:
+        """Judge the file with the target's alignment and limits. The check `budget` has the help for a missed limit."""
+        origin = subject.origin
+        if origin is None:
+            return check_placement(subject.program).result(self.name)
+        settings = origin.project.config.targets[origin.target]
+        found = check_placement(subject.program, alignment=settings.memory.alignment, capacity=settings.budget.memory)
+        if found.gate:
+            return found.result(self.name)
+        hint = f"build it again (`etdev build {origin.target}`); if that does not help, report this with the model"
+        return found.result(self.name, where=origin.place("partitioners"), hint=hint)
+
+
+def check_placement(program: Program, *, alignment: int = 1, capacity: Mapping[str, int] | None = None) -> Finding:
     """Check every table of the file that locates memory, and every instruction that depends on one.
 
     Addresses of tensors on devices are multiples of ``alignment``, in bytes. ``capacity`` has the available bytes per
     device; planning more is a missed gate.
     """
-    problems = tuple(islice(_problems(program, alignment), _MOST_PROBLEMS + 1))
+    problems = list(islice(_problems(program, alignment), _MOST_PROBLEMS + 1))
     if len(problems) > _MOST_PROBLEMS:
-        problems = (*problems[:_MOST_PROBLEMS], "there are more like these")
-    gate = not problems
-    if gate:
-        problems = tuple(_over_capacity(program, capacity or {}))
+        problems[_MOST_PROBLEMS:] = ["there are more like these"]
     if problems:
-        return CheckResult(name="placement", status="failed", gate=gate, summary=problems[0], problems=problems)
-    return CheckResult(name="placement", status="passed", summary=_summary(program))
+        return Finding.of(problems)
+    return Finding.of(tuple(_over_capacity(program, capacity or {})), _summary(program), gate=True)
 
 
 def _problems(program: Program, alignment: int) -> Iterator[str]:

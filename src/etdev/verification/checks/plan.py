@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from etdev.errors import LinkError, ProgramError
+from etdev.pipeline.project.places import object_place
 from etdev.pipeline.results.result import CheckResult
 from etdev.pipeline.stages.nested import known_delegate_inputs, with_nested_of
 from etdev.pipeline.stages.proof import summarize_proof
@@ -20,14 +21,37 @@ from etdev.program.model import DelegateCall, ExecutionPlan
 from etdev.program.sidecar import read_sidecar
 from etdev.units import format_size
 from etdev.validator import ValidationReport, guess_correspondences, validate_file, validate_link
+from etdev.verification.answers import Finding
+from etdev.verification.check import Check, Need
+from etdev.verification.subject import Subject
 
 if TYPE_CHECKING:
     from etdev.pipeline.stages.link import LinkedProgram
 
 
+class PlanCheck(Check):
+    """Does the memory plan of the written bytes keep apart what is in use at the same time?"""
+
+    name = "plan"
+    needs = (Need.PROGRAM,)
+
+    def run(self, subject: Subject) -> CheckResult:
+        """Compare the file with what it was linked from, as far as that is available."""
+        program, origin = subject.program, subject.origin
+        if origin is None:
+            return check_alone(program, foreign=True).result(self.name)
+        if origin.linked is not None:
+            found = check_linked(program, origin.linked)
+        else:
+            objects = object_place(origin.project, origin.target)
+            found = check_existing(program, objects, share_state=origin.project.config.model.share_state)
+        hint = "another planner or alignment is linked in an instant (targets.X.memory); report this with the model"
+        return found.result(self.name, where=origin.place("memory"), hint=hint)
+
+
 def check_memory_plan(
     program: Program, inputs: Mapping[str, Mapping[int, int]] | None = None, *, foreign: bool = False
-) -> CheckResult:
+) -> Finding:
     """Recover storages and lifetimes from the program, and look for overlaps.
 
     ``inputs`` has, per method, the number of inputs of each delegate call; without it, that is derived from the file.
@@ -55,31 +79,29 @@ def check_memory_plan(
     if not foreign:
         problems += disturbed
     if problems:
-        return CheckResult(name="plan", status="failed", summary=problems[0], problems=tuple(problems))
+        return Finding.of(problems)
     if unknown:
         names = ", ".join(map(repr, unknown))
-        reason = f"the file does not say which arguments of the delegate calls of {names} are outputs"
-        return CheckResult(name="plan", status="not run", summary=reason)
+        return Finding("not run", f"the file does not say which arguments of the delegate calls of {names} are outputs")
     summary = _summary(memories)
     if disturbed:
         summary += f"; where all methods have the same buffers, {disturbed[0]}"
-    return CheckResult(name="plan", status="passed", summary=summary)
+    return Finding("passed", summary)
 
 
-def check_linked(program: Program, linked: LinkedProgram) -> CheckResult:
+def check_linked(program: Program, linked: LinkedProgram) -> Finding:
     """Check the memory plan of the bytes read back, which must be the program that the link was proved for."""
     check = check_memory_plan(program, linked.delegate_inputs)
     if check.status != "passed":
         return check
     if program != linked.linked.program:
-        problem = "the bytes read back are not the program that was linked"
-        return CheckResult(name="plan", status="failed", summary=problem, problems=(problem,))
+        return Finding.of(["the bytes read back are not the program that was linked"])
     if not linked.proof.proved:
-        return CheckResult(name="plan", status="not run", summary=summarize_proof(linked.proof))
-    return check.model_copy(update={"summary": f"{summarize_proof(linked.proof)}; {check.summary}"})
+        return Finding("not run", summarize_proof(linked.proof))
+    return Finding("passed", f"{summarize_proof(linked.proof)}; {check.summary}")
 
 
-def check_existing(program: Program, objects: Path, *, share_state: bool) -> CheckResult:
+def check_existing(program: Program, objects: Path, *, share_state: bool) -> Finding:
     """Check the memory plan of a file that was built before, compared with the object program at ``objects``.
 
     If the file was not linked from that, or if it is missing, the file is checked alone. ``share_state`` is true if
@@ -90,15 +112,15 @@ def check_existing(program: Program, objects: Path, *, share_state: bool) -> Che
         check = check_alone(program)
         if check.status != "passed":
             return check
-        return check.model_copy(update={"summary": f"{check.summary}; not compared with {objects.name}: {compared}"})
+        return Finding("passed", f"{check.summary}; not compared with {objects.name}: {compared}")
     proof, inputs = compared
     check = check_memory_plan(program, inputs)
     if check.status != "passed":
         return check
-    return check.model_copy(update={"summary": f"{summarize_proof(proof)}; {check.summary}"})
+    return Finding("passed", f"{summarize_proof(proof)}; {check.summary}")
 
 
-def check_alone(program: Program, *, foreign: bool = False) -> CheckResult:
+def check_alone(program: Program, *, foreign: bool = False) -> Finding:
     """Check the memory plan of a file by itself; ``foreign`` as in :func:`check_memory_plan`.
 
     Also, no instruction may read a value after another was written over it. In a program with memory on devices, no
@@ -112,15 +134,14 @@ def check_alone(program: Program, *, foreign: bool = False) -> CheckResult:
     wrong = list(found.violations)
     if named_devices(program):  # Only copies and delegates fill memory on devices, so one is missing.
         wrong += found.never_written
-    problems = tuple(violation.message for violation in wrong)
-    if problems:
-        return CheckResult(name="plan", status="failed", summary=problems[0], problems=problems)
+    if wrong:
+        return Finding.of([violation.message for violation in wrong])
     notes = [f"method {item.method!r} could not be followed: {item.reason}" for item in found.not_validated]
     for doubtful in filter(None, (found.never_written, found.unwritten)):
         more = len(doubtful) - 1
         also = f" (and {more:,} more)" if more else ""
         notes.append(f"{doubtful[0].message}{also}")
-    return check.model_copy(update={"summary": "; ".join([check.summary, *notes])})
+    return Finding("passed", "; ".join([check.summary, *notes]))
 
 
 def _compare(

@@ -7,19 +7,19 @@ and the replay takes only a few. Otherwise only the replay runs the program.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from etdev.errors import EtdevError, ExitCode
 from etdev.execution.availability import named, simulated
+from etdev.execution.runtimes import open_replay, replay_obstacle
 from etdev.pipeline.results.result import CheckResult
 from etdev.program import Program
 from etdev.program import model as m
 from etdev.program.devices import named_devices
-from etdev.runtime.device_map import DeviceMap
-from etdev.verification.checks.runtime import check_runtime
+from etdev.verification.answers import not_run
+from etdev.verification.check import Check, Need
+from etdev.verification.checks.runtime import compare_with_model
+from etdev.verification.standalone_replay import replay_alone
 from etdev.verification.subject import Effort, Subject
-
-if TYPE_CHECKING:
-    from etdev.runtime.replay import ReplayRuntime
 
 STEPS_BESIDE, STEPS_ALONE = 2_000, 100_000
 """Most instructions of a method replayed over all samples, at least one sample.
@@ -30,18 +30,33 @@ _CALLS_BESIDE = 4
 """Most calls in sessions replayed if the stock runtime also runs the program."""
 
 
-def check_replay(
-    subject: Subject, program: Program, runtime: ReplayRuntime, device_map: DeviceMap, *, alone: bool
-) -> CheckResult:
-    """Run as many samples as :func:`effort` allows, and compare the outputs with eager PyTorch's.
+class ReplayCheck(Check):
+    """Does etdev's interpreter, in the planned buffers and with poison in dead bytes, compute it too?"""
 
-    ``alone`` is true if nothing else runs the program.
-    """
-    check = check_runtime(replace(subject, effort=effort(program, alone=alone)), runtime, check="replay")
-    mapped = simulated(named_devices(program), device_map)
-    if check.status == "passed" and mapped:
-        return check.model_copy(update={"summary": f"{check.summary}; {named(mapped)} simulated"})
-    return check
+    name = "replay"
+    needs = (Need.PROGRAM, Need.SOUND, Need.TORCH)
+
+    def run(self, subject: Subject) -> CheckResult:
+        """Run as many samples as :func:`effort` allows, and compare the outputs with eager PyTorch's.
+
+        A file without its config runs on random inputs.
+        """
+        program, device_map, built = subject.program, subject.device_map, subject.origin
+        if built is None:
+            return replay_alone(program, device_map)
+        obstacle = replay_obstacle(program, device_map)
+        if obstacle is not None:
+            return obstacle.result
+        built = replace(built, effort=effort(program, alone=subject.stock_obstacle is not None))
+        mapped = simulated(named_devices(program), device_map)
+        note = f"; {named(mapped)} simulated" if mapped else ""
+        try:
+            with open_replay(device_map, built.inplace) as replay:
+                return compare_with_model(self.name, built, replay, note)
+        except EtdevError as error:
+            if error.exit_code is not ExitCode.ENVIRONMENT:
+                raise
+            return not_run(self.name, error.message, lacking=True)
 
 
 def effort(program: Program, *, alone: bool) -> Effort:

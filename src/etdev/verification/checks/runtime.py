@@ -5,19 +5,35 @@ The check *replay* makes the same comparison with the interpreter.
 
 from __future__ import annotations
 
-from etdev.config.models import CheckName
 from etdev.execution.runtimes import Runtime
 from etdev.pipeline.results.result import CheckResult
 from etdev.pipeline.stages.eager import compute
 from etdev.pipeline.stages.inputs import Call, Signature
 from etdev.runtime.stock import ProgramFailureError
+from etdev.verification.answers import failed, passed
+from etdev.verification.check import Check, Need
 from etdev.verification.extremes import EXTREMES, Shapes, check_extremes, shapes_of
+from etdev.verification.output_findings import Findings, Problem
 from etdev.verification.outputs import Comparison
 from etdev.verification.sessions import check_calls_in_a_row, check_sessions
-from etdev.verification.subject import Findings, Problem, Subject
+from etdev.verification.subject import BuiltTarget, Subject
 
 
-def check_runtime(subject: Subject, runtime: Runtime, *, check: CheckName = "runtime") -> CheckResult:
+class RuntimeCheck(Check):
+    """Does the stock runtime compute what eager PyTorch computes, on the config's samples and sessions?"""
+
+    name = "runtime"
+    needs = (Need.CONFIG, Need.PROGRAM)
+
+    def applies(self, subject: Subject) -> str | None:
+        return subject.stock_obstacle
+
+    def run(self, subject: Subject) -> CheckResult:
+        """Compare every output of the program in the stock runtime."""
+        return compare_with_model(self.name, subject.built, subject.stock)
+
+
+def compare_with_model(check: str, built: BuiltTarget, runtime: Runtime, note: str = "") -> CheckResult:
     """Run every method on every sample from initial state, then every session, and compare every output.
 
     If a method writes to state, all methods are also called in a row on one state.
@@ -25,71 +41,78 @@ def check_runtime(subject: Subject, runtime: Runtime, *, check: CheckName = "run
     A crash, a wrong shape or dtype, or an error beyond the dtype's default means a broken artifact. An error beyond the
     config's own ``atol``, ``rtol`` or ``min_snr_db`` means a missed gate. If the samples leave out the ends of a
     dynamic range, those run on random inputs. They count for no figure and no limit of the config.
+
+    ``note`` ends the summary of a check that passed.
     """
+    problem = _load(built, runtime, check)
+    if problem is not None:
+        hint = f"build it again: `etdev build {built.target}`"
+        return failed(check, (problem,), **built.remedy(built.place(), hint))
     findings = Findings()
     try:
-        for method, signature in subject.reference.signatures.items():
-            _check_method(subject, runtime, method, signature, findings)
-        _check_constants(subject, runtime, findings)
+        for method, signature in built.reference.signatures.items():
+            _check_method(built, runtime, method, signature, findings)
+        _check_constants(built, runtime, findings)
         if not findings.broken:
-            check_sessions(subject, runtime, findings)
+            check_sessions(built, runtime, findings)
         if not findings.broken and findings.stateful:
-            check_calls_in_a_row(subject, runtime, findings)
+            check_calls_in_a_row(built, runtime, findings)
     except ProgramFailureError as error:
-        findings.broken.append(subject.broken(f"the {check} failed: {error}"))
-    problems = (*findings.broken, *findings.missed)
-    if problems:
-        return CheckResult(
-            name=check,
-            status="failed",
-            gate=not findings.broken,
-            summary=problems[0].text,
-            problems=tuple(problem.text for problem in problems),
-            where=subject.project.where(*problems[0].key),
-            hint=problems[0].hint,
-            outputs=tuple(findings.outputs),
-        )
-    return CheckResult(
-        name=check, status="passed", summary=_summary(subject, findings), outputs=tuple(findings.outputs)
-    )
+        findings.broken.append(built.broken(f"the {check} failed: {error}"))
+    problems, outputs = (*findings.broken, *findings.missed), tuple(findings.outputs)
+    if not problems:
+        return passed(check, _summary(built, findings) + note, outputs=outputs)
+    remedy = built.remedy(built.project.where(*problems[0].key), problems[0].hint)
+    texts = [problem.text for problem in problems]
+    return failed(check, texts, gate=not findings.broken, outputs=outputs, **remedy)
 
 
-def _check_method(subject: Subject, runtime: Runtime, method: str, signature: Signature, findings: Findings) -> None:
-    comparison = Comparison(subject, runtime, findings)
+def _load(built: BuiltTarget, runtime: Runtime, check: str) -> str | None:
+    """Load the file; return a problem if that fails or if its methods are not those of the config."""
+    declared = sorted({*built.reference.signatures, *built.reference.constants})
+    try:
+        found = sorted(built.load(runtime))
+    except ProgramFailureError as error:
+        return f"the {check} refuses the file: {error}"
+    if found == declared:
+        return None
+    return f"the file has the methods {', '.join(found)}, the config declares {', '.join(declared)}"
+
+
+def _check_method(built: BuiltTarget, runtime: Runtime, method: str, signature: Signature, findings: Findings) -> None:
+    comparison = Comparison(built, runtime, findings)
     seen: set[Shapes] = set()
-    for index, inputs in enumerate(subject.samples[method]):
-        if index == subject.effort.samples:
+    for index, inputs in enumerate(built.samples[method]):
+        if index == built.effort.samples:
             findings.cut = True
             break
         written: set[str] = set()
-        expected = compute(subject.project, subject.user, subject.reference, method, inputs, written=written)
+        expected = compute(built.project, built.user, built.reference, method, inputs, written=written)
         if written:
             findings.stateful.add(method)
         original = (
-            compute(subject.project, subject.user, subject.float_model, method, inputs)
-            if subject.quantized
-            else expected
+            compute(built.project, built.user, built.float_model, method, inputs) if built.quantized else expected
         )
         if not comparison.call(Call(method, inputs), expected, original, f"sample {index}", fresh=True):
             return
         seen.add(shapes_of(inputs))
         findings.samples += 1
     comparison.judge()
-    if subject.effort.extremes:
-        check_extremes(subject, runtime, method, signature, seen, findings)
+    if built.effort.extremes:
+        check_extremes(built, runtime, method, signature, seen, findings)
 
 
-def _check_constants(subject: Subject, runtime: Runtime, findings: Findings) -> None:
-    for name, value in subject.reference.constants.items():
+def _check_constants(built: BuiltTarget, runtime: Runtime, findings: Findings) -> None:
+    for name, value in built.reference.constants.items():
         found = list(runtime.call(name, (), fresh=True))
         expected = list(value) if isinstance(value, tuple) else [value]
         if found != expected:
             text = f"constant method {name!r} answers {found!r}, not {expected!r}"
-            hint = f"build it again: `etdev build {subject.target}`"
+            hint = f"build it again: `etdev build {built.target}`"
             findings.broken.append(Problem(text, ("constants", name), hint))
 
 
-def _summary(subject: Subject, findings: Findings) -> str:
+def _summary(built: BuiltTarget, findings: Findings) -> str:
     worst = max((output.max_abs_error for output in findings.outputs), default=0.0)
     ratios = [output.snr_db for output in findings.outputs if output.snr_db is not None]
     ran = _count(findings.samples, "sample")
@@ -106,16 +129,16 @@ def _summary(subject: Subject, findings: Findings) -> str:
         ran += f", then {_count(findings.in_a_row, 'call')} in a row"
     parts = [f"{ran}, max abs error {worst:.2g}"]
     parts.append(f"SNR {min(ratios):.1f} dB" if ratios else "equal")
-    if subject.quantized:
+    if built.quantized:
         to_float = [output.float_snr_db for output in findings.outputs if output.float_snr_db is not None]
         parts[-1] += f" against the quantized model, {min(to_float):.1f} dB against float" if to_float else ""
-    if ends and subject.quantized:
+    if ends and built.quantized:
         parts.append(f"at the {ends} sizes only shapes and dtypes are compared")
     if findings.untried:
         parts.append(f"sizes not tried: {', '.join(findings.untried)}")
     if findings.row_ended:
         parts.append(findings.row_ended)
-    weak = subject.weak - findings.in_sessions
+    weak = built.weak - findings.in_sessions
     if weak:
         parts.append(f"weak: random inputs for {', '.join(sorted(weak))}")
     return "; ".join(parts)

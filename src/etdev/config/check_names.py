@@ -1,0 +1,105 @@
+"""Names of checks: those of etdev, and those that other packages register. Nothing here imports a check.
+
+A package registers a :class:`etdev.verification.Check` in the entry-point group ``etdev.checks``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import AfterValidator
+
+from etdev.config.describe.notation import literal
+from etdev.config.keys import nearest
+from etdev.config.types import Expected
+from etdev.errors import MissingRequirementError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+ENTRY_POINT_GROUP = "etdev.checks"
+
+
+@dataclass(frozen=True, slots=True)
+class CheckFacts:
+    """Facts about a check of etdev that code without access to the check itself needs."""
+
+    failure: str
+    """Description of its failures, for code scanners."""
+    unjudged: Literal["warning", "note"] = "warning"
+    """Level of a finding that a limit of the config was not judged."""
+
+
+BUILT_IN: Mapping[str, CheckFacts] = {
+    "bytes": CheckFacts("A file that the strict reader does not accept, or that was changed since it was built"),
+    "plan": CheckFacts("A file that does not do what was linked, or that overwrites what it still reads"),
+    "placement": CheckFacts("Devices of tensors, buffers, copies and delegates that do not agree"),
+    "kernels": CheckFacts("Operators or delegates that the target's runtime does not have"),
+    "budget": CheckFacts("A budget that was missed"),
+    "growth": CheckFacts("More growth against the baseline than is allowed", unjudged="note"),
+    "runtime": CheckFacts("The stock runtime does not compute what the model computes"),
+    "replay": CheckFacts("The interpreter does not compute what the model computes"),
+    "device": CheckFacts("Memory on a device that is not as planned"),
+    "accuracy": CheckFacts("A limit of the project's own metric that was missed"),
+    "latency": CheckFacts("Calls that take longer than they may"),
+}
+"""Checks of etdev, in the order of :data:`etdev.verification.order.BUILT_IN`. A test compares the two."""
+
+
+def plugin_points() -> tuple[EntryPoint, ...]:
+    """Return the entry points of other packages' checks, by name.
+
+    Raises :class:`~etdev.errors.MissingRequirementError` for a name that etdev or another package has already.
+    """
+    from importlib import metadata
+
+    found: dict[str, EntryPoint] = {}
+    for point in sorted(metadata.entry_points(group=ENTRY_POINT_GROUP), key=lambda point: point.name):
+        if point.name in BUILT_IN or point.name in found:
+            owner = "etdev" if point.name in BUILT_IN else repr(distribution_of(found[point.name]))
+            package = distribution_of(point)
+            raise MissingRequirementError(
+                f"the package {package!r} registers a check {point.name!r}, and {owner} has one of this name",
+                hint=f"update or remove the package {package!r}",
+            )
+        found[point.name] = point
+    return tuple(found.values())
+
+
+def distribution_of(point: EntryPoint) -> str:
+    """Return the name of the package that registers an entry point."""
+    return point.dist.name if point.dist else point.module
+
+
+def check_names() -> tuple[str, ...]:
+    """Return the names of all checks, in the order in which they run."""
+    return (*BUILT_IN, *(point.name for point in plugin_points()))
+
+
+def _refuse_unknown(name: str) -> str:
+    if name not in BUILT_IN and name not in check_names():
+        raise ValueError("no check has this name")
+    return name
+
+
+def _meant(text: str) -> str | None:
+    name = nearest(text, check_names())
+    return f"did you mean {literal(name)}?" if name else None
+
+
+class _Schema:
+    """A JSON Schema with the names of the checks that are installed where it is written."""
+
+    def __get_pydantic_json_schema__(self, core_schema: Any, handler: Any) -> dict[str, Any]:
+        return {"enum": list(check_names()), "type": "string"}
+
+
+CheckName = Annotated[
+    str,
+    AfterValidator(_refuse_unknown),
+    Expected(f"one of {', '.join(map(literal, BUILT_IN))}", meant=_meant),
+    _Schema(),
+]
+"""Name of a check."""

@@ -1,0 +1,58 @@
+"""Results that checks return."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from etdev.pipeline.results.result import CheckResult, Status
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A finding about a program, to which its check adds a location and help."""
+
+    status: Status
+    summary: str
+    problems: tuple[str, ...] = ()
+    gate: bool = False
+    """True for a missed limit of the config."""
+
+    @classmethod
+    def of(cls, problems: Sequence[str], summary: str = "", *, gate: bool = False) -> Finding:
+        """Return a failure with these problems; without any, ``summary`` of what passed."""
+        if problems:
+            return cls("failed", problems[0], tuple(problems), gate)
+        return cls("passed", summary)
+
+    def result(self, check: str, **advice: str | None) -> CheckResult:
+        """Return the result of a check; ``where`` and ``hint`` belong to a failure."""
+        more = advice if self.status == "failed" else {}
+        return CheckResult(
+            name=check, status=self.status, summary=self.summary, problems=self.problems, gate=self.gate, **more
+        )
+
+
+def passed(check: str, summary: str, **more: Any) -> CheckResult:
+    """Return the result of a check that passed; ``more`` are other fields of the result."""
+    return CheckResult(name=check, status="passed", summary=summary, **more)
+
+
+def failed(
+    check: str, problems: Sequence[str], *, summary: str | None = None, gate: bool = False, **more: Any
+) -> CheckResult:
+    """Return the result of a check that failed.
+
+    The file is broken, and a build ends with exit code 4. With ``gate``, it missed a limit, and the exit code is 1.
+    ``problems`` are one sentence each; the first is the summary. ``more`` are other fields of the result: ``where``,
+    the location of the cause, and ``hint``, help.
+    """
+    return CheckResult(
+        name=check, status="failed", summary=summary or problems[0], problems=tuple(problems), gate=gate, **more
+    )
+
+
+def not_run(check: str, reason: str, **more: Any) -> CheckResult:
+    """Return the result of a check that could not run."""
+    return CheckResult(name=check, status="not run", summary=reason, **more)

@@ -1,0 +1,52 @@
+"""Contents of a program's files, read back with the strict reader."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from etdev.errors import ProgramError
+from etdev.program import Program, flat_tensor
+from etdev.program.data_files.joined import read_joined
+from etdev.program.data_files.lookups import delegate_lookups, missing_data
+
+_NO_DATA = "say which files have it, with a `--data FILE.ptd` for each"
+
+
+@dataclass(frozen=True)
+class Contents:
+    """A program and the data that it needs, as its files have them."""
+
+    program: Program | None
+    """None if a file cannot be read."""
+    problems: tuple[str, ...] = ()
+    """Reason why a file cannot be read, or each item of data that the files lack."""
+    hint: str | None = None
+    """Help with the problems."""
+    unknown_lookups: tuple[str, ...] = ()
+    """Ids of delegates of which nothing tells the data that they look up."""
+
+
+def read_contents(
+    path: Path, data: Sequence[Path] = (), lookups: Mapping[str, Collection[str]] | None = None
+) -> Contents:
+    """Read a file back with its ``data`` files.
+
+    One of the files must hold each item of data that the program needs. ``lookups`` are names, per method, that its
+    delegates are known to look up.
+    """
+    try:
+        found = read_joined(path, data)
+        held = {item.key for file in data for item in flat_tensor.read(file).named_data}
+    except ProgramError as error:
+        which = "the file is malformed" if error.where == str(path) else f"its external data {error.where}"
+        return Contents(None, (f"{which}: {error.message}",), error.hint)
+    missing = tuple(map(str, missing_data(found, held, lookups)))
+    return Contents(found, missing, _NO_DATA if missing else None, tuple(_unknown_lookups(found, lookups or {})))
+
+
+def _unknown_lookups(found: Program, lookups: Mapping[str, Collection[str]]) -> list[str]:
+    """Return the ids of delegates whose lookups neither their blobs nor ``lookups`` tell."""
+    plans = [plan for plan in found.execution_plan if plan.name not in lookups]
+    return sorted({one.id for plan in plans for one in plan.delegates if delegate_lookups(found, one) is None})
