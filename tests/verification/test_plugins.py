@@ -13,7 +13,6 @@ from etdev.cli import app
 from etdev.config.check_names import BUILT_IN, check_names
 from etdev.config.describe.schema import schema_text
 from etdev.errors import ConfigError, MissingRequirementError, VerifyError
-from etdev.pipeline.builder import targets as targets_module
 from etdev.pipeline.results.result import outcome
 from etdev.program import write
 from etdev.verification import order
@@ -21,7 +20,6 @@ from etdev.verification.verify_file import verify_files
 from support.files import chain
 from support.plugins import Packages
 from support.projects import LINEAR, LINEAR_CONFIG, SAMPLES, write_project
-from support.stock import share_runtime
 from support.verification import Prepared
 
 GOOD = '''\
@@ -106,7 +104,6 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFi
     config = LINEAR_CONFIG + '    samples = "data:samples"\n    [targets.cpu]\n'
     write_project(tmp_path / "project", config, model=LINEAR, data=SAMPLES)
     monkeypatch.chdir(tmp_path / "project")
-    monkeypatch.setattr(targets_module, "runtime_for", share_runtime())
 
     def run(*arguments: str) -> tuple[int, str, str]:
         capfd.readouterr()
