@@ -71,7 +71,9 @@ def test_only_the_plugin_that_is_asked_for_is_loaded(plugin: Callable[..., None]
 def test_a_plugin_cannot_replace_a_built_in_backend(plugin: Callable[..., None]) -> None:
     plugin("etdev_test_thief", "xnnpack", GOOD)
     assert backends.names() == BUILT_IN
-    assert backends.get("xnnpack").name == "xnnpack"
+    with pytest.raises(MissingRequirementError, match="registers the backend 'xnnpack', which is"):
+        backends.get("xnnpack")
+    assert backends.get("portable").name == "portable"
 
 
 BROKEN = {

@@ -12,7 +12,6 @@ import pytest
 pytest.importorskip("executorch", reason="needs the extra `build`")
 
 import etdev
-from etdev import backends
 from etdev.errors import EmitError, ExitCode, LinkError, MissingRequirementError, UsageError
 from etdev.execution.run import RunOptions, run_file
 from etdev.inspection.report.document import file_document
@@ -28,6 +27,7 @@ from etdev.program.model import ScalarType
 from etdev.verification.read_back import read_contents
 from etdev.verification.verify_file import verify_files
 from support.blob_backend import CODE
+from support.plugins import Site
 from support.projects import LINEAR, LINEAR_CONFIG, SAMPLES, write_project
 
 pytestmark = pytest.mark.integration
@@ -45,10 +45,11 @@ WEIGHTS = (32 * 32 + 32) * 4
 
 
 @pytest.fixture(scope="module", autouse=True)
-def blob() -> Iterator[None]:
+def blob(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """The backend is there."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(backends._BUILT_IN, "blob", "support.blob_backend")
+        site = Site(tmp_path_factory.mktemp("site"), patch)
+        site.install("blob", {"etdev.backends": {"blob": "support.blob_backend:backend"}})
         yield
 
 

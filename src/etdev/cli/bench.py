@@ -186,7 +186,9 @@ def _worker(found: ThroughputResult) -> tuple[str, ...]:
 
 
 def _what(result: BenchResult) -> str:
-    kind = {"process": "processes", "thread": "threads", "ray": "actors of Ray"}[result.transport]
+    kind = {"process": "processes", "thread": "threads", "ray": "actors of Ray"}.get(
+        result.transport, f"those of the transport {result.transport!r}"
+    )
     return f"workers are {kind}, and keep to one core each"
 
 

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, cast
 
 import typer
 
+from etdev import plugins
 from etdev.cli.common import complete_target
 from etdev.config.limits import MOST_WORKERS
 from etdev.errors import UsageError
+from etdev.plugins import WORKER_TRANSPORTS
 
 if TYPE_CHECKING:
     from etdev.execution.run_results import RuntimeName
@@ -65,7 +67,11 @@ RuntimeOption = Annotated[
 ]
 TransportOption = Annotated[
     str | None,
-    typer.Option(metavar="NAME", help="What the workers are: process (default), thread or ray.", show_default=False),
+    typer.Option(
+        metavar="NAME",
+        help="What the workers are: process (default), thread, ray, or those of a package.",
+        show_default=False,
+    ),
 ]
 
 
@@ -170,12 +176,9 @@ def check_runtime(name: str | None) -> RuntimeName | None:
 
 def check_transport(name: str | None) -> str:
     """Return the transport that a caller names; processes by default."""
-    from etdev.runtime.orchestrator.transports import TRANSPORTS
-
-    if name is not None and name not in TRANSPORTS:
-        raise UsageError(
-            f"there is no transport {name!r}", where="--transport", hint=f"one of: {', '.join(TRANSPORTS)}"
-        )
+    known = plugins.names(WORKER_TRANSPORTS)
+    if name is not None and name not in known:
+        raise UsageError(f"there is no transport {name!r}", where="--transport", hint=f"one of: {', '.join(known)}")
     return name or "process"
 
 

@@ -8,13 +8,15 @@ from typing import Annotated
 
 import typer
 
+from etdev import plugins
 from etdev.cli.ask import ask, can_ask, choose, confirm
 from etdev.cli.common import QuietOption, VerboseOption
 from etdev.cli.rendering.output import note
 from etdev.cli.rendering.text import count
-from etdev.errors import ExitCode, UsageError
+from etdev.errors import ExitCode, MissingRequirementError, UsageError
 from etdev.files import real_path
-from etdev.templates import TEMPLATES, is_project_name, project_name_from, render, render_addition, shared_files
+from etdev.plugins import TEMPLATES
+from etdev.templates import get, is_project_name, project_name_from, render, render_addition, shared_files
 from etdev.templates.create import Plan, create_project, plan_project, refuse_existing
 
 _DEFAULT = "minimal"
@@ -22,14 +24,26 @@ _DEFAULT = "minimal"
 
 def _print_templates(wanted: bool) -> None:
     if wanted:
-        width = max(map(len, TEMPLATES))
-        for name, template in TEMPLATES.items():
-            print(f"{name:{width}}  {template.summary}")
+        summaries = _summaries()
+        width = max(map(len, summaries))
+        for name, summary in summaries.items():
+            print(f"{name:{width}}  {summary}")
         raise typer.Exit
 
 
+def _summaries() -> dict[str, str]:
+    """Return a line for each template; for one that does not work, the reason."""
+    found = {}
+    for name in plugins.names(TEMPLATES):
+        try:
+            found[name] = get(name).summary
+        except MissingRequirementError as error:
+            found[name] = f"not usable: {error.message}"
+    return found
+
+
 def _complete_template(incomplete: str) -> list[tuple[str, str]]:
-    return [(name, template.summary) for name, template in TEMPLATES.items() if name.startswith(incomplete)]
+    return [(name, summary) for name, summary in _summaries().items() if name.startswith(incomplete)]
 
 
 def init(
@@ -82,10 +96,10 @@ def init(
 
 def _template(template: str | None, *, asks: bool) -> str:
     if template is None:
-        summaries = {name: known.summary for name, known in TEMPLATES.items()}
-        return choose("Template", summaries, _DEFAULT) if asks else _DEFAULT
-    if template not in TEMPLATES:
-        hint = f"one of: {', '.join(TEMPLATES)}"
+        return choose("Template", _summaries(), _DEFAULT) if asks else _DEFAULT
+    known = plugins.names(TEMPLATES)
+    if template not in known:
+        hint = f"one of: {', '.join(known)}"
         raise UsageError(f"there is no template {template!r}", where="--template", hint=hint)
     return template
 
@@ -95,7 +109,7 @@ def _contents(template: str, folder: Path, name: str | None, *, asks: bool) -> t
 
     A template that is added to an existing project needs no name.
     """
-    chosen = TEMPLATES[template]
+    chosen = get(template)
     if chosen.base is not None:
         from etdev.config.parsing.config_files import has_config
         from etdev.templates.existing import read_project

@@ -41,7 +41,7 @@ def relink(
             show_default=False,
         ),
     ] = None,
-    planner: Annotated[str, typer.Option(metavar="NAME", help="best, greedy or naive.")] = "best",
+    planner: Annotated[str, typer.Option(metavar="NAME", help="best, greedy, naive, or that of a package.")] = "best",
     alignment: Annotated[
         int | None,
         typer.Option(metavar="BYTES", help="Of each tensor's place, a power of two. Default: 16.", show_default=False),
@@ -64,8 +64,8 @@ def relink(
 ) -> int:
     """Plan the memory of a .pte again, remove copies and compute in place. The outputs stay the same.
 
-    Needs neither torch nor executorch, and runs no user code. The result is checked and then replaces the file as a
-    whole. With -v, lists each decision. Formats of --output: text, json.
+    Needs neither torch nor executorch, and runs no code of a project. The result is checked and then replaces the file
+    as a whole. With -v, lists each decision. Formats of --output: text, json.
     """
     outputs = parse_outputs(output, allowed=(TEXT, "json"))
     outputs.refuse(file, place, *data or ())

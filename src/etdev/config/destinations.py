@@ -1,16 +1,18 @@
-"""Destinations of deployments: ``file:``, ``sftp:``, ``s3:`` and ``adb:`` URIs, and their valid parts."""
+"""Destinations of deployments: ``file:``, ``sftp:``, ``s3:`` and ``adb:`` URIs, and their valid parts.
+
+Other packages may register schemes. Their URIs have the general form, and their transports check the parts.
+"""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Literal, get_args
 from urllib.parse import SplitResult, unquote, urlsplit
 
-Scheme = Literal["file", "sftp", "s3", "adb"]
-SCHEMES: tuple[Scheme, ...] = get_args(Scheme)
+from etdev import plugins
+from etdev.plugins import DEPLOY_TRANSPORTS
 
-FORMS: dict[Scheme, str] = {
+FORMS: dict[str, str] = {
     "file": "file:///PATH or file:RELATIVE",
     "sftp": "sftp://[USER@]HOST[:PORT]/PATH",
     "s3": "s3://BUCKET/PREFIX",
@@ -18,13 +20,13 @@ FORMS: dict[Scheme, str] = {
 }
 """Form of a URI of each scheme, for messages."""
 
-OPTIONS: dict[str, tuple[Scheme, ...]] = {
+OPTIONS: dict[str, tuple[str, ...]] = {
     "smoke": ("file", "sftp", "adb"),
     "known_hosts": ("sftp",),
     "password_env": ("sftp",),
     "endpoint_url": ("s3",),
 }
-"""Keys of a deployment that only some schemes use."""
+"""Keys of a deployment that only some of etdev's schemes use. Those of other packages may use all."""
 
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _SCHEME = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):")
@@ -42,9 +44,12 @@ class DestinationError(ValueError):
 class Destination:
     """Parsed destination for releases."""
 
-    scheme: Scheme
+    scheme: str
     path: str
-    """Folder; relative only for ``file``. For ``s3``, the prefix of all keys, without slashes at its ends."""
+    """Folder; relative only for ``file`` and schemes of other packages.
+
+    For ``s3``, the prefix of all keys, without slashes at its ends.
+    """
     host: str | None = None
     """Host, bucket, or serial number of the device."""
     user: str | None = None
@@ -54,7 +59,8 @@ class Destination:
         if self.host is None:
             return f"{self.scheme}:{self.path}"
         user = f"{self.user}@" if self.user else ""
-        host = f"[{self.host}]" if ":" in self.host and self.scheme == "sftp" else self.host
+        is_address = ":" in self.host and self.scheme not in ("s3", "adb")
+        host = f"[{self.host}]" if is_address else self.host
         port = f":{self.port}" if self.port is not None else ""
         return f"{self.scheme}://{user}{host}{port}/{self.path.lstrip('/')}"
 
@@ -63,7 +69,8 @@ def parse_destination(uri: str) -> Destination:
     """Parse a URI. Raises :class:`DestinationError`."""
     scheme = scheme_of(uri)
     if scheme is None:
-        raise DestinationError("has no scheme that etdev deploys to", f"one of: {', '.join(FORMS.values())}")
+        forms = map(_form, plugins.names(DEPLOY_TRANSPORTS))
+        raise DestinationError("has no scheme that etdev deploys to", f"one of: {', '.join(forms)}")
     parts = _split(uri, scheme)
     path = unquote(parts.path)
     _check_path(path, scheme)
@@ -76,17 +83,24 @@ def parse_destination(uri: str) -> Destination:
             return _s3(parts, path)
         case "adb":
             return _adb(parts, path)
+    user = unquote(parts.username) if parts.username else None
+    return Destination(scheme, path, parts.hostname, user, parts.port)
 
 
-def scheme_of(uri: str) -> Scheme | None:
-    """Return the scheme of a URI, even if the rest is invalid; None if it is not one of :data:`SCHEMES`."""
+def scheme_of(uri: str) -> str | None:
+    """Return the scheme of a URI, even if the rest is invalid; None if no transport has this scheme."""
     found = _SCHEME.match(uri)
     name = found["scheme"].lower() if found else ""
-    return next((scheme for scheme in SCHEMES if scheme == name), None)
+    return name if name in plugins.names(DEPLOY_TRANSPORTS) else None
 
 
-def _split(uri: str, scheme: Scheme) -> SplitResult:
-    form = f"write {FORMS[scheme]}"
+def _form(scheme: str) -> str:
+    """Return the form of a URI of a scheme, for messages."""
+    return FORMS.get(scheme, f"{scheme}:PATH or {scheme}://[USER@]HOST[:PORT]/PATH")
+
+
+def _split(uri: str, scheme: str) -> SplitResult:
+    form = f"write {_form(scheme)}"
     if not uri.isprintable() or " " in uri.partition("/")[0]:
         raise DestinationError("has characters that a URI cannot have", form)
     try:
@@ -94,19 +108,20 @@ def _split(uri: str, scheme: Scheme) -> SplitResult:
         _ = parts.port
     except ValueError:
         raise DestinationError("names no host and port", form) from None
-    if parts.password is not None or (scheme != "sftp" and "@" in parts.netloc):
-        hint = "name the variable that holds it in `password_env`" if scheme == "sftp" else "leave it out"
+    may_have_user = scheme not in ("file", "s3", "adb")
+    if parts.password is not None or ("@" in parts.netloc and not may_have_user):
+        hint = "name the variable that holds it in `password_env`" if may_have_user else "leave it out"
         raise DestinationError("contains a password or a key, which must not be in a config", hint)
     if parts.query or parts.fragment:
         raise DestinationError("has a query or a fragment, which would have no effect", form)
     return parts
 
 
-def _check_path(path: str, scheme: Scheme) -> None:
+def _check_path(path: str, scheme: str) -> None:
     if ".." in path.split("/") and scheme != "file":
         raise DestinationError("has `..` in its path", "write the path without it")
     if not path.isprintable():
-        raise DestinationError("has characters in its path that cannot be printed", f"write {FORMS[scheme]}")
+        raise DestinationError("has characters in its path that cannot be printed", f"write {_form(scheme)}")
 
 
 def _file(parts: SplitResult, path: str) -> Destination:

@@ -21,6 +21,7 @@ from etdev.config.describe.grammar import (
     grammar_of,
     key_names,
     tables,
+    with_plugins,
 )
 from etdev.config.describe.notation import Example, example, kind, literal, short
 from etdev.config.issues import MISSING_KEY, UNKNOWN_KEY, WRONG_NAME, WRONG_TYPE, WRONG_VALUE, Issue
@@ -180,7 +181,7 @@ def _split_tag_errors(item: _Found) -> Iterator[_Found]:
 def _issue(item: _Found, root: TableOf, prefix: KeyPath) -> Issue:
     key = (*prefix, *item.path)
     name = format_key(key)
-    node = item.node
+    node = with_plugins(item.node)
     if item.type == "extra_forbidden":
         return Issue(key, f"unknown key `{name}`", UNKNOWN_KEY, _unknown_hint(item, root, prefix))
     if item.type == "missing":

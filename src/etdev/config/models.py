@@ -16,6 +16,7 @@ from etdev.config.budget import Baseline, Budget
 from etdev.config.check_names import CheckName
 from etdev.config.keys import KeyPath
 from etdev.config.operation import Deploy, Run
+from etdev.config.registered import PlannerName
 from etdev.config.table import Table
 from etdev.config.types import (
     Alignment,
@@ -37,7 +38,6 @@ from etdev.config.types import (
 
 DType = Literal["float32", "float64", "float16", "bfloat16", "int8", "int16", "int32", "int64", "uint8", "bool"]
 KernelLibrary = Literal["portable", "optimized", "quantized"]
-PlannerName = Literal["naive", "greedy", "best"]
 Owner = Literal["host", "device", "caller"]
 """Owner of the memory of an input or output.
 
@@ -213,8 +213,8 @@ class Memory(Table):
     planner: PlannerName | Entry = Field(
         "best",
         description="`best` reaches the least memory that a plan can have on almost every model, `greedy` places "
-        "values in ExecuTorch's order, `naive` reuses nothing; or `module:callable`, which is given a planning problem "
-        "and returns offsets.",
+        "values in ExecuTorch's order, `naive` reuses nothing; `module:callable` is given a planning problem and "
+        "returns offsets. Other packages may register more names (docs/extending.md).",
     )
     alignment: Alignment = Field(16, description="Bytes that every planned address is a multiple of.")
     tiling: Literal["auto", "off", "always"] = Field(

@@ -17,7 +17,8 @@ class Deploy(Table):
     target: SafeName = Field(description="The target whose built files are deployed.")
     uri: DestinationUri = Field(
         description="Where to: `file:///PATH` or `file:RELATIVE`, `sftp://[USER@]HOST[:PORT]/PATH`, "
-        "`s3://BUCKET/PREFIX`, `adb:/PATH` or `adb://SERIAL/PATH`. It never holds a password."
+        "`s3://BUCKET/PREFIX`, `adb:/PATH` or `adb://SERIAL/PATH`. Other packages may register more "
+        "schemes (docs/extending.md). It never holds a password."
     )
     keep: int = Field(
         3, ge=1, le=1000, description="Releases kept next to the current one; older ones are removed after the switch."

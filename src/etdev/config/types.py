@@ -240,7 +240,7 @@ DestinationUri = Annotated[
     str,
     Field(min_length=1),
     Expected("a URI such as file:///PATH, sftp://HOST/PATH, s3://BUCKET/PREFIX or adb:/PATH"),
-    WithJsonSchema({"type": "string", "pattern": "^([Ff][Ii][Ll][Ee]|[Ss][Ff][Tt][Pp]|[Ss]3|[Aa][Dd][Bb]):"}),
+    WithJsonSchema({"type": "string", "pattern": "^[A-Za-z][A-Za-z0-9+.-]*:"}),
 ]
 """Destination of a deployment.
 

@@ -1,4 +1,4 @@
-"""Relink of a ``.pte`` to a smaller one, for ``etdev relink``; works without torch, executorch and user code."""
+"""Relink of a ``.pte`` to a smaller one, for ``etdev relink``; works without torch, executorch and a project's code."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from etdev.errors import LinkError, ProgramError, UnlinkableError, UsageError, W
 from etdev.files import atomic_path, real_path
 from etdev.linker import Linked, LinkOptions, link, link_foreign
 from etdev.linker.options import MethodReport
+from etdev.linker.planners import get_planner, planner_names
 from etdev.pipeline.results.decision_counts import KINDS, CopiesOfKind, InPlaceOutputs, count_copies, count_inplace
 from etdev.pipeline.stages.proof import compare_link, summarize_proof, wrong_link
-from etdev.planner import PLANNERS
 from etdev.program import Program
 from etdev.program.analysis.inplace import DEFAULT
 from etdev.program.constants import constants_size
@@ -149,9 +149,10 @@ def relink(
     ``output`` may be ``file``; it is replaced atomically. ``data`` are the ``.ptd`` files that hold data of the
     program. That data goes into the output; without ``data``, it stays in its files.
 
-    ``planner`` is ``best``, ``greedy`` or ``naive``. ``alignment`` is in bytes, a power of two, 16 by default.
-    ``elide`` are the kinds of copies to remove, by default all: ``views``, ``slices``, ``cat``, ``write_back``,
-    ``constants``. ``inplace`` is ``default``, etdev's own table of kernels that may write over an operand, or ``none``.
+    ``planner`` is ``best``, ``greedy``, ``naive`` or a name that another package registers. ``alignment`` is in bytes,
+    a power of two, 16 by default. ``elide`` are the kinds of copies to remove, by default all: ``views``, ``slices``,
+    ``cat``, ``write_back``, ``constants``. ``inplace`` is ``default``, etdev's own table of kernels that may write over
+    an operand, or ``none``.
 
     With ``best`` and without ``alignment``, a method keeps its own plan if that needs less memory than the new one. If
     state has a separate buffer, either all methods keep their plans or none.
@@ -169,7 +170,8 @@ def relink(
     _refuse_unknown_fields(program, source)
     size_before = source.stat().st_size
     options = LinkOptions(
-        planner=planner,
+        planner=get_planner(planner),
+        planner_name=planner,
         alignment=alignment or _DEFAULT_ALIGNMENT,
         elide=frozenset(kinds),
         inplace=_TABLES[inplace],
@@ -262,9 +264,9 @@ def _why_unclear(program: Program, inputs: Mapping[str, Mapping[int, int]], meth
 
 
 def _check_arguments(planner: str, alignment: int | None, inplace: str) -> None:
-    if planner not in PLANNERS:
+    if planner not in planner_names():
         own = "relink runs no one's code; a planner of your own is for `etdev build`" if ":" in planner else None
-        known = ", ".join(sorted(PLANNERS))
+        known = ", ".join(sorted(planner_names()))
         raise UsageError(f"there is no planner {planner!r}", where="--planner", hint=own or f"one of: {known}")
     if alignment is not None and (
         not isinstance(alignment, int) or not 1 <= alignment <= MAX_ALIGNMENT or alignment & (alignment - 1)

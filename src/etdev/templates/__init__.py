@@ -1,11 +1,19 @@
-"""Project templates of ``etdev init``: the files in this folder, and a table of their paths in a project."""
+"""Project templates of ``etdev init``: the files in this folder, and a table of their paths in a project.
+
+Other packages may register more.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from importlib.resources import files
+from importlib.resources.abc import Traversable
+
+from etdev import plugins
+from etdev.errors import MissingRequirementError
+from etdev.plugins import TEMPLATES as GROUP
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +49,8 @@ class Template:
     """Written paths of files that may have lines in addition to the template's. An existing one is never replaced."""
     base: str | None = None
     """Template that is written first to a folder without a config, and that this one adds to."""
+    folder: Traversable | None = None
+    """Folder that has the files, such as a :class:`~pathlib.Path`; None for that of etdev's own template."""
 
 
 _PROJECT = (
@@ -104,31 +114,55 @@ TEMPLATES: Mapping[str, Template] = {
 }
 
 
+def get(template: str) -> Template:
+    """Return a template by name.
+
+    Raises :class:`KeyError` for a name that :func:`etdev.plugins.names` does not list, and
+    :class:`~etdev.errors.MissingRequirementError` for a template of another package that does not work.
+    """
+    if template in TEMPLATES:
+        plugins.check_name(GROUP, template)
+        return TEMPLATES[template]
+    found: Template = plugins.load(GROUP, template, (field.name for field in fields(Template)))
+    return found
+
+
 def render(template: str, name: str) -> dict[str, bytes]:
     """Return the contents of a new project called ``name`` by relative path, with those of the base template.
 
     Raises KeyError for an unknown template.
     """
-    chosen = TEMPLATES[template]
+    chosen = get(template)
     contents = render(chosen.base, name) if chosen.base is not None else {}
     return contents | render_addition(template, Project(build=chosen.build), name)
 
 
 def render_addition(template: str, project: Project, name: str = "") -> dict[str, bytes]:
     """Return the contents of the template's own files by relative path. Raises KeyError for an unknown template."""
-    chosen = TEMPLATES[template]
+    chosen = get(template)
     values = {"name": name, "build": project.build, "out": project.out, "extras": project.extras}
-    folder = files(__package__).joinpath(template)
-    contents = {path: folder.joinpath(path.removeprefix(".")).read_bytes() for path in chosen.files}
+    folder = chosen.folder or files(__package__).joinpath(template)
+    contents = {path: _read(folder, path.removeprefix("."), template) for path in chosen.files}
     for path in chosen.filled & set(chosen.files):
         for placeholder, value in values.items():
             contents[path] = contents[path].replace(b"{{%s}}" % placeholder.encode(), value.encode())
     return contents
 
 
+def _read(folder: Traversable, path: str, template: str) -> bytes:
+    try:
+        return folder.joinpath(path).read_bytes()
+    except OSError as error:
+        raise MissingRequirementError(
+            f"the template {template!r} cannot be read: {error.strerror}",
+            where=str(folder.joinpath(path)),
+            hint="reinstall the package that it is part of",
+        ) from error
+
+
 def shared_files(template: str) -> frozenset[str]:
     """Return the written paths of shared files, of the template and of its base."""
-    chosen = TEMPLATES[template]
+    chosen = get(template)
     return chosen.shared | (shared_files(chosen.base) if chosen.base is not None else frozenset())
 
 

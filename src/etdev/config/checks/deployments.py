@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from etdev.config.checks.raw import is_settled, table_at, tables_at, there_are
 from etdev.config.describe.notation import literal
-from etdev.config.destinations import OPTIONS, DestinationError, parse_destination, scheme_of
+from etdev.config.destinations import FORMS, OPTIONS, DestinationError, parse_destination, scheme_of
 from etdev.config.issues import CONFLICT, REFERENCE, WRONG_VALUE, Issue
 from etdev.config.keys import KeyPath, format_key, nearest
 
@@ -45,8 +45,8 @@ def _check_uri(uri: object, key: KeyPath) -> Iterator[Issue]:
 def _check_options(table: Mapping[str, Any], path: KeyPath) -> Iterator[Issue]:
     uri = table.get("uri")
     scheme = scheme_of(uri) if isinstance(uri, str) else None
-    for option, schemes in OPTIONS.items():
-        if scheme is not None and scheme not in schemes and table.get(option):
+    for option, schemes in OPTIONS.items() if scheme in FORMS else ():
+        if scheme not in schemes and table.get(option):
             key = (*path, option)
             message = f"`{format_key(key)}` has no effect for {scheme}:"
             if option == "smoke":

@@ -8,7 +8,7 @@ from __future__ import annotations
 import types
 import typing
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -17,9 +17,12 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
+from etdev import plugins
 from etdev.config.describe.notation import literal
 from etdev.config.keys import KeyPath
+from etdev.config.registered import Registered
 from etdev.config.types import Expected
+from etdev.plugins import Group
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,8 @@ class Leaf:
     """Valid value that a message may show, if any."""
     meant: Callable[[str], str | None] | None = None
     """Function from an invalid text to a hint with its probable meaning."""
+    group: Group | None = None
+    """Extension point whose other names are valid too; :func:`with_plugins` adds them to ``values``."""
 
     @property
     def is_free_text(self) -> bool:
@@ -216,11 +221,7 @@ def _node(annotation: Any, metadata: tuple[Any, ...] = (), tag: object = None) -
     if origin in (typing.Union, types.UnionType):
         return _union(typing.get_args(annotation), metadata, tag)
     if origin is typing.Literal:
-        values = typing.get_args(annotation)
-        # Show each value as the config writes it: `one of "a", "b"`.
-        shown = ", ".join(literal(value) for value in values)
-        phrase = f"one of {shown}" if len(values) > 1 else shown
-        return Leaf(frozenset(kind for value in values for kind in _KINDS[type(value)]), phrase, values)
+        return _choice(typing.get_args(annotation))
     arguments = typing.get_args(annotation)
     if origin in (tuple, list, frozenset, set) and arguments:
         phrase = next((item.phrase for item in metadata if isinstance(item, Expected)), "")
@@ -232,6 +233,22 @@ def _node(annotation: Any, metadata: tuple[Any, ...] = (), tag: object = None) -
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return grammar_of(annotation)
     return _leaf(annotation, metadata) if annotation in _KINDS else Anything()
+
+
+def with_plugins(node: Node) -> Node:
+    """Return the node with the names that installed packages register now, for messages."""
+    if isinstance(node, OneOf):
+        return replace(node, options=tuple(map(with_plugins, node.options)))
+    if isinstance(node, Leaf) and node.group is not None:
+        return _choice(plugins.names(node.group), node.group)
+    return node
+
+
+def _choice(values: tuple[object, ...], group: Group | None = None) -> Leaf:
+    """Return the leaf of a list of values, each shown as the config writes it: ``one of "a", "b"``."""
+    shown = ", ".join(literal(value) for value in values)
+    phrase = f"one of {shown}" if len(values) > 1 else shown
+    return Leaf(frozenset(kind for value in values for kind in _KINDS[type(value)]), phrase, values, group=group)
 
 
 def _union(arguments: tuple[Any, ...], metadata: tuple[Any, ...], tag: object) -> Node:
@@ -246,6 +263,9 @@ def _union(arguments: tuple[Any, ...], metadata: tuple[Any, ...], tag: object) -
 
 
 def _leaf(annotation: Any, metadata: tuple[Any, ...]) -> Leaf:
+    group = next((item.group for item in metadata if isinstance(item, Registered)), None)
+    if group is not None:
+        return _choice(group.built_in, group)
     expected = next((item for item in metadata if isinstance(item, Expected)), None)
     kinds = frozenset(_KINDS[annotation]) | (expected.also if expected else frozenset())
     phrase = expected.phrase if expected else _PHRASES[annotation]

@@ -7,9 +7,11 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from etdev import plugins
 from etdev.config.destinations import Destination
 from etdev.deployment.transports.base import Transport
-from etdev.errors import MissingRequirementError
+from etdev.errors import DeployError, MissingRequirementError
+from etdev.plugins import DEPLOY_TRANSPORTS
 
 DEPLOY_EXTRA = 'pip install "etdev[deploy]"'
 
@@ -32,6 +34,7 @@ def open_transport(reach: Connection) -> Transport:
     Entering the transport connects.
     """
     destination = reach.destination
+    plugins.check_name(DEPLOY_TRANSPORTS, destination.scheme)
     match destination.scheme:
         case "file":
             from etdev.deployment.transports.folder import FolderTransport
@@ -52,6 +55,16 @@ def open_transport(reach: Connection) -> Transport:
             from etdev.deployment.transports.adb import AdbTransport
 
             return AdbTransport(destination)
+    return _load_plugin(reach)
+
+
+def _load_plugin(reach: Connection) -> Transport:
+    """Return the transport of another package."""
+    scheme = reach.destination.scheme
+    create = plugins.load(DEPLOY_TRANSPORTS, scheme)
+    with plugins.translated(DEPLOY_TRANSPORTS, scheme, DeployError):
+        found: Transport = create(reach)
+        return found
 
 
 def _require(package: str, scheme: str) -> None:

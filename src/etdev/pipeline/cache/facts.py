@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from etdev.backends import plugin_distribution
+from etdev import backends, plugins
 from etdev.config.check_names import plugin_points
 from etdev.config.models import LINK_KEYS
 from etdev.pipeline.cache.digests import Digests, digest_of_text
@@ -29,6 +29,7 @@ from etdev.pipeline.project.options import BuildOptions, required_checks
 from etdev.pipeline.project.requirements import build_packages
 from etdev.pipeline.project.usable_forms import usable_forms
 from etdev.pipeline.project.versions import versions
+from etdev.plugins import BACKENDS, EXECUTORS, PLANNERS
 
 _NOT_SETTINGS = (("extends",), ("profiles",), ("deploy",), ("run",))
 """Tables left out: the first two are applied to the other settings already, and the others do not affect a build."""
@@ -59,7 +60,7 @@ def object_facts(project: Project, target: str, digests: Digests) -> Facts:
     _choose_scheme(project, target, settings)
     settings["bases"] = _bases(project, *_MODULE_KEYS)
     settings["forms"] = list(usable_forms(project, target))
-    return Facts(settings=flattened(settings), versions=_versions(project, target, digests))
+    return Facts(settings=flattened(settings), versions=_versions(project, target, digests, linked=False))
 
 
 def linked_facts(project: Project, target: str, options: BuildOptions, digests: Digests) -> Facts:
@@ -78,7 +79,9 @@ def linked_facts(project: Project, target: str, options: BuildOptions, digests: 
         "baseline": _baseline(project, target, digests) if options.verify else None,
         "machine": _machine() if project.config.targets[target].budget.latency is not None else None,
     }
-    return Facts(settings=flattened(settings), versions={**_versions(project, target, digests), **_checks(digests)})
+    return Facts(
+        settings=flattened(settings), versions=_versions(project, target, digests, linked=True) | _checks(digests)
+    )
 
 
 def locked_facts(project: Project, target: str) -> Facts:
@@ -89,7 +92,7 @@ def locked_facts(project: Project, target: str) -> Facts:
     _choose_scheme(project, target, settings)
     settings["forms"] = list(usable_forms(project, target))
     stated = {key: value for key, value in flattened(settings).items() if value is not None}
-    return Facts(settings=stated, versions=_package_versions(project, target))
+    return Facts(settings=stated, versions=_package_versions(project, target, linked=True))
 
 
 def _stated(project: Project) -> list[str]:
@@ -126,29 +129,40 @@ def _bases(project: Project, *keys: tuple[str, ...]) -> dict[str, str]:
     return {".".join(key): os.path.relpath(project.base(*key), root) for key in keys}
 
 
-def _versions(project: Project, target: str, digests: Digests) -> dict[str, str]:
-    found = {**_package_versions(project, target), "machine": platform.machine(), "system": platform.system()}
+def _versions(project: Project, target: str, digests: Digests, *, linked: bool) -> dict[str, str]:
+    found = {
+        **_package_versions(project, target, linked=linked),
+        "machine": platform.machine(),
+        "system": platform.system(),
+    }
     source = _source_digest(digests)
     if source is not None:
         found["etdev"] += f" ({source})"
     return found
 
 
-def _package_versions(project: Project, target: str) -> dict[str, str]:
+def _package_versions(project: Project, target: str, *, linked: bool) -> dict[str, str]:
     """Return the versions of the packages that a build of the target can depend on.
 
     Other installed packages do not change the result.
     """
     found = dict(versions(build_packages(project.config, target)))
-    for package in _plugins(project, target):
+    for package in _plugins(project, target, linked=linked):
         found[package.name] = package.version
     return found
 
 
-def _plugins(project: Project, target: str) -> Iterator[metadata.Distribution]:
-    """Yield the packages that register the target's backends, except etdev itself."""
-    for step in project.config.targets[target].partitioners:
-        package = plugin_distribution(step.backend)
+def _plugins(project: Project, target: str, *, linked: bool) -> Iterator[metadata.Distribution]:
+    """Yield the packages that register the target's backends and their executors, and its planner if ``linked``."""
+    settings = project.config.targets[target]
+    used = []
+    for step in settings.partitioners:
+        used.append((BACKENDS, step.backend))
+        used += [(EXECUTORS, delegate) for delegate in backends.get(step.backend).delegate_ids]
+    if linked:
+        used.append((PLANNERS, settings.memory.planner))
+    for group, name in used:
+        package = plugins.distribution(group, name) if name in plugins.names(group) else None
         if package is not None:
             yield package
 

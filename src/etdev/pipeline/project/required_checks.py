@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from etdev import backends
+from etdev import backends, plugins
 from etdev.backends.devices import placed_specs
 from etdev.config.issues import UNRUNNABLE_CHECK
 from etdev.config.keys import format_key
@@ -16,6 +16,7 @@ from etdev.config.models import Target
 from etdev.devices import TARGET_DEVICE
 from etdev.errors import Problem
 from etdev.pipeline.results.result import NO_LIMIT, NO_METRIC
+from etdev.plugins import EXECUTORS
 
 
 def unrunnable_checks(loaded: LoadedConfig) -> Iterator[Problem]:
@@ -54,12 +55,9 @@ def _devices(target: Target) -> list[str]:
 
 
 def _not_replayed(target: Target) -> list[str]:
-    """Return the backends of the target whose delegates the interpreter does not run.
-
-    Plug-ins are not included, since they may bring their own way to run delegates.
-    """
-    names = [step.backend for step in target.partitioners if backends.plugin_distribution(step.backend) is None]
-    replayed = {*backends.get("reference").delegate_ids}
+    """Return the backends of the target whose delegates the interpreter does not run."""
+    names = [step.backend for step in target.partitioners]
+    replayed = {*plugins.names(EXECUTORS)}
     return [name for name in names if not replayed.issuperset(backends.get(name).delegate_ids)]
 
 

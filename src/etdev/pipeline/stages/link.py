@@ -10,6 +10,7 @@ from etdev.errors import LinkError
 from etdev.kernel_trials.custom_ops import InPlaceOps
 from etdev.linker import Linked, LinkOptions, link
 from etdev.linker.io import CallerOwnedError
+from etdev.linker.planners import get_planner
 from etdev.pipeline.project import Project
 from etdev.pipeline.project.usercode import UserCode, translated
 from etdev.pipeline.stages.emit import ObjectProgram
@@ -129,7 +130,7 @@ def _options(
     )
     planner = settings.memory.planner
     if ":" not in planner:
-        return replace(options, planner=planner)
+        return replace(options, planner=get_planner(planner), planner_name=planner)
     key = ("targets", target, "memory", "planner")
     where = project.where(*key)
     function = user.get(planner, project.base(*key), where)

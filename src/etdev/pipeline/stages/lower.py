@@ -12,6 +12,7 @@ from etdev import backends
 from etdev.backends.base import Backend, OptionError
 from etdev.backends.devices import placed_specs
 from etdev.errors import MissingRequirementError
+from etdev.linker.planners import get_planner
 from etdev.pipeline.project import Project
 from etdev.pipeline.project.requirements import import_package, require_packages
 from etdev.pipeline.project.usable_forms import usable_forms
@@ -70,10 +71,17 @@ def lower_model(
 
 
 def require_backends(project: Project, target: str) -> None:
-    """Fail early if a backend or another package of the target is not installed."""
+    """Fail early if a backend, the planner or another package of the target is not installed or does not work."""
     require_packages(project, [target], "building")
     for index in range(len(project.config.targets[target].partitioners)):
         _backend(project, target, index)
+    planner = project.config.targets[target].memory.planner
+    if ":" not in planner:
+        try:
+            get_planner(planner)
+        except MissingRequirementError as error:
+            error.where = project.where("targets", target, "memory", "planner")
+            raise
 
 
 def _backend(project: Project, target: str, index: int) -> Backend:

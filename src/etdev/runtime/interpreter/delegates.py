@@ -1,23 +1,22 @@
-"""Registry of the executors of delegates."""
+"""Executors of delegates: etdev's own, and those that other packages register."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
-from etdev.errors import UsageError
+from etdev import plugins
+from etdev.plugins import EXECUTORS
 from etdev.runtime.interpreter import reference
-from etdev.runtime.interpreter.settings import ExecutorFactory
-
-_FACTORIES: dict[str, ExecutorFactory] = {}
-
-
-def register_executor(name: str, factory: ExecutorFactory) -> None:
-    """Register the executor of a backend's delegates. Raise :class:`UsageError` if it has one already."""
-    if name in _FACTORIES:
-        raise UsageError(f"an executor for {name} is registered already")
-    _FACTORIES[name] = factory
+from etdev.runtime.interpreter.settings import DelegateContext, DelegateExecutor, ExecutorFactory
 
 
 def executors() -> Mapping[str, ExecutorFactory]:
-    """Return the executors by backend: built-in and registered ones."""
-    return {reference.BACKEND: reference.load, **_FACTORIES}
+    """Return the executors by the name of their delegates. One of another package is imported on its first call."""
+    others = (name for name in plugins.names(EXECUTORS) if name not in EXECUTORS.built_in)
+    return {reference.BACKEND: reference.load, **{name: partial(_load_plugin, name) for name in others}}
+
+
+def _load_plugin(name: str, context: DelegateContext) -> DelegateExecutor:
+    found: DelegateExecutor = plugins.load(EXECUTORS, name)(context)
+    return found

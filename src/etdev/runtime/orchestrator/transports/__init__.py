@@ -1,15 +1,20 @@
-"""Transports to workers: threads, processes, Ray. All implement one interface and pass one suite of tests."""
+"""Transports to workers: threads, processes, Ray. All implement one interface and pass one suite of tests.
+
+Other packages may register more.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from etdev import plugins
 from etdev.errors import MissingRequirementError
+from etdev.plugins import WORKER_TRANSPORTS
 from etdev.runtime.orchestrator.errors import PlacementError
 from etdev.runtime.orchestrator.spec import WorkerSpec
 from etdev.runtime.orchestrator.transports.base import Transport
 
-TRANSPORTS = ("thread", "process", "ray")
+TRANSPORTS = WORKER_TRANSPORTS.built_in
 RAY_EXTRA = 'pip install "etdev[ray]"'
 
 
@@ -18,9 +23,13 @@ def open_transport(
 ) -> Transport:
     """Return the transport with that name, not started yet.
 
-    Raises :class:`~etdev.errors.UsageError` for any other name, and :class:`~etdev.errors.MissingRequirementError` for
-    Ray if it is not installed.
+    Raises :class:`~etdev.errors.UsageError` for an unknown name, and :class:`~etdev.errors.MissingRequirementError` for
+    Ray if it is not installed, and for a transport of another package that does not work.
     """
+    known = plugins.names(WORKER_TRANSPORTS)
+    if name not in known:
+        raise PlacementError(f"there is no transport {name!r}", hint=f"there are {', '.join(known)}")
+    plugins.check_name(WORKER_TRANSPORTS, name)
     if name == "thread":
         from etdev.runtime.orchestrator.transports.thread import ThreadTransport
 
@@ -34,7 +43,10 @@ def open_transport(
         from etdev.runtime.orchestrator.transports.ray import RayTransport
 
         return RayTransport(specs, address=ray_address)
-    raise PlacementError(f"there is no transport {name!r}", hint=f"there are {', '.join(TRANSPORTS)}")
+    create = plugins.load(WORKER_TRANSPORTS, name)
+    with plugins.translated(WORKER_TRANSPORTS, name, MissingRequirementError):
+        found: Transport = create(specs)
+        return found
 
 
 def _require_ray() -> None:

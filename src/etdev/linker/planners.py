@@ -1,0 +1,33 @@
+"""Planners by name: etdev's own, and those that other packages register."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from etdev import plugins
+from etdev.errors import LinkError
+from etdev.planner import Planner, Problem
+from etdev.plugins import PLANNERS
+
+
+def planner_names() -> tuple[str, ...]:
+    """Return the names of all planners, etdev's own first. Import nothing."""
+    return plugins.names(PLANNERS)
+
+
+def get_planner(name: str) -> str | Planner:
+    """Return the planner with this name, for :attr:`~etdev.linker.LinkOptions.planner`.
+
+    An unexpected error of another package's planner becomes a :class:`~etdev.errors.LinkError`. Raises as
+    :func:`etdev.plugins.load` does.
+    """
+    if name in PLANNERS.built_in:
+        plugins.check_name(PLANNERS, name)
+        return name
+    function: Planner = plugins.load(PLANNERS, name)
+
+    def run(problem: Problem) -> Sequence[int]:
+        with plugins.translated(PLANNERS, name, LinkError):
+            return function(problem)
+
+    return run
