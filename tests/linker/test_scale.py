@@ -187,11 +187,12 @@ def test_memory_grows_with_the_instructions_and_not_with_their_square(kind: Call
     ids=["conds", "live_conds", "viewed_conds", "views", "slices"],
 )
 def test_many_instructions_take_less_than_20_s(kind: Callable[[int], Method], count: int) -> None:
-    """They take a third of that."""
+    """They take a third of that on an idle machine."""
     assert seconds(kind, count) < 20
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)  # Allocations are traced, which takes ten times as long.
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_fifty_thousand_instructions_take_less_than_500_mb(kind: Callable[[int], Method]) -> None:
     assert peak(kind, 50_000) < 500_000_000
