@@ -48,6 +48,26 @@ EXECUTORS = Group(
     takes_classes=True,
 )
 """Its names are those of delegates in a file."""
+CHECKS = Group(
+    "etdev.checks",
+    "check",
+    "a check has the members of etdev.verification.Check, and the name of its entry point",
+    (
+        "bytes",
+        "plan",
+        "placement",
+        "kernels",
+        "budget",
+        "growth",
+        "runtime",
+        "replay",
+        "device",
+        "accuracy",
+        "latency",
+    ),
+    takes_classes=True,
+)
+"""Its names are in the order in which the checks run."""
 PLANNERS = Group(
     "etdev.planners",
     "planner",
@@ -80,6 +100,31 @@ TEMPLATES = Group(
 def names(group: Group) -> tuple[str, ...]:
     """Return all names of a group, built-in ones first. Import nothing."""
     return (*group.built_in, *sorted({point.name for point in _points(group)} - {*group.built_in}))
+
+
+def registered(group: Group) -> tuple[str, ...]:
+    """Return the names that other packages register, each by one package. Import nothing.
+
+    Raises :class:`~etdev.errors.MissingRequirementError` for a name that etdev or another package has already.
+    """
+    found = sorted({point.name for point in _points(group)})
+    for name in found:
+        _find(group, name)
+    return tuple(found)
+
+
+def package_of(group: Group, name: str) -> str:
+    """Return the name of the package that registers a name of :func:`registered`."""
+    point = _find(group, name)
+    assert point is not None
+    return _package(point)
+
+
+def module_of(group: Group, name: str) -> str:
+    """Return the module of an object of :func:`registered`. Import nothing."""
+    point = _find(group, name)
+    assert point is not None
+    return point.module
 
 
 def distribution(group: Group, name: str) -> metadata.Distribution | None:

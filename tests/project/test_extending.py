@@ -21,7 +21,7 @@ _BLOCK = re.compile(r"^```(?:python|toml)\n(.*?)^```$", re.DOTALL | re.MULTILINE
 TARGET = """
 partitioners = [{ backend = "toy" }]
 memory.planner = "largest-first"
-verify.require = ["replay"]
+verify.require = ["replay", "no-float64"]
 [deploy.stick]
 target = "cpu"
 uri = "usb://stick/models"
@@ -90,6 +90,7 @@ def test_the_backend_is_built_and_replayed_and_the_planner_plans(built: Path) ->
     (target,) = json.loads((built.parent / "build" / "cpu" / "report.json").read_text())["targets"]
     checks = {check["name"]: check["status"] for check in target["checks"]}
     assert (checks["replay"], checks["plan"], checks["runtime"]) == ("passed", "passed", "not run")
+    assert checks["no-float64"] == "passed"
     assert "largest-first" in json.dumps(target)
     (method,) = target["methods"]
     assert "ToyBackend" in json.dumps(method)

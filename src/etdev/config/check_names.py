@@ -7,19 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator
 
+from etdev import plugins
 from etdev.config.describe.notation import literal
 from etdev.config.keys import nearest
 from etdev.config.types import Expected
-from etdev.errors import MissingRequirementError
-
-if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
-
-ENTRY_POINT_GROUP = "etdev.checks"
+from etdev.plugins import CHECKS
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,34 +44,12 @@ BUILT_IN: Mapping[str, CheckFacts] = {
 """Checks of etdev, in the order of :data:`etdev.verification.order.BUILT_IN`. A test compares the two."""
 
 
-def plugin_points() -> tuple[EntryPoint, ...]:
-    """Return the entry points of other packages' checks, by name.
-
-    Raises :class:`~etdev.errors.MissingRequirementError` for a name that etdev or another package has already.
-    """
-    from importlib import metadata
-
-    found: dict[str, EntryPoint] = {}
-    for point in sorted(metadata.entry_points(group=ENTRY_POINT_GROUP), key=lambda point: point.name):
-        if point.name in BUILT_IN or point.name in found:
-            owner = "etdev" if point.name in BUILT_IN else repr(distribution_of(found[point.name]))
-            package = distribution_of(point)
-            raise MissingRequirementError(
-                f"the package {package!r} registers a check {point.name!r}, and {owner} has one of this name",
-                hint=f"update or remove the package {package!r}",
-            )
-        found[point.name] = point
-    return tuple(found.values())
-
-
-def distribution_of(point: EntryPoint) -> str:
-    """Return the name of the package that registers an entry point."""
-    return point.dist.name if point.dist else point.module
-
-
 def check_names() -> tuple[str, ...]:
-    """Return the names of all checks, in the order in which they run."""
-    return (*BUILT_IN, *(point.name for point in plugin_points()))
+    """Return the names of all checks, in the order in which they run.
+
+    Raises :class:`~etdev.errors.MissingRequirementError` for a name that two packages use.
+    """
+    return (*BUILT_IN, *plugins.registered(CHECKS))
 
 
 def _refuse_unknown(name: str) -> str:

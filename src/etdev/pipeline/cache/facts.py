@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from etdev import backends, plugins
-from etdev.config.check_names import plugin_points
 from etdev.config.models import LINK_KEYS
 from etdev.pipeline.cache.digests import Digests, digest_of_text
 from etdev.pipeline.cache.entries import Facts, Plain, flattened
@@ -29,7 +28,7 @@ from etdev.pipeline.project.options import BuildOptions, required_checks
 from etdev.pipeline.project.requirements import build_packages
 from etdev.pipeline.project.usable_forms import usable_forms
 from etdev.pipeline.project.versions import versions
-from etdev.plugins import BACKENDS, EXECUTORS, PLANNERS
+from etdev.plugins import BACKENDS, CHECKS, EXECUTORS, PLANNERS
 
 _NOT_SETTINGS = (("extends",), ("profiles",), ("deploy",), ("run",))
 """Tables left out: the first two are applied to the other settings already, and the others do not affect a build."""
@@ -170,10 +169,11 @@ def _plugins(project: Project, target: str, *, linked: bool) -> Iterator[metadat
 def _checks(digests: Digests) -> dict[str, str]:
     """Return the version of each check of another package, with a digest of its module if that is one file."""
     found = {}
-    for point in plugin_points():
-        spec = find_spec(point.module.partition(".")[0])
+    for name in plugins.registered(CHECKS):
+        package = plugins.distribution(CHECKS, name)
+        spec = find_spec(plugins.module_of(CHECKS, name).partition(".")[0])
         source = digests.of(Path(spec.origin))[:12] if spec is not None and spec.origin is not None else "missing"
-        found[f"check {point.name}"] = f"{point.dist.version if point.dist else ''} ({source})"
+        found[f"check {name}"] = f"{package.version if package else ''} ({source})"
     return found
 
 
