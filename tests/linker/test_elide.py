@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 import pytest
 
 from etdev.decisions import Elision
-from etdev.linker import link
+from etdev.linker import LinkOptions, link
 from etdev.linker.edit import renumbered, with_instructions
 from etdev.linker.elide.views import elide_views
+from etdev.linker.start import start
+from etdev.linker.work import Decision
 from etdev.program import model as m
 from etdev.program.analysis.effects import ET_VIEW
-from etdev.program.analysis.storage import method_memory
 from etdev.program.check import check_structure
 from linker.oracle import Call, Machine
 from linker.programs import Method, program
@@ -29,7 +30,7 @@ class Elided:
 
     plan: m.ExecutionPlan
     moved: dict[int, int]
-    decisions: tuple[Elision, ...]
+    decisions: tuple[Decision, ...]
 
     @property
     def actions(self) -> list[str]:
@@ -53,11 +54,19 @@ class Elided:
         return tensor.allocation_info
 
 
+def without_views(method: Method, *, merged: bool = True) -> Elided:
+    """Run the pass alone."""
+    found, options = program(method), LinkOptions(merged_views=merged)
+    work = start(found.program, [0], options, found.sidecar)
+    done = elide_views(work.methods[0], work, options)
+    assert done.moved is not None
+    return Elided(done.method.plan, dict(done.moved), tuple(done.decisions))
+
+
 def elide(method: Method, *, merged: bool = True) -> Elided:
     """Remove the views, and check that call after call computes the same."""
     found = program(method)
-    plan = method.plan()
-    done = Elided(*elide_views(plan, method_memory(plan, method.delegate_inputs, method.state), merged=merged))
+    done = without_views(method, merged=merged)
     changed = replace(found.program, execution_plan=(done.plan,))
     check_structure(changed)
     assert Machine(changed, inputs=found.inputs).run(*CALLS) == Machine(found.program, inputs=found.inputs).run(*CALLS)
@@ -756,7 +765,7 @@ def test_a_call_without_the_arguments_of_a_view_is_left_alone(name: str) -> None
     out = method.tensor(32)
     method.kernel("aten::view_copy.out", *MALFORMED[name](method, one, out))
     plan = method.plan()
-    assert elide_views(plan, method_memory(plan, {})) == (plan, {0: 0, 1: 1}, ())
+    assert without_views(method) == Elided(plan, {0: 0, 1: 1}, ())
 
 
 # Positions

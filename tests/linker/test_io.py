@@ -8,9 +8,8 @@ import pytest
 
 from etdev.errors import ExitCode, LinkError
 from etdev.linker import CallerOwned, Linked, LinkOptions, link
-from etdev.linker.io import CallerOwnedError, leave_to_caller
+from etdev.linker.io import CallerOwnedError
 from etdev.program import model as m
-from etdev.program.analysis.storage import method_memory
 from linker.oracle import Call, Machine
 from linker.programs import Method, program
 
@@ -180,8 +179,7 @@ def test_what_cannot_be_the_callers_is_refused(name: str) -> None:
     ids=["input", "output", "below zero"],
 )
 def test_positions_that_there_are_not_are_refused(caller: CallerOwned, message: str, hint: str) -> None:
-    method = add()
-    plan = method.plan()
+    found = program(add())
     with pytest.raises(LinkError) as refused:
-        leave_to_caller(plan, method_memory(plan, {}), caller)
+        link(found.program, LinkOptions(caller={"forward": caller}), found.sidecar)
     assert (refused.value.message, refused.value.hint) == (message, hint)

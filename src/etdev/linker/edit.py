@@ -81,6 +81,12 @@ def _redirected(call: m.Instruction, after: Sequence[int]) -> m.Instruction:
     return call
 
 
+def placed_at(value: m.Value, place: m.AllocationDetails | None) -> m.Tensor:
+    """Return a tensor at another place in planned memory."""
+    assert isinstance(value, m.Tensor)
+    return replace(value, allocation_info=place)
+
+
 def frees(instructions: Iterable[m.Instruction]) -> dict[int, list[int]]:
     """Return, by value, the positions of the instructions that free it.
 

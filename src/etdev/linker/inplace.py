@@ -13,66 +13,65 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from etdev.decisions import InPlace
 from etdev.linker.joined import Refused, Storages
 from etdev.linker.operands import Operands
+from etdev.linker.options import LinkOptions
+from etdev.linker.work import Changed, Method, Work
 from etdev.program import model as m
-from etdev.program.analysis.effects import operator_name, outputs
+from etdev.program.analysis.effects import outputs
 from etdev.program.analysis.inplace import Donor
 
 
-def work_in_place(
-    storages: Storages, table: Mapping[str, Sequence[Donor]], before: Sequence[InPlace] = ()
-) -> tuple[InPlace, ...]:
-    """Merge outputs into the operands that ``table`` allows; return the decisions about calls of its operators.
+def work_in_place(method: Method, work: Work, options: LinkOptions) -> Changed:
+    """Merge outputs into operands, as the table of kernels allows.
 
-    ``before`` are the decisions of an earlier run. That run left outputs with operands in state to the write-back pass.
+    This leaves outputs with operands in state to the write-back pass, and to :func:`work_in_place_again`.
     """
-    work = _Work(storages, table, {(found.instruction, found.output): found for found in before})
-    for position, call in enumerate(storages.memory.reaching.flow.instructions):
-        if isinstance(call, m.KernelCall):
-            work.consider(position, call)
-    return tuple(work.decisions)
+    return _decided(method, options, again=False)
+
+
+def work_in_place_again(method: Method, work: Work, options: LinkOptions) -> Changed:
+    """Decide about the outputs that were left."""
+    return _decided(method, options, again=True)
+
+
+def _decided(method: Method, options: LinkOptions, *, again: bool) -> Changed:
+    storages = method.merging()
+    work = _Work(storages, options.inplace, again=again)
+    for position, call, name in method.kernels():
+        work.consider(position, call, name)
+    return Changed(replace(method, storages=storages), decisions=work.decisions)
 
 
 class _OutputRefused(Refused):
     """The reason for keeping an output in its own storage."""
 
 
-LEFT = "it is left for a write-back"
-"""Reason for not reusing an operand in state at first: the write-back pass may merge the output into state."""
-
-
 class _Work:
-    def __init__(
-        self,
-        storages: Storages,
-        table: Mapping[str, Sequence[Donor]],
-        before: Mapping[tuple[int, int], InPlace],
-    ) -> None:
+    def __init__(self, storages: Storages, table: Mapping[str, Sequence[Donor]], *, again: bool) -> None:
         self.storages = storages
         self.decisions: list[InPlace] = []
         self._plan, self._memory = storages.plan, storages.memory
         self._operands = Operands(storages, table)
-        self._before = before
+        self._again = again
 
-    def consider(self, position: int, call: m.KernelCall) -> None:
+    def consider(self, position: int, call: m.KernelCall, name: str) -> None:
         """Decide about each output of one call."""
         for output, out in enumerate(outputs(self._plan, call.args)):
             positions = self._operands.donors(call, output)
-            if not positions:
+            if not positions or (self._again and (position, output) not in self.storages.left):
                 continue
-            before = self._before.get((position, output))
-            if before is not None and before.reason != LEFT:
-                self.decisions.append(before)
+            found = self._decide(position, out, positions)
+            if found is None:
+                self.storages.left.add((position, output))
                 continue
-            argument, reason = self._decide(position, out, positions, again=before is not None)
-            name = operator_name(self._plan.operators[call.op_index])
-            self.decisions.append(InPlace(position, name, output, argument, self._tensor(out).nbytes, reason))
+            self.decisions.append(InPlace(position, name, output, found[0], self.storages.tensor(out).nbytes, found[1]))
 
-    def _decide(self, position: int, out: int, positions: Sequence[int], *, again: bool) -> tuple[int | None, str]:
-        """Return the argument that an output reuses, or None and the reason."""
+    def _decide(self, position: int, out: int, positions: Sequence[int]) -> tuple[int | None, str] | None:
+        """Return the argument that an output reuses, or None and the reason. Return None to leave the output."""
         reasons = []
         places: dict[int, int] = {}
         for argument in positions:
@@ -80,8 +79,8 @@ class _Work:
                 places[argument] = self._operands.place(position, argument, out, positions)
             except Refused as reason:
                 reasons.append(f"argument {argument} {reason}")
-        if not again and any(self.storages.at(place).persistent for place in places.values()):
-            return None, LEFT
+        if not self._again and any(self.storages.at(place).persistent for place in places.values()):
+            return None
         for argument, place in places.items():
             if self.storages.of(out) is self.storages.at(place):
                 return argument, ""  # The write-back pass has merged them.
@@ -102,7 +101,7 @@ class _Work:
 
     def _require_new(self, position: int, out: int) -> None:
         """Raise an error unless the output's storage begins here and belongs to the output alone."""
-        if not self._tensor(out).nbytes:
+        if not self.storages.tensor(out).nbytes:
             raise _OutputRefused("it writes nothing")
         taken = self.storages.of(out)
         if taken is None:
@@ -123,12 +122,7 @@ class _Work:
             raise Refused("is state, which is kept between calls")
         if self.storages.memory_id(given) != self.storages.memory_id(taken):
             raise Refused("is in another buffer")
-        if not self.storages.fills(place) or self._tensor(out).nbytes != given.size:
+        if not self.storages.fills(place) or self.storages.tensor(out).nbytes != given.size:
             raise Refused("is a part of another tensor")
         if given.end != position + 2:
             raise Refused("is needed afterwards")
-
-    def _tensor(self, index: int) -> m.Tensor:
-        tensor = self._plan.values[index]
-        assert isinstance(tensor, m.Tensor)
-        return tensor

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from etdev.errors import LinkError
-from etdev.linker.options import CallerOwned
+from etdev.linker.edit import placed_at
+from etdev.linker.options import CallerOwned, LinkOptions
+from etdev.linker.work import Changed, Method, Work
 from etdev.program import model as m
 from etdev.program.analysis.storage import MethodMemory
 
@@ -18,12 +20,13 @@ class CallerOwnedError(LinkError):
         self.method = method
 
 
-def leave_to_caller(plan: m.ExecutionPlan, memory: MethodMemory, owned: CallerOwned) -> m.ExecutionPlan:
+def leave_to_caller(method: Method, work: Work, options: LinkOptions) -> Changed:
     """Remove the planned memory of inputs and outputs that the caller owns.
 
     Raises :class:`CallerOwnedError` for one that the caller cannot own: the caller would provide one piece of memory
     and the method would compute in another.
     """
+    plan, owned = method.plan, options.caller.get(method.plan.name, CallerOwned())
     values = list(plan.values)
     for kind, indices, positions in (
         ("input", plan.inputs, owned.inputs),
@@ -34,14 +37,12 @@ def leave_to_caller(plan: m.ExecutionPlan, memory: MethodMemory, owned: CallerOw
             if not 0 <= position < len(indices):
                 raise CallerOwnedError(f"there is no {where}", plan.name, f"it has {len(indices)} {kind}s")
             value = indices[position]
-            reason = _why_not(plan, memory, value, kind)
+            reason = _why_not(plan, method.memory, value, kind)
             if reason is not None:
                 hint = 'leave it to the plan: "host"'
                 raise CallerOwnedError(f"{where} cannot be the caller's: {reason}", plan.name, hint)
-            tensor = values[value]
-            assert isinstance(tensor, m.Tensor)
-            values[value] = replace(tensor, allocation_info=None)
-    return replace(plan, values=tuple(values))
+            values[value] = placed_at(values[value], None)
+    return Changed(replace(method, plan=replace(plan, values=tuple(values))))
 
 
 def _why_not(plan: m.ExecutionPlan, memory: MethodMemory, value: int, kind: str) -> str | None:

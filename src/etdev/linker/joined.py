@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
-from etdev.linker.edit import with_instructions
+from etdev.linker.edit import placed_at, with_instructions
 from etdev.program import model as m
 from etdev.program.analysis.storage import MethodMemory
 
@@ -53,6 +53,8 @@ class Storages:
         self.plan, self.memory = plan, memory
         self.changed: dict[int, tuple[m.Instruction, ...]] = {}
         """Position → instructions that replace the one there."""
+        self.left: set[tuple[int, int]] = set()
+        """Outputs whose operands are in state, by position and index: they are left for the write-back pass."""
         self._new: list[m.Value] = []
         self._slots: dict[int, tuple[int, int]] = {}
         """Added tensor → the tensor that it is a part of, and the offset in bytes from its start."""
@@ -93,6 +95,12 @@ class Storages:
     def at(self, place: int) -> Joined:
         """Return the merged storage of a value that has a place."""
         return self._joined[self.memory.of[place]]
+
+    def tensor(self, value: int) -> m.Tensor:
+        """Return the tensor of a method before the merges."""
+        tensor = self.plan.values[value]
+        assert isinstance(tensor, m.Tensor)
+        return tensor
 
     def fills(self, value: int) -> bool:
         """Return whether the place of a value is all of its merged storage."""
@@ -149,14 +157,10 @@ class Storages:
         for joined in self.all():
             base = self.memory.storages[joined.number]
             for value in self.values(joined) if len(joined.members) > 1 else ():
-                values[value] = _at(values[value], base.memory_id, base.offset + self.offset(value))
+                place = m.AllocationDetails(base.memory_id, base.offset + self.offset(value))
+                values[value] = placed_at(values[value], place)
         for index, (whole, offset) in self._slots.items():
-            place = self.at(whole)
-            base = self.memory.storages[place.number]
-            values[index] = _at(values[index], base.memory_id, base.offset + self.offset(whole) + offset)
+            base = self.memory.storages[self.at(whole).number]
+            place = m.AllocationDetails(base.memory_id, base.offset + self.offset(whole) + offset)
+            values[index] = placed_at(values[index], place)
         return with_instructions(replace(self.plan, values=tuple(values)), self.changed)
-
-
-def _at(tensor: m.Value, memory_id: int, offset: int) -> m.Tensor:
-    assert isinstance(tensor, m.Tensor)
-    return replace(tensor, allocation_info=m.AllocationDetails(memory_id, offset))

@@ -15,23 +15,16 @@ from dataclasses import dataclass, replace
 from etdev import planner
 from etdev.devices import HOST, Device
 from etdev.errors import LinkError
+from etdev.linker.edit import placed_at
 from etdev.linker.options import BufferReport, LinkOptions
 from etdev.linker.state import State, state_name
+from etdev.linker.work import Method
 from etdev.planner import Buffer, Plan, PlanError, Problem
 from etdev.program import model as m
-from etdev.program.analysis.storage import MethodMemory
 from etdev.program.used import used_values
 
 _XNNPACK_PADDING = 64
 """Bytes after the end of a buffer that XNNPACK's kernels may read. ExecuTorch's planner adds as many."""
-
-
-@dataclass(frozen=True, slots=True)
-class Method:
-    """A method that gets new addresses."""
-
-    plan: m.ExecutionPlan
-    memory: MethodMemory
 
 
 def lay_out(
@@ -174,7 +167,7 @@ def _addressed(
             inside = method.memory.reaching.places[value].start - storage.offset
             # A storage that is never in use needs no bytes. But an output without memory would be the caller's.
             planned = used or value in outputs
-            values[value] = _at(values[value], (buffer, offset + inside) if planned else None)
+            values[value] = placed_at(values[value], m.AllocationDetails(buffer, offset + inside) if planned else None)
             if planned:
                 ends[buffer] = max(ends.get(buffer, 0), offset + storage.size)
     used_here = set(used_values(method.plan))  # Unused values are dropped from the file.
@@ -182,7 +175,7 @@ def _addressed(
         if tensor.allocation_info is not None and value in used_here and value not in method.memory.of:
             # It takes no bytes, but the runtime requires an address inside a buffer.
             buffer = numbers.temporary.get(tensor.device, 1)
-            values[value] = _at(tensor, (buffer, 0))
+            values[value] = placed_at(tensor, m.AllocationDetails(buffer, 0))
             ends.setdefault(buffer, 0)
     # Drop buffers that no tensor in the file names; another link would not create them either.
     named = {
@@ -219,8 +212,3 @@ def _addressed(
         for buffer in sorted(ends)
     )
     return plan, reports
-
-
-def _at(value: m.Value, place: tuple[int, int] | None) -> m.Tensor:
-    assert isinstance(value, m.Tensor)
-    return replace(value, allocation_info=m.AllocationDetails(*place) if place else None)

@@ -5,11 +5,28 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import replace
 
+from etdev.linker.edit import placed_at
+from etdev.linker.options import LinkOptions
+from etdev.linker.work import Changed, Method, Work
 from etdev.program import model as m
 from etdev.program.analysis.storage import MethodMemory
 
 _GAP = 64
 """Bytes between neighbors, so that a reference past the end of one is not in the next."""
+
+
+def lift_foreign(method: Method, work: Work, options: LinkOptions) -> Changed:
+    """Lift the methods of a program that may reuse memory."""
+    return _lifted(method) if work.foreign else Changed(method)
+
+
+def lift_placed(method: Method, work: Work, options: LinkOptions) -> Changed:
+    """Lift the methods with tensors on devices: merged branches share bytes only until these are placed."""
+    return _lifted(method) if method.neighbors else Changed(method)
+
+
+def _lifted(method: Method) -> Changed:
+    return Changed(replace(method, plan=lift(method.plan, method.memory)))
 
 
 def lift(plan: m.ExecutionPlan, memory: MethodMemory) -> m.ExecutionPlan:
@@ -19,14 +36,12 @@ def lift(plan: m.ExecutionPlan, memory: MethodMemory) -> m.ExecutionPlan:
     for storage in memory.storages:
         base = ends[storage.memory_id]
         for value in storage.values:
-            tensor = values[value]
-            assert isinstance(tensor, m.Tensor)
             offset = base + memory.reaching.places[value].start - storage.offset
-            values[value] = replace(tensor, allocation_info=m.AllocationDetails(storage.memory_id, offset))
+            values[value] = placed_at(values[value], m.AllocationDetails(storage.memory_id, offset))
         ends[storage.memory_id] = (base + storage.size + 2 * _GAP - 1) // _GAP * _GAP
     sizes = [ends.get(index, 0) for index in range(len(plan.non_const_buffer_sizes))]
     for index, tensor in plan.tensors():
         allocation = tensor.allocation_info
         if allocation is not None and index not in memory.of:
-            values[index] = replace(tensor, allocation_info=m.AllocationDetails(allocation.memory_id, 0))
+            values[index] = placed_at(tensor, m.AllocationDetails(allocation.memory_id, 0))
     return replace(plan, values=tuple(values), non_const_buffer_sizes=tuple(sizes))

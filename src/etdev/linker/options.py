@@ -42,6 +42,10 @@ class LinkOptions:
     """Inputs and outputs whose memory the caller provides, by method."""
     keep: Mapping[str, str] = field(default_factory=dict)
     """Methods that keep their original plan → the reason."""
+    merged_views: bool = True
+    """Whether to remove views of a value that is one of several tensors. All of these are then in use for longer."""
+    growth: bool = True
+    """Whether to fold constants that need space in the file in addition to their original."""
 
 
 @dataclass(frozen=True, slots=True)

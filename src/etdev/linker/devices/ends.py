@@ -8,8 +8,10 @@ from typing import TypeAlias
 
 from etdev.devices import Device
 from etdev.linker.devices.items import Items, sort_items
+from etdev.linker.devices.setting import Wanted
 from etdev.linker.io import CallerOwnedError
-from etdev.linker.options import CallerOwned
+from etdev.linker.options import CallerOwned, LinkOptions
+from etdev.linker.work import Changed, Method, Work
 from etdev.program import model as m
 from etdev.program.analysis.storage import MethodMemory
 
@@ -24,11 +26,9 @@ def positions_on_devices(owned: CallerOwned, before: Ends) -> tuple[frozenset[in
     return owned.device_inputs | before[0].keys(), owned.device_outputs | before[1].keys()
 
 
-def with_host_memory(plan: m.ExecutionPlan, owned: CallerOwned, before: Ends) -> tuple[m.ExecutionPlan, frozenset[int]]:
-    """Give inputs and outputs on devices planned memory on the host too; also return their values.
-
-    Instructions on the host use that memory.
-    """
+def add_host_memory(method: Method, work: Work, options: LinkOptions) -> Changed:
+    """Give inputs and outputs on devices planned memory on the host too, for the instructions there."""
+    plan, owned = method.plan, options.caller.get(method.plan.name, CallerOwned())
     values = list(plan.values)
     ends = [
         tensor.allocation_info.memory_offset + tensor.nbytes
@@ -37,7 +37,7 @@ def with_host_memory(plan: m.ExecutionPlan, owned: CallerOwned, before: Ends) ->
     ]
     end = max(ends, default=0)
     found = set()
-    for positions, indices in zip(positions_on_devices(owned, before), (plan.inputs, plan.outputs), strict=True):
+    for positions, indices in zip(positions_on_devices(owned, method.ends), (plan.inputs, plan.outputs), strict=True):
         for value in (indices[position] for position in sorted(positions) if 0 <= position < len(indices)):
             tensor = values[value]
             if not isinstance(tensor, m.Tensor) or tensor.is_constant:
@@ -47,26 +47,23 @@ def with_host_memory(plan: m.ExecutionPlan, owned: CallerOwned, before: Ends) ->
                 end = (end + 2 * _GAP - 1) // _GAP * _GAP
                 values[value] = replace(tensor, allocation_info=m.AllocationDetails(1, end))
                 end += tensor.nbytes
-    return replace(plan, values=tuple(values)), frozenset(found)
+    return Changed(replace(method, plan=replace(plan, values=tuple(values)), apart=frozenset(found)))
 
 
-def left_on_devices(
-    plan: m.ExecutionPlan,
-    memory: MethodMemory,
-    devices: Mapping[int, Device],
-    owned: CallerOwned,
-    before: Ends,
-) -> tuple[dict[int, Device], dict[int, Device]]:
-    """Return the device of each input and output that stays on one, by position.
+def wanted_placement(
+    method: Method, devices: Mapping[int, Device], homes: Mapping[int, Device], options: LinkOptions
+) -> Wanted:
+    """Return the placement wanted for the method's ends; ``homes`` is that of its state.
 
     An input stays on the device of the first delegate that reads it. An output stays on the device of the last delegate
-    that writes it. Those on devices ``before`` the link keep their device. Raises
+    that writes it. Those on devices before the link keep their device. Raises
     :class:`~etdev.linker.io.CallerOwnedError` for one that cannot stay on a device.
     """
-    positions = positions_on_devices(owned, before)
+    plan, memory = method.plan, method.memory
+    positions = positions_on_devices(options.caller.get(plan.name, CallerOwned()), method.ends)
     found: tuple[dict[int, Device], dict[int, Device]] = ({}, {})
     if not any(positions):
-        return found
+        return Wanted(*found, homes)
     items = sort_items(plan, memory)
     there = {
         indices[position]
@@ -75,7 +72,7 @@ def left_on_devices(
         if 0 <= position < len(indices)
     }
     for kind, indices, wanted, known, places in zip(
-        ("input", "output"), (plan.inputs, plan.outputs), positions, before, found, strict=True
+        ("input", "output"), (plan.inputs, plan.outputs), positions, method.ends, found, strict=True
     ):
         for position in sorted(wanted):
             where = f"{kind} {position} of method {plan.name!r}"
@@ -89,7 +86,7 @@ def left_on_devices(
                 hint = 'bring it to the host: "host"'
                 raise CallerOwnedError(f"{where} cannot be left on a device: {reason}", plan.name, hint)
             places[position] = device
-    return found
+    return Wanted(*found, homes)
 
 
 def _why_not(

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from etdev.devices import Device
+from etdev.linker.options import LinkOptions
+from etdev.linker.work import Changed, Method, Work
 from etdev.program import model as m
 from etdev.program.analysis.effects import Effects, tensors
 from etdev.program.analysis.flow import FlowGraph
 from etdev.program.analysis.storage import MethodMemory
+from etdev.program.delegates import delegate_devices
 
 
-def join_merged(plan: m.ExecutionPlan, memory: MethodMemory, devices: Mapping[int, Device]) -> m.ExecutionPlan:
+def join_merged(method: Method, work: Work, options: LinkOptions) -> Changed:
     """Assign the same bytes to tensors that moves merge into one value, if delegates on devices access them.
 
     This applies to static tensors of one form whose contents are never needed at the same time.
     """
+    plan, memory, devices = method.plan, method.memory, delegate_devices(method.plan)
+    if not devices:
+        return Changed(method)
     effects = memory.reaching.effects
     touched = {value for position in devices for value in (*effects[position].reads, *effects[position].writes)}
     webs = [web for web in _webs(plan, memory) if touched & web.keys()]
@@ -28,7 +33,7 @@ def join_merged(plan: m.ExecutionPlan, memory: MethodMemory, devices: Mapping[in
             place = next(tensor.allocation_info for _, tensor in sorted(web.items(), key=lambda item: item[0]))
             for value, tensor in web.items():
                 values[value] = replace(tensor, allocation_info=place)
-    return replace(plan, values=tuple(values))
+    return Changed(replace(method, plan=replace(plan, values=tuple(values))))
 
 
 def _webs(plan: m.ExecutionPlan, memory: MethodMemory) -> Iterable[dict[int, m.Tensor]]:

@@ -9,7 +9,7 @@ goes through the host.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from etdev.devices import Device
 from etdev.linker.devices.items import Items, sort_items
@@ -18,48 +18,29 @@ from etdev.linker.devices.replicas import Replicas
 from etdev.linker.devices.setting import Setting, UnclearError, Wanted
 from etdev.linker.devices.to_devices import copy_to_devices
 from etdev.linker.devices.to_host import copy_to_host
+from etdev.linker.work import Changed, Method
 from etdev.program import model as m
-from etdev.program.analysis.effects import DelegateInputs, tensors
+from etdev.program.analysis.effects import tensors
 from etdev.program.analysis.storage import MethodMemory
 
 
-@dataclass(frozen=True, slots=True)
-class Placed:
-    """A method whose tensors are on the devices that need them."""
+def place_tensors(method: Method, devices: Mapping[int, Device], wanted: Wanted) -> tuple[Changed, Mapping[int, int]]:
+    """Give each delegate call of ``devices`` tensors on its device, and insert the copies that this requires.
 
-    plan: m.ExecutionPlan
-    moved: Mapping[int, int]
-    """Positions of its instructions: before → after."""
-    replicas: Mapping[int, int]
-    """Added value → value that it replicates."""
-    state: Mapping[int, int]
-    """State that stays on a device → its new value."""
-
-
-def place_tensors(
-    plan: m.ExecutionPlan,
-    memory: MethodMemory,
-    inputs: DelegateInputs,
-    devices: Mapping[int, Device],
-    wanted: Wanted,
-) -> Placed:
-    """Give each delegate call of ``devices`` tensors on its device, and insert the copies that this requires."""
-    items = sort_items(plan, memory)
+    Also return the new values of the state that stays on a device.
+    """
+    if not devices and not wanted.inputs and not wanted.outputs and not wanted.state:
+        return Changed(method), {}
+    items = sort_items(method.plan, method.memory)
     while True:
         try:
-            return _place(_setting(plan, memory, inputs, devices, wanted, items))
+            return _place(method, _setting(method, devices, wanted, items))
         except UnclearError as unclear:
             items = items.with_fixed(unclear.item)
 
 
-def _setting(
-    plan: m.ExecutionPlan,
-    memory: MethodMemory,
-    inputs: DelegateInputs,
-    devices: Mapping[int, Device],
-    wanted: Wanted,
-    items: Items,
-) -> Setting:
+def _setting(method: Method, devices: Mapping[int, Device], wanted: Wanted, items: Items) -> Setting:
+    plan, memory = method.plan, method.memory
     kept = _persistent(memory)
     written = {value for position in devices for value in memory.reaching.effects[position].writes}
     # Values that delegates write in place of state that has another name.
@@ -70,7 +51,7 @@ def _setting(
     return Setting(
         plan,
         memory,
-        inputs,
+        method.inputs,
         devices,
         wanted,
         items,
@@ -82,18 +63,20 @@ def _setting(
     )
 
 
-def _place(setting: Setting) -> Placed:
+def _place(method: Method, setting: Setting) -> tuple[Changed, Mapping[int, int]]:
     """Place copies to devices, then copies to the host."""
     replicas = setting.replicas
     _bring_ends(setting)
     plan, moved = copy_to_devices(setting)
     plan, again = copy_to_host(setting, plan, moved)
-    return Placed(
-        replace(plan, values=replicas.values(), non_const_buffer_device=replicas.buffers()),
-        {position: again[after] for position, after in moved.items()},
-        dict(replicas.first),
-        {value: replicas.of[value, device] for value, device in setting.wanted.state.items()},
+    state = {value: replicas.of[value, device] for value, device in setting.wanted.state.items()}
+    method = replace(
+        method,
+        plan=replace(plan, values=replicas.values(), non_const_buffer_device=replicas.buffers()),
+        persistent=method.persistent - state.keys() | set(state.values()),
+        neighbors=replicas.first,
     )
+    return Changed(method, {position: again[after] for position, after in moved.items()}), state
 
 
 def _bring_ends(setting: Setting) -> None:

@@ -3,45 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from etdev.decisions import Elision
 from etdev.devices import HOST, Device
 from etdev.linker.devices.items import sort_items
-from etdev.linker.edit import with_instructions
+from etdev.linker.edit import placed_at, with_instructions
+from etdev.linker.options import LinkOptions
 from etdev.linker.state import State
+from etdev.linker.work import Changed, Method, Work
 from etdev.program import model as m
-from etdev.program.analysis.effects import operator_name, tensors
+from etdev.program.analysis.effects import tensors
 from etdev.program.analysis.flow import FlowGraph
 from etdev.program.analysis.storage import MethodMemory
-from etdev.program.delegates import ALIAS_SAFE
+from etdev.program.delegates import ALIAS_SAFE, delegate_devices
 
 _COPY = "aten::copy_"
 
 
-def write_in_state(
-    plan: m.ExecutionPlan, memory: MethodMemory, devices: Mapping[int, Device]
-) -> tuple[m.ExecutionPlan, dict[int, int], tuple[Elision, ...]]:
-    """Let delegates on devices write new contents of state in place, instead of a copy afterwards.
-
-    ``devices`` has the device of each delegate call. Return the method, the positions of the instructions that are
-    left, and the decisions.
-    """
+def write_in_state(method: Method, work: Work, options: LinkOptions) -> Changed:
+    """Let delegates on devices write new contents of state in place, instead of a copy afterwards."""
+    plan, memory, devices = method.plan, method.memory, delegate_devices(method.plan)
+    if not devices or "write_back" not in options.elide:
+        return Changed(method)
     values = list(plan.values)
     found = []
-    for position, call in enumerate(memory.reaching.flow.instructions):
-        if isinstance(call, m.KernelCall) and operator_name(plan.operators[call.op_index]) == _COPY:
-            state, new = call.args[0], call.args[1]
-            if _may_write(plan, memory, devices, position, state, new):
-                there, moved = memory.reaching.places[state], memory.storages[memory.of[new]]
-                for value in moved.values:
-                    tensor, inside = values[value], memory.reaching.places[value].start - moved.offset
-                    assert isinstance(tensor, m.Tensor)
-                    place = m.AllocationDetails(there.buffer, there.start + inside)
-                    values[value] = replace(tensor, allocation_info=place)
-                found.append(Elision(position, _COPY, "placed", moved.size, kind="write_back"))
+    for position, (state, new, *_) in ((at, call.args) for at, call, name in method.kernels() if name == _COPY):
+        if _may_write(plan, memory, devices, position, state, new):
+            there, temporary = memory.reaching.places[state], memory.storages[memory.of[new]]
+            for value in temporary.values:
+                inside = memory.reaching.places[value].start - temporary.offset
+                values[value] = placed_at(values[value], m.AllocationDetails(there.buffer, there.start + inside))
+            found.append(Elision(position, _COPY, "placed", temporary.size, kind="write_back"))
     gone: dict[int, Sequence[m.Instruction]] = {item.instruction: () for item in found}
-    return *with_instructions(replace(plan, values=tuple(values)), gone), tuple(found)
+    plan, moved = with_instructions(replace(plan, values=tuple(values)), gone)
+    return Changed(replace(method, plan=plan), moved, found)
 
 
 def _may_write(
@@ -96,26 +92,18 @@ def _alone(plan: m.ExecutionPlan, memory: MethodMemory, value: int) -> int | Non
     return number if tensor.shape_dynamism is m.TensorShapeDynamism.STATIC else None
 
 
-@dataclass(frozen=True, slots=True)
-class MethodOnDevices:
-    """A method, and the devices of its delegates."""
-
-    plan: m.ExecutionPlan
-    memory: MethodMemory
-    devices: Mapping[int, Device]
-    """Position of each delegate call on another device than the host → that device."""
-
-
-def find_homes(methods: Sequence[MethodOnDevices], state: Sequence[State]) -> list[dict[int, Device]]:
+def find_homes(
+    methods: Sequence[Method], devices: Sequence[Mapping[int, Device]], state: Sequence[State]
+) -> list[dict[int, Device]]:
     """Return, per method, the tensors that stay on a device between calls: only delegates there access them.
 
     State that several methods share has one home. State with an initial value in the file is loaded by the host, and
     stays there.
     """
     homes: list[dict[int, Device]] = [{} for _ in methods]
-    if not any(method.devices for method in methods):
+    if not any(devices):
         return homes
-    touched = [_touched(method) for method in methods]
+    touched = [_touched(method, found) for method, found in zip(methods, devices, strict=True)]
     for item in state:
         members = [(index, methods[index].memory.of.get(value)) for index, value, _ in item.members]
         places = set[Device]().union(
@@ -129,7 +117,7 @@ def find_homes(methods: Sequence[MethodOnDevices], state: Sequence[State]) -> li
     return homes
 
 
-def _touched(method: MethodOnDevices) -> dict[int, set[Device]]:
+def _touched(method: Method, devices: Mapping[int, Device]) -> dict[int, set[Device]]:
     """Return, by storage of state, the devices whose delegates access it, and the host if anything else does."""
     plan, memory = method.plan, method.memory
     items = sort_items(plan, memory)
@@ -142,21 +130,21 @@ def _touched(method: MethodOnDevices) -> dict[int, set[Device]]:
                 items.of[value] in items.fixed or value in memory.reaching.references for value in storage.values
             )
             found[number] = {HOST} if loaded or hidden else set()
-    for value, device in _accesses(method):
+    for value, device in _accesses(method, devices):
         number = memory.of.get(value, -1)
         if number in found:
             found[number].add(device)
     return found
 
 
-def _accesses(method: MethodOnDevices) -> Iterator[tuple[int, Device]]:
+def _accesses(method: Method, devices: Mapping[int, Device]) -> Iterator[tuple[int, Device]]:
     plan, reaching = method.plan, method.memory.reaching
     for position, effects in enumerate(reaching.effects):
-        device = method.devices.get(position, HOST)
+        device = devices.get(position, HOST)
         for value in (*effects.reads, *effects.writes, *effects.updates, *effects.fills, *(effects.move or ())):
             yield value, device
     for use in reaching.uses:
-        yield use.place, method.devices.get(use.position, HOST)
+        yield use.place, devices.get(use.position, HOST)
     for call in reaching.flow.instructions:
         # Instructions that only read sizes, or free a value, run on the host.
         if isinstance(call, m.KernelCall | m.FreeCall):

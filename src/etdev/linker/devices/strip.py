@@ -6,6 +6,8 @@ from dataclasses import replace
 
 from etdev.devices import Device, DeviceType
 from etdev.linker.edit import with_operator
+from etdev.linker.options import LinkOptions
+from etdev.linker.work import Changed, Method, Work
 from etdev.program import model as m
 from etdev.program.analysis.flow import flow_graph
 from etdev.program.devices import D2H_COPY, H2D_COPY
@@ -36,11 +38,15 @@ def _between_devices(plan: m.ExecutionPlan) -> set[int]:
     return {index for index, operator in enumerate(plan.operators) if operator.name in (H2D_COPY, D2H_COPY)}
 
 
-def without_devices(plan: m.ExecutionPlan) -> m.ExecutionPlan:
-    """Return the method on the host alone. Copies to and from devices become ordinary copies.
+def strip_devices(method: Method, work: Work, options: LinkOptions) -> Changed:
+    """Move a method to the host. Copies to and from devices become ordinary copies.
 
     Every storage of the method must have an address of its own.
     """
+    return Changed(replace(method, plan=_without_devices(method.plan)) if work.foreign else method)
+
+
+def _without_devices(plan: m.ExecutionPlan) -> m.ExecutionPlan:
     elsewhere = [entry.buffer_idx for entry in plan.non_const_buffer_device if entry.device_type]
     if elsewhere:
         sizes = list(plan.non_const_buffer_sizes)

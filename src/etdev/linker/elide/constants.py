@@ -17,11 +17,13 @@ from etdev.decisions import Elision
 from etdev.linker.edit import frees, with_instructions
 from etdev.linker.elide.runs import Numbers
 from etdev.linker.joined import Refused
+from etdev.linker.options import LinkOptions
+from etdev.linker.work import Changed, Method, Work
 from etdev.program import model as m
-from etdev.program.analysis.effects import arguments, operator_name, outputs, tensors
+from etdev.program.analysis.effects import arguments, outputs, tensors
 from etdev.program.analysis.storage import MethodMemory
 from etdev.program.blob import Blob
-from etdev.program.constants import Run
+from etdev.program.constants import Run, constant_count, constant_data
 
 
 @dataclass(frozen=True)
@@ -73,51 +75,26 @@ def row_major(sizes: Sequence[int]) -> tuple[int, ...]:
     return tuple(prod(sizes[dim + 1 :]) for dim in range(len(sizes)))
 
 
-@dataclass(frozen=True, slots=True)
-class Folded:
-    """A method some of whose tensors became constants."""
+def fold_constants(method: Method, work: Work, options: LinkOptions) -> Changed:
+    """Turn copies of constants into constants. With kind ``views``, this includes copies that only change the shape.
 
-    plan: m.ExecutionPlan
-    """Method whose new ``data_buffer_idx`` values follow those of the program's constants."""
-    moved: dict[int, int]
-    """Positions of the instructions that are left: before → after."""
-    elisions: tuple[Elision, ...]
-    added: tuple[Blob | Run, ...]
-    """Data of the new constants."""
-    grown: bool
-    """Whether any of them needs space in the file in addition to its original."""
-
-
-def fold_constants(
-    plan: m.ExecutionPlan,
-    memory: MethodMemory,
-    data: Callable[[m.Tensor], Blob | None],
-    count: int,
-    *,
-    views: bool,
-    grow: bool,
-) -> Folded:
-    """Turn copies of constants into constants.
-
-    The method has to be an object program's, where only aliases share bytes. ``data`` returns the bytes of a constant,
-    None if they are not in the program. ``count`` is the number of constants in the program. ``views``: also fold
-    copies that only change the shape. ``grow``: also fold copies that need space in the file in addition to their
-    original.
+    The method has to be an object program's, where only aliases share bytes.
     """
-    work = _Work(plan, memory, data, grow)
-    for position, call in enumerate(memory.reaching.flow.instructions):
-        if isinstance(call, m.KernelCall):
-            name = operator_name(plan.operators[call.op_index])
-            if name in _RULES and (views or name not in _VIEWS):
-                work.consider(position, call, name)
-    return work.result(count)
+    if "constants" not in options.elide:
+        return Changed(method)
+    folding = _Folding(method.plan, method.memory, lambda tensor: constant_data(work.program, tensor), options.growth)
+    for position, call, name in method.kernels():
+        if name in _RULES and ("views" in options.elide or name not in _VIEWS):
+            folding.consider(position, call, name)
+    return folding.result(method, constant_count(work.program))
 
 
 @dataclass(slots=True)
-class _Work:
+class _Folding:
     plan: m.ExecutionPlan
     memory: MethodMemory
     data: Callable[[m.Tensor], Blob | None]
+    """Bytes of a constant; None if they are not in the program."""
     grow: bool
     decisions: list[Elision] = field(default_factory=list)
     _contents: dict[int, Content] = field(default_factory=dict)
@@ -166,8 +143,8 @@ class _Work:
         else:
             self.decisions.append(Elision(position, name, "constant", nbytes))
 
-    def result(self, count: int) -> Folded:
-        """Return the method with all decisions applied."""
+    def result(self, method: Method, count: int) -> Changed:
+        """Return the method with all decisions applied; ``count`` is the number of constants in the program."""
         values = list(self.plan.values)
         known: dict[tuple[object, ...], int] = {}
         added: list[Blob | Run] = []
@@ -181,7 +158,7 @@ class _Work:
                 self._tensor(value), data_buffer_idx=data or known[key], allocation_info=None, extra_tensor_info=None
             )
         plan, moved = with_instructions(replace(self.plan, values=tuple(values)), self._removed)
-        return Folded(plan, moved, tuple(self.decisions), tuple(added), self._grown)
+        return Changed(replace(method, plan=plan, added=tuple(added), grown=self._grown), moved, self.decisions)
 
     def _content(self, value: int) -> Content | None:
         """Return the elements of a constant of the program, or of a new one."""

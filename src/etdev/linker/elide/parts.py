@@ -14,7 +14,7 @@ leaves a copy if peak memory during that time would rise.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, islice
 from math import prod
@@ -23,27 +23,27 @@ from etdev.decisions import Elision, ElisionKind
 from etdev.linker.elide.peaks import Peaks
 from etdev.linker.elide.runs import PARTS, Numbers, runs
 from etdev.linker.joined import Joined, Refused, Storages
+from etdev.linker.options import LinkOptions
+from etdev.linker.work import Changed, Method, Work
 from etdev.program import model as m
-from etdev.program.analysis.effects import operator_name, outputs
+from etdev.program.analysis.effects import outputs
 
 _CAT = "aten::cat.out"
 _WHOLES = frozenset({_CAT, "aten::stack.out"})
 
 
-def elide_parts(storages: Storages, kinds: Collection[ElisionKind]) -> tuple[Elision, ...]:
-    """Remove the copies of parts; return the decisions.
+def elide_parts(method: Method, work: Work, options: LinkOptions) -> Changed:
+    """Remove the copies of parts.
 
     ``cat`` and ``stack`` come first, because the places of their outputs depend on more.
     """
-    work = _Work(storages)
-    calls = list(enumerate(storages.memory.reaching.flow.instructions))
+    storages = method.merging()
+    parts = _Parts(storages)
     for kind, names in (("cat", _WHOLES), ("slices", PARTS.keys())):
-        for position, call in calls if kind in kinds else ():
-            if isinstance(call, m.KernelCall):
-                name = operator_name(storages.plan.operators[call.op_index])
-                if name in names:
-                    work.consider(position, call, name)
-    return tuple(work.decisions)
+        for position, call, name in method.kernels() if kind in options.elide else ():
+            if name in names:
+                parts.consider(position, call, name)
+    return Changed(replace(method, storages=storages), decisions=parts.decisions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class _Slot:
     """Reason if they cannot be placed."""
 
 
-class _Work:
+class _Parts:
     def __init__(self, storages: Storages) -> None:
         self.decisions: list[Elision] = []
         self._storages = storages
@@ -71,7 +71,7 @@ class _Work:
 
     def consider(self, position: int, call: m.KernelCall, name: str) -> None:
         """Decide about one copy."""
-        size = sum(self._tensor(out).nbytes for out in outputs(self._plan, call.args))
+        size = sum(self._storages.tensor(out).nbytes for out in outputs(self._plan, call.args))
         kind: ElisionKind = "cat" if name in _WHOLES else "slices"
         try:
             if name in _WHOLES:
@@ -87,7 +87,7 @@ class _Work:
 
     def _cut_out(self, position: int, call: m.KernelCall, name: str) -> None:
         found = runs(self._plan, call, name, self._numbers)
-        if self._tensor(call.args[0]).is_constant:
+        if self._storages.tensor(call.args[0]).is_constant:
             raise Refused("its input is a constant")
         try:
             place = self._storages.place_read(position, call.args[0])
@@ -159,7 +159,7 @@ class _Work:
             whole.writes = [write for write in whole.writes if write != position + 1]
         self._carry_out(whole, [(slot.joined, slot.offset) for slot in placed if slot.joined])
         self._storages.changed[position] = tuple(self._copy_into(call, out, slot) for slot in others)
-        copied = sum(self._tensor(part).nbytes for slot in others for part in slot.parts)
+        copied = sum(self._storages.tensor(part).nbytes for slot in others for part in slot.parts)
         reasons = dict.fromkeys(slot.reason or "more memory would be in use" for slot in others)
         return copied, "; ".join(reasons)
 
@@ -168,9 +168,9 @@ class _Work:
         listed = self._plan.values[call.args[0]] if len(call.args) == 4 else None
         if not isinstance(listed, m.TensorList) or call.args[2] != call.args[3]:
             raise Refused("its arguments are not as they should be")
-        out = self._tensor(call.args[3])
-        items = [item for item in listed.items if self._tensor(item).nbytes]
-        tensors = [out, *map(self._tensor, items)]
+        out = self._storages.tensor(call.args[3])
+        items = [item for item in listed.items if self._storages.tensor(item).nbytes]
+        tensors = [out, *map(self._storages.tensor, items)]
         if any(tensor.shape_dynamism is not m.TensorShapeDynamism.STATIC for tensor in tensors):
             raise Refused("its sizes are known at run time only")
         if any(tensor.scalar_type is not out.scalar_type for tensor in tensors):
@@ -188,7 +188,7 @@ class _Work:
     def _in_slots(self, position: int, out: int, items: Sequence[int]) -> list[_Slot]:
         """Group the inputs into slots; adjacent inputs that fill one storage share a slot."""
         found: list[_Slot] = []
-        offsets = list(accumulate((self._tensor(item).nbytes for item in items), initial=0))
+        offsets = list(accumulate((self._storages.tensor(item).nbytes for item in items), initial=0))
         index = 0
         while index < len(items):
             count, joined, reason = self._together(position, items, index)
@@ -201,7 +201,7 @@ class _Work:
 
         Without such a storage, return 1, None and the reason.
         """
-        if self._tensor(items[start]).is_constant:
+        if self._storages.tensor(items[start]).is_constant:
             return 1, None, "an input is a constant"
         end = 0
         first: Joined | None = None
@@ -214,7 +214,7 @@ class _Work:
             first = first or joined
             if joined is not first or self._storages.offset(place) != end:
                 break
-            end += self._tensor(item).nbytes
+            end += self._storages.tensor(item).nbytes
             if end == joined.size:
                 return count, joined, ""
         return 1, None, "an input is a part of another tensor"
@@ -235,16 +235,16 @@ class _Work:
 
     def _copy_into(self, call: m.KernelCall, out: int, slot: _Slot) -> m.KernelCall:
         """Return the same instruction for the inputs of one slot."""
-        tensors = [self._tensor(part) for part in slot.parts]
+        tensors = [self._storages.tensor(part) for part in slot.parts]
         dim = self._numbers.at(call.args[1])
         size = (
             len(tensors)
-            if len(tensors[0].sizes) < len(self._tensor(out).sizes)
+            if len(tensors[0].sizes) < len(self._storages.tensor(out).sizes)
             else sum(tensor.sizes[dim] for tensor in tensors)
         )
-        sizes = list(self._tensor(out).sizes)
+        sizes = list(self._storages.tensor(out).sizes)
         sizes[dim] = size
-        index = self._storages.add_part(replace(self._tensor(out), sizes=tuple(sizes)), out, slot.offset)
+        index = self._storages.add_part(replace(self._storages.tensor(out), sizes=tuple(sizes)), out, slot.offset)
         parts = self._storages.add(m.TensorList(slot.parts))
         return replace(call, args=(parts, call.args[1], index, index))
 
@@ -274,11 +274,6 @@ class _Work:
             if sign < 0:
                 for part, offset in parts:
                     self._storages.lay(part, whole, offset)
-
-    def _tensor(self, index: int) -> m.Tensor:
-        tensor = self._plan.values[index]
-        assert isinstance(tensor, m.Tensor)
-        return tensor
 
 
 def _bytes_in_use(storages: Storages) -> dict[int, Peaks]:

@@ -22,8 +22,10 @@ from etdev.linker.edit import frees, renumbered, with_instructions, with_operato
 from etdev.linker.elide.runs import CLONES, IDENTITIES, Numbers, runs
 from etdev.linker.elide.writers import Writers, any_between
 from etdev.linker.joined import Refused
+from etdev.linker.options import LinkOptions
+from etdev.linker.work import Changed, Method, Work
 from etdev.program import model as m
-from etdev.program.analysis.effects import ET_VIEW, operator_name, outputs
+from etdev.program.analysis.effects import ET_VIEW, outputs
 from etdev.program.analysis.storage import MethodMemory
 
 _SAME_SHAPE = frozenset({"aten::alias_copy.out", "aten::detach_copy.out", "aten::lift_fresh_copy.out"})
@@ -35,31 +37,15 @@ _LEFT = "the caller has it on a device"
 _KEEPS_SHAPE = _SAME_SHAPE | CLONES.keys()
 
 
-def elide_views(
-    plan: m.ExecutionPlan,
-    memory: MethodMemory,
-    *,
-    merged: bool = True,
-    apart: Collection[int] = (),
-    device_copies: Collection[int] = (),
-) -> tuple[m.ExecutionPlan, dict[int, int], tuple[Elision, ...]]:
-    """Remove the views of a method. Return the method, the positions of the instructions left, and the decisions.
-
-    The method has to be an object program's, where only aliases share bytes.
-
-    ``merged``: also remove views of a value that is one of several tensors after a branch. All of these are then in use
-    for longer. ``apart``: tensors that the caller leaves on devices. A tensor of another shape cannot be in their
-    bytes. ``device_copies``: positions of copies that were between host and device. One value replaces both ends where
-    possible, since later passes place it on each side.
-    """
-    work = _Work(plan, memory, merged, frozenset(apart), frozenset(device_copies))
-    numbers = Numbers(plan)
-    for position, call in enumerate(memory.reaching.flow.instructions):
-        if isinstance(call, m.KernelCall):
-            name = operator_name(plan.operators[call.op_index])
-            if _is_view(plan, call, name, numbers):
-                work.consider(position, call, name)
-    return (*work.result(), tuple(work.decisions))
+def elide_views(method: Method, work: Work, options: LinkOptions) -> Changed:
+    """Remove the views of a method, which has to be an object program's, where only aliases share bytes."""
+    if "views" not in options.elide:
+        return Changed(method)
+    found, numbers = _Views(method, options.merged_views), Numbers(method.plan)
+    for position, call, name in method.kernels():
+        if _is_view(method.plan, call, name, numbers):
+            found.consider(position, call, name)
+    return found.result()
 
 
 def _is_view(plan: m.ExecutionPlan, call: m.KernelCall, name: str, numbers: Numbers) -> bool:
@@ -100,12 +86,11 @@ class _Group:
 
 
 @dataclass(slots=True)
-class _Work:
-    plan: m.ExecutionPlan
-    memory: MethodMemory
+class _Views:
+    method: Method
     merged: bool
-    apart: frozenset[int]
-    device_copies: frozenset[int]
+    plan: m.ExecutionPlan = field(init=False)
+    memory: MethodMemory = field(init=False)
     decisions: list[Elision] = field(default_factory=list)
     _groups: list[_Group] = field(init=False)
     _group: dict[int, list[int]] = field(init=False)
@@ -139,10 +124,11 @@ class _Work:
     """Outputs of the method, with all decisions applied."""
 
     def __post_init__(self) -> None:
+        self.plan, self.memory = self.method.plan, self.method.memory
         self._groups = [_Group(item.start, item.end, item.writes) for item in self.memory.storages]
         self._group = {value: [index] for value, index in self.memory.of.items()}
         self._members = {index: set(item.values) for index, item in enumerate(self.memory.storages)}
-        self._members_apart = {index: values & self.apart for index, values in self._members.items()}
+        self._members_apart = {index: values & self.method.apart for index, values in self._members.items()}
         found = self.memory.reaching
         self._roving = set(found.references)
         for value in found.references:
@@ -171,7 +157,7 @@ class _Work:
         else:
             self.decisions.append(Elision(position, name, action, tensor.nbytes))
 
-    def result(self) -> tuple[m.ExecutionPlan, dict[int, int]]:
+    def result(self) -> Changed:
         """Return the method with all decisions applied."""
         values = [self._values.get(index, value) for index, value in enumerate(self.plan.values)]
         plan = replace(self.plan, values=(*values, *self._new_values))
@@ -182,7 +168,7 @@ class _Work:
         plan, moved = with_instructions(plan, changed)
         if self._instead:
             plan = renumbered(plan, range(len(plan.values)), lambda value: self._instead.get(value, value))
-        return plan, moved
+        return Changed(replace(self.method, plan=plan), moved, self.decisions)
 
     # Conditions
 
@@ -230,7 +216,7 @@ class _Work:
     def _apart_around(self, of: int, out: int) -> frozenset[int]:
         """Return the tensors in the bytes of these two that the caller leaves on devices."""
         groups = {*self._lies_in(of), *self._lies_in(out)}
-        return (self.apart & {of, out}).union(*(self._members_apart[index] for index in groups))
+        return (self.method.apart & {of, out}).union(*(self._members_apart[index] for index in groups))
 
     def _require_same_shape(self, of: int, out: int) -> None:
         """Raise an error if a tensor that the caller has on a device cannot share its bytes.
@@ -261,7 +247,7 @@ class _Work:
         if fixed and source.is_constant and not source.is_external:
             return self._as_constant(position, out, source)
         if fixed and source.allocation_info is not None and out in self.memory.of and out not in self._roving:
-            if position in self.device_copies and self._may_stand_for(position, of, out):
+            if position in self.method.copies and self._may_stand_for(position, of, out):
                 self._replace(out, of)
             return self._as_alias(position, of, out)
         # A static output of a dynamic input fixes the sizes, which its readers rely on.
@@ -296,7 +282,7 @@ class _Work:
         self._removed.add(position)
         for index in self._lies_in(of):
             self._members[index].update(followers)
-            self._members_apart[index].update(self.apart.intersection(followers))
+            self._members_apart[index].update(self.method.apart.intersection(followers))
         self._merge(out, self._lies_in(of))
         return "alias"
 

@@ -12,41 +12,42 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from etdev.decisions import Elision
 from etdev.linker.joined import Joined, Refused, Storages
 from etdev.linker.operands import Operands
+from etdev.linker.options import LinkOptions
+from etdev.linker.work import Changed, Method, Work
 from etdev.program import model as m
-from etdev.program.analysis.effects import operator_name, outputs
+from etdev.program.analysis.effects import outputs
 from etdev.program.analysis.inplace import Donor
 
 _COPY = "aten::copy_"
 
 
-def elide_write_backs(storages: Storages, table: Mapping[str, Sequence[Donor]]) -> tuple[Elision, ...]:
-    """Remove the copies into state; return the decisions.
-
-    ``table`` states which kernels may write an output over an operand.
-    """
-    work = _Work(storages, table)
+def elide_write_backs(method: Method, work: Work, options: LinkOptions) -> Changed:
+    """Remove the copies into state, as far as kernels may write an output over an operand."""
+    if "write_back" not in options.elide:
+        return Changed(method)
+    storages = method.merging()
+    backs = _WriteBacks(storages, options.inplace)
     decisions = []
-    for position, call in enumerate(storages.memory.reaching.flow.instructions):
-        if not isinstance(call, m.KernelCall) or operator_name(storages.plan.operators[call.op_index]) != _COPY:
+    for position, call, name in method.kernels():
+        if name != _COPY or not backs.is_to_state(call):
             continue
-        if not work.is_to_state(call):
-            continue
-        size = work.tensor(call.args[0]).nbytes
+        size = storages.tensor(call.args[0]).nbytes
         try:
-            work.consider(position, call)
+            backs.consider(position, call)
         except Refused as reason:
             decisions.append(Elision(position, _COPY, "kept", size, str(reason), "write_back"))
         else:
             storages.changed[position] = ()
             decisions.append(Elision(position, _COPY, "placed", size, kind="write_back"))
-    return tuple(decisions)
+    return Changed(replace(method, storages=storages), decisions=decisions)
 
 
-class _Work:
+class _WriteBacks:
     def __init__(self, storages: Storages, table: Mapping[str, Sequence[Donor]]) -> None:
         self.storages = storages
         self._plan, self._memory = storages.plan, storages.memory
@@ -85,7 +86,7 @@ class _Work:
 
     def _require_whole(self, position: int, state: int, source: int) -> int:
         """Return the value in whose place the source is. Raise an error unless it is a temporary like the state."""
-        to, of = self.tensor(state), self._plan.values[source]
+        to, of = self.storages.tensor(state), self._plan.values[source]
         if not isinstance(of, m.Tensor) or of.is_constant:
             raise Refused("what it copies is a constant")
         try:
@@ -143,9 +144,3 @@ class _Work:
                 if self.storages.at(place) is kept and self.storages.fills(place) and self.storages.fills(out):
                     return
         raise Refused(f"what computes it reads the state: {reason}")
-
-    def tensor(self, index: int) -> m.Tensor:
-        """Return the tensor of that index."""
-        tensor = self._plan.values[index]
-        assert isinstance(tensor, m.Tensor)
-        return tensor

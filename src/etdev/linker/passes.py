@@ -1,0 +1,108 @@
+"""The passes of a link, their order, and the function that runs them.
+
+A pass is a function of the program and of the options. It returns the program with changed methods, and its decisions.
+:func:`run_passes` alone follows positions, collects decisions and analyzes changed methods again. So a pass knows only
+positions before and after itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from etdev.linker.devices.ends import add_host_memory
+from etdev.linker.devices.merges import join_merged
+from etdev.linker.devices.methods import place_on_devices
+from etdev.linker.devices.resident import write_in_state
+from etdev.linker.devices.strip import strip_devices
+from etdev.linker.elide.constants import fold_constants
+from etdev.linker.elide.parts import elide_parts
+from etdev.linker.elide.views import elide_views
+from etdev.linker.elide.writeback import elide_write_backs
+from etdev.linker.inplace import work_in_place, work_in_place_again
+from etdev.linker.io import leave_to_caller
+from etdev.linker.lift import lift_foreign, lift_placed
+from etdev.linker.options import LinkOptions
+from etdev.linker.work import Analysis, Changed, Decision, Method, PassResult, Work
+
+Run: TypeAlias = Callable[[Work, LinkOptions], PassResult]
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """A step of a link that changes methods, never what they compute."""
+
+    name: str
+    run: Run
+
+
+def on_each(run: Callable[[Method, Work, LinkOptions], Changed]) -> Run:
+    """Return the pass that does ``run`` to each method of a program."""
+
+    def run_on_all(work: Work, options: LinkOptions) -> PassResult:
+        return PassResult.of(work, [run(method, work, options) for method in work.methods])
+
+    return run_on_all
+
+
+def _apply_merges(method: Method, work: Work, options: LinkOptions) -> Changed:
+    """Apply the merges that earlier passes recorded, and their other changes."""
+    if method.storages is None:
+        return Changed(method)
+    neighbors = dict(method.neighbors)
+    for part, whole in method.storages.parts().items():
+        neighbors[part] = method.neighbors.get(whole, whole)
+    plan, moved = method.storages.carried_out()
+    return Changed(replace(method, plan=plan, neighbors=neighbors, storages=None), moved)
+
+
+PASSES: tuple[Pass, ...] = (
+    Pass("lift", on_each(lift_foreign)),
+    Pass("strip devices", on_each(strip_devices)),
+    Pass("leave to caller", on_each(leave_to_caller)),
+    Pass("add host memory", on_each(add_host_memory)),
+    Pass("fold constants", on_each(fold_constants)),
+    Pass("views", on_each(elide_views)),
+    Pass("join branches", on_each(join_merged)),
+    Pass("write in state", on_each(write_in_state)),
+    Pass("place on devices", place_on_devices),
+    Pass("lift placed", on_each(lift_placed)),
+    Pass("in place", on_each(work_in_place)),
+    Pass("write back", on_each(elide_write_backs)),
+    Pass("in place again", on_each(work_in_place_again)),
+    Pass("parts", on_each(elide_parts)),
+    Pass("apply merges", on_each(_apply_merges)),
+)
+"""All passes, in order. Those from ``in place`` on share a record, which ``apply merges`` carries out."""
+
+
+def run_passes(work: Work, options: LinkOptions, passes: Sequence[Pass] = PASSES) -> PassResult:
+    """Run passes in order; return their joint result, with decisions by position before the first pass."""
+    moved = [_identity(method) for method in work.methods]
+    decisions: list[list[Decision]] = [[] for _ in work.methods]
+    for item in passes:
+        result = item.run(work, options)
+        for index, (found, change) in enumerate(zip(result.decisions, result.moved, strict=True)):
+            start = {now: start for start, now in moved[index].items()} if found else {}
+            decisions[index] += (replace(each, instruction=start[each.instruction]) for each in found)
+            if change is not None:
+                moved[index] = {start: change[now] for start, now in moved[index].items() if now in change}
+        methods = map(_updated, work.methods, result.work.methods, result.moved)
+        work = replace(result.work, methods=tuple(methods))
+    return PassResult(work, tuple(decisions), tuple(moved))
+
+
+def _identity(method: Method) -> dict[int, int]:
+    return {position: position for position in range(len(method.memory.reaching.flow.instructions))}
+
+
+def _updated(before: Method, method: Method, moved: Mapping[int, int] | None) -> Method:
+    """Return a method after a pass, with its positions and its analysis brought up to date."""
+    if method.plan == before.plan:
+        return method
+    if moved is not None:
+        inputs = {moved[position]: count for position, count in method.inputs.items()}
+        copies = frozenset(moved[position] for position in method.copies if position in moved)
+        method = replace(method, inputs=inputs, copies=copies)
+    return replace(method, analysis=Analysis(method.plan, method.inputs, method.persistent))
