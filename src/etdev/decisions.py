@@ -47,7 +47,7 @@ class TilingDecision:
     file_growth: int | None = None
     """Bytes by which tiling grows the file; None if it was not measured."""
     reason: str = ""
-    """Reason, if the figures do not show it."""
+    """Reason for the decision; empty if its numbers show the reason."""
 
 
 @dataclass(frozen=True, slots=True)

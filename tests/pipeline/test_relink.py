@@ -314,7 +314,7 @@ def test_arguments_that_do_not_fit(arguments: dict[str, object], message: str, h
     [
         ("new.ptd", "cannot be a program: .ptd files are other products of builds"),
         ("new.etrecord", "cannot be a program: .etrecord files are other products of builds"),
-        ("weights", "is what `--data` names"),
+        ("weights", "is a file that `--data` reads"),
     ],
 )
 def test_places_that_are_not_for_programs(place: str, message: str, tmp_path: Path) -> None:

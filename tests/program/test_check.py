@@ -89,11 +89,11 @@ FLAWS: dict[str, tuple[Change, str, str]] = {
         "the same segment",
     ),
     "named data": (program(named_data=(m.NamedData("a", 3),)), "named_data[0].segment_index", "3 is not an index"),
-    "named data twice": (program(named_data=(m.NamedData("a", 2),) * 2), "named_data", "2 of them have the key 'a'"),
+    "named data twice": (program(named_data=(m.NamedData("a", 2),) * 2), "named_data", "2 items have the key 'a'"),
     "method twice": (
         lambda whole: replace(whole, execution_plan=whole.execution_plan * 2),
         "execution_plan",
-        "2 of them have the name 'forward'",
+        "2 items have the name 'forward'",
     ),
     "method without name": (plan(name=""), "execution_plan[0].name", "empty"),
     "method's name": (plan(name="a\0b"), "execution_plan[0].name", "zero byte"),

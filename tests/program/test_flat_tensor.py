@@ -137,7 +137,7 @@ def _with_header(**changes: int) -> bytes:
         ({"length": 1 << 20}, "header.length: expected 40 or more"),
         ({"flatbuffer_size": 1 << 40}, "header.flatbuffer_size: it ends at byte"),
         ({"flatbuffer_offset": 1 << 40}, "header.flatbuffer_size: it ends at byte"),
-        ({"segment_base_offset": 16}, "header.segment_base_offset: byte 16, but the flatbuffer ends"),
+        ({"segment_base_offset": 16}, "header.segment_base_offset: it is at byte 16, but the flatbuffer ends"),
         ({"segment_base_offset": 1 << 40}, "header.segment_base_offset"),
         ({"segment_base_offset": 0}, "header.segment_data_size: 142 bytes from byte 0"),
         ({"segment_data_size": 1 << 40}, "header.segment_data_size"),
@@ -161,7 +161,7 @@ _EIGHT = (Segment(0, Blob(bytes(8))),)
             FlatTensor(_EIGHT, (NamedData("a", 1),)),
             "named_data[0].segment_index: 1 is not an index into the 1 segments",
         ),
-        (FlatTensor(_EIGHT, (NamedData("a", 0), NamedData("a", 0))), "named_data: 2 of them have the key 'a'"),
+        (FlatTensor(_EIGHT, (NamedData("a", 0), NamedData("a", 0))), "named_data: 2 items have the key 'a'"),
         (FlatTensor(_EIGHT, (NamedData("", 0),)), "named_data[0].key: a name is empty"),
         (FlatTensor(_EIGHT, (NamedData("a\0b", 0),)), "named_data[0].key: the name 'a\\x00b' has a zero byte"),
         (

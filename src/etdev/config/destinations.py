@@ -1,6 +1,7 @@
 """Destinations of deployments: ``file:``, ``sftp:``, ``s3:`` and ``adb:`` URIs, and their valid parts.
 
-Other packages may register schemes. Their URIs have the general form, and their transports check the parts.
+Other packages may register schemes. Here, their URIs are checked for the general syntax of URIs only. Their transports
+check the parts.
 """
 
 from __future__ import annotations

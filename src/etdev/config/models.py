@@ -47,7 +47,7 @@ Owner = Literal["host", "device", "caller"]
 
 
 Constant = bool | int | Number | str
-"""Value that a constant method returns, or one of its values."""
+"""Value that a constant method returns, or one item of it if it is a list."""
 Constants = dict[Identifier, Constant | Annotated[Many[Constant], Field(min_length=1)]]
 """Values of constant methods, by name."""
 

@@ -93,7 +93,7 @@ def _check_modules(loaded: LoadedConfig) -> Iterator[Problem]:
 
 
 def _is_found_elsewhere(module: str, base: Path) -> bool:
-    """Return whether Python finds an installed module elsewhere: a folder alone in ``base`` is not a package."""
+    """Return whether the module may be an installed one: ``base`` has no such module, or only a folder of its name."""
     place = module_place(module, base)
     return place is None or place.is_dir()
 

@@ -50,4 +50,6 @@ def _require_bound(plan: m.ExecutionPlan, position: int, tensor: m.Tensor) -> No
     if tensor.shape_dynamism is m.TensorShapeDynamism.DYNAMIC_UNBOUND:
         raise UsageError(f"{where} has no maximum size, so it cannot be random", hint="give it: --input")
     if tensor.nbytes // tensor.scalar_type.itemsize > _MOST_ELEMENTS:
-        raise UsageError(f"{where} has {tensor.sizes} elements, too many to be random", hint="give it: --input")
+        raise UsageError(
+            f"{where} has {tensor.sizes} elements, too many to fill with random numbers", hint="give it: --input"
+        )

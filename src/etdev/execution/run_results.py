@@ -1,4 +1,4 @@
-"""Results of calls: descriptions of the outputs, and files of them."""
+"""Results of calls: descriptions of the outputs, and files with the outputs."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ class Shapes:
             self._sizes[out] = found
 
     def _split(self, name: str, call: m.KernelCall) -> tuple[int, tuple[int, ...]]:
-        """Return the first output, or -1, and the arguments before the outputs."""
+        """Return the value index of the first output (-1 if there is none), and the arguments before the outputs."""
         if name == f"{ET_VIEW}.default":
             return call.args[-1], call.args[:-1]
         return next(iter(outputs(self._plan, call.args)), -1), arguments(self._plan, call.args)

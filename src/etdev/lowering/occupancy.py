@@ -40,7 +40,7 @@ class Op(NamedTuple):
 
 
 class Lifetimes:
-    """Bytes in use during each of some ops, inputs and outputs included.
+    """Bytes in use while each op of a sequence runs, including its inputs and outputs.
 
     ``linked`` is false for the memory of ExecuTorch's own plan, and true for the memory after the link.
     """

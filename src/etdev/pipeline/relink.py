@@ -304,7 +304,7 @@ def _refuse_place(target: Path, data: Sequence[Path]) -> None:
             hint="let it end in .pte",
         )
     if real_path(target) in set(map(real_path, data)):
-        raise UsageError(f"{str(target)!r} is what `--data` names", where="-o", hint="write to another file")
+        raise UsageError(f"{str(target)!r} is a file that `--data` reads", where="-o", hint="write to another file")
 
 
 def _refuse_unknown_fields(program: Program, source: Path) -> None:

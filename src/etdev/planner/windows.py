@@ -1,7 +1,6 @@
-"""Improvement of a plan: buffers that end too high are planned again with those in use around the same time.
+"""Improvement of a plan: buffers that end above the limit are planned again, with those in use around the same time.
 
-The rest of the plan stays, and acts like pinned buffers in the search. So the work is that of small problems, for a
-plan of any size.
+The rest of the plan stays fixed, as if pinned. So each search is for a small problem, however large the plan is.
 """
 
 from __future__ import annotations

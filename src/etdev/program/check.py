@@ -64,7 +64,7 @@ def _check_data(program: m.Program) -> None:
         _check_subsegments(program, subsegments, "mutable_data_segments", f"[{index}]")
     used = [subsegments.segment_index for subsegments in program.mutable_data_segments]
     if len(set(used)) < len(used):
-        raise FlawError("two of them are the same segment", "mutable_data_segments")
+        raise FlawError("two items refer to the same segment", "mutable_data_segments")
     _unique((data.key for data in program.named_data), "named_data", "key")
     for index, data in enumerate(program.named_data):
         check_index(data.segment_index, program.segments, "segments", "named_data", f"[{index}]", "segment_index")
@@ -252,4 +252,4 @@ def _unique(names: Iterable[str], vector: str, field: str) -> None:
     found = Counter(names)
     for name, count in found.items():
         if count > 1:
-            raise FlawError(f"{count} of them have the {field} {name!r}", vector)
+            raise FlawError(f"{count} items have the {field} {name!r}", vector)

@@ -294,7 +294,7 @@ class _Layout:
         if not place:
             return 0
         if place < _SOFFSET.size:
-            raise FlawError(f"it is at byte {place} of the table, where the offset to the vtable is")
+            raise FlawError(f"it is at byte {place} of the table, inside the offset of the vtable")
         # A table starts at a multiple of 4, so the place in the table determines the alignment of smaller fields.
         if place % min(width, 4) or (width == 8 and self.eight not in (None, -place & 7)):
             raise FlawError(f"it is at byte {place} of the table, which is not aligned to {width} bytes")

@@ -58,7 +58,7 @@ def parse_header(content: memoryview) -> Header | None:
         raise FlawError(f"{program_size} of {len(content)} bytes in the file", "header.program_size")
     if base and not program_size <= base <= len(content):
         raise FlawError(
-            f"byte {base}, but the flatbuffer ends at {program_size} and the file at {len(content)}",
+            f"it is at byte {base}, but the flatbuffer ends at {program_size} and the file at {len(content)}",
             "header.segment_base_offset",
         )
     size = _DATA_SIZE.unpack_from(content, HEADER_OFFSET + SHORT)[0] if length >= LONG else 0

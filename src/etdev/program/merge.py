@@ -99,7 +99,7 @@ class _Merge:
         for item in part.named_data:
             data = part.segments[item.segment_index].data
             if self.named.setdefault(item.key, data) != data:
-                raise ValueError(f"two methods have other data of the name {item.key!r}")
+                raise ValueError(f"two methods have different data under the name {item.key!r}")
 
     def program(self, like: m.Program, plans: Sequence[m.ExecutionPlan]) -> m.Program:
         """Return the merged program, with the version and the alignments of ``like``."""

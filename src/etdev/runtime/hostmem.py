@@ -35,7 +35,7 @@ def _tensor_bytes(tensor: Any) -> Any:
     if tensor.numel() == 0:
         return bytearray()
     if not (tensor.is_contiguous() or tensor.is_contiguous(memory_format=torch.channels_last)):
-        raise UsageError("a tensor that is not contiguous", hint="call `.contiguous()` on it")
+        raise UsageError("the tensor is not contiguous", hint="call `.contiguous()` on it")
     return tensor.detach().as_strided((tensor.numel(),), (1,)).view(torch.uint8).numpy()
 
 

@@ -51,7 +51,7 @@ class Unwritten:
     _named: Counter[int] = field(init=False)
     """Value → number of instructions that name it."""
     _touched: frozenset[int] = field(init=False)
-    """Values that instructions write, change or point elsewhere, and the inputs."""
+    """Inputs, and values that an instruction writes, changes or sets to another place."""
 
     def __post_init__(self) -> None:
         code = self.facts.code

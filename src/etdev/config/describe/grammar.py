@@ -297,7 +297,7 @@ _LIMITS = {
 
 
 def _flat(metadata: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the constraints as a flat list. ``Field(ge=1)`` inside ``Annotated`` has a list of its own."""
+    """Return the constraints as a flat list. ``Field(ge=1)`` inside ``Annotated`` has a nested list."""
     flat: list[Any] = []
     for item in metadata:
         flat.extend(item.metadata if isinstance(item, FieldInfo) else (item,))

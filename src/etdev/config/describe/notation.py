@@ -65,7 +65,7 @@ KIND_WORDS = {
 
 
 def kind(value: object) -> str:
-    """Return the kind of a value read from a file, one of :data:`KIND_WORDS`; for other values, the type's name."""
+    """Return the word of :data:`KIND_WORDS` for the type of a value, or the type's name if there is no word."""
     if value is None:
         return "nothing"
     if isinstance(value, bool):

@@ -37,7 +37,7 @@ def join_merged(method: Method, work: Work, options: LinkOptions) -> Changed:
 
 
 def _webs(plan: m.ExecutionPlan, memory: MethodMemory) -> Iterable[dict[int, m.Tensor]]:
-    """Yield groups of tensors that moves connect, if each has bytes of its own and all have one form."""
+    """Yield groups of tensors that move instructions connect, all of one shape and type and with separate memory."""
     parent: dict[int, int] = {}
 
     def root(value: int) -> int:

@@ -109,7 +109,7 @@ def write_lock(project: Project, lock: Lock | None, built: Mapping[str, LockedTa
 
 
 def is_entered(project: Project, lock: Lock | None, built: Mapping[str, LockedTarget]) -> bool:
-    """Return whether the lock already has these targets as they were built, and no target that the config lacks."""
+    """Return whether the lock has these targets as they were built, and all its targets are in the config."""
     return lock is not None and _entered(project, lock, built) == lock.targets
 
 

@@ -75,8 +75,8 @@ def export_module(
 ) -> ExportedProgram:
     """Export ``module.forward`` with the declared dynamic dimensions.
 
-    ``example`` must have every dynamic dimension at its maximum. Later passes evaluate guards on the example, which
-    narrows a dimension's range around it, and memory is planned for the upper end.
+    Every dynamic dimension of ``example`` must have its maximum size. Later passes evaluate guards with the sizes of
+    the example, and may lower the upper end of a dimension's range to that size. Memory is planned for the upper end.
     """
     import torch
 

@@ -29,7 +29,7 @@ _ALSO_UPDATED = {"aten::_native_batch_norm_legit.out": (3, 4), "aten::native_bat
 """Positions of arguments that an ``out`` variant changes in addition to its outputs: the running statistics."""
 
 DelegateInputs: TypeAlias = Mapping[int, int]
-"""Instruction index of a delegate call → number of its arguments that are inputs. Missing calls are unknown."""
+"""Instruction index of a delegate call → number of its arguments that are inputs. Others are unknown."""
 
 
 @dataclass(frozen=True, slots=True)

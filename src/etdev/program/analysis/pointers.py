@@ -67,7 +67,10 @@ class Layout:
 
 
 class Pointers:
-    """All values that moves and views have set, at one point of a method. All others are themselves in their place."""
+    """Tensor and place that each value refers to, for values that a move or a view has set at one point of a method.
+
+    A value that is not included still refers to its own tensor, at its own place.
+    """
 
     __slots__ = ("_known", "_layout", "_over", "_same", "_touched")
 

@@ -18,7 +18,7 @@ def check_flat_tensor(data: FlatTensor) -> None:
     check_order(data.segments)
     for key, count in Counter(item.key for item in data.named_data).items():
         if count > 1:
-            raise FlawError(f"{count} of them have the key {key!r}", "named_data")
+            raise FlawError(f"{count} items have the key {key!r}", "named_data")
     for index, item in enumerate(data.named_data):
         try:
             _check_key(item.key)

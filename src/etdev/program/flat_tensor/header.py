@@ -74,7 +74,7 @@ def parse_header(content: memoryview) -> Header:
     base, size = header.segment_base_offset, header.segment_data_size
     if base and not header.program_size <= base <= len(content):
         raise FlawError(
-            f"byte {base}, but the flatbuffer ends at {header.program_size} and the file at {len(content)}",
+            f"it is at byte {base}, but the flatbuffer ends at {header.program_size} and the file at {len(content)}",
             "header.segment_base_offset",
         )
     if base + size > len(content) or (size and not base):

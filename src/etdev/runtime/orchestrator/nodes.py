@@ -45,7 +45,7 @@ class Node:
     error: BaseException | None = None
     """First reason for its failure, or for not running it."""
     workers: tuple[int, ...] = ()
-    """Worker of each member, all at the same time. Empty until all are known."""
+    """Worker of each member. All members run at the same time. Empty until the workers are chosen."""
     ticket: int = 0
     """Position in the order in which nodes entered the queues of workers."""
     running: set[int] = field(default_factory=set)

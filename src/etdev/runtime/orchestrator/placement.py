@@ -70,7 +70,7 @@ class Placement:
         self._own[worker].clear()
 
     def wake(self, workers: Iterable[int]) -> None:
-        """Check these queues again, because a node in them is not ready any more."""
+        """Check the queues of these workers again: a node in them is not ready any more, so one behind it may begin."""
         self._changed.update(dict.fromkeys(workers))
 
     def take(self) -> list[Node]:

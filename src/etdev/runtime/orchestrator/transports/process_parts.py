@@ -97,7 +97,7 @@ def run_job(
         raise UsageError(
             f"the result of {name_of(job.call)} is a {type(outcome.value).__name__}, which cannot be sent to another "
             f"process: {error}",
-            hint="return what it is made from, or keep it on its worker: `create`",
+            hint="return the data that the object is made from, or keep the object on its worker with `create`",
         ) from error
 
 
@@ -131,7 +131,7 @@ def dump_error(error: BaseException, dumps: Dumps = pickle.dumps) -> list[Any]:
 
 
 def load_error(parts: Sequence[Any]) -> BaseException:
-    """Return the error if it can be unpickled here, else a :class:`RemoteError`. Its cause is the remote traceback."""
+    """Return the error, or a :class:`RemoteError` if unpickling fails; ``__cause__`` is the remote traceback."""
     name, words, text = pickle.loads(parts[0])
     try:
         found = pickle.loads(parts[1])

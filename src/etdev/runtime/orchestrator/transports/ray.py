@@ -47,7 +47,7 @@ class _Lane:
         self.alive = True
         """True until it was reported as lost."""
         self.gone = threading.Event()
-        """Set when Ray reports its end."""
+        """Set when Ray reports that the actor has ended."""
         self.live_bytes = 0
         self.objects: set[int] = set()
         self._stamp = -1

@@ -46,7 +46,7 @@ def read_answer(packed: Any) -> Answer:
 
 
 class RayWorker:
-    """Worker as an actor. Every error in it is an answer: Ray itself only sees the actor's end."""
+    """Worker as a Ray actor. It returns errors as answers, so Ray sees no failure but the end of the actor."""
 
     def __init__(self) -> None:
         self._stamp = 0
