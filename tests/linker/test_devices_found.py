@@ -235,3 +235,14 @@ def test_the_proof_refuses_a_write_to_a_constant() -> None:
     assert meaning(broken, found) != meaning(found.program, found, placed=False)
     (violation,) = proof(found.program, replace(done, program=broken), {"forward": {}}).violations
     assert "which is a constant" in violation.message
+
+
+def test_a_copy_to_a_device_reads_no_tensor_that_was_freed() -> None:
+    """The view is the same bytes under another name, and its pointer is still set."""
+    method = Method()
+    made = method.op(method.input(32))
+    viewed = method.view(made)
+    before = method.op(viewed)
+    method.free(made)
+    method.outputs = [before, *method.delegate(viewed, device="cuda:0")]
+    linked(method)

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from etdev.linker.edit import frees
 from etdev.program import model as m
 from etdev.program.analysis.reaching import Place
 from etdev.program.analysis.storage import MethodMemory
@@ -55,9 +56,12 @@ def sort_items(plan: m.ExecutionPlan, memory: MethodMemory) -> Items:
         if isinstance(tensor, m.Tensor):
             members[_key(value, tensor, places, targets)].append(value)
 
-    def rank(value: int) -> tuple[bool, bool, int]:
-        """Rank values that refer to others after values with their own content."""
-        return value in targets, value not in places, value
+    instructions = memory.reaching.flow.instructions
+    freed = frees(instructions)
+
+    def rank(value: int) -> tuple[bool, int, bool, int]:
+        """Rank values that refer to others, and values that are freed, after values that can be read to the end."""
+        return value in targets, -max(freed.get(value, [len(instructions)])), value not in places, value
 
     names = tuple(tuple(sorted(values, key=rank)) for values in members.values())
     of = {value: number for number, values in enumerate(names) for value in values}

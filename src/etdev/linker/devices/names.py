@@ -18,8 +18,8 @@ _State = dict[int, frozenset[int]]
 class Names:
     """Values that hold the content of their item, at each point of a method.
 
-    A value that is written holds the content until another value of the item is written. A value that is never written
-    is an alias, and always holds the content. A value that a move sets holds it from the move on.
+    A value that is written holds the content until another value of the item is written, or until it is freed. A value
+    that is never written is an alias, and always holds the content. A value that a move sets holds it from the move on.
     """
 
     def __init__(self, inputs: Iterable[int], filled: Collection[int], memory: MethodMemory, items: Items) -> None:
@@ -91,7 +91,7 @@ class Names:
                     continue
                 for position in range(block.start, block.end):
                     self._before[position] = state
-                    state = self._after(state, self._reaching.effects[position])
+                    state = self._after(state, flow.instructions[position], self._reaching.effects[position])
                     self._behind[position] = state
                 for successor in block.successors:
                     head = end if successor == flow.exit else flow.blocks[successor].start
@@ -100,8 +100,11 @@ class Names:
                         heads[head], changed = joined, True
         self._before[end] = heads[end] or {}
 
-    def _after(self, state: _State, found: Effects) -> _State:
+    def _after(self, state: _State, call: m.Instruction, found: Effects) -> _State:
         of, names = self._items.of, self._items.names
+        if isinstance(call, m.FreeCall):
+            item = of.get(call.value_index)
+            return state if item not in state else {**state, item: state[item] - {call.value_index}}
         # Items with a single name need no tracking.
         new = {of[value]: frozenset({value}) for value in _writes(found) if len(names[of[value]]) > 1}
         if found.move and found.move[0] in of and found.move[1] in of:
