@@ -45,7 +45,7 @@ TAMPERED: list[tuple[str, str, int | str, str, str]] = [
     ("", "entry", 2, "", "cannot have 2 bytes"),
     ("", "entry", 0xFFFE, "", "cannot have 65534 bytes"),
     ("version", "entry", 0xFFFF, "version", "byte 65535 of the table, which is not aligned"),
-    ("version", "entry", 2, "version", "byte 2 of the table, where the offset to the vtable is"),
+    ("version", "entry", 2, "version", "byte 2 of the table, inside the offset of the vtable"),
     ("version", "entry", 0xFFFC, "", "reaches past the end"),
     ("version", "entry", "+1", "version", "not aligned"),
     ("execution_plan", "entry", 0, "execution_plan", "missing"),
