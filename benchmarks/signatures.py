@@ -17,7 +17,7 @@ from typing import Any
 from etdev.linker.shapes import RULES as LINKER_SHAPES
 from etdev.program import signature_table
 from etdev.program.analysis.inplace import DEFAULT
-from etdev.validator import operators, shapes
+from etdev.validator.semantics import operators, shapes
 
 HEADER = '''"""Signatures of operators, one per line.
 

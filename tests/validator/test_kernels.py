@@ -15,10 +15,10 @@ from etdev.program import write
 from etdev.program.analysis.inplace import DEFAULT
 from etdev.runtime.stock import StockRuntime
 from etdev.validator.facts import TensorFacts
-from etdev.validator.movement import RULES, moved
-from etdev.validator.operators import IN_PLACE, POINTWISE
-from etdev.validator.shapes import RULES as SHAPE_RULES
-from etdev.validator.shapes import output_dims
+from etdev.validator.semantics.movement import RULES, moved
+from etdev.validator.semantics.operators import IN_PLACE, POINTWISE
+from etdev.validator.semantics.shapes import RULES as SHAPE_RULES
+from etdev.validator.semantics.shapes import output_dims
 from support.stock import shared_runtime
 from validator.kernel_cases import MOVES, SHAPES, T, t
 from validator.pairs import Half, program

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -14,7 +15,8 @@ from etdev.program import model as m
 from etdev.program.analysis.flow import flow_graph
 from etdev.program.delegates import delegate_inputs, unsplit_call
 from etdev.validator import Correspondence, ValidationReport, validate_file, validate_link
-from linker.programs import Object
+from linker.programs import Method, Object
+from linker.programs import program as object_program
 from linker.programs_drawn import objects
 
 MANY = 2000
@@ -121,3 +123,26 @@ def test_what_is_linked_clobbers_nothing(found: Object) -> None:
     for program in () if carries(found) else (found.program, linked):
         report = validate_file(program, {plan.name: delegate_inputs(plan) for plan in program.execution_plan})
         assert report.violations == ()
+
+
+@pytest.mark.parametrize("freed", [True, False])
+def test_a_link_that_reads_a_freed_tensor_is_refused(freed: bool) -> None:
+    """Another value in the same bytes keeps its pointer."""
+    method = Method()
+    made = method.op(method.input(32))
+    other = method.alias(made, 32)
+    if freed:
+        method.free(made)
+    method.outputs = [method.op(other)]
+    before = object_program(method).program
+    plan = before.execution_plan[0]
+    (chain,) = plan.chains
+    *calls, last = chain.instructions
+    assert isinstance(last, m.KernelCall)
+    changed = replace(last, args=tuple(made if value == other else value for value in last.args))
+    after = replace(before, execution_plan=(replace(plan, chains=(replace(chain, instructions=(*calls, changed)),)),))
+    moved = {position: position for position in range(len(calls) + 1)}
+    report = validate_link(before, after, {plan.name: Correspondence(moved)})
+    assert [violation.message for violation in report.violations] == (
+        [f"instruction 2 (aten::mm.out) reads value {made}, which was freed"] if freed else []
+    )

@@ -18,8 +18,8 @@ from typing import cast
 from etdev.validator.constants import Constants
 from etdev.validator.domain.memory import Content, Memory, Run, aligned, joined, size
 from etdev.validator.domain.symbols import CONSTANT, INITIAL, MERGE, OPERATION, OTHER, Symbols
-from etdev.validator.movement import is_tensor
 from etdev.validator.reading import Part
+from etdev.validator.semantics.movement import is_tensor
 
 _NONE = -1
 """Placeholder symbol for no symbol."""

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from etdev.program import model as m
-from etdev.validator import operators as ops
-from etdev.validator.movement import RULES
+from etdev.validator.semantics import operators as ops
+from etdev.validator.semantics.movement import RULES
 from etdev.validator.validate import Correspondence
 
 _MAY_GO = frozenset({*RULES, ops.EMPTY, ops.ET_VIEW})

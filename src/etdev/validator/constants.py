@@ -14,8 +14,8 @@ from etdev.program import model as m
 from etdev.program.blob import Blob
 from etdev.validator.domain.memory import Content
 from etdev.validator.domain.symbols import CONSTANT, OPERATION, Symbols
-from etdev.validator.movement import dims, integer, kind
 from etdev.validator.reading import Part
+from etdev.validator.semantics.movement import dims, integer, kind
 
 _LETTERS: dict[int, Literal["B", "H", "I", "Q"]] = {1: "B", 2: "H", 4: "I", 8: "Q"}
 """Formats of unsigned integers by their size in bytes."""

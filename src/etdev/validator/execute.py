@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from typing import cast
 
 from etdev.program import model as m
-from etdev.validator import operators as ops
 from etdev.validator.domain import numbers
 from etdev.validator.domain.memory import Content
 from etdev.validator.domain.merge import AGAIN
@@ -24,10 +23,11 @@ from etdev.validator.domain.state import (
 from etdev.validator.domain.symbols import OPERATION, OTHER, Origin
 from etdev.validator.facts import Code, TensorFacts
 from etdev.validator.machine import Machine, whole
-from etdev.validator.movement import KEEPS_COUNT, dims, is_tensor, joined_dims, moved
-from etdev.validator.operators import Act
 from etdev.validator.reading import NotFollowedError, Part
-from etdev.validator.shapes import output_dims, viewed_dims
+from etdev.validator.semantics import operators as ops
+from etdev.validator.semantics.movement import KEEPS_COUNT, dims, is_tensor, joined_dims, moved
+from etdev.validator.semantics.operators import Act
+from etdev.validator.semantics.shapes import output_dims, viewed_dims
 
 _ARITHMETIC = {
     "executorch_prim::add.Scalar": numbers.add,

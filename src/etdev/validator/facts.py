@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from etdev.program import model as m
-from etdev.validator import operators as ops
-from etdev.validator.operators import Act
+from etdev.validator.semantics import operators as ops
+from etdev.validator.semantics.operators import Act
 
 CONSTANT = 0
 """The space of constants; there, the start of a place is the value index of a constant."""

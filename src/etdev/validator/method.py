@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from etdev.program import model as m
 from etdev.validator.agree import Agreement, Assumed
@@ -15,6 +15,7 @@ from etdev.validator.domain.symbols import INITIAL, Symbols
 from etdev.validator.ends import Ends
 from etdev.validator.explain import Explainer
 from etdev.validator.facts import Facts
+from etdev.validator.freed import freed_reads
 from etdev.validator.machine import Machine
 from etdev.validator.paths import Layout, Paths
 from etdev.validator.reading import NotFollowedError
@@ -85,6 +86,8 @@ class MethodValidation:
             self.outcome = Outcome((self._explain.apart(str(apart), apart.before, apart.after),))
         else:
             self.outcome = self._execute(layout)
+            freed = tuple(freed_reads(self._facts, self._moved))
+            self.outcome = replace(self.outcome, violations=(*self.outcome.violations, *freed))
         return self.outcome
 
     def _execute(self, layout: Layout) -> Outcome:

@@ -11,9 +11,9 @@ from etdev.validator.domain.state import State
 from etdev.validator.ends import Ends
 from etdev.validator.loop import Loop
 from etdev.validator.machine import whole
-from etdev.validator.operators import Act
 from etdev.validator.reading import NotFollowedError
 from etdev.validator.run import Run
+from etdev.validator.semantics.operators import Act
 from etdev.validator.steps import Steps
 from etdev.validator.walk import Side, Step, Walk
 

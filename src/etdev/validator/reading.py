@@ -24,7 +24,7 @@ from etdev.validator.domain.state import (
 )
 from etdev.validator.domain.symbols import INITIAL, OTHER, Symbols
 from etdev.validator.facts import CONSTANT, Facts, Place
-from etdev.validator.operators import Act
+from etdev.validator.semantics.operators import Act
 
 Part: TypeAlias = tuple[object, ...]
 """Operand: ``(kind, sizes, content)`` of a tensor, or the name of another kind and its content."""

@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import cast
 
 from etdev.program import model as m
-from etdev.validator import operators as ops
 from etdev.validator.agree import Agreement
 from etdev.validator.constants import Constants
 from etdev.validator.domain.memory import Content
@@ -25,11 +24,12 @@ from etdev.validator.explain import Explainer
 from etdev.validator.facts import CONSTANT, Code, Facts
 from etdev.validator.loop import Loop
 from etdev.validator.machine import Machine, whole
-from etdev.validator.operators import Act
 from etdev.validator.paths import Layout, Paths
 from etdev.validator.reading import NotFollowedError
 from etdev.validator.report import NotValidated, ValidationReport, Violation
 from etdev.validator.run import Run
+from etdev.validator.semantics import operators as ops
+from etdev.validator.semantics.operators import Act
 from etdev.validator.steps import Steps
 from etdev.validator.unwritten import Unwritten, Write
 from etdev.validator.walk import Divergence, Step, walk

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from typing import cast
 
 from etdev.program import model as m
-from etdev.validator import operators as ops
 from etdev.validator.domain.memory import Content
 from etdev.validator.domain.state import Tree
 from etdev.validator.execute import Results, run_move, run_view
 from etdev.validator.facts import Code, Facts
 from etdev.validator.machine import whole
-from etdev.validator.operators import Act
-from etdev.validator.overlap import Key, Overlaps
 from etdev.validator.reading import Part
 from etdev.validator.run import Run, form
+from etdev.validator.semantics import operators as ops
+from etdev.validator.semantics.operators import Act
+from etdev.validator.semantics.overlap import Key, Overlaps
 from etdev.validator.walk import Side, Step
 
 

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from etdev.program import model as m
 from etdev.validator.facts import CONSTANT, Code, Facts
-from etdev.validator.operators import Act
+from etdev.validator.semantics.operators import Act
 
 Write: TypeAlias = tuple[int, int]
 """Position of an instruction and the value that it writes; position -1 is the caller, which fills the inputs."""

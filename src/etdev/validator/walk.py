@@ -13,7 +13,7 @@ from enum import Enum
 
 from etdev.program import model as m
 from etdev.validator.facts import Facts
-from etdev.validator.operators import Act
+from etdev.validator.semantics.operators import Act
 
 
 class Side(Enum):

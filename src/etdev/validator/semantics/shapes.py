@@ -10,9 +10,9 @@ from typing import TypeAlias, cast
 
 from etdev.validator.domain import numbers
 from etdev.validator.domain.numbers import Dims, Number
-from etdev.validator.movement import dims, integer, is_tensor, truth
-from etdev.validator.operators import POINTWISE
 from etdev.validator.reading import Part
+from etdev.validator.semantics.movement import dims, integer, is_tensor, truth
+from etdev.validator.semantics.operators import POINTWISE
 
 Partly: TypeAlias = Sequence[Number | None]
 """Sizes; None for those that only the operator knows."""

@@ -6,12 +6,12 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TypeAlias
 
 from etdev.program import model as m
-from etdev.validator import operators as ops
 from etdev.validator.domain.numbers import Dims
 from etdev.validator.domain.state import At, Choice, Gap, Tree, Unknown, choice, each_leaf, leaves, on_way
 from etdev.validator.facts import Clash, Code, Facts, share
 from etdev.validator.reading import NotFollowedError
 from etdev.validator.run import Run
+from etdev.validator.semantics import operators as ops
 
 Key: TypeAlias = tuple[int, int, int]
 """``(argument, which tensor of it, output)``.
