@@ -18,7 +18,9 @@ import torch
 
 import etdev
 from etdev.errors import MissingRequirementError
+from etdev.program import write
 from etdev.runtime.stock import ProgramFailureError, RuntimeCrashError, StockRuntime
+from support.files import chain
 from support.projects import write_project
 from support.stock import shared_runtime
 from support.verification import prepare
@@ -411,3 +413,11 @@ def alive(process: int) -> bool:
     except FileNotFoundError:
         return False
     return state != "Z"
+
+
+def test_a_relative_path_is_of_the_folder_of_the_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The child started in another folder."""
+    write(chain(1), tmp_path / "chain.pte")
+    with StockRuntime() as runtime:
+        monkeypatch.chdir(tmp_path)
+        assert runtime.load(Path("chain.pte")) == ("forward",)

@@ -148,7 +148,9 @@ class StockRuntime:
             file, data = self._joined.path(file, data, _fitting), ()
         elif data:
             _fitting(file, data)
-        header = {"ask": "load", "file": str(file), "data": str(data[0]) if data else None, "shared": shared}
+        # The child has the working folder that this process had when it started.
+        named = [os.path.abspath(path) for path in (file, *data)]
+        header = {"ask": "load", "file": named[0], "data": named[1] if data else None, "shared": shared}
         return tuple(self._ask(header)[0]["methods"])
 
     def call(self, method: str, inputs: Sequence[Any], *, fresh: bool = False, repeat: int = 1) -> tuple[Any, ...]:
