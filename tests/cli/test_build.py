@@ -151,6 +151,7 @@ def test_v_shows_the_traceback(run: Run, project: Path) -> None:
     assert loud.splitlines()[-1].startswith("error: ")
 
 
+@pytest.mark.integration
 def test_files_have_all_of_it(run: Run, project: Path) -> None:
     files = ("--output", "json=found.json", "--output", "text=found.txt", "--output", "html=found.html")
     code, out, err = run("build", "-q", "--output", "json", *files)

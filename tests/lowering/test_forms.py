@@ -262,6 +262,7 @@ def _stock_operators(case: Case, folder: Path) -> set[str]:
     return _run(_lowered(case), case.inputs, folder)[1]
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("case", APPLIES.values(), ids=APPLIES)
 def test_a_form_computes_the_same(case: Case, tmp_path: Path) -> None:
     _check(case, tmp_path)

@@ -97,7 +97,7 @@ def test_a_program_without_any_data() -> None:
 @pytest.mark.parametrize(
     ("parts", "message"),
     [
-        ([part("a", named=(("k", ONES),)), part("b", named=(("k", TWOS),))], "other data of the name 'k'"),
+        ([part("a", named=(("k", ONES),)), part("b", named=(("k", TWOS),))], "different data under the name 'k'"),
         ([replace(part("a"), backend_delegate_data=(ONES,))], "method 'a' has data inside the flatbuffer"),
     ],
     ids=["a name twice", "data inside"],

@@ -66,6 +66,7 @@ GATES = (
 )
 
 
+@pytest.mark.integration
 @given(
     operators=st.sampled_from([frozenset(), frozenset({"aten::linear.out"})]),
     needed=st.sampled_from([(), ("aten::linear.out",)]),

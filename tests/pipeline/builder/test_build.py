@@ -152,6 +152,7 @@ GATES = (
 )
 
 
+@pytest.mark.integration
 def test_a_missed_gate_keeps_its_artifact_and_the_other_targets_are_built(tmp_path: Path) -> None:
     result = etdev.build(write_project(tmp_path, GATES, model=LINEAR, data=SAMPLES))
 
@@ -296,6 +297,7 @@ def test_what_verification_would_refuse_is_refused_before_anything_slow(
     assert Told.stages == []
 
 
+@pytest.mark.integration
 def test_without_verification_nothing_passed(tmp_path: Path) -> None:
     config = write_project(tmp_path, LINEAR_CONFIG + "    [targets.cpu]\n", model=LINEAR)
     result = etdev.build(config, verify=False)

@@ -324,6 +324,7 @@ def _quietly(folder: Path) -> None:
     os.utime(place, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
