@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("linker", "planner", "program", "pipeline")
 TESTS = {"pipeline": ["tests/pipeline", "tests/verification", "tests/execution", "tests/inspection"]}
 """Tests of a package that are not in the folder of its name alone."""
-LIMIT = 1800
+LIMIT = 3600
 """Seconds until a run of tests counts as hung, and the mistake as noticed."""
 COMPARISONS = {
     ast.Lt: ast.LtE,
@@ -128,11 +128,11 @@ def _with_mistake(file: Path, source: str, node: ast.expr) -> Mistake:
     return Mistake(file.relative_to(ROOT), node.lineno, before, after, "".join(lines))
 
 
-def noticed(copy: Path, package: str, arguments: list[str]) -> str | None:
+def noticed(copy: Path, package: str, arguments: Sequence[str]) -> str | None:
     """Return the first test that fails in the copy; None if all pass."""
     own = TESTS.get(package, [f"tests/{package}"])
     for folders in (own, ["tests"]):
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "2", "--dist", "loadfile", *arguments, *folders]
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "--dist", "loadfile", *arguments, *folders]
         environment = {**os.environ, "PYTHONPATH": str(copy / "src"), "ETDEV_EXAMPLES": "same"}
         try:
             run = subprocess.run(
@@ -152,13 +152,14 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=10)
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--integration", action="store_true")
+    parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--list", action="store_true")
     options = parser.parse_args()
     drawn = [(name, mistake) for name in options.packages for mistake in mistakes(name, options.count, options.seed)]
     if options.list:
         print(*(str(mistake) for _, mistake in drawn), sep="\n")
         return
-    arguments = ["--integration"] if options.integration else []
+    arguments = ["-n", str(options.processes), *(["--integration"] if options.integration else [])]
     found = 0
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "etdev"
