@@ -57,18 +57,19 @@ def _context(node: ast.AST) -> str:
 
 
 def _messages(tree: ast.Module) -> Iterator[tuple[int, str, str]]:
-    """Yield line, callee and text of each message of an error or a problem; ``…`` stands for a value."""
+    """Yield line, callee and text of each error or problem, with its hint as users see it; ``…`` stands for a value."""
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call):
             continue
         callee = ast.unparse(node.func).rpartition(".")[2]
         if not callee.endswith(("Error", "Issue", "Problem", "refuse", "note", "warn")):
             continue
-        hints = [keyword.value for keyword in node.keywords if keyword.arg in ("hint", "message", "summary")]
-        for argument in (*node.args, *hints):
-            text = _text(argument)
-            if len(text) >= _SHORTEST and " " in text:
-                yield node.lineno, callee, text
+        given = {keyword.arg: _text(keyword.value) for keyword in node.keywords}
+        said = [text for text in (*map(_text, node.args), given.get("message", ""), given.get("summary", "")) if text]
+        said = [text for text in said if len(text) >= _SHORTEST and " " in text]
+        if said:
+            hint = given.get("hint")
+            yield node.lineno, callee, "\n".join(said) + (f"\nhelp: {hint}" if hint else "")
 
 
 def _text(node: ast.expr) -> str:
