@@ -165,8 +165,6 @@ def main() -> None:
         copy = Path(folder) / "etdev"
         ignored = shutil.ignore_patterns(".venv", "build", "__pycache__", ".*_cache", ".hypothesis")
         shutil.copytree(ROOT, copy, ignore=ignored)
-        if (by := noticed(copy, "planner", arguments)) is not None:
-            sys.exit(f"the tests fail without any mistake: {by}")
         for package, mistake in drawn:
             path = copy / mistake.file
             whole = path.read_text(encoding="utf-8")
@@ -176,6 +174,9 @@ def main() -> None:
             path.write_text(whole, encoding="utf-8")
             found += by is not None
             print(f"{mistake}\n    {by or 'NOT NOTICED'} ({time.monotonic() - begin:.0f} s)", flush=True)
+        # Where a mistake is not noticed, all tests passed.
+        if found == len(drawn) and (by := noticed(copy, "planner", arguments)) is not None:
+            sys.exit(f"the tests fail without any mistake: {by}")
     print(f"{found} of {len(drawn)} noticed")
 
 
