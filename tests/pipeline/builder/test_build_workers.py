@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import time
 from collections.abc import Iterator
 from dataclasses import replace
-from multiprocessing.connection import Client
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +16,7 @@ from etdev.cli import app
 from etdev.errors import EtdevError, ExitCode, LoadError, MissingRequirementError, StageError, TargetsError
 from etdev.pipeline.api import open_project
 from etdev.pipeline.builder.outcome import Outcome
-from etdev.pipeline.builder.progress_forwarding import Address, Relay, Sender
+from etdev.pipeline.builder.progress_forwarding import ProgressReader, ProgressWriter
 from etdev.pipeline.builder.tasks import needs_the_machine
 from etdev.pipeline.builder.workers import Job, RemoteBuilder
 from etdev.pipeline.cache import open_store
@@ -232,9 +229,9 @@ def test_on_a_cluster(tmp_path: Path) -> None:
     assert {"a load", "b load", "a ended", "b ended"} <= set(told.events)
 
 
-def _job(config: Path, relay: Relay, **changes: Any) -> Job:
+def _job(config: Path, events: Path, **changes: Any) -> Job:
     project = open_project(config)
-    job = Job(project, BuildOptions(verify=False), open_store(), relay.address, versions(), {})
+    job = Job(project, BuildOptions(verify=False), open_store(), events, versions(), {})
     return replace(job, **changes)
 
 
@@ -249,8 +246,8 @@ def _job(config: Path, relay: Relay, **changes: Any) -> Job:
 )
 def test_a_machine_that_is_not_like_this_one(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
     config = write_project(tmp_path, TWO, model=LINEAR)
-    with Relay(Silent()) as relay, pytest.raises(MissingRequirementError, match=message) as caught:
-        RemoteBuilder(_job(config, relay, **changes))
+    with pytest.raises(MissingRequirementError, match=message) as caught:
+        RemoteBuilder(_job(config, tmp_path, **changes))
     assert caught.value.where is not None
     assert caught.value.where.endswith("(run.executor)")
 
@@ -258,63 +255,59 @@ def test_a_machine_that_is_not_like_this_one(tmp_path: Path, changes: dict[str, 
 # Progress.
 
 
-def test_progress_comes_in_order() -> None:
-    class All(Silent):
-        def __init__(self) -> None:
-            self.events: list[tuple[object, ...]] = []
+class Events(Silent):
+    """Remembers each event with its arguments."""
 
-        def __getattribute__(self, name: str) -> Any:
-            if name not in ("started", "counted", "finished", "failed", "ended"):
-                return super().__getattribute__(name)
-            return lambda *arguments: self.events.append((name, *arguments))
+    def __init__(self) -> None:
+        self.all: list[tuple[object, ...]] = []
 
-    told = All()
-    with Relay(told, "127.0.0.1") as relay:
-        sender = Sender(relay.address)
-        sender.started("a", "load")
-        for done in range(1, 1001):
-            sender.counted("a", "load", done, None)
-        sender.finished("a", "load", 0.5)
-        sender.failed("a", "lower")
-        sender.ended("a")
-        sender.close()
-        sender.ended("nobody hears it")
-        end = time.monotonic() + 10
-        while ("ended", "a") not in told.events and time.monotonic() < end:
-            relay.pass_on()
-    assert [event for event in told.events if event[0] != "counted"] == [
-        ("started", "a", "load"),
-        ("finished", "a", "load", 0.5),
-        ("failed", "a", "lower"),
-        ("ended", "a"),
+    def __getattribute__(self, name: str) -> Any:
+        if name not in ("started", "counted", "finished", "failed", "ended"):
+            return super().__getattribute__(name)
+        return lambda *arguments: self.all.append((name, *arguments))
+
+
+def test_progress_comes_in_order(tmp_path: Path) -> None:
+    """Each event once, whenever it is asked for; counts only now and then."""
+    told = Events()
+    reader, writer = ProgressReader(told, tmp_path), ProgressWriter(tmp_path)
+    writer.started("ä", "load")
+    reader.report()
+    assert told.all == [("started", "ä", "load")]
+    for done in range(1, 1001):
+        writer.counted("ä", "load", done, None)
+    writer.finished("ä", "load", 0.5)
+    reader.report()
+    reader.report()
+    writer.failed("ä", "lower")
+    writer.ended("ä")
+    reader.report()
+    assert [event for event in told.all if event[0] != "counted"] == [
+        ("started", "ä", "load"),
+        ("finished", "ä", "load", 0.5),
+        ("failed", "ä", "lower"),
+        ("ended", "ä"),
     ]
-    counted = [event[3] for event in told.events if event[0] == "counted"]
+    counted = [event[3] for event in told.all if event[0] == "counted"]
     assert counted[0] == 1
-    assert len(counted) < 500, "now and then"
+    assert len(counted) < 500
 
 
-def test_progress_that_reaches_nobody_is_no_error(tmp_path: Path) -> None:
-    sender = Sender(Address(str(tmp_path / "nowhere"), b"key"))
-    sender.started("a", "load")
-    with Relay(Silent()) as relay:
-        other = Sender(Address(relay.address.place, b"another key"))
-        other.started("a", "load")
-        good = Sender(relay.address)
-    good.started("a", "load")
-    good.ended("a")
+def test_progress_of_a_writer_that_is_not_done_waits(tmp_path: Path) -> None:
+    told = Events()
+    reader = ProgressReader(told, tmp_path)
+    (tmp_path / "one").write_bytes(b'["ended", "a"]\n["ended", ')
+    ProgressWriter(tmp_path).ended("other")
+    reader.report()
+    assert sorted(told.all) == [("ended", "a"), ("ended", "other")]
+    with (tmp_path / "one").open("ab") as file:
+        file.write(b'"b"]\n')
+    reader.report()
+    assert told.all[2:] == [("ended", "b")]
 
 
-def test_what_is_no_progress_is_not_passed_on() -> None:
-    """Only who has the key can send anything, and only what the display knows is done."""
-    told = Told()
-    with Relay(told) as relay:
-        for text in (b'["__class__"]', b"[", b"{}", json.dumps(["started", "a", "load"]).encode()):
-            with Client(relay.address.place, authkey=relay.address.key) as connection:
-                connection.send_bytes(text)
-        end = time.monotonic() + 10
-        while not told.events and time.monotonic() < end:
-            relay.pass_on()
-    assert told.events == ["a load"]
+def test_progress_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
+    ProgressWriter(tmp_path / "nowhere").started("a", "load")
 
 
 def test_errors_of_targets_cross_processes() -> None:

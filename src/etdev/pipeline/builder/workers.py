@@ -16,14 +16,14 @@ from etdev.files import file_sha256, remove_abandoned, temporary_folder_beside
 from etdev.pipeline.builder.compile import Part
 from etdev.pipeline.builder.finished import Finished
 from etdev.pipeline.builder.outcome import Outcome
-from etdev.pipeline.builder.progress_forwarding import Address, Relay, Sender
+from etdev.pipeline.builder.progress_forwarding import ProgressReader, ProgressWriter
 from etdev.pipeline.builder.targets import Builder
 from etdev.pipeline.builder.tasks import Task, needs_the_machine, workers_wanted
 from etdev.pipeline.cache import Cache, open_store
 from etdev.pipeline.project import Project
 from etdev.pipeline.project.options import BuildOptions
 from etdev.pipeline.project.places import object_place
-from etdev.pipeline.project.progress import Silent
+from etdev.pipeline.project.progress import Progress, Silent
 from etdev.pipeline.project.requirements import build_packages
 from etdev.pipeline.project.versions import versions
 from etdev.runtime.orchestrator import ObjectHandle, Orchestrator, PoisonedError, WorkerLost
@@ -43,7 +43,8 @@ class Job:
     options: BuildOptions
     store: Store | None
     """The cache; None for that of the worker's own machine."""
-    progress: Address
+    events: Path
+    """Folder for events of progress."""
     versions: Mapping[str, str | None]
     """Versions of etdev, Python and the targets' packages, which the worker must match.
 
@@ -59,10 +60,8 @@ class RemoteBuilder:
     def __init__(self, job: Job) -> None:
         _check_place(job)
         with ExitStack() as stack:
-            sender = Sender(job.progress)
-            stack.callback(sender.close)
             self._cache = stack.enter_context(Cache(job.store or open_store()))
-            options = replace(job.options, progress=sender)
+            options = replace(job.options, progress=ProgressWriter(job.events))
             self._builder = stack.enter_context(Builder(job.project, options, self._cache))
             self._open = stack.pop_all()
 
@@ -94,21 +93,20 @@ def build_on_workers(
     transport = "ray" if run.executor == "ray" else "process"
     with Orchestrator(count, transport, ray_address=run.ray_address) as orchestrator, ExitStack() as stack:
         try:
-            with Relay(options.progress, _own_address() if is_remote else None) as relay:
-                job = Job(
-                    project,
-                    replace(options, device_map=dict(options.device_map), progress=Silent()),
-                    None if is_remote else cache.store,
-                    relay.address,
-                    _versions(project, targets) if run.executor == "ray" else {},
-                    {path: file_sha256(path) for path in project.loaded.files} if run.executor == "ray" else {},
-                )
-                folders = {
-                    name: stack.enter_context(temporary_folder_beside(object_place(project, name)))
-                    for name in targets
-                    if Task(name) not in tasks
-                }
-                _WorkerPool(orchestrator, relay, job, outcome, cache, folders).build(tasks)
+            job = Job(
+                project,
+                replace(options, device_map=dict(options.device_map), progress=Silent()),
+                None if is_remote else cache.store,
+                stack.enter_context(temporary_folder_beside(project.results)),
+                _versions(project, targets) if run.executor == "ray" else {},
+                {path: file_sha256(path) for path in project.loaded.files} if run.executor == "ray" else {},
+            )
+            folders = {
+                name: stack.enter_context(temporary_folder_beside(object_place(project, name)))
+                for name in targets
+                if Task(name) not in tasks
+            }
+            _WorkerPool(orchestrator, options.progress, job, outcome, cache, folders).build(tasks)
         except BaseException:
             orchestrator.close(kill=True)
             for name in targets:
@@ -122,14 +120,15 @@ class _WorkerPool:
     def __init__(
         self,
         orchestrator: Orchestrator,
-        relay: Relay,
+        progress: Progress,
         job: Job,
         outcome: Outcome,
         cache: Cache,
         folders: Mapping[str, Path],
     ) -> None:
-        self._orchestrator, self._relay, self._job = orchestrator, relay, job
+        self._orchestrator, self._progress, self._job = orchestrator, progress, job
         self._outcome, self._cache, self._folders = outcome, cache, folders
+        self._events = ProgressReader(progress, job.events)
         self._idle = list(range(len(orchestrator.specs)))
         self._lost: set[int] = set()
         self._builders: dict[int, ObjectHandle] = {}
@@ -147,7 +146,7 @@ class _WorkerPool:
                 if len(self._running) == 1 and next(iter(self._running.values()))[0] in alone:
                     break
             done, _ = wait(self._running, timeout=_LOOK_SECONDS, return_when=FIRST_COMPLETED)
-            self._relay.pass_on()
+            self._events.report()
             for future in done:
                 task, worker = self._running.pop(future)
                 self._take(task, worker, future)
@@ -180,7 +179,6 @@ class _WorkerPool:
         self._running[future] = task, worker
 
     def _take(self, task: Task, worker: int, future: Future[Any]) -> None:
-        self._relay.pass_on(last=task.shown)
         error = future.exception()
         error = error.cause if isinstance(error, PoisonedError) else error
         if error is None:
@@ -192,6 +190,7 @@ class _WorkerPool:
                 self._parts[task.target][task.method] = made
         elif isinstance(error, WorkerLost):
             self._outcome.errors.setdefault(task.target, _lost(task.target, error))
+            self._progress.ended(task.shown)
             self._builders.pop(worker, None)
             self._lost.add(worker)
         elif isinstance(error, EtdevError):
@@ -210,12 +209,6 @@ def _lost(name: str, error: WorkerLost) -> StageError:
 def _versions(project: Project, targets: Iterable[str]) -> dict[str, str | None]:
     packages = {name for target in targets for name in build_packages(project.config, target)}
     return {**dict.fromkeys(sorted(packages)), **versions(packages)}
-
-
-def _own_address() -> str:
-    import ray
-
-    return str(ray.util.get_node_ip_address())
 
 
 def _check_place(job: Job) -> None:
