@@ -20,6 +20,7 @@ from etdev.program import model as m
 from etdev.program import write
 from program.hand import tensor
 from support.files import chain, method, program
+from support.reports import method_result, write_report
 
 
 def answers(out: str) -> list[list[dict[str, Any]]]:
@@ -112,9 +113,8 @@ def test_made_up_inputs_depend_on_the_seed_alone(run: Run) -> None:
 
 
 def test_names_stand_in_the_report_beside_the_file(run: Run) -> None:
-    described = {"name": "forward", "inputs": ["left: float32 [4]", "right: float32 [4]", "n: int64 []"]}
-    report = {"targets": [{"artifact": "build/cpu/scaled.pte", "methods": [described]}]}
-    Path("report.json").write_text(json.dumps(report))
+    described = method_result(inputs=("left: float32 [4]", "right: float32 [4]", "n: int64 []"))
+    write_report(Path("scaled.pte").absolute(), artifact="build/cpu/scaled.pte", methods=(described,))
     np.save("shape.npy", np.zeros(2))
 
     code, _, _ = run("scaled.pte", "--input", "right=y.npy", "--input", "n=3", "--input", "left=x.npy")

@@ -17,11 +17,12 @@ from etdev.pipeline.api import open_project
 from etdev.pipeline.deploy import DeployResult, list_project
 from etdev.pipeline.deployable import make_release
 from etdev.pipeline.project import Project
-from etdev.pipeline.results.result import BuildResult, CheckResult, DataFile, MethodResult, TargetResult, outcome
+from etdev.pipeline.results.result import CheckResult, DataFile, outcome
 from etdev.program import Program, write
 from support.files import chain, delegated
 from support.on_devices import two_devices
 from support.projects import LINEAR_CONFIG, write_project
+from support.reports import method_result, write_report
 
 CONFIG = (
     LINEAR_CONFIG
@@ -45,33 +46,15 @@ def built(folder: Path, program: Program | None = None, checks: tuple[CheckResul
     place = folder / "build" / "cpu" / "tiny.pte"
     place.parent.mkdir(parents=True, exist_ok=True)
     write(program or chain(2), place)
-    content = place.read_bytes()
-    target = TargetResult(
-        name="cpu",
+    write_report(
+        place,
+        versions={"etdev": "0.1.0", "python": "3.11.7", "torch": "2.13.0", "executorch": "1.4.1", "numpy": "2.3.5"},
         status=outcome(checks),
-        artifact="build/cpu/tiny.pte",
-        size=len(content),
-        sha256=hashlib.sha256(content).hexdigest(),
-        quantize=None,
-        methods=(
-            MethodResult(
-                name="forward",
-                inputs=(),
-                stateful=False,
-                delegate_calls={},
-                delegated_ops=0,
-                undelegated=(),
-                operators=(),
-                libraries=("portable", "optimized"),
-            ),
-        ),
+        methods=(method_result(libraries=("portable", "optimized")),),
         memory={"cpu": 640, "cuda:0": 64},
         checks=checks,
         **more,
     )
-    versions = {"etdev": "0.1.0", "python": "3.11.7", "torch": "2.13.0", "executorch": "1.4.1", "numpy": "2.3.5"}
-    report = BuildResult(project="tiny", config=str(config), versions=versions, targets=(target,))
-    (place.parent / "report.json").write_text(report.model_dump_json())
     return config
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import subprocess
 from collections.abc import Callable
@@ -26,7 +24,7 @@ from etdev.pipeline.cache.digests import Digests
 from etdev.pipeline.project import Project
 from etdev.pipeline.project.baseline_source import check_baseline
 from etdev.pipeline.project.options import BuildOptions
-from etdev.pipeline.results.result import CheckResult, MethodResult, UndelegatedOps
+from etdev.pipeline.results.result import CheckResult, DataFile, MethodResult, UndelegatedOps
 from etdev.program import Blob, Program, flat_tensor, read, write
 from etdev.program import model as m
 from etdev.program.data_files.external import externalize
@@ -34,18 +32,15 @@ from etdev.verification.checks.budget import check_budget
 from etdev.verification.checks.growth import check_growth
 from etdev.verification.limits import Measured
 from program.hand import tensor
+from support import reports
 from support.files import ADD, chain, delegated, method, program
 from support.on_devices import file_of, two_devices
 from support.projects import LINEAR_CONFIG, make_project
 
-OPS = MethodResult(
-    name="forward",
-    inputs=(),
-    stateful=False,
+OPS = reports.method_result(
     delegate_calls={"XnnpackBackend": 1},
     delegated_ops=9,
     undelegated=(UndelegatedOps(op="aten.sin.default", count=2), UndelegatedOps(op="aten.cos.default", count=1)),
-    operators=(),
 )
 
 
@@ -205,16 +200,18 @@ def test_a_file_that_cannot_be_read_has_a_size_all_the_same(folder: Path, limit:
 Growth = Callable[..., CheckResult]
 
 
-def write_report(folder: Path, before: Program, *, keep: bool = True, **changes: Any) -> None:
-    """The output folder ``old`` of a build of target ``cpu``."""
+def write_report(
+    folder: Path, before: Program, *, keep: bool = True, weights: int | None = None, **changes: Any
+) -> None:
+    """The output folder ``old`` of a build of target ``cpu``, whose report may state other weights than its file."""
     place = folder / "old" / "cpu"
-    place.mkdir(parents=True)
+    place.mkdir(parents=True, exist_ok=True)
     write(before, place / "tiny.pte")
     size = (place / "tiny.pte").stat().st_size
-    digest = hashlib.sha256((place / "tiny.pte").read_bytes()).hexdigest()
-    figures = measure_program(read(place / "tiny.pte"), size).model_dump()
-    target = {"name": "cpu", "status": "built", "artifact": "old/cpu/tiny.pte", "sha256": digest, "figures": figures}
-    (place / "report.json").write_text(json.dumps({"targets": [target | changes]}))
+    figures = measure_program(read(place / "tiny.pte"), size)
+    if weights is not None:
+        figures = figures.model_copy(update={"weights": weights})
+    reports.write_report(place / "tiny.pte", **({"artifact": "old/cpu/tiny.pte", "figures": figures} | changes))
     if not keep:
         (place / "tiny.pte").unlink()
 
@@ -280,13 +277,11 @@ def test_memory_grows_on_each_device(growth: Growth, folder: Path) -> None:
 def outside(folder: Path, before: Program) -> Program:
     """The program without its weights, which are in the output folder ``old`` next to it."""
     found, data = externalize(before)
-    write_report(folder, found)
-    place = folder / "old" / "cpu"
-    flat_tensor.write(data, place / "w.ptd")
-    report = json.loads((place / "report.json").read_text())
-    report["targets"][0]["figures"]["weights"] = weight_bytes(before)
-    report["targets"][0]["data"] = [{"name": "w.ptd", "sha256": file_sha256(place / "w.ptd")}]
-    (place / "report.json").write_text(json.dumps(report))
+    weights = folder / "old" / "cpu" / "w.ptd"
+    weights.parent.mkdir(parents=True)
+    flat_tensor.write(data, weights)
+    beside = DataFile(name="w.ptd", size=weights.stat().st_size, sha256=file_sha256(weights))
+    write_report(folder, found, data=(beside,), weights=weight_bytes(before))
     return found
 
 
@@ -396,7 +391,7 @@ def test_a_report_that_is_none_is_an_error(growth: Growth, folder: Path, content
     (folder / "old" / "cpu").mkdir(parents=True)
     (folder / "old" / "cpu" / "report.json").write_text(content, encoding="latin-1")
 
-    with pytest.raises(ConfigError, match="is not a report that this version of etdev reads") as caught:
+    with pytest.raises(ConfigError, match=r"report\.json: this is not a report of this version of etdev") as caught:
         growth("file = 0", chain(1))
     assert caught.value.where == "etdev.toml:11:8"
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Literal
 
 from etdev.config.keys import nearest
@@ -13,6 +12,7 @@ from etdev.errors import UsageError
 from etdev.execution.arrays import FORMATS, NAMED, WHERE, read_arrays
 from etdev.files import describe_os_error, read_file
 from etdev.inspection.naming import dtype_name
+from etdev.pipeline.results.report import find_report, report_beside
 from etdev.program import model as m
 from etdev.runtime.interpreter.layout import torch_dtype
 
@@ -37,14 +37,13 @@ class _Given:
 def input_names(file: Path, plan: m.ExecutionPlan) -> tuple[str, ...]:
     """Return the names of a method's inputs from the ``report.json`` next to the file, or their positions."""
     positions = tuple(map(str, range(len(plan.inputs))))
-    try:
-        report: Any = json.loads(read_file(file.with_name("report.json")))
-        methods = next(item for item in report["targets"] if Path(item["artifact"]).name == file.name)["methods"]
-        texts = next(item for item in methods if item["name"] == plan.name)["inputs"]
-        names = tuple(str(text).partition(":")[0] for text in texts)
-    except (OSError, ValueError, LookupError, TypeError, StopIteration):
-        return positions
-    return names if len(names) == len(positions) == len(set(names)) else positions
+    report = find_report(report_beside(file))
+    for target in () if report is None else report.targets:
+        for method in target.methods:
+            if PurePath(target.artifact).name == file.name and method.name == plan.name:
+                names = method.input_names
+                return names if len(names) == len(positions) == len(set(names)) else positions
+    return positions
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,6 @@ import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from etdev import program as pte
 from etdev.deployment.manifest import MANIFEST, Check, FileName, Manifest, Needs, ReleasedFile
 from etdev.deployment.release import Release
@@ -16,6 +14,7 @@ from etdev.files import describe_os_error, open_file, read_file
 from etdev.pipeline.project import Project
 from etdev.pipeline.project.places import REJECTED_SUFFIX, report_place
 from etdev.pipeline.project.runtime_contents import requirements
+from etdev.pipeline.results.report import ReportError, read_report
 from etdev.pipeline.results.result import BuildResult, TargetResult
 from etdev.pipeline.since_built import since_built
 from etdev.program import Program
@@ -71,13 +70,11 @@ def check_current(project: Project, target: str) -> tuple[str, ...]:
 def _report(project: Project, target: str, hint: str) -> BuildResult:
     place = report_place(project, target)
     try:
-        report = BuildResult.model_validate_json(read_file(place))
-    except FileNotFoundError:
-        raise DeployError("there is no report of the build", where=str(place), hint=hint) from None
-    except OSError as error:
-        raise DeployError(f"cannot read the report: {describe_os_error(error)[0]}", where=str(place)) from error
-    except ValidationError:
-        raise DeployError("this is not a report of this version of etdev", where=str(place), hint=hint) from None
+        report = read_report(place)
+    except ReportError as error:
+        raise DeployError(error.message, where=error.where, hint=error.hint and hint) from error
+    if report is None:
+        raise DeployError("there is no report of the build", where=str(place), hint=hint)
     if target not in [item.name for item in report.targets]:
         raise DeployError(f"the report says nothing of the target {target!r}", where=str(place), hint=hint)
     return report

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
-from typing import Any
-
-from pydantic import ValidationError
+from pathlib import Path, PurePath
 
 from etdev.errors import LoadError, ProgramError
-from etdev.files import file_sha256, read_file
+from etdev.files import file_sha256
 from etdev.kernel_trials.custom_ops import resolve_ops
 from etdev.pipeline.builder.compile import find_record, keep_reference, remembering
 from etdev.pipeline.builder.report_file import display_path, start_result
@@ -25,7 +21,8 @@ from etdev.pipeline.project.requirements import require_packages
 from etdev.pipeline.project.runtime_contents import check_runtime_settings
 from etdev.pipeline.project.stock import runtime_for
 from etdev.pipeline.project.usercode import UserCode
-from etdev.pipeline.results.result import BuildResult, MethodResult, TargetResult, outcome
+from etdev.pipeline.results.report import REPORT, find_report, report_beside
+from etdev.pipeline.results.result import BuildResult, FileBeside, TargetResult, outcome
 from etdev.pipeline.since_built import since_built
 from etdev.pipeline.stages.known_outputs import KnownOutputs
 from etdev.pipeline.stages.models import Models
@@ -33,8 +30,6 @@ from etdev.program.sidecar import read_sidecar
 from etdev.runtime.stock import StockRuntime
 from etdev.verification.order import verify
 from etdev.verification.subject import Alteration, BuiltTarget, Subject
-
-_REPORT = "report.json"
 
 
 def verify_project(project: Project, options: BuildOptions) -> BuildResult:
@@ -92,8 +87,8 @@ def _verify_target(
         inplace = resolve_ops(project, name, user)
         size, digest, data = path.stat().st_size, file_sha256(path), data_places(project, name)
         built = _built(path, name)
-        change = _change_since_build(built, size, digest) or _data_change(built, data)
-        alteration = None if change is None else Alteration(change, display_path(project, path.with_name(_REPORT)))
+        change = None if built is None else _change_since_build(built, size, digest) or _data_change(built, data)
+        alteration = None if change is None else Alteration(change, display_path(project, report_beside(path)))
         since = since_built(project, name)
         built_target = BuiltTarget(
             project,
@@ -104,7 +99,7 @@ def _verify_target(
             float_model,
             reference,
             inplace=inplace.table,
-            methods=_methods(built) if change is None else (),
+            methods=built.methods if built is not None and change is None else (),
             data=data,
             lookups=_lookups(project, name),
             alteration=alteration,
@@ -132,17 +127,13 @@ def _verify_target(
     )
 
 
-def _built(path: Path, target: str) -> Any:
-    """Return a file's target in the ``report.json`` next to it; None if it is missing or about another file."""
-    try:
-        report: Any = json.loads(read_file(path.with_name(_REPORT)))
-        return next(
-            item
-            for item in report["targets"]
-            if item["name"] == target and Path(item["artifact"]).name.removesuffix(REJECTED_SUFFIX) == path.name
-        )
-    except (OSError, ValueError, LookupError, TypeError, StopIteration):
-        return None
+def _built(path: Path, target: str) -> TargetResult | None:
+    """Return a file's target in the report next to it; None without a report on this target and file."""
+    report = find_report(report_beside(path))
+    for built in () if report is None else report.targets:
+        if built.name == target and PurePath(built.artifact).name.removesuffix(REJECTED_SUFFIX) == path.name:
+            return built
+    return None
 
 
 def _lookups(project: Project, target: str) -> Mapping[str, tuple[str, ...]]:
@@ -153,41 +144,26 @@ def _lookups(project: Project, target: str) -> Mapping[str, tuple[str, ...]]:
         return {}
 
 
-def _methods(built: Any) -> tuple[MethodResult, ...]:
-    """Return how lowering split the methods of a build; empty if its report does not say."""
-    try:
-        return tuple(MethodResult.model_validate(item) for item in built["methods"])
-    except (ValidationError, LookupError, TypeError):
-        return ()
-
-
-def _change_since_build(built: Any, size: int, digest: str) -> str | None:
-    """Return how a file differs from the one that was built; None if it does not or if that is unknown."""
-    try:
-        built_size, built_digest = int(built["size"]), str(built["sha256"])
-    except (ValueError, LookupError, TypeError):
-        return None
-    if size != built_size:
-        return f"it has {size:,} bytes, {_REPORT} says {built_size:,}"
-    if digest != built_digest:
-        return f"its sha256 is {digest[:12]}…, {_REPORT} says {built_digest[:12]}…"
+def _change_since_build(built: TargetResult | FileBeside, size: int, digest: str) -> str | None:
+    """Return how a file differs from the one that was built; None if it does not."""
+    if size != built.size:
+        return f"it has {size:,} bytes, {REPORT} says {built.size:,}"
+    if digest != built.sha256:
+        return f"its sha256 is {digest[:12]}…, {REPORT} says {built.sha256[:12]}…"
     return None
 
 
-def _data_change(built: Any, data: Sequence[Path]) -> str | None:
-    """Return how data files differ from those that were built; None as :func:`_change_since_build`."""
-    try:
-        stated = {item["name"]: item for item in built["data"]}
-        if [path.name for path in data] != sorted(stated):
-            wanted = _in_files(path.name for path in data)
-            return f"its weights are to be {wanted}, by {_REPORT} they are {_in_files(stated)}"
-        for path in data:
-            if path.is_file():
-                change = _change_since_build(stated[path.name], path.stat().st_size, file_sha256(path))
-                if change is not None:
-                    return f"of its weights in {path.name}, {change}"
-    except (LookupError, TypeError):
-        return None
+def _data_change(built: TargetResult, data: Sequence[Path]) -> str | None:
+    """Return how data files differ from those that were built; None if they do not, or are missing."""
+    stated = {item.name: item for item in built.data}
+    if [path.name for path in data] != sorted(stated):
+        wanted = _in_files(path.name for path in data)
+        return f"its weights are to be {wanted}, by {REPORT} they are {_in_files(stated)}"
+    for path in data:
+        if path.is_file():
+            change = _change_since_build(stated[path.name], path.stat().st_size, file_sha256(path))
+            if change is not None:
+                return f"of its weights in {path.name}, {change}"
     return None
 
 

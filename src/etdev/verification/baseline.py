@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePath
-from typing import Any
-
-from pydantic import ValidationError
 
 from etdev import program as pte
 from etdev.backends.reference import DELEGATE_ID
-from etdev.files import file_sha256, read_file
+from etdev.files import file_sha256
 from etdev.inspection.measure import measure_program
 from etdev.pipeline.cache.lock import read_lock
 from etdev.pipeline.project import Project
@@ -21,16 +16,14 @@ from etdev.pipeline.project.baseline_source import (
     baseline_name,
     baseline_path,
     committed_lock,
-    report_beside,
     report_of,
 )
 from etdev.pipeline.results.figures import Figures
+from etdev.pipeline.results.report import REPORT, ReportError, find_report, read_report, report_beside
+from etdev.pipeline.results.result import TargetResult
 from etdev.program import Program
 from etdev.program.data_files.joined import read_joined
 from etdev.program.data_files.lookups import missing_data
-
-_NO_REPORT = (OSError, ValueError, LookupError, TypeError, ValidationError)
-"""Exceptions from reading a file that is not a report of this version."""
 
 
 @dataclass(frozen=True)
@@ -90,64 +83,36 @@ def _from_lock(project: Project, target: str) -> Baseline | NoBaseline:
     )
 
 
-def _from_report(project: Project, report: Path, target: str) -> Baseline | NoBaseline:
+def _from_report(project: Project, place: Path, target: str) -> Baseline | NoBaseline:
     name = f"{baseline_name(project)}/{target}"
     try:
-        found = next((item for item in _targets(report) if item["name"] == target), None)
-        if found is None or found["status"] == "rejected":
-            return NoBaseline(f"{name}/report.json has no {'good ' if found else ''}build of it")
-        reported = _Reported.of(found, report.with_name(PurePath(found["artifact"]).name))
-    except FileNotFoundError:
-        return NoBaseline(f"there is no {name}/report.json")
-    except _NO_REPORT as error:
-        message = f"`baseline.from`: {report} is not a report that this version of etdev reads ({type(error).__name__})"
-        raise project.error(
-            message, *KEY, hint="make it again: build what it was built from, with this version"
-        ) from error
-    return reported.baseline(name)
+        report = read_report(place)
+    except ReportError as error:
+        hint = "make it again: build what it was built from, with this version"
+        raise project.error(f"`baseline.from`: {error.where}: {error.message}", *KEY, hint=hint) from error
+    if report is None:
+        return NoBaseline(f"there is no {name}/{REPORT}")
+    built = next((item for item in report.targets if item.name == target), None)
+    if built is None or built.status == "rejected" or built.figures is None:
+        return NoBaseline(f"{name}/{REPORT} has no {'good ' if built else ''}build of it")
+    return _of_build(name, built.figures, built, place.with_name(PurePath(built.artifact).name))
 
 
-def _targets(report: Path) -> Any:
-    return json.loads(read_file(report))["targets"]
-
-
-@dataclass(frozen=True)
-class _Reported:
-    """A report's entry on a target."""
-
-    figures: Figures
-    file: Path
-    data: tuple[Path, ...]
-    """Paths of the data files."""
-    digests: Mapping[Path, str]
-    """SHA-256 of all files, as built."""
-
-    @classmethod
-    def of(cls, found: Any, file: Path) -> _Reported:
-        """Return the entry from its raw data.
-
-        Raises the exceptions in :data:`_NO_REPORT` if that is not a report's entry on a target.
-        """
-        data = {file.with_name(PurePath(item["name"]).name): str(item["sha256"]) for item in found.get("data", ())}
-        return cls(Figures.model_validate(found["figures"]), file, tuple(data), {file: str(found["sha256"]), **data})
-
-    def baseline(self, name: str) -> Baseline:
-        """Return the baseline, with the program if its files are those that were built."""
-        if not all(path.is_file() and file_sha256(path) == digest for path, digest in self.digests.items()):
-            return Baseline(name, self.figures)
-        return Baseline(name, self.figures, read_joined(self.file, self.data), self.file)
+def _of_build(name: str, figures: Figures, built: TargetResult, file: Path) -> Baseline:
+    """Return the baseline that a report describes, with the program if its files are those that were built."""
+    data = {file.with_name(PurePath(item.name).name): item.sha256 for item in built.data}
+    for path, digest in {file: built.sha256, **data}.items():
+        if not path.is_file() or file_sha256(path) != digest:
+            return Baseline(name, figures)
+    return Baseline(name, figures, read_joined(file, tuple(data)), file)
 
 
 def _from_file(name: str, file: Path) -> Baseline:
     """Return the baseline from the report next to the file if it is about this file; otherwise from the file alone."""
-    try:
-        digest = file_sha256(file)
-        found = next((item for item in _targets(report_beside(file)) if item["sha256"] == digest), None)
-        reported = None if found is None else _Reported.of(found, file)
-    except _NO_REPORT:
-        reported = None
-    if reported is not None:
-        return reported.baseline(name)
+    report, digest = find_report(report_beside(file)), file_sha256(file)
+    built = next((item for item in report.targets if item.sha256 == digest), None) if report is not None else None
+    if built is not None and built.figures is not None:
+        return _of_build(name, built.figures, built, file)
     program = pte.read(file)
     figures = measure_program(program, file.stat().st_size)
     return Baseline(name, figures, program, file, _why_more_weights(name, program))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from etdev.files import file_sha256
 from etdev.linker.options import Elision, InPlace
-from etdev.pipeline.results.result import BufferResult, BuildResult, CheckResult, DataFile, MethodResult, TargetResult
+from etdev.pipeline.results.result import BufferResult, CheckResult, DataFile
 from etdev.program import Blob, Program, flat_tensor, write
 from etdev.program import model as m
 from etdev.program.data_files.external import externalize
@@ -17,6 +16,7 @@ from etdev.program.sidecar import MethodNotes, Sidecar, Source, write_sidecar
 from program.hand import tensor
 from support.files import ADD, method
 from support.files import program as make_program
+from support.reports import method_result, write_report
 
 CHECKS = (
     CheckResult(name="bytes", status="passed", summary="1 method, 2 instructions read back"),
@@ -41,20 +41,16 @@ def built_file(folder: Path, program: Program, *, name: str = "tiny", **fields: 
     notes = MethodNotes(sources={position: line(10 + position) for position in range(count + 1)})
     sidecar = folder / f"{name}.object.json"
     write_sidecar(Sidecar({program.execution_plan[0].name: notes}), sidecar)
-    method = MethodResult(
-        name=program.execution_plan[0].name,
+    described = method_result(
+        program.execution_plan[0].name,
         inputs=("images: float32 [4]",),
-        stateful=False,
-        delegate_calls={},
-        delegated_ops=0,
-        undelegated=(),
-        operators=(),
         buffers=(BufferResult(index=1, device="cpu", size=64, lower_bound=32, greedy=48, state=False),),
         renumbered={position + 1: position for position in range(count)},
         copy_decisions=(Elision(0, "aten::view_copy.out", "alias", 16),),
         inplace_decisions=(InPlace(1, "aten::sin.out", 0, None, 16, "its operand is used later"),),
     )
-    write_report(file, {"methods": (method,), "checks": CHECKS, "sidecar_sha256": file_sha256(sidecar), **fields})
+    settings: dict[str, Any] = {"methods": (described,), "checks": CHECKS, "sidecar_sha256": file_sha256(sidecar)}
+    write_report(file, **({"status": "gate failed"} | settings | fields))
     return file
 
 
@@ -82,23 +78,3 @@ def two_files(folder: Path, *, reported: bool = True) -> tuple[Path, Path]:
     if not reported:
         (folder / "report.json").unlink()
     return file, folder / "w.ptd"
-
-
-def write_report(file: Path, fields: Mapping[str, Any]) -> BuildResult:
-    """``report.json`` of a file that is there."""
-    settings: dict[str, Any] = {
-        "name": "cpu",
-        "status": "gate failed",
-        "artifact": file.name,
-        "size": file.stat().st_size,
-        "sha256": file_sha256(file),
-        "quantize": None,
-    }
-    result = BuildResult(
-        project="tiny",
-        config=str(file.parent / "etdev.toml"),
-        versions={"etdev": "0.1.0"},
-        targets=(TargetResult(**(settings | dict(fields))),),
-    )
-    (file.parent / "report.json").write_text(result.model_dump_json(), encoding="utf-8")
-    return result

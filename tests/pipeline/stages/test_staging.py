@@ -12,8 +12,10 @@ import pytest
 
 from etdev.pipeline.project import Project
 from etdev.pipeline.project.places import reported_data
+from etdev.pipeline.results.result import DataFile
 from etdev.pipeline.stages.staging import StagedObjects, StagedTarget
 from support.projects import LINEAR_CONFIG, make_project
+from support.reports import write_report
 
 OBJECTS = ("tiny.object.pte", "tiny.object.json")
 
@@ -29,11 +31,10 @@ def built(folder: Path, content: bytes, data: bytes | None, name: str = "w.ptd")
     (place / "tiny.pte").write_bytes(content)
     for objects in OBJECTS:
         (place / objects).write_bytes(b"objects of " + content)
-    stated = [] if data is None else [{"name": name}]
+    stated = [] if data is None else [DataFile(name=name, size=len(data), sha256="0")]
     if data is not None:
         (place / name).write_bytes(data)
-    report = {"targets": [{"name": "cpu", "data": stated}], "of": content.decode()}
-    (place / "report.json").write_text(json.dumps(report))
+    write_report(place / "tiny.pte", data=stated, notes=(content.decode(),))
 
 
 @contextmanager
@@ -52,14 +53,14 @@ def stage(staged: StagedTarget, content: bytes, data: bytes | None) -> None:
         file.path.write_bytes(data or b"")
     staged.record.path.write_bytes(b"record of " + content)
     staged.operators.path.write_bytes(b"operators of " + content)
-    staged.write_report(json.dumps({"targets": [], "of": content.decode()}))
+    staged.write_report(json.dumps({"targets": [{"notes": [content.decode()]}]}))
 
 
 def there(folder: Path) -> dict[str, bytes]:
     place = folder / "build" / "cpu"
     found = {path.name: path.read_bytes() for path in place.iterdir()}
     if "report.json" in found:
-        found["report.json"] = b"report of " + json.loads(found["report.json"])["of"].encode()
+        found["report.json"] = b"report of " + json.loads(found["report.json"])["targets"][0]["notes"][0].encode()
     return found
 
 
@@ -181,5 +182,5 @@ def test_a_report_that_says_nothing(report: str, tmp_path: Path) -> None:
 
 def test_no_report_leads_out_of_the_folder(tmp_path: Path) -> None:
     built(tmp_path, b"old", None)
-    (tmp_path / "build/cpu/report.json").write_text('{"targets": [{"data": [{"name": "../../x.ptd"}]}]}')
+    write_report(tmp_path / "build/cpu/tiny.pte", data=(DataFile(name="../../x.ptd", size=0, sha256="0"),))
     assert reported_data(project(tmp_path), "cpu") == [(tmp_path / "build/cpu/x.ptd", False)]

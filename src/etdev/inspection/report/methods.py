@@ -54,7 +54,7 @@ def _buffers(
     plan: m.ExecutionPlan, memory: MethodMemory, info: MethodInfo, known: Provenance, texts: Texts
 ) -> tuple[BufferPage, ...]:
     built = known.method(plan.name)
-    names = tuple(text.partition(":")[0] for text in built.inputs) if built is not None else ()
+    names = built.input_names if built is not None else ()
     why = reasons(plan, info.inplace, built)
     every = tensors(plan, memory, tensor_lives(memory), names, why)
     greedy = {buffer.index: buffer.greedy for buffer in built.buffers} if built is not None else {}

@@ -6,15 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 
-from pydantic import ValidationError
-
 from etdev.errors import ProgramError
-from etdev.files import file_sha256, read_file
+from etdev.files import file_sha256
 from etdev.pipeline.project.places import REJECTED_SUFFIX, sidecar_place
+from etdev.pipeline.results.report import REPORT, ReportError, read_report, report_beside
 from etdev.pipeline.results.result import BuildResult, MethodResult, TargetResult
 from etdev.program.sidecar import MethodNotes, read_sidecar
-
-REPORT = "report.json"
 
 
 @dataclass(frozen=True)
@@ -46,11 +43,11 @@ class Provenance:
 def provenance(file: Path, sha256: str) -> Provenance:
     """Return what is known from the files next to a file, whose digest is given. Raises nothing."""
     try:
-        build = BuildResult.model_validate_json(read_file(file.with_name(REPORT)))
-    except FileNotFoundError:
-        return _unknown(f"there is no {REPORT} of a build next to the file")
-    except (OSError, ValidationError):
+        build = read_report(report_beside(file))
+    except ReportError:
         return _unknown(f"the {REPORT} next to the file is not of this version of etdev, or cannot be read")
+    if build is None:
+        return _unknown(f"there is no {REPORT} of a build next to the file")
     target = next((target for target in build.targets if target.sha256 == sha256), None)
     if target is None:
         return _unknown(f"the {REPORT} next to the file is of another file, or the file was changed since it was built")
@@ -101,7 +98,7 @@ def _why_other(place: Path, sha256: str) -> str | None:
 def files_read(file: Path, data: Sequence[Path] = ()) -> tuple[Path, ...]:
     """Return the file, the given data files, and the paths of the files next to it that are read if they exist."""
     sidecar = sidecar_of(file)
-    return file, file.with_name(REPORT), sidecar, sidecar.with_suffix(".pte"), *data
+    return file, report_beside(file), sidecar, sidecar.with_suffix(".pte"), *data
 
 
 def sidecar_of(file: Path) -> Path:

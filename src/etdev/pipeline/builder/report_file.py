@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from etdev.execution.availability import describe_map
 from etdev.files import atomic_write_text, read_file, write_errors_named
 from etdev.pipeline.project import Project
 from etdev.pipeline.project.versions import versions
+from etdev.pipeline.results.report import find_report
 from etdev.pipeline.results.result import BuildResult, TargetResult
 from etdev.runtime.device_map import DeviceMap
 
@@ -57,11 +56,8 @@ def write_results(project: Project, result: BuildResult) -> None:
 
 def built_targets(project: Project) -> tuple[str, ...]:
     """Return the targets that the last build built and found good; none without a ``results.json``."""
-    try:
-        result = BuildResult.model_validate_json(read_file(project.results))
-    except (OSError, ValidationError):
-        return ()
-    return tuple(target.name for target in result.targets if target.status == "built")
+    result = find_report(project.results)
+    return () if result is None else tuple(target.name for target in result.targets if target.status == "built")
 
 
 def remove_results(project: Project) -> None:

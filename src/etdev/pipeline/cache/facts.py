@@ -16,18 +16,13 @@ from etdev.config.models import LINK_KEYS
 from etdev.pipeline.cache.digests import Digests, digest_of_text
 from etdev.pipeline.cache.entries import Facts, Plain, flattened
 from etdev.pipeline.project import Project, says_share_state
-from etdev.pipeline.project.baseline_source import (
-    baseline_path,
-    committed_lock,
-    judges_growth,
-    report_beside,
-    report_of,
-)
+from etdev.pipeline.project.baseline_source import baseline_path, committed_lock, judges_growth, report_of
 from etdev.pipeline.project.machine import describe_machine
 from etdev.pipeline.project.options import BuildOptions, required_checks
 from etdev.pipeline.project.requirements import build_packages
 from etdev.pipeline.project.usable_forms import usable_forms
 from etdev.pipeline.project.versions import versions
+from etdev.pipeline.results.report import report_beside
 from etdev.plugins import BACKENDS, CHECKS, EXECUTORS, PLANNERS
 
 _NOT_SETTINGS = (("extends",), ("profiles",), ("deploy",), ("run",))

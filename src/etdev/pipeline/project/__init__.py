@@ -12,6 +12,7 @@ from etdev.config.limits import RESULTS
 from etdev.config.loader import LoadedConfig
 from etdev.config.models import Config
 from etdev.errors import ConfigError, Problem
+from etdev.pipeline.results.report import REPORT
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class Project:
             *self.loaded.files,
             self.lock,
             self.results,
-            *(folder / name for folder in folders for name in (*names, "report.json")),
+            *(folder / name for folder in folders for name in (*names, REPORT)),
         ]
 
     def where(self, *key: str | int) -> str:

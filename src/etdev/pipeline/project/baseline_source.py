@@ -8,9 +8,9 @@ from pathlib import Path
 from etdev.config.types import GIT_PREFIX
 from etdev.errors import MissingRequirementError
 from etdev.pipeline.project import Project
+from etdev.pipeline.results.report import REPORT
 
 KEY = ("baseline", "from")
-REPORT = "report.json"
 
 
 def judges_growth(project: Project, target: str) -> bool:
@@ -30,11 +30,6 @@ def baseline_path(project: Project) -> Path | None:
 def report_of(folder: Path, target: str) -> Path:
     """Return the path of a target's report in the output folder of a build."""
     return folder / target / REPORT
-
-
-def report_beside(file: Path) -> Path:
-    """Return the path of the report of a file's build, if the file has not been moved."""
-    return file.with_name(REPORT)
 
 
 def baseline_name(project: Project) -> str:

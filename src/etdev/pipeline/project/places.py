@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
-from etdev.files import read_file
 from etdev.pipeline.project import Project
+from etdev.pipeline.results.report import find_report, report_beside
 from etdev.program.flat_tensor.model import SUFFIX
 
 REJECTED_SUFFIX = ".rejected"
@@ -39,16 +38,12 @@ def data_places(project: Project, target: str) -> tuple[Path, ...]:
 
 
 def reported_data(project: Project, target: str) -> list[tuple[Path, bool]]:
-    """Return the data files of a target's last build by its ``report.json``, and whether a backend asks for each."""
+    """Return the data files of a target's last build by its report, and whether a backend asks for each."""
     place = report_place(project, target)
-    try:
-        found = json.loads(read_file(place))["targets"]
-        files = [
-            (Path(data["name"]), data.get("of_delegates") is True) for item in found for data in item.get("data", ())
-        ]
-        return [(place.with_name(name.name), of_delegates) for name, of_delegates in files if name.suffix == SUFFIX]
-    except (OSError, ValueError, LookupError, TypeError, AttributeError):
-        return []
+    report = find_report(place)
+    data = [item for built in (() if report is None else report.targets) for item in built.data]
+    files = [(place.with_name(Path(item.name).name), item.of_delegates) for item in data]
+    return [(path, of_delegates) for path, of_delegates in files if path.suffix == SUFFIX]
 
 
 def operators_place(program: Path) -> Path:
@@ -66,4 +61,4 @@ def object_files(project: Project, target: str, folder: Path | None = None) -> t
 
 def report_place(project: Project, target: str) -> Path:
     """Return the path of the report on a build of the target."""
-    return project.artifact(target).with_name("report.json")
+    return report_beside(project.artifact(target))

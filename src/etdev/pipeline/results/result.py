@@ -165,6 +165,11 @@ class MethodResult(Part):
     renumbered: dict[int, int] = {}
     """Positions of the instructions that the link kept: in the object program → in the file."""
 
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        """Names of the inputs."""
+        return tuple(text.partition(":")[0] for text in self.inputs)
+
 
 class FileBeside(Part):
     """A file that belongs to a program, in its folder."""
